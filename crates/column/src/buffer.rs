@@ -1,0 +1,88 @@
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A cache line, and the unit of allocation: so every buffer begins at a multiple of 64 bytes.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Immutable bytes that begin at a multiple of 64, shared by reference. Cloning costs a counter.
+#[derive(Clone)]
+pub struct Buffer {
+    lines: Arc<[Line]>,
+    len: usize,
+}
+
+impl Buffer {
+    /// A copy of `bytes`.
+    pub fn copy_from(bytes: &[u8]) -> Self {
+        let mut builder = BufferBuilder::with_capacity(bytes.len());
+        builder.extend(bytes);
+        builder.finish()
+    }
+
+    /// A buffer of `len` bytes that `fill` writes, for reading from files without a second copy. What it does not write is 0.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn fill_with<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        let zero = Line([0; 64]);
+        let mut lines: Arc<[Line]> = std::iter::repeat_n(zero, len.div_ceil(64)).collect();
+        let unique = Arc::get_mut(&mut lines).expect("the reference count of a new Arc is one");
+        fill(&mut bytemuck::cast_slice_mut::<Line, u8>(unique)[..len])?;
+        Ok(Buffer { lines, len })
+    }
+
+    /// Bytes of memory it takes.
+    pub fn capacity(&self) -> usize {
+        self.lines.len() * 64
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice::<Line, u8>(&self.lines)[..self.len]
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// Builds a [`Buffer`] from its beginning to its end.
+#[derive(Default)]
+pub struct BufferBuilder {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl BufferBuilder {
+    /// Empty, with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> Self {
+        BufferBuilder { lines: Vec::with_capacity(bytes.div_ceil(64)), len: 0 }
+    }
+
+    /// Adds bytes.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        self.lines.resize(end.div_ceil(64), Line([0; 64]));
+        bytemuck::cast_slice_mut::<Line, u8>(&mut self.lines)[self.len..end].copy_from_slice(bytes);
+        self.len = end;
+    }
+
+    /// Adds zeros up to the next multiple of 64.
+    pub fn align(&mut self) {
+        self.len = self.len.next_multiple_of(64);
+        self.lines.resize(self.len / 64, Line([0; 64]));
+    }
+
+    /// The buffer.
+    pub fn finish(self) -> Buffer {
+        Buffer { lines: self.lines.into(), len: self.len }
+    }
+}

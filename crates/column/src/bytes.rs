@@ -1,0 +1,125 @@
+use std::ops::Range;
+
+use crate::fixed::u32_at;
+use crate::presence::{PresenceBuilder, presence_bytes};
+use crate::{BYTES, Buffer, BufferBuilder, Error, Presence};
+
+/// Bytes of any length a document: text as UTF-8, other values in the wire form.
+///
+/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32), the presence words padded to 64, `count + 1` offsets
+/// (u32) padded to 64, the bytes.
+#[derive(Debug, Clone)]
+pub struct Bytes {
+    buffer: Buffer,
+    len: usize,
+}
+
+impl Bytes {
+    pub(crate) fn decode(buffer: Buffer) -> Result<Self, Error> {
+        if buffer.len() < 64 {
+            return Err(Error::Corrupt("shorter than its header"));
+        }
+        let len = u32_at(&buffer, 4);
+        let data_at = 64 + presence_bytes(len) + ((len + 1) * 4).next_multiple_of(64);
+        if buffer.len() < data_at {
+            return Err(Error::Corrupt("shorter than its offsets"));
+        }
+        let column = Bytes { buffer, len };
+        let offsets = column.offsets();
+        if offsets[0] != 0
+            || offsets.windows(2).any(|pair| pair[0] > pair[1])
+            || data_at + offsets[len] as usize != column.buffer.len()
+        {
+            return Err(Error::Corrupt("its offsets do not ascend to its length"));
+        }
+        Ok(column)
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// How many documents it covers.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it covers no document.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Which documents have a value.
+    pub fn presence(&self) -> Presence<'_> {
+        let words = bytemuck::cast_slice(&self.buffer[64..64 + self.len.div_ceil(64) * 8]);
+        Presence::new(words, self.len)
+    }
+
+    /// Where each document's bytes begin in [`Bytes::data`], and one more: where the last end.
+    pub fn offsets(&self) -> &[u32] {
+        let at = 64 + presence_bytes(self.len);
+        bytemuck::cast_slice(&self.buffer[at..at + (self.len + 1) * 4])
+    }
+
+    /// The bytes of all documents, one after another.
+    pub fn data(&self) -> &[u8] {
+        &self.buffer[64 + presence_bytes(self.len) + ((self.len + 1) * 4).next_multiple_of(64)..]
+    }
+
+    /// The bytes of the document at `index`; `None` without a value.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        self.presence().get(index).then(|| {
+            let offsets = self.offsets();
+            &self.data()[offsets[index] as usize..offsets[index + 1] as usize]
+        })
+    }
+}
+
+/// Builds a [`Bytes`] column document by document.
+#[derive(Default)]
+pub struct BytesBuilder {
+    presence: PresenceBuilder,
+    offsets: Vec<u32>,
+    data: Vec<u8>,
+}
+
+impl BytesBuilder {
+    /// No documents yet.
+    pub fn new() -> Self {
+        BytesBuilder { presence: PresenceBuilder::default(), offsets: vec![0], data: Vec::new() }
+    }
+
+    /// The next document's bytes, if it has a value.
+    ///
+    /// # Panics
+    /// The column would be 4 GiB or more. Chunks are cut long before.
+    pub fn push(&mut self, bytes: Option<&[u8]>) {
+        self.presence.push(bytes.is_some());
+        self.data.extend_from_slice(bytes.unwrap_or_default());
+        self.offsets.push(u32::try_from(self.data.len()).expect("chunks are cut before a column reaches 4 GiB"));
+    }
+
+    /// The next documents are those of `column` in `range`.
+    pub fn extend(&mut self, column: &Bytes, range: Range<usize>) {
+        range.for_each(|index| self.push(column.get(index)));
+    }
+
+    /// Bytes of values so far.
+    pub fn data_len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The column.
+    pub fn finish(self) -> Bytes {
+        let len = self.presence.len();
+        let mut out = BufferBuilder::with_capacity(192 + presence_bytes(len) + len * 4 + self.data.len());
+        out.extend(&[BYTES, 0, 0, 0]);
+        out.extend(&(len as u32).to_le_bytes());
+        out.align();
+        self.presence.write(&mut out);
+        out.extend(bytemuck::cast_slice(&self.offsets));
+        out.align();
+        out.extend(&self.data);
+        Bytes { buffer: out.finish(), len }
+    }
+}

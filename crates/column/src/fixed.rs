@@ -1,0 +1,199 @@
+use std::ops::Range;
+
+use crate::presence::{PresenceBuilder, presence_bytes};
+use crate::{Buffer, BufferBuilder, Error, FIXED, Presence};
+
+/// What one number of a [`Fixed`] column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Cell {
+    /// A truth value: 0 or 1 in a byte.
+    Bool = 0,
+    /// 8-bit signed.
+    I8 = 1,
+    /// 32-bit signed.
+    I32 = 2,
+    /// 64-bit signed.
+    I64 = 3,
+    /// 64-bit unsigned (timestamps).
+    U64 = 4,
+    /// 16-bit brain float.
+    BF16 = 5,
+    /// 32-bit float.
+    F32 = 6,
+    /// 64-bit float.
+    F64 = 7,
+}
+
+impl Cell {
+    /// Bytes of one number.
+    pub const fn size(self) -> usize {
+        match self {
+            Cell::Bool | Cell::I8 => 1,
+            Cell::BF16 => 2,
+            Cell::I32 | Cell::F32 => 4,
+            Cell::I64 | Cell::U64 | Cell::F64 => 8,
+        }
+    }
+
+    const ALL: [Cell; 8] =
+        [Cell::Bool, Cell::I8, Cell::I32, Cell::I64, Cell::U64, Cell::BF16, Cell::F32, Cell::F64];
+}
+
+/// `width` numbers a document, one document after another, beginning at a multiple of 64 bytes.
+///
+/// A document without a value has zeros and no presence bit. Encoded: a header of 64 bytes (layout, cell, two zero bytes,
+/// count u32, width u32), the presence words padded to 64, the numbers.
+#[derive(Debug, Clone)]
+pub struct Fixed {
+    buffer: Buffer,
+    cell: Cell,
+    width: usize,
+    len: usize,
+}
+
+impl Fixed {
+    pub(crate) fn decode(buffer: Buffer) -> Result<Self, Error> {
+        if buffer.len() < 64 {
+            return Err(Error::Corrupt("shorter than its header"));
+        }
+        let cell = *Cell::ALL.get(buffer[1] as usize).ok_or(Error::Corrupt("unknown cell type"))?;
+        let len = u32_at(&buffer, 4);
+        let width = u32_at(&buffer, 8);
+        let size = len.checked_mul(width).and_then(|n| n.checked_mul(cell.size()));
+        if size.and_then(|size| size.checked_add(64 + presence_bytes(len))) != Some(buffer.len()) {
+            return Err(Error::Corrupt("its length is not what its header says"));
+        }
+        Ok(Fixed { buffer, cell, width, len })
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// How many documents it covers.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it covers no document.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The number type.
+    pub fn cell(&self) -> Cell {
+        self.cell
+    }
+
+    /// Numbers a document: 1, or the size of a dense tensor.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Which documents have a value.
+    pub fn presence(&self) -> Presence<'_> {
+        let words = bytemuck::cast_slice(&self.buffer[64..64 + self.len.div_ceil(64) * 8]);
+        Presence::new(words, self.len)
+    }
+
+    /// All numbers as bytes: `len × width × cell.size()`, aligned to 64.
+    pub fn raw(&self) -> &[u8] {
+        &self.buffer[64 + presence_bytes(self.len)..]
+    }
+
+    /// All numbers as `T`: `i8` for [`Cell::I8`], `u8` for [`Cell::Bool`], `half::bf16` for [`Cell::BF16`] and so on.
+    ///
+    /// # Panics
+    /// `T` has not the size of the cell.
+    pub fn cells<T: bytemuck::AnyBitPattern>(&self) -> &[T] {
+        assert_eq!(size_of::<T>(), self.cell.size(), "numbers are read as the type they are stored as");
+        bytemuck::cast_slice(self.raw())
+    }
+
+    /// The first number of the document at `index` as `f64`; `None` without a value.
+    pub fn number(&self, index: usize) -> Option<f64> {
+        self.presence().get(index).then(|| self.at(index * self.width))
+    }
+
+    /// The first number of the document at `index` as `i64` (floats are cut); `None` without a value.
+    pub fn integer(&self, index: usize) -> Option<i64> {
+        self.presence().get(index).then(|| {
+            let at = index * self.width;
+            match self.cell {
+                Cell::I64 => self.cells::<i64>()[at],
+                Cell::U64 => self.cells::<u64>()[at] as i64,
+                _ => self.at(at) as i64,
+            }
+        })
+    }
+
+    fn at(&self, at: usize) -> f64 {
+        match self.cell {
+            Cell::Bool => f64::from(self.cells::<u8>()[at]),
+            Cell::I8 => f64::from(self.cells::<i8>()[at]),
+            Cell::I32 => f64::from(self.cells::<i32>()[at]),
+            Cell::I64 => self.cells::<i64>()[at] as f64,
+            Cell::U64 => self.cells::<u64>()[at] as f64,
+            Cell::BF16 => self.cells::<half::bf16>()[at].to_f64(),
+            Cell::F32 => f64::from(self.cells::<f32>()[at]),
+            Cell::F64 => self.cells::<f64>()[at],
+        }
+    }
+}
+
+/// Builds a [`Fixed`] column document by document.
+pub struct FixedBuilder {
+    cell: Cell,
+    width: usize,
+    presence: PresenceBuilder,
+    data: Vec<u8>,
+}
+
+impl FixedBuilder {
+    /// No documents yet; each will have `width` numbers.
+    pub fn new(cell: Cell, width: usize) -> Self {
+        FixedBuilder { cell, width, presence: PresenceBuilder::default(), data: Vec::new() }
+    }
+
+    /// The next document's numbers as little-endian bytes.
+    ///
+    /// # Panics
+    /// Not `width × cell.size()` bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.width * self.cell.size(), "a document has `width` numbers");
+        self.presence.push(true);
+        self.data.extend_from_slice(bytes);
+    }
+
+    /// The next document has no value.
+    pub fn push_absent(&mut self) {
+        self.presence.push(false);
+        self.data.resize(self.data.len() + self.width * self.cell.size(), 0);
+    }
+
+    /// The next documents are those of `column` in `range`.
+    pub fn extend(&mut self, column: &Fixed, range: Range<usize>) {
+        let presence = column.presence();
+        range.clone().for_each(|index| self.presence.push(presence.get(index)));
+        let size = self.width * self.cell.size();
+        self.data.extend_from_slice(&column.raw()[range.start * size..range.end * size]);
+    }
+
+    /// The column.
+    pub fn finish(self) -> Fixed {
+        let len = self.presence.len();
+        let mut out = BufferBuilder::with_capacity(64 + presence_bytes(len) + self.data.len());
+        out.extend(&[FIXED, self.cell as u8, 0, 0]);
+        out.extend(&(len as u32).to_le_bytes());
+        out.extend(&(self.width as u32).to_le_bytes());
+        out.align();
+        self.presence.write(&mut out);
+        out.extend(&self.data);
+        Fixed { buffer: out.finish(), cell: self.cell, width: self.width, len }
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> usize {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
+}

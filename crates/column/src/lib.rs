@@ -1,0 +1,161 @@
+//! One field of many documents: typed, aligned, in chunks.
+//!
+//! A [`Column`] holds one field (or a form derived from it, see [`Form`]) of the documents of one chunk, by position. It is
+//! a view of one [`Buffer`], which may have been read from a file or built in memory; decoding copies nothing.
+//!
+//! - [`Fixed`]: numbers, and dense tensors as raw cells, in the order a kernel wants them;
+//! - [`Bytes`]: text, or values in the wire form, behind offsets;
+//! - [`Tokens`]: normalised words of text as numbers into a sorted dictionary of the chunk's own.
+//!
+//! A chunk holds documents of one type and one group, at most [`CHUNK_DOCS`] of them.
+//!
+//! This crate does not know files, schemas, or how text becomes words.
+
+mod buffer;
+mod bytes;
+mod error;
+mod fixed;
+mod presence;
+mod tokens;
+
+use std::fmt;
+use std::ops::Range;
+
+pub use buffer::{Buffer, BufferBuilder};
+pub use bytes::{Bytes, BytesBuilder};
+pub use error::Error;
+pub use fixed::{Cell, Fixed, FixedBuilder};
+pub use presence::Presence;
+pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
+
+/// The most documents a chunk holds.
+pub const CHUNK_DOCS: usize = 1024;
+
+/// Which form of a field a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Form {
+    /// The value itself. The only form that is not derived: every other can be built from it again.
+    Value,
+    /// The words of the text, normalised, as [`Tokens`].
+    Tokens,
+}
+
+/// Names a column of a document type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ColumnKey {
+    /// The field.
+    pub field: String,
+    /// The form.
+    pub form: Form,
+}
+
+impl ColumnKey {
+    /// The key of the field's own value.
+    pub fn value(field: &str) -> Self {
+        ColumnKey { field: field.to_owned(), form: Form::Value }
+    }
+
+    /// The key of the field's tokens.
+    pub fn tokens(field: &str) -> Self {
+        ColumnKey { field: field.to_owned(), form: Form::Tokens }
+    }
+}
+
+impl fmt::Display for ColumnKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.form {
+            Form::Value => f.write_str(&self.field),
+            Form::Tokens => write!(f, "{} (tokens)", self.field),
+        }
+    }
+}
+
+/// A column of any layout.
+#[derive(Debug, Clone)]
+pub enum Column {
+    /// Numbers and dense tensors.
+    Fixed(Fixed),
+    /// Text and encoded values.
+    Bytes(Bytes),
+    /// Words.
+    Tokens(Tokens),
+}
+
+const FIXED: u8 = 1;
+const BYTES: u8 = 2;
+const TOKENS: u8 = 3;
+
+impl Column {
+    /// How many documents it covers.
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Fixed(column) => column.len(),
+            Column::Bytes(column) => column.len(),
+            Column::Tokens(column) => column.len(),
+        }
+    }
+
+    /// Whether it covers no document.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes that [`Column::decode`] reads: the same in memory and in files. `docs/format.md` describes them.
+    pub fn encoded(&self) -> &Buffer {
+        match self {
+            Column::Fixed(column) => column.buffer(),
+            Column::Bytes(column) => column.buffer(),
+            Column::Tokens(column) => column.buffer(),
+        }
+    }
+
+    /// A view of encoded bytes.
+    ///
+    /// # Errors
+    /// The bytes are not a column: lengths, offsets and numbers are checked here, so that reading one later cannot fail.
+    pub fn decode(buffer: Buffer) -> Result<Self, Error> {
+        match buffer.first().copied() {
+            Some(FIXED) => Fixed::decode(buffer).map(Column::Fixed),
+            Some(BYTES) => Bytes::decode(buffer).map(Column::Bytes),
+            Some(TOKENS) => Tokens::decode(buffer).map(Column::Tokens),
+            _ => Err(Error::Corrupt("unknown layout")),
+        }
+    }
+
+    /// The documents of `parts`, one after another, as one column.
+    ///
+    /// # Errors
+    /// Parts of different layouts or cell types.
+    pub fn concat(parts: &[(&Column, Range<usize>)]) -> Result<Self, Error> {
+        match parts.first() {
+            Some((Column::Fixed(first), _)) => {
+                let mut builder = FixedBuilder::new(first.cell(), first.width());
+                for (column, range) in parts {
+                    let Column::Fixed(column) = column else { return Err(Error::Mixed) };
+                    if column.cell() != first.cell() || column.width() != first.width() {
+                        return Err(Error::Mixed);
+                    }
+                    builder.extend(column, range.clone());
+                }
+                Ok(Column::Fixed(builder.finish()))
+            }
+            Some((Column::Bytes(_), _)) => {
+                let mut builder = BytesBuilder::new();
+                for (column, range) in parts {
+                    let Column::Bytes(column) = column else { return Err(Error::Mixed) };
+                    builder.extend(column, range.clone());
+                }
+                Ok(Column::Bytes(builder.finish()))
+            }
+            Some((Column::Tokens(_), _)) => {
+                let mut builder = TokensBuilder::new();
+                for (column, range) in parts {
+                    let Column::Tokens(column) = column else { return Err(Error::Mixed) };
+                    builder.extend(column, range.clone());
+                }
+                Ok(Column::Tokens(builder.finish()))
+            }
+            None => Err(Error::Mixed),
+        }
+    }
+}

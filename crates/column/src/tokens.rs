@@ -1,0 +1,288 @@
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::fixed::u32_at;
+use crate::{Buffer, BufferBuilder, Error, TOKENS};
+
+/// The token number that separates the elements of an array; no word has it.
+pub const ELEMENT_BOUNDARY: u32 = 0;
+
+/// The words of text as numbers into a dictionary of the chunk's own.
+///
+/// - The dictionary is sorted by bytes, so the words with a common prefix are one range of numbers. Numbers begin at 1.
+/// - A document's tokens stand in text order; position `p` in the text is index `p` (elements of an array are separated by
+///   [`ELEMENT_BOUNDARY`]). A document without a value has no tokens.
+/// - Numbers are 16 bits wide where the dictionary has fewer than 65,536 words, else 32.
+///
+/// Encoded: a header of 64 bytes (layout, width of a number, two zero bytes, count u32, words u32, bytes of words u32,
+/// numbers u32), `words + 1` offsets (u32), the words, `count + 1` starts (u32), the numbers; each part padded to 64.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    buffer: Buffer,
+    len: usize,
+    words: usize,
+    words_at: usize,
+    starts_at: usize,
+    ids_at: usize,
+    ids: usize,
+    width: usize,
+}
+
+/// Token numbers in their stored width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenIds<'a> {
+    /// 16 bits.
+    Narrow(&'a [u16]),
+    /// 32 bits.
+    Wide(&'a [u32]),
+}
+
+impl<'a> TokenIds<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            TokenIds::Narrow(ids) => ids.len(),
+            TokenIds::Wide(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number at `index`.
+    pub fn get(&self, index: usize) -> u32 {
+        match self {
+            TokenIds::Narrow(ids) => u32::from(ids[index]),
+            TokenIds::Wide(ids) => ids[index],
+        }
+    }
+
+    /// Those in `range`.
+    pub fn slice(&self, range: Range<usize>) -> TokenIds<'a> {
+        match self {
+            TokenIds::Narrow(ids) => TokenIds::Narrow(&ids[range]),
+            TokenIds::Wide(ids) => TokenIds::Wide(&ids[range]),
+        }
+    }
+
+    /// All numbers in order.
+    pub fn iter(self) -> impl Iterator<Item = u32> + 'a {
+        (0..self.len()).map(move |index| self.get(index))
+    }
+}
+
+impl Tokens {
+    pub(crate) fn decode(buffer: Buffer) -> Result<Self, Error> {
+        if buffer.len() < 64 {
+            return Err(Error::Corrupt("shorter than its header"));
+        }
+        let width = buffer[1] as usize;
+        if width != 2 && width != 4 {
+            return Err(Error::Corrupt("token numbers are 2 or 4 bytes wide"));
+        }
+        let (len, words) = (u32_at(&buffer, 4), u32_at(&buffer, 8));
+        let (word_bytes, ids) = (u32_at(&buffer, 12), u32_at(&buffer, 16));
+        let words_at = 64 + ((words + 1) * 4).next_multiple_of(64);
+        let starts_at = words_at + word_bytes.next_multiple_of(64);
+        let ids_at = starts_at + ((len + 1) * 4).next_multiple_of(64);
+        if ids_at + ids * width != buffer.len() {
+            return Err(Error::Corrupt("its length is not what its header says"));
+        }
+        let column = Tokens { buffer, len, words, words_at, starts_at, ids_at, ids, width };
+        let ascending = |offsets: &[u32], end: usize| {
+            offsets[0] == 0 && offsets.windows(2).all(|pair| pair[0] <= pair[1]) && offsets.last() == Some(&(end as u32))
+        };
+        if !ascending(column.word_offsets(), word_bytes) || !ascending(column.starts(), ids) {
+            return Err(Error::Corrupt("its offsets do not ascend to its length"));
+        }
+        let largest = match column.ids() {
+            TokenIds::Narrow(ids) => ids.iter().copied().max().map_or(0, u32::from),
+            TokenIds::Wide(ids) => ids.iter().copied().max().unwrap_or(0),
+        };
+        if largest as usize > words {
+            return Err(Error::Corrupt("a token number is past the dictionary"));
+        }
+        Ok(column)
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// How many documents it covers.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it covers no document.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many words the dictionary has; they are numbered `1..=words()`.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// The word of a number in `1..=words()`.
+    pub fn word(&self, number: u32) -> &[u8] {
+        let offsets = self.word_offsets();
+        let index = number as usize - 1;
+        &self.buffer[self.words_at + offsets[index] as usize..self.words_at + offsets[index + 1] as usize]
+    }
+
+    /// The number of a word, if the dictionary has it. Costs a binary search.
+    pub fn number(&self, word: &[u8]) -> Option<u32> {
+        let number = self.first_not_below(word);
+        (number as usize <= self.words && self.word(number) == word).then_some(number)
+    }
+
+    /// The numbers of the words that begin with `prefix`.
+    pub fn prefixed(&self, prefix: &[u8]) -> Range<u32> {
+        let first = self.first_not_below(prefix);
+        let (mut low, mut high) = (first, self.words as u32 + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.word(middle).starts_with(prefix) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        first..low
+    }
+
+    /// Where each document's tokens begin in [`Tokens::ids`], and one more: where the last end.
+    pub fn starts(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.buffer[self.starts_at..self.starts_at + (self.len + 1) * 4])
+    }
+
+    /// The tokens of all documents, one after another.
+    pub fn ids(&self) -> TokenIds<'_> {
+        let bytes = &self.buffer[self.ids_at..self.ids_at + self.ids * self.width];
+        if self.width == 2 {
+            TokenIds::Narrow(bytemuck::cast_slice(bytes))
+        } else {
+            TokenIds::Wide(bytemuck::cast_slice(bytes))
+        }
+    }
+
+    /// The tokens of the document at `index`.
+    pub fn document(&self, index: usize) -> TokenIds<'_> {
+        let starts = self.starts();
+        self.ids().slice(starts[index] as usize..starts[index + 1] as usize)
+    }
+
+    fn word_offsets(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.buffer[64..64 + (self.words + 1) * 4])
+    }
+
+    fn first_not_below(&self, word: &[u8]) -> u32 {
+        let (mut low, mut high) = (1, self.words as u32 + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.word(middle) < word {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Builds a [`Tokens`] column document by document.
+#[derive(Default)]
+pub struct TokensBuilder {
+    words: HashMap<Box<[u8]>, u32>,
+    starts: Vec<u32>,
+    ids: Vec<u32>,
+}
+
+impl TokensBuilder {
+    /// No documents yet.
+    pub fn new() -> Self {
+        TokensBuilder { words: HashMap::new(), starts: vec![0], ids: Vec::new() }
+    }
+
+    /// Adds a word to the document that is being built.
+    pub fn word(&mut self, word: &[u8]) {
+        let id = self.number(word);
+        self.ids.push(id);
+    }
+
+    /// Separates two elements of the document that is being built.
+    pub fn boundary(&mut self) {
+        self.ids.push(ELEMENT_BOUNDARY);
+    }
+
+    /// Ends the document; the next word belongs to the next one.
+    pub fn end_document(&mut self) {
+        self.starts.push(u32::try_from(self.ids.len()).expect("chunks are cut before a column has 4 Gi tokens"));
+    }
+
+    /// The next documents are those of `column` in `range`.
+    pub fn extend(&mut self, column: &Tokens, range: Range<usize>) {
+        let mut renumbered = vec![ELEMENT_BOUNDARY; column.words() + 1];
+        for index in range {
+            for id in column.document(index).iter() {
+                if id != ELEMENT_BOUNDARY && renumbered[id as usize] == ELEMENT_BOUNDARY {
+                    renumbered[id as usize] = self.number(column.word(id));
+                }
+                self.ids.push(renumbered[id as usize]);
+            }
+            self.end_document();
+        }
+    }
+
+    /// The column, its dictionary sorted.
+    pub fn finish(self) -> Tokens {
+        let mut words: Vec<(Box<[u8]>, u32)> = self.words.into_iter().collect();
+        words.sort_unstable();
+        let mut sorted = vec![ELEMENT_BOUNDARY; words.len() + 1];
+        for (index, (_, id)) in words.iter().enumerate() {
+            sorted[*id as usize] = index as u32 + 1;
+        }
+        let width = if words.len() < usize::from(u16::MAX) { 2 } else { 4 };
+        let word_bytes: usize = words.iter().map(|(word, _)| word.len()).sum();
+        let len = self.starts.len() - 1;
+
+        let mut out = BufferBuilder::with_capacity(256 + words.len() * 12 + len * 4 + self.ids.len() * width);
+        out.extend(&[TOKENS, width as u8, 0, 0]);
+        for number in [len, words.len(), word_bytes, self.ids.len()] {
+            out.extend(&(number as u32).to_le_bytes());
+        }
+        out.align();
+        let mut offset = 0u32;
+        let mut offsets = vec![0u32];
+        offsets.extend(words.iter().map(|(word, _)| {
+            offset += word.len() as u32;
+            offset
+        }));
+        out.extend(bytemuck::cast_slice(&offsets));
+        out.align();
+        words.iter().for_each(|(word, _)| out.extend(word));
+        out.align();
+        out.extend(bytemuck::cast_slice(&self.starts));
+        out.align();
+        if width == 2 {
+            let ids: Vec<u16> = self.ids.iter().map(|id| sorted[*id as usize] as u16).collect();
+            out.extend(bytemuck::cast_slice(&ids));
+        } else {
+            let ids: Vec<u32> = self.ids.iter().map(|id| sorted[*id as usize]).collect();
+            out.extend(bytemuck::cast_slice(&ids));
+        }
+        Tokens::decode(out.finish()).expect("what was just encoded decodes")
+    }
+
+    fn number(&mut self, word: &[u8]) -> u32 {
+        if let Some(&id) = self.words.get(word) {
+            return id;
+        }
+        let id = self.words.len() as u32 + 1;
+        self.words.insert(word.into(), id);
+        id
+    }
+}

@@ -1,0 +1,210 @@
+use std::fmt;
+
+use md5::{Digest, Md5};
+
+use crate::Error;
+
+/// The documents that are read together: what `g=` or `n=` in a document id names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// No group: the id is `id:ns:type::name`.
+    None,
+    /// `n=<number>`.
+    Number(u64),
+    /// `g=<name>`.
+    Name(String),
+}
+
+impl Group {
+    /// The low 32 bits of the location of every document of this group; `None` where each document has its own.
+    ///
+    /// A number gives its low 32 bits, a name the first four bytes (little-endian) of its MD5.
+    pub fn location_bits(&self) -> Option<u32> {
+        match self {
+            Group::None => None,
+            Group::Number(number) => Some(*number as u32),
+            Group::Name(name) => {
+                let digest = Md5::digest(name.as_bytes());
+                Some(u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]))
+            }
+        }
+    }
+
+    /// The bytes that stand for the group in sort keys: `""`, `n<number>`, `g<name>`.
+    ///
+    /// Two groups that differ have keys that differ, whatever their location bits.
+    pub fn key(&self) -> String {
+        match self {
+            Group::None => String::new(),
+            Group::Number(number) => format!("n{number}"),
+            Group::Name(name) => format!("g{name}"),
+        }
+    }
+
+    /// The group of a [`Group::key`].
+    pub fn from_key(key: &str) -> Option<Self> {
+        match key.as_bytes().first() {
+            None => Some(Group::None),
+            Some(b'n') => key[1..].parse().ok().map(Group::Number),
+            Some(b'g') => Some(Group::Name(key[1..].to_owned())),
+            Some(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Group::None => Ok(()),
+            Group::Number(number) => write!(f, "n={number}"),
+            Group::Name(name) => write!(f, "g={name}"),
+        }
+    }
+}
+
+/// Where a document falls among the buckets: 58 bits, of which the group, where there is one, fixes the low 32.
+///
+/// Source: Vespa's documentation of buckets; the digest is MD5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location(u64);
+
+impl Location {
+    /// How many bits a location has.
+    pub const BITS: u32 = 58;
+
+    /// The location of these bits; bits above [`Location::BITS`] are dropped.
+    pub const fn new(bits: u64) -> Self {
+        Location(bits & ((1 << Self::BITS) - 1))
+    }
+
+    /// The bits, of which a bucket fixes some of the lowest.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The bits in the order in which keys are stored: lowest bit first, in the top 58 bits of the word.
+    ///
+    /// In this order every bucket, at every split level, is one contiguous range.
+    pub const fn reversed(self) -> u64 {
+        self.0.reverse_bits()
+    }
+}
+
+/// A document id: `id:<namespace>:<type>:[g=<group>|n=<number>]:<name>`.
+///
+/// Checked when made: no empty part (the key part may be empty), and no control characters.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DocumentId {
+    text: String,
+    namespace_end: u32,
+    type_end: u32,
+    key_end: u32,
+    group: Group,
+}
+
+impl DocumentId {
+    /// Parses the text form.
+    ///
+    /// # Errors
+    /// [`Error::Id`] with what is missing.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let fail = |reason| Error::Id { id: text.to_owned(), reason };
+        let mut parts = text.splitn(5, ':');
+        if parts.next() != Some("id") {
+            return Err(fail("it does not begin with 'id:'"));
+        }
+        let namespace = parts.next().ok_or_else(|| fail("the namespace is missing"))?;
+        let document_type = parts.next().ok_or_else(|| fail("the document type is missing"))?;
+        let key = parts.next().ok_or_else(|| fail("the key part (which may be empty) is missing"))?;
+        let name = parts.next().ok_or_else(|| fail("the document's own name is missing"))?;
+        if namespace.is_empty() {
+            return Err(fail("the namespace is empty"));
+        }
+        if document_type.is_empty() {
+            return Err(fail("the document type is empty"));
+        }
+        if name.is_empty() {
+            return Err(fail("the document's own name is empty"));
+        }
+        if text.len() > 65_535 {
+            return Err(fail("it is longer than 65535 bytes"));
+        }
+        if text.chars().any(|c| c.is_control()) {
+            return Err(fail("it has a control character"));
+        }
+        let group = match key {
+            "" => Group::None,
+            _ => match key.split_once('=') {
+                Some(("g", "")) => return Err(fail("the group after 'g=' is empty")),
+                Some(("g", name)) => Group::Name(name.to_owned()),
+                Some(("n", number)) => {
+                    Group::Number(number.parse().map_err(|_| fail("what follows 'n=' is not a number of 64 bits"))?)
+                }
+                _ => return Err(fail("the key part is empty, g=<group> or n=<number>")),
+            },
+        };
+        let namespace_end = 3 + namespace.len();
+        let type_end = namespace_end + 1 + document_type.len();
+        let key_end = type_end + 1 + key.len();
+        Ok(DocumentId {
+            text: text.to_owned(),
+            namespace_end: namespace_end as u32,
+            type_end: type_end as u32,
+            key_end: key_end as u32,
+            group,
+        })
+    }
+
+    /// An id from its parts.
+    ///
+    /// # Errors
+    /// As [`DocumentId::parse`].
+    pub fn new(namespace: &str, document_type: &str, group: &Group, name: &str) -> Result<Self, Error> {
+        Self::parse(&format!("id:{namespace}:{document_type}:{group}:{name}"))
+    }
+
+    /// The whole text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.text[3..self.namespace_end as usize]
+    }
+
+    /// The document type's name.
+    pub fn document_type(&self) -> &str {
+        &self.text[self.namespace_end as usize + 1..self.type_end as usize]
+    }
+
+    /// The group.
+    pub const fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// What the user calls the document: the part after the last separator.
+    pub fn name(&self) -> &str {
+        &self.text[self.key_end as usize + 1..]
+    }
+
+    /// Where the document falls among the buckets. Costs one MD5 of the text (two where there is a group name).
+    pub fn location(&self) -> Location {
+        let digest = Md5::digest(self.text.as_bytes());
+        let word = |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
+        let low = self.group.location_bits().unwrap_or_else(|| word(0));
+        Location::new(u64::from(word(8)) << 32 | u64::from(low))
+    }
+}
+
+impl fmt::Display for DocumentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for DocumentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}

@@ -1,0 +1,19 @@
+//! Documents: their types, ids, locations, values, and the operations on them.
+//!
+//! The chief types are [`DocumentType`] (which fields there are), [`DocumentId`] (with its [`Group`] and [`Location`]),
+//! [`Document`] (an id and values) and [`Operation`] (put, update, remove). JSON ([`json`]) and the compact row form
+//! ([`wire`]) are read and written here.
+//!
+//! This crate does not know where documents are stored, nor what a schema does with a field.
+
+mod document;
+mod error;
+mod id;
+mod types;
+mod value;
+
+pub use document::{Document, Timestamp};
+pub use error::Error;
+pub use id::{DocumentId, Group, Location};
+pub use types::{DataType, DocumentType, Field, StructType};
+pub use value::Value;

@@ -1,0 +1,132 @@
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use millrace_tensor::TensorType;
+
+/// What a field can hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataType {
+    /// True or false.
+    Bool,
+    /// 8-bit signed.
+    Byte,
+    /// 32-bit signed.
+    Int,
+    /// 64-bit signed.
+    Long,
+    /// A half-precision float, kept as `f32` in values.
+    Float16,
+    /// 32-bit float.
+    Float,
+    /// 64-bit float.
+    Double,
+    /// Unicode text.
+    String,
+    /// A URI: text that is split into its parts for matching.
+    Uri,
+    /// Bytes; base64 in JSON.
+    Raw,
+    /// A boolean predicate over attributes; text here.
+    Predicate,
+    /// A place on earth.
+    Position,
+    /// A tensor of a fixed type.
+    Tensor(TensorType),
+    /// A reference to a document of the named type: its id as text.
+    Reference(String),
+    /// Values in order.
+    Array(Box<DataType>),
+    /// Values with weights, each value once.
+    WeightedSet {
+        /// What the values are.
+        element: Box<DataType>,
+        /// An increment of a value that is not there adds it.
+        create_if_nonexistent: bool,
+        /// A value whose weight becomes 0 is removed.
+        remove_if_zero: bool,
+    },
+    /// Keys with values, each key once.
+    Map(Box<DataType>, Box<DataType>),
+    /// Named fields.
+    Struct(Arc<StructType>),
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataType::Bool => f.write_str("bool"),
+            DataType::Byte => f.write_str("byte"),
+            DataType::Int => f.write_str("int"),
+            DataType::Long => f.write_str("long"),
+            DataType::Float16 => f.write_str("float16"),
+            DataType::Float => f.write_str("float"),
+            DataType::Double => f.write_str("double"),
+            DataType::String => f.write_str("string"),
+            DataType::Uri => f.write_str("uri"),
+            DataType::Raw => f.write_str("raw"),
+            DataType::Predicate => f.write_str("predicate"),
+            DataType::Position => f.write_str("position"),
+            DataType::Tensor(tensor_type) => write!(f, "{tensor_type}"),
+            DataType::Reference(target) => write!(f, "reference<{target}>"),
+            DataType::Array(element) => write!(f, "array<{element}>"),
+            DataType::WeightedSet { element, .. } => write!(f, "weightedset<{element}>"),
+            DataType::Map(key, value) => write!(f, "map<{key},{value}>"),
+            DataType::Struct(struct_type) => f.write_str(&struct_type.name),
+        }
+    }
+}
+
+/// A field of a document type or struct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// The name; unique in its type.
+    pub name: Arc<str>,
+    /// What it holds.
+    pub data_type: DataType,
+}
+
+/// A struct type: named fields, inherited ones first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StructType {
+    /// The name in the schema.
+    pub name: String,
+    /// The fields in order.
+    pub fields: Vec<Field>,
+}
+
+impl StructType {
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| &*field.name == name)
+    }
+}
+
+/// A document type: a name and the fields that feeds may set, inherited ones included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentType {
+    name: Arc<str>,
+    fields: Vec<Field>,
+    by_name: HashMap<Arc<str>, usize>,
+}
+
+impl DocumentType {
+    /// A type of these fields; of two with one name the later is found.
+    pub fn new(name: &str, fields: Vec<Field>) -> Self {
+        let by_name = fields.iter().enumerate().map(|(i, field)| (Arc::clone(&field.name), i)).collect();
+        DocumentType { name: name.into(), fields, by_name }
+    }
+
+    /// The name.
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The fields in the schema's order.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.by_name.get(name).map(|&index| &self.fields[index])
+    }
+}

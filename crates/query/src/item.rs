@@ -1,0 +1,323 @@
+use std::collections::BTreeMap;
+
+/// A node of the query tree.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Item {
+    /// Matches every document (`true`, `where true`).
+    True,
+    /// Matches none.
+    False,
+    /// All children match.
+    And(Vec<Item>),
+    /// At least one child matches.
+    Or(Vec<Item>),
+    /// The first matches and none of the others: `positive and !(negative)`.
+    Not {
+        /// What must match.
+        positive: Box<Item>,
+        /// What must not.
+        negatives: Vec<Item>,
+    },
+    /// The first decides; the others only add to the rank.
+    Rank(Vec<Item>),
+    /// A term in a field or fieldset.
+    Term {
+        /// Field or fieldset; `default` where none was named.
+        field: String,
+        /// The word, as the user wrote it.
+        text: TermText,
+        /// How it matches.
+        matching: Match,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// Words one after another.
+    Phrase {
+        /// Field or fieldset.
+        field: String,
+        /// The words in order.
+        words: Vec<TermText>,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// Children near each other: `near` and, `ordered`, `onear`.
+    Near {
+        /// Field or fieldset.
+        field: String,
+        /// Words or phrases.
+        words: Vec<Item>,
+        /// The most positions between two neighbours.
+        distance: u32,
+        /// In the order given.
+        ordered: bool,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// Any of the words, ranked as one term.
+    Equiv {
+        /// Field or fieldset.
+        field: String,
+        /// Words or phrases.
+        words: Vec<Item>,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// All children match in one and the same element of an array of structs, map or array.
+    SameElement {
+        /// The field.
+        field: String,
+        /// Children; their fields are those of the struct (or `key`, `value`).
+        children: Vec<Item>,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// A number within bounds. `field = 5` has equal bounds.
+    Range {
+        /// The field.
+        field: String,
+        /// Lower bound.
+        low: Bound,
+        /// Upper bound.
+        high: Bound,
+        /// `hitLimit`: as many as this from the low end (negative: from the high end).
+        hit_limit: Option<i64>,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// The field's value is one of these: `in`.
+    In {
+        /// The field.
+        field: String,
+        /// Numbers or words as text.
+        values: Vec<String>,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// Tokens with weights: `weightedSet`, `dotProduct`, `wand` and `weakAnd`.
+    Weighted {
+        /// Which operator.
+        operator: WeightedOperator,
+        /// The field (`weakAnd` has none).
+        field: String,
+        /// Tokens with weights.
+        tokens: Vec<(String, i32)>,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// At least one child matches; the best `target_hits` by the sum of their weights are kept where ranking allows.
+    WeakAnd {
+        /// Children.
+        children: Vec<Item>,
+        /// `targetHits`.
+        target_hits: u32,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// The documents nearest to a query tensor.
+    NearestNeighbor(NearestNeighbor),
+    /// Within a circle on earth.
+    GeoLocation {
+        /// The position field.
+        field: String,
+        /// Degrees, north positive.
+        latitude: f64,
+        /// Degrees, east positive.
+        longitude: f64,
+        /// Kilometres; negative for no limit.
+        radius_km: f64,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// Within a box on earth: south, west, north, east in degrees.
+    GeoBoundingBox {
+        /// The position field.
+        field: String,
+        /// South, west, north, east.
+        corners: [f64; 4],
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// A predicate field is true for these attributes.
+    Predicate {
+        /// The field.
+        field: String,
+        /// Attribute and value.
+        attributes: Vec<(String, String)>,
+        /// Attribute and number.
+        ranges: Vec<(String, i64)>,
+    },
+    /// Text that a user typed, still to be split into words by the field's settings: `userInput`, `text`.
+    Text {
+        /// Field or fieldset.
+        field: String,
+        /// What the user typed.
+        text: String,
+        /// How its words are put together.
+        grammar: Grammar,
+        /// Annotations.
+        annotations: Annotations,
+    },
+}
+
+/// How the words of typed text are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Grammar {
+    /// `linguistics` or `tokenize` with `weakAnd`: any word.
+    #[default]
+    WeakAnd,
+    /// All words.
+    And,
+    /// Any word.
+    Or,
+    /// The words one after another.
+    Phrase,
+    /// The words near each other.
+    Near,
+    /// The words near each other and in order.
+    OrderedNear,
+}
+
+/// Which weighted operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightedOperator {
+    /// Matches any token; its weight is the match weight.
+    WeightedSet,
+    /// As [`WeightedOperator::WeightedSet`], scored by the sum of products.
+    DotProduct,
+    /// As [`WeightedOperator::DotProduct`], keeping the best.
+    Wand {
+        /// How many to keep.
+        target_hits: u32,
+        /// Scores at or below are dropped.
+        score_threshold: f64,
+    },
+}
+
+/// The text of a term.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TermText {
+    /// As the user wrote it.
+    pub text: String,
+    /// Where it stood in the user's text (`origin`): offset and length in characters.
+    pub origin: Option<(u32, u32)>,
+}
+
+impl From<&str> for TermText {
+    fn from(text: &str) -> Self {
+        TermText { text: text.to_owned(), origin: None }
+    }
+}
+
+/// How a term's text matches words of the field.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Match {
+    /// By the field's own match setting: usually a whole word.
+    #[default]
+    Word,
+    /// A word begins with it.
+    Prefix,
+    /// A word ends with it.
+    Suffix,
+    /// A word has it inside.
+    Substring,
+    /// A regular expression over the whole value or word: `matches`.
+    Regex,
+    /// Within some edits: `fuzzy`.
+    Fuzzy {
+        /// The most edits.
+        max_edit_distance: u32,
+        /// How many first characters must be the same.
+        prefix_length: u32,
+        /// The rest of the word does not count.
+        prefix: bool,
+    },
+}
+
+/// One end of a range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// No bound.
+    Open,
+    /// The value itself belongs to the range. The flag keeps whole numbers exact.
+    Inclusive(Number),
+    /// The value itself does not.
+    Exclusive(Number),
+}
+
+/// A number as written: whole numbers keep all 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A whole number.
+    Integer(i64),
+    /// Any other.
+    Float(f64),
+}
+
+/// The documents nearest to a query tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearestNeighbor {
+    /// The tensor field.
+    pub field: String,
+    /// The query tensor's name: `query(name)`.
+    pub query_tensor: String,
+    /// `targetHits`: at least this many are exposed to ranking. All closer documents are found; nothing is approximated.
+    pub target_hits: u32,
+    /// `distanceThreshold`: documents farther away do not match.
+    pub distance_threshold: Option<f64>,
+    /// Annotations.
+    pub annotations: Annotations,
+}
+
+/// What annotations say about an item, beyond how it matches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Annotations {
+    /// Its weight in percent; 100 where none is given.
+    pub weight: i32,
+    /// `id`: a number by which others refer to it.
+    pub id: Option<i32>,
+    /// `label`: a name for rank features.
+    pub label: Option<String>,
+    /// `significance`, 0 to 1; overrides what the group's statistics say.
+    pub significance: Option<f64>,
+    /// `connectivity`: to the item of this id, with this weight.
+    pub connectivity: Option<(i32, f64)>,
+    /// `ranked`: whether ranking sees it.
+    pub ranked: bool,
+    /// `filter`: matches without being ranked or highlighted.
+    pub filter: bool,
+    /// `stem`: whether it is stemmed where the field is.
+    pub stem: bool,
+    /// `normalizeCase`.
+    pub normalize_case: bool,
+    /// `accentDrop`.
+    pub accent_drop: bool,
+    /// `implicitTransforms`: whether the engine may process its text at all.
+    pub implicit_transforms: bool,
+    /// `usePositionData`.
+    pub use_position_data: bool,
+    /// `language` of its text.
+    pub language: Option<String>,
+    /// Others, as text, for later.
+    pub other: BTreeMap<String, String>,
+}
+
+impl Default for Annotations {
+    fn default() -> Self {
+        Annotations {
+            weight: 100,
+            id: None,
+            label: None,
+            significance: None,
+            connectivity: None,
+            ranked: true,
+            filter: false,
+            stem: true,
+            normalize_case: true,
+            accent_drop: true,
+            implicit_transforms: true,
+            use_position_data: true,
+            language: None,
+            other: BTreeMap::new(),
+        }
+    }
+}

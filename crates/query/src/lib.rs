@@ -1,0 +1,14 @@
+//! The query as asked: a tree of items, where to look, how to rank, sort, group and present.
+//!
+//! [`Query`] is what YQL, the simple query language, the JSON form and the request's parameters are parsed into. Names of
+//! fields, profiles and summaries are text here; `plan` checks them against a schema.
+
+mod error;
+mod item;
+mod request;
+
+pub use error::Error;
+pub use item::{
+    Annotations, Bound, Grammar, Item, Match, NearestNeighbor, Number, TermText, WeightedOperator,
+};
+pub use request::{Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming};

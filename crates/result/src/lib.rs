@@ -1,0 +1,12 @@
+//! Results as values: hits, groups, coverage; and the merging of partial results into one.
+//!
+//! A [`PartialResult`] is what one pass over one node's documents gives. Partial results merge in any order into the same
+//! whole, so it does not matter how many passes or nodes there were.
+//!
+//! This crate does not know how results are made, nor how they are rendered.
+
+mod group;
+mod hit;
+
+pub use group::{Group, GroupId, GroupList, GroupValue, GroupingResult};
+pub use hit::{Coverage, Feature, FieldValue, Hit, PartialResult, SortValue};

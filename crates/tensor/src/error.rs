@@ -1,0 +1,21 @@
+/// What can be wrong with a tensor type or value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text of a tensor type could not be understood.
+    #[error("tensor type '{spec}': {reason}; write for example tensor<float>(x[384]) or tensor(tag{{}})")]
+    Type {
+        /// The text as given.
+        spec: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A value does not fit its type.
+    #[error("tensor value for {tensor_type}: {reason}")]
+    Value {
+        /// The expected type.
+        tensor_type: String,
+        /// What is wrong with the value.
+        reason: String,
+    },
+}

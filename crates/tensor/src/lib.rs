@@ -1,0 +1,15 @@
+//! Tensors: their types, their values, and the kernels that run over them.
+//!
+//! A [`TensorType`] names a cell type and a sorted list of dimensions; a [`Tensor`] is a value of such a type.
+//! Mapped dimensions have labels, indexed ones a size. A value is stored as its *dense subspaces*: one block of cells for each
+//! combination of labels, row-major over the indexed dimensions in the type's order.
+//!
+//! This crate does not know documents, fields or ranking expressions.
+
+mod error;
+mod types;
+mod value;
+
+pub use error::Error;
+pub use types::{CellType, Dimension, DimensionKind, TensorType};
+pub use value::{Cells, Tensor};

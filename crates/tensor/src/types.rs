@@ -1,0 +1,188 @@
+use std::fmt;
+
+use crate::Error;
+
+/// What one cell of a tensor is stored as. Arithmetic is done in `f32` or `f64`, whatever the storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CellType {
+    /// 64-bit float; the default.
+    Double,
+    /// 32-bit float.
+    Float,
+    /// The upper 16 bits of a 32-bit float.
+    BFloat16,
+    /// A signed byte.
+    Int8,
+}
+
+impl CellType {
+    /// Bytes of one cell.
+    pub const fn size(self) -> usize {
+        match self {
+            CellType::Double => 8,
+            CellType::Float => 4,
+            CellType::BFloat16 => 2,
+            CellType::Int8 => 1,
+        }
+    }
+
+    /// The name in a type specification.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CellType::Double => "double",
+            CellType::Float => "float",
+            CellType::BFloat16 => "bfloat16",
+            CellType::Int8 => "int8",
+        }
+    }
+}
+
+/// Whether a dimension is addressed by label or by position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DimensionKind {
+    /// Addressed by labels: `name{}`.
+    Mapped,
+    /// Addressed by `0..size`: `name[size]`.
+    Indexed(usize),
+}
+
+/// One dimension of a tensor type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Dimension {
+    /// The name; unique in a type.
+    pub name: String,
+    /// Mapped, or indexed with a size.
+    pub kind: DimensionKind,
+}
+
+/// A cell type and dimensions sorted by name. Without dimensions it is a scalar.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorType {
+    cell: CellType,
+    dimensions: Vec<Dimension>,
+}
+
+impl TensorType {
+    /// A type of these dimensions, which are sorted here.
+    ///
+    /// # Errors
+    /// Two dimensions of one name, or an indexed dimension of size 0.
+    pub fn new(cell: CellType, mut dimensions: Vec<Dimension>) -> Result<Self, Error> {
+        dimensions.sort_by(|a, b| a.name.cmp(&b.name));
+        let this = TensorType { cell, dimensions };
+        let reason = if this.dimensions.windows(2).any(|pair| pair[0].name == pair[1].name) {
+            "two dimensions have the same name"
+        } else if this.dimensions.iter().any(|d| d.kind == DimensionKind::Indexed(0)) {
+            "an indexed dimension needs a size of at least 1"
+        } else {
+            return Ok(this);
+        };
+        Err(Error::Type { spec: this.to_string(), reason: reason.to_owned() })
+    }
+
+    /// The type of a plain number.
+    pub const fn scalar() -> Self {
+        TensorType { cell: CellType::Double, dimensions: Vec::new() }
+    }
+
+    /// Parses `tensor<float>(x[3],tag{})`; the cell type may be left out (`double`).
+    ///
+    /// # Errors
+    /// [`Error::Type`], which quotes the text.
+    pub fn parse(spec: &str) -> Result<Self, Error> {
+        let fail = |reason: &str| Error::Type { spec: spec.to_owned(), reason: reason.to_owned() };
+        let rest = spec.trim().strip_prefix("tensor").ok_or_else(|| fail("it does not begin with 'tensor'"))?.trim_start();
+        let (cell, rest) = match rest.strip_prefix('<') {
+            None => (CellType::Double, rest),
+            Some(rest) => {
+                let (name, rest) = rest.split_once('>').ok_or_else(|| fail("'<' is not closed"))?;
+                let cell = [CellType::Double, CellType::Float, CellType::BFloat16, CellType::Int8]
+                    .into_iter()
+                    .find(|cell| cell.name() == name.trim())
+                    .ok_or_else(|| fail("the cell type is one of double, float, bfloat16, int8"))?;
+                (cell, rest.trim_start())
+            }
+        };
+        let inner = rest
+            .strip_prefix('(')
+            .and_then(|rest| rest.trim_end().strip_suffix(')'))
+            .ok_or_else(|| fail("the dimensions stand in parentheses"))?;
+        let mut dimensions = Vec::new();
+        for part in inner.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let at = part.find(['{', '[']).ok_or_else(|| fail("a dimension is name{} or name[size]"))?;
+            let (name, kind) = (part[..at].trim(), part[at..].trim());
+            if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+                return Err(fail("a dimension's name is letters, digits and '_'"));
+            }
+            let kind = if kind.strip_prefix('{').and_then(|k| k.strip_suffix('}')).is_some_and(|k| k.trim().is_empty()) {
+                DimensionKind::Mapped
+            } else {
+                kind.strip_prefix('[')
+                    .and_then(|k| k.strip_suffix(']'))
+                    .and_then(|size| size.trim().parse().ok())
+                    .map(DimensionKind::Indexed)
+                    .ok_or_else(|| fail("an indexed dimension needs a size, as in x[3]"))?
+            };
+            dimensions.push(Dimension { name: name.to_owned(), kind });
+        }
+        Self::new(cell, dimensions)
+    }
+
+    /// How cells are stored.
+    pub const fn cell(&self) -> CellType {
+        self.cell
+    }
+
+    /// All dimensions, sorted by name.
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
+    /// The mapped dimensions, in order.
+    pub fn mapped(&self) -> impl Iterator<Item = &Dimension> {
+        self.dimensions.iter().filter(|d| d.kind == DimensionKind::Mapped)
+    }
+
+    /// The indexed dimensions with their sizes, in order.
+    pub fn indexed(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.dimensions.iter().filter_map(|d| match d.kind {
+            DimensionKind::Indexed(size) => Some((d.name.as_str(), size)),
+            DimensionKind::Mapped => None,
+        })
+    }
+
+    /// Cells of one dense subspace: the product of the indexed sizes, 1 when there is none.
+    pub fn dense_size(&self) -> usize {
+        self.indexed().map(|(_, size)| size).product()
+    }
+
+    /// Without dimensions: a plain number.
+    pub fn is_scalar(&self) -> bool {
+        self.dimensions.is_empty()
+    }
+
+    /// Has at least one dimension, and no mapped one: every value has the same number of cells.
+    pub fn is_dense(&self) -> bool {
+        !self.is_scalar() && self.mapped().next().is_none()
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensor")?;
+        if self.cell != CellType::Double {
+            write!(f, "<{}>", self.cell.name())?;
+        }
+        f.write_str("(")?;
+        for (i, dimension) in self.dimensions.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match dimension.kind {
+                DimensionKind::Mapped => write!(f, "{}{{}}", dimension.name)?,
+                DimensionKind::Indexed(size) => write!(f, "{}[{size}]", dimension.name)?,
+            }
+        }
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,165 @@
+use half::bf16;
+
+use crate::{CellType, Error, TensorType};
+
+/// The cells of a tensor in their storage type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cells {
+    /// 64-bit floats.
+    Double(Vec<f64>),
+    /// 32-bit floats.
+    Float(Vec<f32>),
+    /// 16-bit brain floats.
+    BFloat16(Vec<bf16>),
+    /// Signed bytes.
+    Int8(Vec<i8>),
+}
+
+impl Cells {
+    /// No cells yet, with room for `capacity`.
+    pub fn with_capacity(cell: CellType, capacity: usize) -> Self {
+        match cell {
+            CellType::Double => Cells::Double(Vec::with_capacity(capacity)),
+            CellType::Float => Cells::Float(Vec::with_capacity(capacity)),
+            CellType::BFloat16 => Cells::BFloat16(Vec::with_capacity(capacity)),
+            CellType::Int8 => Cells::Int8(Vec::with_capacity(capacity)),
+        }
+    }
+
+    /// Adds one cell, rounded to the storage type (int8 saturates).
+    pub fn push(&mut self, value: f64) {
+        match self {
+            Cells::Double(cells) => cells.push(value),
+            Cells::Float(cells) => cells.push(value as f32),
+            Cells::BFloat16(cells) => cells.push(bf16::from_f64(value)),
+            Cells::Int8(cells) => cells.push(value as i8),
+        }
+    }
+
+    /// The cell at `index`, which must be below [`Cells::len`].
+    pub fn get(&self, index: usize) -> f64 {
+        match self {
+            Cells::Double(cells) => cells[index],
+            Cells::Float(cells) => f64::from(cells[index]),
+            Cells::BFloat16(cells) => cells[index].to_f64(),
+            Cells::Int8(cells) => f64::from(cells[index]),
+        }
+    }
+
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Cells::Double(cells) => cells.len(),
+            Cells::Float(cells) => cells.len(),
+            Cells::BFloat16(cells) => cells.len(),
+            Cells::Int8(cells) => cells.len(),
+        }
+    }
+
+    /// Whether there is no cell.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The storage type.
+    pub const fn cell_type(&self) -> CellType {
+        match self {
+            Cells::Double(_) => CellType::Double,
+            Cells::Float(_) => CellType::Float,
+            Cells::BFloat16(_) => CellType::BFloat16,
+            Cells::Int8(_) => CellType::Int8,
+        }
+    }
+
+    /// The cells as little-endian bytes, as they lie in memory and on disk.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Cells::Double(cells) => bytemuck::cast_slice(cells),
+            Cells::Float(cells) => bytemuck::cast_slice(cells),
+            Cells::BFloat16(cells) => bytemuck::cast_slice(cells),
+            Cells::Int8(cells) => bytemuck::cast_slice(cells),
+        }
+    }
+
+    /// Cells from little-endian bytes; a trailing part of a cell is left out.
+    pub fn from_bytes(cell: CellType, bytes: &[u8]) -> Self {
+        fn words<const N: usize, T>(bytes: &[u8], read: fn([u8; N]) -> T) -> Vec<T> {
+            bytes.as_chunks::<N>().0.iter().map(|word| read(*word)).collect()
+        }
+        match cell {
+            CellType::Double => Cells::Double(words(bytes, f64::from_le_bytes)),
+            CellType::Float => Cells::Float(words(bytes, f32::from_le_bytes)),
+            CellType::BFloat16 => Cells::BFloat16(words(bytes, bf16::from_le_bytes)),
+            CellType::Int8 => Cells::Int8(words(bytes, i8::from_le_bytes)),
+        }
+    }
+
+    /// All cells widened to `f64`.
+    pub fn iter(&self) -> impl Iterator<Item = f64> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+}
+
+/// A tensor value: a type, the labels of its dense subspaces, and their cells.
+///
+/// - `labels` holds, subspace after subspace, one label for each mapped dimension in the type's order.
+/// - `cells` holds `subspaces() × type.dense_size()` cells.
+/// - A dense tensor or a scalar has exactly one subspace and no labels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    tensor_type: TensorType,
+    labels: Vec<String>,
+    cells: Cells,
+}
+
+impl Tensor {
+    /// A tensor from its parts.
+    ///
+    /// # Errors
+    /// The number of labels or cells, or the storage type, does not fit the type; or a dense value has not exactly one
+    /// subspace.
+    pub fn new(tensor_type: TensorType, labels: Vec<String>, cells: Cells) -> Result<Self, Error> {
+        let mapped = tensor_type.mapped().count();
+        let dense = tensor_type.dense_size();
+        let fail = |reason: String| Error::Value { tensor_type: tensor_type.to_string(), reason };
+        if cells.cell_type() != tensor_type.cell() {
+            return Err(fail(format!("cells are {}", cells.cell_type().name())));
+        }
+        if mapped == 0 && cells.len() != dense {
+            return Err(fail(format!("expected {dense} cells, got {}", cells.len())));
+        }
+        if mapped > 0 && (labels.len() % mapped != 0 || labels.len() / mapped * dense != cells.len()) {
+            return Err(fail(format!("{} labels do not fit {} cells", labels.len(), cells.len())));
+        }
+        if mapped == 0 && !labels.is_empty() {
+            return Err(fail("labels given, but no dimension is mapped".to_owned()));
+        }
+        Ok(Tensor { tensor_type, labels, cells })
+    }
+
+    /// A plain number.
+    pub fn scalar(value: f64) -> Self {
+        Tensor { tensor_type: TensorType::scalar(), labels: Vec::new(), cells: Cells::Double(vec![value]) }
+    }
+
+    /// The type.
+    pub const fn tensor_type(&self) -> &TensorType {
+        &self.tensor_type
+    }
+
+    /// The cells of all subspaces, one after another.
+    pub const fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// The labels of subspace `index`, one a mapped dimension.
+    pub fn labels(&self, index: usize) -> &[String] {
+        let mapped = self.tensor_type.mapped().count();
+        &self.labels[index * mapped..(index + 1) * mapped]
+    }
+
+    /// The number of dense subspaces.
+    pub fn subspaces(&self) -> usize {
+        self.cells.len() / self.tensor_type.dense_size()
+    }
+}
