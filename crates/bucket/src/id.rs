@@ -51,7 +51,10 @@ impl BucketId {
             return None;
         }
         let used_bits = self.used_bits + 1;
-        Some([BucketId { used_bits, bits: self.bits }, BucketId { used_bits, bits: self.bits | 1 << self.used_bits }])
+        Some([
+            BucketId { used_bits, bits: self.bits },
+            BucketId { used_bits, bits: self.bits | 1 << self.used_bits },
+        ])
     }
 
     /// The bucket this is a half of; `None` for [`BucketId::ROOT`].

@@ -96,7 +96,8 @@ impl BytesBuilder {
     pub fn push(&mut self, bytes: Option<&[u8]>) {
         self.presence.push(bytes.is_some());
         self.data.extend_from_slice(bytes.unwrap_or_default());
-        self.offsets.push(u32::try_from(self.data.len()).expect("chunks are cut before a column reaches 4 GiB"));
+        self.offsets
+            .push(u32::try_from(self.data.len()).expect("chunks are cut before a column reaches 4 GiB"));
     }
 
     /// The next documents are those of `column` in `range`.

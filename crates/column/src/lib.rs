@@ -17,6 +17,8 @@ mod error;
 mod fixed;
 mod presence;
 mod tokens;
+mod values;
+mod view;
 
 use std::fmt;
 use std::ops::Range;
@@ -27,6 +29,8 @@ pub use error::Error;
 pub use fixed::{Cell, Fixed, FixedBuilder};
 pub use presence::Presence;
 pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
+pub use values::{Layout, ValueBuilder, layout, value};
+pub use view::{Chunk, ReadError, View};
 
 /// The most documents a chunk holds.
 pub const CHUNK_DOCS: usize = 1024;
@@ -38,6 +42,10 @@ pub enum Form {
     Value,
     /// The words of the text, normalised, as [`Tokens`].
     Tokens,
+    /// Of no field: the document ids as text.
+    Id,
+    /// Of no field: the versions' timestamps.
+    Timestamp,
 }
 
 /// Names a column of a document type.
@@ -55,6 +63,16 @@ impl ColumnKey {
         ColumnKey { field: field.to_owned(), form: Form::Value }
     }
 
+    /// The key of the document ids: [`Bytes`], present for every document.
+    pub const fn id() -> Self {
+        ColumnKey { field: String::new(), form: Form::Id }
+    }
+
+    /// The key of the timestamps: [`Fixed`] of [`Cell::U64`], present for every document.
+    pub const fn timestamp() -> Self {
+        ColumnKey { field: String::new(), form: Form::Timestamp }
+    }
+
     /// The key of the field's tokens.
     pub fn tokens(field: &str) -> Self {
         ColumnKey { field: field.to_owned(), form: Form::Tokens }
@@ -66,6 +84,8 @@ impl fmt::Display for ColumnKey {
         match self.form {
             Form::Value => f.write_str(&self.field),
             Form::Tokens => write!(f, "{} (tokens)", self.field),
+            Form::Id => f.write_str("(id)"),
+            Form::Timestamp => f.write_str("(timestamp)"),
         }
     }
 }

@@ -92,7 +92,9 @@ impl Tokens {
         }
         let column = Tokens { buffer, len, words, words_at, starts_at, ids_at, ids, width };
         let ascending = |offsets: &[u32], end: usize| {
-            offsets[0] == 0 && offsets.windows(2).all(|pair| pair[0] <= pair[1]) && offsets.last() == Some(&(end as u32))
+            offsets[0] == 0
+                && offsets.windows(2).all(|pair| pair[0] <= pair[1])
+                && offsets.last() == Some(&(end as u32))
         };
         if !ascending(column.word_offsets(), word_bytes) || !ascending(column.starts(), ids) {
             return Err(Error::Corrupt("its offsets do not ascend to its length"));
@@ -220,7 +222,8 @@ impl TokensBuilder {
 
     /// Ends the document; the next word belongs to the next one.
     pub fn end_document(&mut self) {
-        self.starts.push(u32::try_from(self.ids.len()).expect("chunks are cut before a column has 4 Gi tokens"));
+        self.starts
+            .push(u32::try_from(self.ids.len()).expect("chunks are cut before a column has 4 Gi tokens"));
     }
 
     /// The next documents are those of `column` in `range`.

@@ -137,9 +137,9 @@ impl DocumentId {
             _ => match key.split_once('=') {
                 Some(("g", "")) => return Err(fail("the group after 'g=' is empty")),
                 Some(("g", name)) => Group::Name(name.to_owned()),
-                Some(("n", number)) => {
-                    Group::Number(number.parse().map_err(|_| fail("what follows 'n=' is not a number of 64 bits"))?)
-                }
+                Some(("n", number)) => Group::Number(
+                    number.parse().map_err(|_| fail("what follows 'n=' is not a number of 64 bits"))?,
+                ),
                 _ => return Err(fail("the key part is empty, g=<group> or n=<number>")),
             },
         };
@@ -191,7 +191,8 @@ impl DocumentId {
     /// Where the document falls among the buckets. Costs one MD5 of the text (two where there is a group name).
     pub fn location(&self) -> Location {
         let digest = Md5::digest(self.text.as_bytes());
-        let word = |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
         let low = self.group.location_bits().unwrap_or_else(|| word(0));
         Location::new(u64::from(word(8)) << 32 | u64::from(low))
     }

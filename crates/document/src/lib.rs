@@ -11,6 +11,7 @@ mod error;
 mod id;
 mod types;
 mod value;
+pub mod wire;
 
 pub use document::{Document, Timestamp};
 pub use error::Error;

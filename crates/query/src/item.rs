@@ -178,7 +178,7 @@ pub enum Grammar {
 }
 
 /// Which weighted operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WeightedOperator {
     /// Matches any token; its weight is the match weight.
     WeightedSet,

@@ -91,7 +91,11 @@ impl TensorType {
     /// [`Error::Type`], which quotes the text.
     pub fn parse(spec: &str) -> Result<Self, Error> {
         let fail = |reason: &str| Error::Type { spec: spec.to_owned(), reason: reason.to_owned() };
-        let rest = spec.trim().strip_prefix("tensor").ok_or_else(|| fail("it does not begin with 'tensor'"))?.trim_start();
+        let rest = spec
+            .trim()
+            .strip_prefix("tensor")
+            .ok_or_else(|| fail("it does not begin with 'tensor'"))?
+            .trim_start();
         let (cell, rest) = match rest.strip_prefix('<') {
             None => (CellType::Double, rest),
             Some(rest) => {
@@ -114,7 +118,11 @@ impl TensorType {
             if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
                 return Err(fail("a dimension's name is letters, digits and '_'"));
             }
-            let kind = if kind.strip_prefix('{').and_then(|k| k.strip_suffix('}')).is_some_and(|k| k.trim().is_empty()) {
+            let kind = if kind
+                .strip_prefix('{')
+                .and_then(|k| k.strip_suffix('}'))
+                .is_some_and(|k| k.trim().is_empty())
+            {
                 DimensionKind::Mapped
             } else {
                 kind.strip_prefix('[')

@@ -1,0 +1,35 @@
+use std::ops::Range;
+
+use crate::{Column, ColumnKey};
+
+/// The documents of one type that a request may see, as they were at one instant.
+///
+/// They lie in chunks; every chunk holds documents of one group. Versions that a newer one has replaced, removed documents and those
+/// outside the scope are still in their chunk, but not live.
+pub trait View: Send + Sync {
+    /// The chunks. They keep their numbers as long as the view lives.
+    fn chunks(&self) -> &[Chunk];
+
+    /// Column `key` of the chunks in `range`, one entry a chunk; `None` where the chunk was written before the column was asked
+    /// for and the column cannot be derived, so that no document has a value.
+    ///
+    /// Ask for as many chunks at once as will be used: neighbours are read together. What was read stays in a bounded cache.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its checksum does not fit.
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError>;
+}
+
+/// One chunk of a [`View`].
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// How many documents it has, live or not.
+    pub documents: usize,
+    /// One bit a document, lowest first, in words of 64: those that count. `None` when all do.
+    pub live: Option<Vec<u64>>,
+}
+
+/// A column could not be read. The text says which file, where, and what to do.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct ReadError(pub String);

@@ -1,0 +1,257 @@
+//! The compact, self-describing form of values and documents in rows and columns.
+//!
+//! Every value begins with a tag byte; lengths and counts are LEB128 numbers; other numbers are little-endian. Field names are
+//! written out, so that a row can be read without the schema it was written under. `docs/format.md` has the table of tags.
+
+use std::sync::Arc;
+
+use millrace_tensor::{Cells, Tensor, TensorType};
+
+use crate::{Document, DocumentId, Error, Value};
+
+const BOOL: u8 = 1;
+const BYTE: u8 = 2;
+const INT: u8 = 3;
+const LONG: u8 = 4;
+const FLOAT: u8 = 5;
+const DOUBLE: u8 = 6;
+const STRING: u8 = 7;
+const RAW: u8 = 8;
+const POSITION: u8 = 9;
+const TENSOR: u8 = 10;
+const ARRAY: u8 = 11;
+const WEIGHTED_SET: u8 = 12;
+const MAP: u8 = 13;
+const STRUCT: u8 = 14;
+
+/// Values inside values are read to this depth; what is deeper is refused.
+const DEPTH: usize = 64;
+
+/// The bytes of a value.
+pub fn encode_value(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_value(&mut out, value);
+    out
+}
+
+/// The value of these bytes, all of which belong to it.
+///
+/// # Errors
+/// [`Error::Row`] when they are no value.
+pub fn decode_value(bytes: &[u8]) -> Result<Value, Error> {
+    let mut reader = Reader { bytes };
+    let value = reader.value(0)?;
+    if reader.bytes.is_empty() { Ok(value) } else { Err(Error::Row("bytes are left after the value")) }
+}
+
+/// The bytes of a document's fields. The id is not among them: it is the row's key.
+pub fn encode_fields(document: &Document) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_number(&mut out, document.fields.len() as u64);
+    for (name, value) in &document.fields {
+        write_bytes(&mut out, name.as_bytes());
+        write_value(&mut out, value);
+    }
+    out
+}
+
+/// The document of this id with these fields.
+///
+/// # Errors
+/// [`Error::Row`] when the bytes are no fields.
+pub fn decode_fields(id: DocumentId, bytes: &[u8]) -> Result<Document, Error> {
+    let mut reader = Reader { bytes };
+    let fields = reader.fields(0)?;
+    if reader.bytes.is_empty() {
+        Ok(Document { id, fields })
+    } else {
+        Err(Error::Row("bytes are left after the fields"))
+    }
+}
+
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Bool(value) => out.extend([BOOL, u8::from(*value)]),
+        Value::Byte(value) => out.extend([BYTE, *value as u8]),
+        Value::Int(value) => tagged(out, INT, &value.to_le_bytes()),
+        Value::Long(value) => tagged(out, LONG, &value.to_le_bytes()),
+        Value::Float(value) => tagged(out, FLOAT, &value.to_le_bytes()),
+        Value::Double(value) => tagged(out, DOUBLE, &value.to_le_bytes()),
+        Value::String(text) => {
+            out.push(STRING);
+            write_bytes(out, text.as_bytes());
+        }
+        Value::Raw(bytes) => {
+            out.push(RAW);
+            write_bytes(out, bytes);
+        }
+        Value::Position { latitude, longitude } => {
+            tagged(out, POSITION, &latitude.to_le_bytes());
+            out.extend(longitude.to_le_bytes());
+        }
+        Value::Tensor(tensor) => {
+            out.push(TENSOR);
+            write_bytes(out, tensor.tensor_type().to_string().as_bytes());
+            let mapped = tensor.tensor_type().mapped().count();
+            write_number(out, if mapped == 0 { 0 } else { tensor.subspaces() as u64 });
+            if mapped > 0 {
+                (0..tensor.subspaces())
+                    .flat_map(|i| tensor.labels(i))
+                    .for_each(|label| write_bytes(out, label.as_bytes()));
+            }
+            write_bytes(out, tensor.cells().as_bytes());
+        }
+        Value::Array(values) => {
+            out.push(ARRAY);
+            write_number(out, values.len() as u64);
+            values.iter().for_each(|value| write_value(out, value));
+        }
+        Value::WeightedSet(values) => {
+            out.push(WEIGHTED_SET);
+            write_number(out, values.len() as u64);
+            for (value, weight) in values {
+                write_value(out, value);
+                out.extend(weight.to_le_bytes());
+            }
+        }
+        Value::Map(entries) => {
+            out.push(MAP);
+            write_number(out, entries.len() as u64);
+            for (key, value) in entries {
+                write_value(out, key);
+                write_value(out, value);
+            }
+        }
+        Value::Struct(fields) => {
+            out.push(STRUCT);
+            write_number(out, fields.len() as u64);
+            for (name, value) in fields {
+                write_bytes(out, name.as_bytes());
+                write_value(out, value);
+            }
+        }
+    }
+}
+
+fn tagged(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    out.push(tag);
+    out.extend_from_slice(bytes);
+}
+
+fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    write_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(Error::Row("it ends too early"))?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or(Error::Row("it ends too early"))?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    fn number(&mut self) -> Result<usize, Error> {
+        let mut number = 0u64;
+        for shift in (0..).step_by(7).take(9) {
+            let [byte] = self.array()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return usize::try_from(number).map_err(|_| Error::Row("a number is too large"));
+            }
+        }
+        Err(Error::Row("a number is too long"))
+    }
+
+    /// A count of things that take at least a byte each, so that a wrong count cannot ask for more memory than there are bytes.
+    fn count(&mut self) -> Result<usize, Error> {
+        let count = self.number()?;
+        if count > self.bytes.len() {
+            Err(Error::Row("a count is larger than what follows"))
+        } else {
+            Ok(count)
+        }
+    }
+
+    fn sized(&mut self) -> Result<&'a [u8], Error> {
+        let count = self.number()?;
+        self.take(count)
+    }
+
+    fn text(&mut self) -> Result<&'a str, Error> {
+        std::str::from_utf8(self.sized()?).map_err(|_| Error::Row("text is not UTF-8"))
+    }
+
+    fn fields(&mut self, depth: usize) -> Result<Vec<(Arc<str>, Value)>, Error> {
+        let count = self.count()?;
+        (0..count).map(|_| Ok((Arc::from(self.text()?), self.value(depth)?))).collect()
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, Error> {
+        if depth > DEPTH {
+            return Err(Error::Row("values lie too deep"));
+        }
+        let [tag] = self.array()?;
+        Ok(match tag {
+            BOOL => Value::Bool(self.array::<1>()? != [0]),
+            BYTE => Value::Byte(i8::from_le_bytes(self.array()?)),
+            INT => Value::Int(i32::from_le_bytes(self.array()?)),
+            LONG => Value::Long(i64::from_le_bytes(self.array()?)),
+            FLOAT => Value::Float(f32::from_le_bytes(self.array()?)),
+            DOUBLE => Value::Double(f64::from_le_bytes(self.array()?)),
+            STRING => Value::String(self.text()?.to_owned()),
+            RAW => Value::Raw(self.sized()?.to_vec()),
+            POSITION => Value::Position {
+                latitude: i32::from_le_bytes(self.array()?),
+                longitude: i32::from_le_bytes(self.array()?),
+            },
+            TENSOR => Value::Tensor(self.tensor()?),
+            ARRAY => {
+                let count = self.count()?;
+                Value::Array((0..count).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?)
+            }
+            WEIGHTED_SET => {
+                let count = self.count()?;
+                let element = |_| Ok((self.value(depth + 1)?, i32::from_le_bytes(self.array()?)));
+                Value::WeightedSet((0..count).map(element).collect::<Result<_, Error>>()?)
+            }
+            MAP => {
+                let count = self.count()?;
+                let entry = |_| Ok((self.value(depth + 1)?, self.value(depth + 1)?));
+                Value::Map((0..count).map(entry).collect::<Result<_, Error>>()?)
+            }
+            STRUCT => Value::Struct(self.fields(depth + 1)?),
+            _ => return Err(Error::Row("unknown tag")),
+        })
+    }
+
+    fn tensor(&mut self) -> Result<Tensor, Error> {
+        let tensor_type = TensorType::parse(self.text()?).map_err(|_| Error::Row("not a tensor type"))?;
+        let subspaces = self.count()?;
+        let labels =
+            subspaces.checked_mul(tensor_type.mapped().count()).ok_or(Error::Row("too many labels"))?;
+        if labels > self.bytes.len() {
+            return Err(Error::Row("a count is larger than what follows"));
+        }
+        let labels = (0..labels).map(|_| Ok(self.text()?.to_owned())).collect::<Result<_, Error>>()?;
+        let cells = Cells::from_bytes(tensor_type.cell(), self.sized()?);
+        Tensor::new(tensor_type, labels, cells).map_err(|_| Error::Row("a tensor does not fit its type"))
+    }
+}

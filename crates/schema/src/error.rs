@@ -1,0 +1,51 @@
+use std::fmt;
+
+/// A place in a file of the application package.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The path in the package.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// Why an application package is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file does not follow its syntax.
+    #[error("{place}: {reason}")]
+    Syntax {
+        /// Where.
+        place: Place,
+        /// What was expected and found, and how it is written right.
+        reason: String,
+    },
+    /// The syntax is right, but it cannot work.
+    #[error("{place}: {reason}")]
+    Invalid {
+        /// Where.
+        place: Place,
+        /// Why, and what would work.
+        reason: String,
+    },
+    /// The archive cannot be read.
+    #[error("application package: {0}")]
+    Package(String),
+    /// The change from the running application needs an explicit permission.
+    #[error("{reason}; to allow it, add <allow until='YYYY-MM-DD'>{id}</allow> to validation-overrides.xml")]
+    Override {
+        /// The validation id.
+        id: &'static str,
+        /// What would change.
+        reason: String,
+    },
+}

@@ -1,0 +1,196 @@
+use millrace_column::ColumnKey;
+use millrace_document::DataType;
+use std::sync::Arc;
+
+use crate::{Place, Sourced};
+
+/// What a schema says of one field, defaults resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemaField {
+    /// The name.
+    pub name: Arc<str>,
+    /// What it holds.
+    pub data_type: DataType,
+    /// Declared outside the document block: its value is made by its indexing statements.
+    pub synthetic: bool,
+    /// The indexing statements as text; none for a field that is only stored.
+    pub indexing: Option<Sourced<String>>,
+    /// `indexing: … index`: text that is split into words (or a whole value, by [`Matching::mode`]).
+    pub index: Option<IndexSettings>,
+    /// `indexing: … attribute`: a value for ranking, sorting, grouping.
+    pub attribute: Option<Attribute>,
+    /// `indexing: … summary`: in the default summary.
+    pub in_summary: bool,
+    /// `bolding: on`.
+    pub bolding: bool,
+    /// How the `summary` of the field itself is made.
+    pub summary: SummaryMode,
+    /// How query terms match.
+    pub matching: Matching,
+    /// `rank: filter`.
+    pub rank_filter: bool,
+    /// `rank-type`.
+    pub rank_type: Option<String>,
+    /// `weight`; 100 by default.
+    pub weight: i32,
+    /// `alias` names.
+    pub aliases: Vec<String>,
+    /// `struct-field` settings, by path relative to this field (`key`, `value.name`, …).
+    pub struct_fields: Vec<(String, SchemaField)>,
+    /// Where it is declared.
+    pub place: Place,
+}
+
+impl SchemaField {
+    /// Whether query text is split into words for this field.
+    pub fn is_text(&self) -> bool {
+        self.index.is_some() && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
+    }
+
+    /// The columns that segments keep for the field.
+    pub fn columns(&self) -> Vec<ColumnKey> {
+        let mut keys = vec![ColumnKey::value(&self.name)];
+        if self.is_text() {
+            keys.push(ColumnKey::tokens(&self.name));
+        }
+        keys
+    }
+}
+
+/// How query terms match a field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matching {
+    /// The unit that is matched.
+    pub mode: MatchMode,
+    /// `cased`: upper and lower case differ.
+    pub cased: bool,
+    /// `prefix`, `substring`, `suffix` as the field's default for terms.
+    pub default_term: DefaultTerm,
+    /// `exact-terminator`.
+    pub exact_terminator: Option<String>,
+    /// `max-length` of text that is looked at, in characters.
+    pub max_length: Option<usize>,
+    /// `max-occurrences`.
+    pub max_occurrences: Option<usize>,
+    /// `max-token-length`.
+    pub max_token_length: Option<usize>,
+    /// `stemming`.
+    pub stemming: Stemming,
+    /// `normalizing`: accents are dropped.
+    pub normalizing: bool,
+}
+
+/// What a plain term means for a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DefaultTerm {
+    /// A whole word.
+    #[default]
+    Word,
+    /// `match: prefix`.
+    Prefix,
+    /// `match: substring`.
+    Substring,
+    /// `match: suffix`.
+    Suffix,
+}
+
+/// The unit that is matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatchMode {
+    /// Words of the text. The default of `index` fields.
+    Text,
+    /// The whole value as one word. The default of string attributes.
+    Word,
+    /// The whole value, to the letter (case folded unless cased).
+    Exact,
+    /// All n-grams of the text.
+    Gram {
+        /// `gram-size`; 2 by default.
+        size: usize,
+    },
+}
+
+/// `stemming`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stemming {
+    /// Words as they are.
+    None,
+    /// The best stem. The default.
+    #[default]
+    Best,
+    /// The shortest stem.
+    Shortest,
+    /// Several stems.
+    Multiple,
+}
+
+/// `index` settings.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct IndexSettings {
+    /// `enable-bm25`; has no effect, bm25 always works here.
+    pub enable_bm25: bool,
+    /// The declared index name where it differs from the field's.
+    pub name: Option<String>,
+}
+
+/// `attribute` settings.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Attribute {
+    /// `fast-search` and others that change nothing here, kept for what reports them.
+    pub fast_search: bool,
+    /// `fast-access`.
+    pub fast_access: bool,
+    /// `paged`.
+    pub paged: bool,
+    /// `mutable`.
+    pub mutable: bool,
+    /// `distance-metric`.
+    pub distance_metric: DistanceMetric,
+    /// `dictionary`.
+    pub dictionary: Dictionary,
+    /// `sorting` settings: order, function, strength, locale, missing.
+    pub sorting: Vec<(String, String)>,
+}
+
+/// `dictionary` of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dictionary {
+    /// `cased`.
+    pub cased: bool,
+}
+
+/// How far apart two vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum DistanceMetric {
+    /// Straight line. The default.
+    #[default]
+    Euclidean,
+    /// Angle, in radians.
+    Angular,
+    /// Negative dot product, for maximum inner product search.
+    DotProduct,
+    /// One minus the dot product of vectors that have length 1.
+    PrenormalizedAngular,
+    /// Great circle of latitude and longitude in degrees; kilometres.
+    GeoDegrees,
+    /// Bits that differ.
+    Hamming,
+}
+
+/// How a summary field is made from its source.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum SummaryMode {
+    /// The value.
+    #[default]
+    Full,
+    /// Parts around the query's words: `dynamic`.
+    Dynamic,
+    /// `matched-elements-only`.
+    MatchedElements,
+    /// `select-elements-by` this summary feature.
+    SelectElementsBy(String),
+    /// `tokens`.
+    Tokens,
+    /// `full` for a position: distance and geo strings.
+    Positions,
+}

@@ -1,0 +1,22 @@
+//! An application package, parsed and checked: schemas, services, and the files beside them.
+//!
+//! The chief type is [`Application`], whose [`Schema`]s say what a document is ([`millrace_document::DocumentType`]), what is
+//! done with each field ([`SchemaField`]), and how documents are ranked and shown. Ranking expressions and indexing statements
+//! stay text here, with the place where they stand; `ranking` and `indexing` compile them.
+//!
+//! This crate does not know documents' values, queries, or where anything is stored.
+
+mod application;
+mod error;
+mod field;
+mod profile;
+mod schema;
+
+pub use application::{Application, ContentCluster, DocumentMode, Garbage};
+pub use error::{Error, Place};
+pub use field::{
+    Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, MatchMode, Matching, SchemaField,
+    Stemming, SummaryMode,
+};
+pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
+pub use schema::{Constant, DocumentSummary, Fieldset, Schema, SummaryField};

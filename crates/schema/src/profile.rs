@@ -1,0 +1,101 @@
+use std::collections::BTreeMap;
+
+use millrace_tensor::TensorType;
+
+use crate::Place;
+
+/// Text of another language, and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sourced<T> {
+    /// The text.
+    pub value: T,
+    /// Where it begins.
+    pub place: Place,
+}
+
+/// A rank profile, what it inherits already put in.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RankProfile {
+    /// The name.
+    pub name: String,
+    /// The names it inherits from, nearest first.
+    pub inherits: Vec<String>,
+    /// Functions by name.
+    pub functions: BTreeMap<String, FunctionDef>,
+    /// Query features by name (without `query()`).
+    pub inputs: BTreeMap<String, InputDef>,
+    /// Constants by name; those of the schema are not repeated.
+    pub constants: BTreeMap<String, Sourced<String>>,
+    /// `first-phase`.
+    pub first_phase: Phase,
+    /// `second-phase`.
+    pub second_phase: Phase,
+    /// `global-phase`.
+    pub global_phase: Phase,
+    /// `match-features`, in order.
+    pub match_features: Vec<Sourced<String>>,
+    /// `summary-features`, in order.
+    pub summary_features: Vec<Sourced<String>>,
+    /// `rank-features` to dump.
+    pub rank_features: Vec<Sourced<String>>,
+    /// `rank-properties`.
+    pub properties: Vec<(String, String)>,
+    /// Fields of `rank <field> { filter }` or `rank <field>: filter`.
+    pub filter_fields: Vec<String>,
+    /// `rank-type <field>: <type>`.
+    pub rank_types: BTreeMap<String, String>,
+    /// `weight <field>: <percent>` in the profile.
+    pub weights: BTreeMap<String, i32>,
+    /// `strict`.
+    pub strict: bool,
+    /// `diversity { attribute, min-groups }`.
+    pub diversity: Option<(String, usize)>,
+    /// `use-significance-model`.
+    pub use_significance_model: bool,
+    /// `onnx-model` names used, with the text of their block, for whoever evaluates models.
+    pub onnx_models: BTreeMap<String, Sourced<String>>,
+    /// Where it is declared.
+    pub place: Place,
+}
+
+/// One ranking phase.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Phase {
+    /// The expression; the default of the phase where there is none.
+    pub expression: Option<Sourced<String>>,
+    /// `rerank-count`.
+    pub rerank_count: Option<usize>,
+    /// `rank-score-drop-limit`.
+    pub score_drop_limit: Option<f64>,
+    /// `keep-rank-count` of the first phase.
+    pub keep_rank_count: Option<usize>,
+}
+
+/// A function of a rank profile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionDef {
+    /// Parameter names.
+    pub parameters: Vec<String>,
+    /// The expression.
+    pub body: Sourced<String>,
+    /// Declared `inline`.
+    pub inline: bool,
+}
+
+/// A query feature that a profile declares.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputDef {
+    /// Its type.
+    pub input_type: InputType,
+    /// The default as text (a number or tensor literal).
+    pub default: Option<Sourced<String>>,
+}
+
+/// The type of an input or constant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputType {
+    /// A number or tensor.
+    Tensor(TensorType),
+    /// A string.
+    String,
+}

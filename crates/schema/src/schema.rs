@@ -1,0 +1,81 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_column::ColumnKey;
+use millrace_document::DocumentType;
+
+use crate::{InputType, Matching, Place, RankProfile, SchemaField, Sourced, Stemming, SummaryMode};
+
+/// A schema, checked, with what it inherits put in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schema {
+    /// The name; also that of its document type.
+    pub name: Arc<str>,
+    /// What feeds may set.
+    pub document_type: Arc<DocumentType>,
+    /// All fields by name, those outside the document included.
+    pub fields: BTreeMap<Arc<str>, SchemaField>,
+    /// Fieldsets by name.
+    pub fieldsets: BTreeMap<String, Fieldset>,
+    /// Document summaries by name; `default` is always there.
+    pub summaries: BTreeMap<String, DocumentSummary>,
+    /// Rank profiles by name; `default` and `unranked` are always there.
+    pub rank_profiles: BTreeMap<String, RankProfile>,
+    /// Constants by name.
+    pub constants: BTreeMap<String, Constant>,
+    /// `onnx-model` blocks by name, as text.
+    pub onnx_models: BTreeMap<String, Sourced<String>>,
+    /// The default of `stemming`.
+    pub stemming: Stemming,
+    /// Where it is declared.
+    pub place: Place,
+}
+
+impl Schema {
+    /// The columns that segments keep for documents of this type, sorted.
+    pub fn columns(&self) -> Vec<ColumnKey> {
+        self.fields.values().flat_map(SchemaField::columns).collect()
+    }
+}
+
+/// Fields that are searched as one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fieldset {
+    /// The fields.
+    pub fields: Vec<String>,
+    /// How query text is processed for it; that of the first field where it is not said.
+    pub matching: Option<Matching>,
+}
+
+/// A document summary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DocumentSummary {
+    /// The name.
+    pub name: String,
+    /// The fields in order.
+    pub fields: Vec<SummaryField>,
+    /// `omit-summary-features`.
+    pub omit_summary_features: bool,
+}
+
+/// A field of a document summary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummaryField {
+    /// The name in results.
+    pub name: Arc<str>,
+    /// The document field it shows.
+    pub source: Arc<str>,
+    /// How it is made.
+    pub mode: SummaryMode,
+    /// Whether the query's words are bolded in it.
+    pub bolding: bool,
+}
+
+/// A constant of a schema.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Constant {
+    /// Its type.
+    pub constant_type: InputType,
+    /// The value as text: a literal, or the JSON of the constant's file.
+    pub value: Sourced<String>,
+}
