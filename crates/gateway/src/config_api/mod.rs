@@ -8,6 +8,8 @@ mod converge;
 mod deploy;
 mod sessions;
 
+pub(crate) use sessions::Sessions;
+
 use std::sync::Arc;
 
 use axum::Router;
