@@ -10,9 +10,11 @@ mod application;
 mod error;
 mod field;
 mod overrides;
+mod parse;
 mod profile;
 mod query_profile;
 mod schema;
+mod suggest;
 
 pub use application::{
     Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
