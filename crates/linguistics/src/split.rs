@@ -45,8 +45,10 @@ fn unicode_words(text: &str, piece: Range<usize>, word: &mut impl FnMut(Range<us
         let base = piece.start + offset;
         let mut start = None;
         for (at, c) in segment.char_indices() {
-            if c.is_alphanumeric() || (start.is_some() && continues(c)) {
+            if c.is_alphanumeric() && !is_mark(c) {
                 start.get_or_insert(at);
+            } else if continues(c) {
+                // Part of the word if there is one; a mark without a letter before it is none.
             } else if let Some(start) = start.take() {
                 word(base + start..base + at);
             }
@@ -59,7 +61,11 @@ fn unicode_words(text: &str, piece: Range<usize>, word: &mut impl FnMut(Range<us
 
 /// Whether a character that is no letter still belongs to the word that it stands in.
 pub(crate) fn continues(c: char) -> bool {
-    unicode_normalization::char::is_combining_mark(c) || matches!(c, '\u{200c}' | '\u{200d}' | '\u{ad}')
+    is_mark(c) || matches!(c, '\u{200c}' | '\u{200d}' | '\u{ad}')
+}
+
+fn is_mark(c: char) -> bool {
+    unicode_normalization::char::is_combining_mark(c)
 }
 
 /// Calls `gram` with the byte range of each `size`-gram of the word that `word` covers; a shorter word is one gram. A letter
