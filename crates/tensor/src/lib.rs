@@ -7,6 +7,7 @@
 //! This crate does not know documents, fields or ranking expressions.
 
 mod error;
+pub mod kernels;
 mod types;
 mod value;
 
