@@ -116,8 +116,13 @@ impl Analyzer {
     /// The folded form of a whole value, for comparing values. Nothing is split or stemmed.
     pub fn fold_value(&self, value: &str) -> String {
         let mut folded = String::with_capacity(value.len());
-        self.folding.fold(value, &mut folded);
+        self.fold_value_into(value, &mut folded);
         folded
+    }
+
+    /// [`Analyzer::fold_value`] appended to `out`, for those who fold many.
+    pub fn fold_value_into(&self, value: &str, out: &mut String) {
+        self.folding.fold(value, out);
     }
 
     /// The byte ranges of `text` whose tokens `wanted` accepts, in order; ranges that overlap or touch without anything between
