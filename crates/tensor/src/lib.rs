@@ -10,6 +10,7 @@ mod address;
 mod builder;
 mod error;
 pub mod json;
+pub mod kernels;
 mod literal;
 mod types;
 mod update;
