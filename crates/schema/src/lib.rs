@@ -10,9 +10,12 @@ mod application;
 mod error;
 mod field;
 mod overrides;
+mod parse;
 mod profile;
 mod query_profile;
+mod resolve;
 mod schema;
+mod suggest;
 
 pub use application::{
     Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
