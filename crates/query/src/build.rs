@@ -8,8 +8,8 @@ mod weights;
 
 use std::collections::BTreeMap;
 
-pub(crate) use order::sort_key;
 pub(crate) use arguments::parse_number;
+pub(crate) use order::sort_key;
 
 use crate::syntax::{Comparison, Fault, Form, Node};
 use crate::{Bound, Grammar, Item, Match, Number, TermText};
@@ -102,7 +102,10 @@ impl Builder<'_> {
             }
             _ => Err(Fault::new(
                 node.at,
-                format!("expected a condition, found {}; for example: title contains \"word\"", node.describe()),
+                format!(
+                    "expected a condition, found {}; for example: title contains \"word\"",
+                    node.describe()
+                ),
             )),
         }
     }
@@ -135,7 +138,11 @@ impl Builder<'_> {
             (false, false) => {
                 return Err(Fault::new(
                     left.at,
-                    format!("expected a field on one side, found {} and {}; for example: year > 2000", left.describe(), right.describe()),
+                    format!(
+                        "expected a field on one side, found {} and {}; for example: year > 2000",
+                        left.describe(),
+                        right.describe()
+                    ),
                 ));
             }
         };
@@ -153,7 +160,9 @@ impl Builder<'_> {
             Form::String(text) if comparison == Comparison::Equal && text.parse::<f64>().is_err() => {
                 return Err(Fault::new(
                     value.at,
-                    format!("'=' compares numbers and truth values; for text write: {field} contains {text:?}"),
+                    format!(
+                        "'=' compares numbers and truth values; for text write: {field} contains {text:?}"
+                    ),
                 ));
             }
             _ => {
@@ -180,7 +189,10 @@ impl Builder<'_> {
             Form::Element(name, index) => Ok((name, Some(*index))),
             _ => Err(Fault::new(
                 node.at,
-                format!("expected the name of a field, found {}; for example: title contains \"word\"", node.describe()),
+                format!(
+                    "expected the name of a field, found {}; for example: title contains \"word\"",
+                    node.describe()
+                ),
             )),
         }
     }

@@ -26,7 +26,11 @@ impl Display for Item {
                     Match::Substring => write!(f, "SUBSTRING({text})")?,
                     Match::Regex => write!(f, "REGEX({text})")?,
                     Match::Fuzzy { max_edit_distance, prefix_length, prefix } => {
-                        write!(f, "FUZZY({text} {max_edit_distance} {prefix_length}{})", if *prefix { " prefix" } else { "" })?;
+                        write!(
+                            f,
+                            "FUZZY({text} {max_edit_distance} {prefix_length}{})",
+                            if *prefix { " prefix" } else { "" }
+                        )?;
                     }
                 }
                 write!(f, "{annotations}")
@@ -54,7 +58,8 @@ impl Display for Item {
             }
             Item::Alternatives { field, words, annotations } => {
                 name(f, field)?;
-                let words: Vec<String> = words.iter().map(|(word, exactness)| format!("{word:?}={exactness}")).collect();
+                let words: Vec<String> =
+                    words.iter().map(|(word, exactness)| format!("{word:?}={exactness}")).collect();
                 write!(f, "ALTERNATIVES({}){annotations}", words.join(" "))
             }
             Item::SameElement { field, children, elements, annotations } => {
@@ -106,7 +111,8 @@ impl Display for Item {
                         f.write_str("(")?;
                     }
                 }
-                let tokens: Vec<String> = tokens.iter().map(|(token, weight)| format!("{token:?}={weight}")).collect();
+                let tokens: Vec<String> =
+                    tokens.iter().map(|(token, weight)| format!("{token:?}={weight}")).collect();
                 write!(f, "{}){annotations}", tokens.join(" "))
             }
             Item::WeakAnd { children, target_hits, annotations } => {

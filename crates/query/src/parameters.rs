@@ -13,7 +13,9 @@ use crate::build::{self, Context};
 use crate::select::{Conditions, grouping_requests};
 use crate::syntax::Fault;
 use crate::yql::{self, Statement};
-use crate::{Composite, Error, Grammar, Item, Query, SortKey, Sources, Syntax, Tokenization, UserText, sorting};
+use crate::{
+    Composite, Error, Grammar, Item, Query, SortKey, Sources, Syntax, Tokenization, UserText, sorting,
+};
 
 pub use flatten::flatten;
 
@@ -65,7 +67,10 @@ impl Query {
         let offset = asked.offset.or(reader.whole("offset")?).unwrap_or(0);
         for (name, value, most) in [("hits", hits, limits.max_hits), ("offset", offset, limits.max_offset)] {
             if value > most {
-                return Err(parameter(name, format!("{value} requested, but at most {most} can be; ask for fewer")));
+                return Err(parameter(
+                    name,
+                    format!("{value} requested, but at most {most} can be; ask for fewer"),
+                ));
             }
         }
         let timeout = match asked.timeout {
@@ -90,7 +95,9 @@ impl Query {
             ranking: reader.ranking()?,
             presentation: reader.presentation(asked.fields)?,
             timeout,
-            trace_level: reader.whole("trace.level")?.map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),
+            trace_level: reader
+                .whole("trace.level")?
+                .map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),
             language: reader.text("model.locale").or_else(|| reader.text("model.language")),
             linguistics_profile: reader.text("model.type.profile"),
             parameters: BTreeMap::new(),
@@ -166,14 +173,18 @@ impl<'a> Reader<'a> {
         let yql = self.text("yql").or_else(|| user_query.clone().filter(|_| type_is_yql));
         let mut asked = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
-                return Err(parameter("select", "'where' cannot be used together with yql; give one of them"));
+                return Err(parameter(
+                    "select",
+                    "'where' cannot be used together with yql; give one of them",
+                ));
             }
             (Some(text), None) => {
                 let statement = yql::parse(&text).map_err(|fault| fault.in_text("YQL", &text))?;
                 statement.understood(&context).map_err(|fault| fault.in_text("YQL", &text))?
             }
             (None, Some(conditions)) => {
-                let root = build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
+                let root =
+                    build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
                 Asked::of(root)
             }
             (None, None) => match &user_query {
@@ -218,7 +229,8 @@ impl<'a> Reader<'a> {
             None => {}
             Some("yql") => return Ok(None),
             Some(name) => {
-                grammar.syntax = Syntax::from_name(name).map_err(|reason| wrong("model.type.syntax", reason))?;
+                grammar.syntax =
+                    Syntax::from_name(name).map_err(|reason| wrong("model.type.syntax", reason))?;
             }
         }
         if let Some(name) = self.get("model.type.tokenization") {
@@ -235,14 +247,13 @@ impl<'a> Reader<'a> {
         match self.get("select").map(str::trim) {
             None | Some("") => {}
             // A grouping request ends with a parenthesis, even where an annotation opens it.
-            Some(text) if text.starts_with('{') && !text.ends_with(')') => {
-                match json("select", text)? {
-                    Value::Object(entries) => parts.extend(entries),
-                    _ => return Err(parameter("select", "expected an object with where, grouping or fields")),
-                }
-            }
+            Some(text) if text.starts_with('{') && !text.ends_with(')') => match json("select", text)? {
+                Value::Object(entries) => parts.extend(entries),
+                _ => return Err(parameter("select", "expected an object with where, grouping or fields")),
+            },
             Some(text) => {
-                select.grouping = yql::split_grouping(text, 0).map_err(|fault| fault.in_text("grouping", text))?;
+                select.grouping =
+                    yql::split_grouping(text, 0).map_err(|fault| fault.in_text("grouping", text))?;
             }
         }
         for part in ["where", "grouping", "fields"] {
@@ -261,8 +272,8 @@ impl<'a> Reader<'a> {
                 ("fields", Value::Array(items)) => {
                     let names: Option<Vec<String>> =
                         items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-                    select.fields =
-                        names.ok_or_else(|| parameter("select.fields", "expected a list of names of fields"))?;
+                    select.fields = names
+                        .ok_or_else(|| parameter("select.fields", "expected a list of names of fields"))?;
                 }
                 ("fields", _) => {
                     return Err(parameter("select.fields", "expected a list, as in [\"title\", \"date\"]"));

@@ -67,7 +67,9 @@ impl Reader {
                     _ => Ok(self.node(path, Form::And(children))),
                 }
             }
-            _ => self.fault(path, "expected a condition, as in {\"contains\": [\"title\", \"word\"]}, or true"),
+            _ => {
+                self.fault(path, "expected a condition, as in {\"contains\": [\"title\", \"word\"]}, or true")
+            }
         }
     }
 
@@ -144,7 +146,11 @@ impl Reader {
         if arguments.is_empty() {
             return self.fault(path, "expected at least one condition");
         }
-        arguments.iter().enumerate().map(|(index, child)| self.condition(child, &format!("{path}[{index}]"))).collect()
+        arguments
+            .iter()
+            .enumerate()
+            .map(|(index, child)| self.condition(child, &format!("{path}[{index}]")))
+            .collect()
     }
 
     fn field(&mut self, value: &Value, path: &str) -> Read<Node> {
@@ -168,8 +174,19 @@ impl Reader {
             }
             Value::Object(entries) => {
                 const FUNCTIONS: [&str; 13] = [
-                    "phrase", "near", "onear", "equiv", "sameElement", "alternatives", "fuzzy", "prefix", "substring", "suffix",
-                    "uri", "text", "not",
+                    "phrase",
+                    "near",
+                    "onear",
+                    "equiv",
+                    "sameElement",
+                    "alternatives",
+                    "fuzzy",
+                    "prefix",
+                    "substring",
+                    "suffix",
+                    "uri",
+                    "text",
+                    "not",
                 ];
                 return match entries.iter().next() {
                     Some((name, value)) if entries.len() == 1 && FUNCTIONS.contains(&name.as_str()) => {
@@ -208,7 +225,11 @@ impl Reader {
         Ok(node)
     }
 
-    fn annotations(&mut self, attributes: Option<&Map<String, Value>>, path: &str) -> Read<Vec<(String, Node)>> {
+    fn annotations(
+        &mut self,
+        attributes: Option<&Map<String, Value>>,
+        path: &str,
+    ) -> Read<Vec<(String, Node)>> {
         let Some(attributes) = attributes else { return Ok(Vec::new()) };
         attributes
             .iter()

@@ -88,11 +88,17 @@ fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
             Composite::OrderedNear | Composite::Phrase => {
                 let distance = u32::try_from(others.len().saturating_sub(1)).unwrap_or(u32::MAX);
                 several(others, |words| match near(words, true) {
-                    Item::Near { field, words, excluded, exclusion_distance, ordered, annotations, .. }
-                        if text.grammar.composite == Composite::Phrase =>
-                    {
-                        Item::Near { field, words, excluded, distance, exclusion_distance, ordered, annotations }
-                    }
+                    Item::Near {
+                        field, words, excluded, exclusion_distance, ordered, annotations, ..
+                    } if text.grammar.composite == Composite::Phrase => Item::Near {
+                        field,
+                        words,
+                        excluded,
+                        distance,
+                        exclusion_distance,
+                        ordered,
+                        annotations,
+                    },
                     near => near,
                 })
             }

@@ -26,10 +26,17 @@ impl SortKey {
             let most = match function.as_str() {
                 "lowercase" | "raw" => 0,
                 "uca" => 2,
-                _ => return Err(format!("there is no sort function '{function}'; there are lowercase, raw and uca")),
+                _ => {
+                    return Err(format!(
+                        "there is no sort function '{function}'; there are lowercase, raw and uca"
+                    ));
+                }
             };
             if arguments.len() > most {
-                return Err(format!("{function} cannot have {} arguments beside the field; for example: uca(name,en_US,PRIMARY)", arguments.len()));
+                return Err(format!(
+                    "{function} cannot have {} arguments beside the field; for example: uca(name,en_US,PRIMARY)",
+                    arguments.len()
+                ));
             }
             let strengths = ["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"];
             if let Some(strength) = arguments.get(1) {
@@ -146,6 +153,9 @@ impl Reader<'_> {
 
     fn unexpected(&self, expected: &str) -> Fault {
         let found = self.next().map_or("the end".to_owned(), |c| format!("{c:?}"));
-        Fault::new(self.at, format!("expected {expected}, found {found}; for example: -date +lowercase(sender)"))
+        Fault::new(
+            self.at,
+            format!("expected {expected}, found {found}; for example: -date +lowercase(sender)"),
+        )
     }
 }

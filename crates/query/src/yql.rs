@@ -4,8 +4,8 @@ mod grouping;
 mod lexer;
 mod parser;
 
-use crate::{SortOrder, Sources};
 use crate::syntax::{Fault, Node};
+use crate::{SortOrder, Sources};
 
 pub(crate) use grouping::split as split_grouping;
 

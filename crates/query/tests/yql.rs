@@ -33,9 +33,18 @@ fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) 
             Some(SortOrder::Descending) => "down ",
             None => "",
         };
-        let function = key.function.as_ref().map(|(name, arguments)| format!(" {name}({})", arguments.join(",")));
-        let missing = key.missing.as_ref().map(|(policy, value)| format!(" missing {policy} {}", value.clone().unwrap_or_default()));
-        lines.push(format!("sort {order}{}{}{}", key.field, function.unwrap_or_default(), missing.unwrap_or_default()));
+        let function =
+            key.function.as_ref().map(|(name, arguments)| format!(" {name}({})", arguments.join(",")));
+        let missing = key
+            .missing
+            .as_ref()
+            .map(|(policy, value)| format!(" missing {policy} {}", value.clone().unwrap_or_default()));
+        lines.push(format!(
+            "sort {order}{}{}{}",
+            key.field,
+            function.unwrap_or_default(),
+            missing.unwrap_or_default()
+        ));
     }
     let usual = Limits::default();
     if (query.hits, query.offset, query.timeout) != (usual.default_hits, 0, usual.default_timeout) {

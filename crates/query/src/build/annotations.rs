@@ -6,13 +6,54 @@ use crate::{Annotations, Composite, Grammar, Number, Syntax, Tokenization};
 
 /// Names that items read for themselves; the others end in [`Annotations::other`].
 const KNOWN: [&str; 48] = [
-    "accentdrop", "allowempty", "annotations", "approximate", "ascending", "bounds", "connectivity", "defaultindex",
-    "descending", "distance", "distancethreshold", "elementfilter", "endanchor", "exclusiondistance", "filter",
-    "function", "grammar", "grammar.composite", "grammar.profile", "grammar.syntax", "grammar.tokenization", "hitlimit",
-    "hnsw.exploreadditionalhits", "id", "implicittransforms", "label", "language", "locale", "maxeditdistance",
-    "mintargethits", "nfkc", "normalizecase", "origin", "prefix", "prefixlength", "ranked", "scorethreshold",
-    "significance", "startanchor", "stem", "strength", "substring", "suffix", "targethits", "totaltargethits",
-    "usepositiondata", "weight", "andsegmenting",
+    "accentdrop",
+    "allowempty",
+    "annotations",
+    "approximate",
+    "ascending",
+    "bounds",
+    "connectivity",
+    "defaultindex",
+    "descending",
+    "distance",
+    "distancethreshold",
+    "elementfilter",
+    "endanchor",
+    "exclusiondistance",
+    "filter",
+    "function",
+    "grammar",
+    "grammar.composite",
+    "grammar.profile",
+    "grammar.syntax",
+    "grammar.tokenization",
+    "hitlimit",
+    "hnsw.exploreadditionalhits",
+    "id",
+    "implicittransforms",
+    "label",
+    "language",
+    "locale",
+    "maxeditdistance",
+    "mintargethits",
+    "nfkc",
+    "normalizecase",
+    "origin",
+    "prefix",
+    "prefixlength",
+    "ranked",
+    "scorethreshold",
+    "significance",
+    "startanchor",
+    "stem",
+    "strength",
+    "substring",
+    "suffix",
+    "targethits",
+    "totaltargethits",
+    "usepositiondata",
+    "weight",
+    "andsegmenting",
 ];
 
 impl<'a> Scope<'a> {
@@ -67,7 +108,8 @@ impl Builder<'_> {
     fn connectivity(&self, node: &Node) -> Built<(i32, f64)> {
         let wrong = || Fault::new(node.at, "expected connectivity: {id: 4, weight: 0.8}");
         let Form::Map(entries) = &node.form else { return Err(wrong()) };
-        let entry = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
+        let entry =
+            |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
         Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
     }
 
@@ -83,9 +125,10 @@ impl Builder<'_> {
         let Some(node) = scope.annotation(name) else { return Ok(None) };
         match self.number(node)? {
             Number::Integer(number) => Ok(Some(number)),
-            Number::Float(_) => {
-                Err(Fault::new(node.at, format!("expected a whole number for {name}, found {}", node.describe())))
-            }
+            Number::Float(_) => Err(Fault::new(
+                node.at,
+                format!("expected a whole number for {name}, found {}", node.describe()),
+            )),
         }
     }
 
@@ -114,7 +157,10 @@ impl Builder<'_> {
             Form::Bool(value) => Ok(*value),
             Form::String(text) if text == "true" => Ok(true),
             Form::String(text) if text == "false" => Ok(false),
-            _ => Err(Fault::new(node.at, format!("expected true or false for {name}, found {}", node.describe()))),
+            _ => Err(Fault::new(
+                node.at,
+                format!("expected true or false for {name}, found {}", node.describe()),
+            )),
         }
     }
 
@@ -135,9 +181,8 @@ impl Builder<'_> {
 
     /// What `grammar` and its parts make of `default`; `raw` and `segment` are no grammars but terms.
     pub(super) fn grammar(&self, scope: &Scope<'_>, default: Grammar) -> Built<Reading> {
-        let wrong = |name: &str, reason: String| {
-            Fault::new(scope.annotation(name).map_or(0, |node| node.at), reason)
-        };
+        let wrong =
+            |name: &str, reason: String| Fault::new(scope.annotation(name).map_or(0, |node| node.at), reason);
         let mut grammar = default;
         if let Some(name) = self.string(scope, "grammar")? {
             match name.as_str() {
@@ -147,7 +192,8 @@ impl Builder<'_> {
             }
         }
         if let Some(name) = self.string(scope, "grammar.composite")? {
-            grammar.composite = Composite::from_name(&name).map_err(|reason| wrong("grammar.composite", reason))?;
+            grammar.composite =
+                Composite::from_name(&name).map_err(|reason| wrong("grammar.composite", reason))?;
         }
         if let Some(name) = self.string(scope, "grammar.syntax")? {
             grammar.syntax = Syntax::from_name(&name).map_err(|reason| wrong("grammar.syntax", reason))?;
@@ -193,7 +239,8 @@ fn plain(node: &Node) -> String {
         Form::Bool(value) => value.to_string(),
         Form::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(",")),
         Form::Map(entries) => {
-            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
             format!("{{{}}}", entries.join(","))
         }
         _ => node.describe(),

@@ -20,7 +20,10 @@ impl Builder<'_> {
             Form::Bool(value) => value.to_string(),
             Form::Parameter(name) => self.parameter(node.at, name)?.to_owned(),
             _ => {
-                return Err(Fault::new(node.at, format!("expected text, found {}; for example: \"word\"", node.describe())));
+                return Err(Fault::new(
+                    node.at,
+                    format!("expected text, found {}; for example: \"word\"", node.describe()),
+                ));
             }
         };
         let origin = node.annotations.iter().find(|(key, _)| key.eq_ignore_ascii_case("origin"));
@@ -34,8 +37,9 @@ impl Builder<'_> {
             Form::Parameter(name) => self.parameter(node.at, name)?,
             _ => return Err(Fault::new(node.at, format!("expected a number, found {}", node.describe()))),
         };
-        parse_number(text)
-            .ok_or_else(|| Fault::new(node.at, format!("expected a number, found {text:?} in {}", node.describe())))
+        parse_number(text).ok_or_else(|| {
+            Fault::new(node.at, format!("expected a number, found {text:?} in {}", node.describe()))
+        })
     }
 
     /// The values of `in (…)`.
@@ -59,7 +63,10 @@ impl Builder<'_> {
     /// Tokens with weights, from a map, a list of pairs, or a parameter with either.
     pub(super) fn weighted(&self, node: &Node, example: &str) -> Built<Vec<(String, f64)>> {
         let wrong = |node: &Node| {
-            Fault::new(node.at, format!("expected tokens with weights, found {}; for example: {example}", node.describe()))
+            Fault::new(
+                node.at,
+                format!("expected tokens with weights, found {}; for example: {example}", node.describe()),
+            )
         };
         match &node.form {
             Form::Map(entries) => {
@@ -76,7 +83,10 @@ impl Builder<'_> {
                 items.iter().map(pair).collect()
             }
             Form::Parameter(name) => weights::pairs(self.parameter(node.at, name)?).map_err(|reason| {
-                Fault::new(node.at, format!("parameter '{name}': {reason}; for example: {{token: 3, \"other token\": 1}}"))
+                Fault::new(
+                    node.at,
+                    format!("parameter '{name}': {reason}; for example: {{token: 3, \"other token\": 1}}"),
+                )
             }),
             _ => Err(wrong(node)),
         }

@@ -27,21 +27,33 @@ impl Builder<'_> {
     pub(super) fn value(&self, field: &str, node: &Node, above: &Scope<'_>) -> Built<Item> {
         let scope = &above.inside(node);
         match &node.form {
-            Form::String(_) | Form::Name(_) | Form::Number(_) | Form::Bool(_) | Form::Parameter(_) => Ok(Item::Term {
-                field: field.to_owned(),
-                text: self.text(node)?,
-                matching: self.matching(scope)?,
-                annotations: self.annotations(scope)?,
-            }),
+            Form::String(_) | Form::Name(_) | Form::Number(_) | Form::Bool(_) | Form::Parameter(_) => {
+                Ok(Item::Term {
+                    field: field.to_owned(),
+                    text: self.text(node)?,
+                    matching: self.matching(scope)?,
+                    annotations: self.annotations(scope)?,
+                })
+            }
             Form::Call(name, arguments) => self.term_function(field, node.at, name, arguments, scope),
             _ => Err(Fault::new(
                 node.at,
-                format!("expected text or a function of text, found {}; for example: \"word\" or phrase(\"two\", \"words\")", node.describe()),
+                format!(
+                    "expected text or a function of text, found {}; for example: \"word\" or phrase(\"two\", \"words\")",
+                    node.describe()
+                ),
             )),
         }
     }
 
-    fn term_function(&self, field: &str, at: usize, name: &str, arguments: &[Node], scope: &Scope<'_>) -> Built<Item> {
+    fn term_function(
+        &self,
+        field: &str,
+        at: usize,
+        name: &str,
+        arguments: &[Node],
+        scope: &Scope<'_>,
+    ) -> Built<Item> {
         let owned = || field.to_owned();
         let annotations = || self.annotations(scope);
         match name.to_ascii_lowercase().as_str() {
@@ -53,16 +65,24 @@ impl Builder<'_> {
             "near" | "onear" => self.near(field, at, name, arguments, scope),
             "equiv" => {
                 require(at, name, arguments, 1.., "equiv(\"car\", \"automobile\")")?;
-                let words = arguments.iter().map(|word| self.word(field, word, scope)).collect::<Built<_>>()?;
+                let words =
+                    arguments.iter().map(|word| self.word(field, word, scope)).collect::<Built<_>>()?;
                 Ok(Item::Equiv { field: owned(), words, annotations: annotations()? })
             }
             "alternatives" => {
                 require(at, name, arguments, 1..=1, "alternatives({\"sneakers\": 1.0, \"shoes\": 0.7})")?;
-                let words = self.weighted(&arguments[0], "alternatives({\"sneakers\": 1.0, \"shoes\": 0.7})")?;
+                let words =
+                    self.weighted(&arguments[0], "alternatives({\"sneakers\": 1.0, \"shoes\": 0.7})")?;
                 Ok(Item::Alternatives { field: owned(), words, annotations: annotations()? })
             }
             "fuzzy" => {
-                require(at, name, arguments, 1..=1, "({maxEditDistance: 1, prefixLength: 2}fuzzy(\"parantesis\"))")?;
+                require(
+                    at,
+                    name,
+                    arguments,
+                    1..=1,
+                    "({maxEditDistance: 1, prefixLength: 2}fuzzy(\"parantesis\"))",
+                )?;
                 let matching = Match::Fuzzy {
                     max_edit_distance: self.count(scope, "maxEditDistance")?.unwrap_or(2),
                     prefix_length: self.count(scope, "prefixLength")?.unwrap_or(0),
@@ -117,7 +137,10 @@ impl Builder<'_> {
             }
         }
         if words.is_empty() {
-            return Err(Fault::new(at, format!("expected at least one term that is not negated in {name}(…)")));
+            return Err(Fault::new(
+                at,
+                format!("expected at least one term that is not negated in {name}(…)"),
+            ));
         }
         let distance = self.count(scope, "distance")?.unwrap_or(NEAR_DISTANCE);
         let exclusion_distance = self.count(scope, "exclusionDistance")?;
@@ -137,17 +160,29 @@ impl Builder<'_> {
         if let Form::Call(name, _) = &node.form {
             let allowed = ["phrase", "equiv", "alternatives", "fuzzy", "prefix", "substring", "suffix"];
             if !allowed.iter().any(|word| name.eq_ignore_ascii_case(word)) {
-                return Err(Fault::new(node.at, format!("expected a word or phrase(…) here, found {}", node.describe())));
+                return Err(Fault::new(
+                    node.at,
+                    format!("expected a word or phrase(…) here, found {}", node.describe()),
+                ));
             }
         }
         self.value(field, node, scope)
     }
 
-    fn same_element(&self, field: &str, at: usize, name: &str, arguments: &[Node], scope: &Scope<'_>) -> Built<Item> {
-        const EXAMPLE: &str = "persons contains sameElement(first_name contains \"Joe\", year_of_birth < 1940)";
+    fn same_element(
+        &self,
+        field: &str,
+        at: usize,
+        name: &str,
+        arguments: &[Node],
+        scope: &Scope<'_>,
+    ) -> Built<Item> {
+        const EXAMPLE: &str =
+            "persons contains sameElement(first_name contains \"Joe\", year_of_birth < 1940)";
         require(at, name, arguments, 1.., EXAMPLE)?;
         let inside = &Scope { in_element: true, ..*scope };
-        let mut children = arguments.iter().map(|child| self.item(child, inside)).collect::<Built<Vec<_>>>()?;
+        let mut children =
+            arguments.iter().map(|child| self.item(child, inside)).collect::<Built<Vec<_>>>()?;
         // `!` among the arguments stands beside the others, as it does between `and`.
         if children.len() > 1 && children.iter().any(|child| matches!(child, Item::Not { .. })) {
             children = vec![self.and(arguments, inside)?];
@@ -162,12 +197,18 @@ impl Builder<'_> {
                 Form::List(items) => items.iter().map(index).collect(),
                 _ => index(filter).map(|index| vec![index]),
             };
-            elements = indices
-                .ok_or_else(|| Fault::new(filter.at, "expected indices from 0, as in {elementFilter: [0, 2, 5]}"))?;
+            elements = indices.ok_or_else(|| {
+                Fault::new(filter.at, "expected indices from 0, as in {elementFilter: [0, 2, 5]}")
+            })?;
             elements.sort_unstable();
             elements.dedup();
         }
-        Ok(Item::SameElement { field: field.to_owned(), children, elements, annotations: self.annotations(scope)? })
+        Ok(Item::SameElement {
+            field: field.to_owned(),
+            children,
+            elements,
+            annotations: self.annotations(scope)?,
+        })
     }
 
     /// An operator that is a condition by itself.
@@ -182,7 +223,13 @@ impl Builder<'_> {
                 Ok(Item::Rank(children(0)?))
             }
             "weakand" => {
-                require(at, name, arguments, 1.., "({targetHits: 10}weakAnd(title contains \"a\", body contains \"b\"))")?;
+                require(
+                    at,
+                    name,
+                    arguments,
+                    1..,
+                    "({targetHits: 10}weakAnd(title contains \"a\", body contains \"b\"))",
+                )?;
                 Ok(Item::WeakAnd {
                     children: children(0)?,
                     target_hits: self.target_hits(scope)?.unwrap_or(TARGET_HITS),
@@ -193,7 +240,8 @@ impl Builder<'_> {
             "nearestneighbor" => self.nearest_neighbor(at, name, arguments, scope),
             "geolocation" => self.geo_location(at, name, arguments, scope),
             "geoboundingbox" => {
-                let example = "geoBoundingBox(place, 63.25, 10.01, 63.45, 10.61), which are south, west, north, east";
+                let example =
+                    "geoBoundingBox(place, 63.25, 10.01, 63.45, 10.61), which are south, west, north, east";
                 require(at, name, arguments, 5..=5, example)?;
                 let mut corners = [0.0; 4];
                 for (corner, argument) in corners.iter_mut().zip(&arguments[1..]) {
@@ -215,7 +263,10 @@ impl Builder<'_> {
             "userquery" => {
                 require(at, name, arguments, 0..=0, "userQuery()")?;
                 let Some(text) = self.context.user_query else {
-                    return Err(Fault::new(at, "userQuery() reads the parameter 'query', which is not given; add query=…"));
+                    return Err(Fault::new(
+                        at,
+                        "userQuery() reads the parameter 'query', which is not given; add query=…",
+                    ));
                 };
                 Ok(Item::Text(UserText {
                     field: self.context.default_field.to_owned(),
@@ -238,8 +289,8 @@ impl Builder<'_> {
             }
             "predicate" => self.predicate(at, name, arguments),
             _ if scope.in_element => self.term_function("", at, name, arguments, scope),
-            "phrase" | "near" | "onear" | "equiv" | "alternatives" | "fuzzy" | "prefix" | "substring" | "suffix"
-            | "sameelement" | "text" | "uri" => Err(Fault::new(
+            "phrase" | "near" | "onear" | "equiv" | "alternatives" | "fuzzy" | "prefix" | "substring"
+            | "suffix" | "sameelement" | "text" | "uri" => Err(Fault::new(
                 at,
                 format!("{name}(…) needs a field; for example: title contains {name}(\"word\")"),
             )),
@@ -263,7 +314,10 @@ impl Builder<'_> {
             "rightopen" => (false, true),
             _ => {
                 let at = scope.annotation("bounds").map_or(at, |node| node.at);
-                return Err(Fault::new(at, format!("bounds is one of closed, open, leftOpen, rightOpen, not {bounds:?}")));
+                return Err(Fault::new(
+                    at,
+                    format!("bounds is one of closed, open, leftOpen, rightOpen, not {bounds:?}"),
+                ));
             }
         };
         let bound = |node: &Node, open: bool| {
@@ -311,11 +365,15 @@ impl Builder<'_> {
     }
 
     fn nearest_neighbor(&self, at: usize, name: &str, arguments: &[Node], scope: &Scope<'_>) -> Built<Item> {
-        const EXAMPLE: &str = "({targetHits: 10}nearestNeighbor(embedding, q)) with the parameter input.query(q)=[…]";
+        const EXAMPLE: &str =
+            "({targetHits: 10}nearestNeighbor(embedding, q)) with the parameter input.query(q)=[…]";
         require(at, name, arguments, 2..=2, EXAMPLE)?;
         let target_hits = match self.target_hits(scope)? {
             Some(0) | None => {
-                return Err(Fault::new(at, format!("expected targetHits of at least 1; for example: {EXAMPLE}")));
+                return Err(Fault::new(
+                    at,
+                    format!("expected targetHits of at least 1; for example: {EXAMPLE}"),
+                ));
             }
             Some(hits) => hits,
         };
@@ -399,7 +457,11 @@ impl Builder<'_> {
             filter: None,
             allow_empty: self.truth(scope, "allowEmpty", false)?,
             target_hits: self.target_hits(scope)?.unwrap_or(TARGET_HITS),
-            distance: if near { self.count(scope, "distance")?.unwrap_or(NEAR_DISTANCE) } else { NEAR_DISTANCE },
+            distance: if near {
+                self.count(scope, "distance")?.unwrap_or(NEAR_DISTANCE)
+            } else {
+                NEAR_DISTANCE
+            },
             annotations,
         }))
     }
@@ -428,7 +490,10 @@ fn require(
     if wanted.contains(&arguments.len()) {
         return Ok(());
     }
-    Err(Fault::new(at, format!("{name}(…) cannot have {} arguments; for example: {example}", arguments.len())))
+    Err(Fault::new(
+        at,
+        format!("{name}(…) cannot have {} arguments; for example: {example}", arguments.len()),
+    ))
 }
 
 /// A distance with its unit, in kilometres.

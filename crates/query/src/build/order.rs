@@ -16,7 +16,10 @@ pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<
             arguments.push(locale);
             arguments.extend(builder.string(scope, "strength")?);
         } else if let Some(strength) = scope.annotation("strength") {
-            return Err(Fault::new(strength.at, "strength needs a locale; for example: {function: \"uca\", locale: \"en_US\", strength: \"PRIMARY\"}name"));
+            return Err(Fault::new(
+                strength.at,
+                "strength needs a locale; for example: {function: \"uca\", locale: \"en_US\", strength: \"PRIMARY\"}name",
+            ));
         }
         key.function = Some((function, arguments));
     } else if let Some(locale) = builder.string(scope, "locale")? {
@@ -53,6 +56,12 @@ fn from_call(node: &Node) -> Built<SortKey> {
                 missing: None,
             })
         }
-        _ => Err(Fault::new(node.at, format!("expected a field to sort by, found {}; for example: order by date desc", node.describe()))),
+        _ => Err(Fault::new(
+            node.at,
+            format!(
+                "expected a field to sort by, found {}; for example: order by date desc",
+                node.describe()
+            ),
+        )),
     }
 }

@@ -43,7 +43,8 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
         let token = reader.value(&[separator, close])?;
         reader.expect(separator)?;
         let weight = reader.value(&[',', close])?;
-        let weight = parse_number(&weight).ok_or_else(|| format!("the weight {weight:?} of {token:?} is not a number"))?;
+        let weight = parse_number(&weight)
+            .ok_or_else(|| format!("the weight {weight:?} of {token:?} is not a number"))?;
         if let Some((_, end)) = inner {
             reader.expect(end)?;
         }
@@ -84,7 +85,9 @@ impl Reader<'_> {
                 self.bump();
                 Ok(())
             }
-            Some(found) => Err(format!("expected '{wanted}', found {found:?} at character {}", self.character())),
+            Some(found) => {
+                Err(format!("expected '{wanted}', found {found:?} at character {}", self.character()))
+            }
             None => Err(format!("expected '{wanted}', found the end")),
         }
     }

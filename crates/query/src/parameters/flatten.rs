@@ -9,8 +9,18 @@ use crate::Error;
 
 /// First parts of the names of parameters, which never stand for a value themselves.
 const FAMILIES: [&str; 12] = [
-    "collapse", "dispatch", "grouping", "input", "model", "presentation", "rankfeature", "ranking", "rankproperty", "rules",
-    "streaming", "trace",
+    "collapse",
+    "dispatch",
+    "grouping",
+    "input",
+    "model",
+    "presentation",
+    "rankfeature",
+    "ranking",
+    "rankproperty",
+    "rules",
+    "streaming",
+    "trace",
 ];
 
 /// The parameters of a JSON body: objects are flattened with dots, so that `{"ranking": {"profile": "x"}}` is
@@ -31,7 +41,8 @@ pub fn flatten(body: &[u8]) -> Result<BTreeMap<String, String>, Error> {
             language: "JSON",
             line: 1,
             column: 1,
-            reason: "expected an object; for example: {\"yql\": \"select * from sources * where true\"}".to_owned(),
+            reason: "expected an object; for example: {\"yql\": \"select * from sources * where true\"}"
+                .to_owned(),
         });
     };
     let mut parameters = BTreeMap::new();

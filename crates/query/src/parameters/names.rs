@@ -1,7 +1,7 @@
 //! The names of request parameters, and their aliases.
 
 /// Aliases in lower case, with the names they stand for; sorted.
-const ALIASES: [(&str, &str); 37] = [
+const ALIASES: &[(&str, &str)] = &[
     ("bolding", "presentation.bolding"),
     ("count", "hits"),
     ("default-index", "model.defaultIndex"),
@@ -26,14 +26,9 @@ const ALIASES: [(&str, &str); 37] = [
     ("search", "model.sources"),
     ("searchchain", "searchChain"),
     ("searchgroup", "model.searchGroup"),
-    ("sortspec", "ranking.sorting"),
     ("sorting", "ranking.sorting"),
     ("sources", "model.sources"),
     ("start", "offset"),
-    ("streaming.groupname", "streaming.groupname"),
-    ("streaming.groupnames", "streaming.groupnames"),
-    ("streaming.selection", "streaming.selection"),
-    ("streaming.userid", "streaming.userid"),
     ("summary", "presentation.summary"),
     ("timing", "presentation.timing"),
     ("tracelevel", "trace.level"),
@@ -42,7 +37,7 @@ const ALIASES: [(&str, &str); 37] = [
 ];
 
 /// Names that are read whatever case they are written in.
-const NAMES: [&str; 44] = [
+const NAMES: &[&str] = &[
     "collapse.summary",
     "collapsefield",
     "collapsesize",
@@ -85,6 +80,10 @@ const NAMES: [&str; 44] = [
     "ranking.sorting",
     "ranking.totalKeepRankCount",
     "recall",
+    "streaming.groupname",
+    "streaming.groupnames",
+    "streaming.selection",
+    "streaming.userid",
     "timeout",
     "trace.level",
 ];

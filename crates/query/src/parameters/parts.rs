@@ -29,7 +29,8 @@ impl Reader<'_> {
         for (name, value) in self.raw {
             if let Some(feature) = names::after(name, &["ranking.features.", "input.", "rankfeature."]) {
                 let input = feature.strip_prefix("query(").and_then(|rest| rest.strip_suffix(')'));
-                let input = input.map(|input| input.trim().trim_matches('"')).filter(|input| !input.is_empty());
+                let input =
+                    input.map(|input| input.trim().trim_matches('"')).filter(|input| !input.is_empty());
                 let input = input.ok_or_else(|| {
                     parameter(name, "only query features can be set; for example: input.query(user)=5")
                 })?;
@@ -112,7 +113,8 @@ impl Reader<'_> {
     }
 
     pub(super) fn streaming(&self) -> Result<Streaming, Error> {
-        let mut groups: Vec<String> = self.get("streaming.groupname").into_iter().map(str::to_owned).collect();
+        let mut groups: Vec<String> =
+            self.get("streaming.groupname").into_iter().map(str::to_owned).collect();
         if let Some(text) = self.get("streaming.groupnames") {
             match serde_json::from_str::<Vec<String>>(text) {
                 Ok(names) => groups.extend(names),
@@ -161,7 +163,10 @@ pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
     };
     let seconds = text[..split].parse::<f64>().unwrap_or(f64::NAN) * factor;
     Duration::try_from_secs_f64(seconds).map_err(|_| {
-        parameter("timeout", format!("expected a number of seconds, or with a unit as in 500ms or 2s, found {text:?}"))
+        parameter(
+            "timeout",
+            format!("expected a number of seconds, or with a unit as in 500ms or 2s, found {text:?}"),
+        )
     })
 }
 

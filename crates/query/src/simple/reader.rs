@@ -48,10 +48,12 @@ impl<'a> Reader<'a> {
             }
             let Some(piece) = self.piece() else { continue };
             match pieces.last_mut() {
-                Some(Piece { sign: Sign::None, item: last }) if either && piece.sign == Sign::None => match last {
-                    Item::Or(items) => items.push(piece.item),
-                    _ => *last = Item::Or(vec![std::mem::replace(last, Item::True), piece.item]),
-                },
+                Some(Piece { sign: Sign::None, item: last }) if either && piece.sign == Sign::None => {
+                    match last {
+                        Item::Or(items) => items.push(piece.item),
+                        _ => *last = Item::Or(vec![std::mem::replace(last, Item::True), piece.item]),
+                    }
+                }
                 _ => pieces.push(piece),
             }
             either = false;
@@ -137,7 +139,11 @@ impl<'a> Reader<'a> {
     fn phrase(&mut self, field: &str) -> Option<Item> {
         let body = &self.text[self.at + 1..];
         let length = body.find('"').unwrap_or(body.len());
-        let words: Vec<TermText> = body[..length].split_whitespace().filter(|word| is_searchable(word)).map(TermText::from).collect();
+        let words: Vec<TermText> = body[..length]
+            .split_whitespace()
+            .filter(|word| is_searchable(word))
+            .map(TermText::from)
+            .collect();
         self.at = (self.at + 1 + length + 1).min(self.text.len());
         let annotations = self.weighted();
         match words.len() {
@@ -169,7 +175,9 @@ impl<'a> Reader<'a> {
             }
             (low, high, hit_limit)
         } else {
-            let length = rest[1..].find(|c: char| !(c.is_ascii_digit() || matches!(c, '-' | '.' | 'e' | 'E'))).unwrap_or(rest.len() - 1);
+            let length = rest[1..]
+                .find(|c: char| !(c.is_ascii_digit() || matches!(c, '-' | '.' | 'e' | 'E')))
+                .unwrap_or(rest.len() - 1);
             let number = parse_number(&rest[1..1 + length]);
             self.at += 1 + if number.is_some() { length } else { 0 };
             let bound = Bound::Exclusive(number?);
@@ -189,7 +197,8 @@ impl<'a> Reader<'a> {
                 break;
             }
             let rest = self.rest();
-            let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
+            let end =
+                rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
             let member = if rest[end..].starts_with(':') {
                 self.at += end + 1;
                 &rest[..end]
@@ -217,7 +226,9 @@ impl<'a> Reader<'a> {
     /// A word with its stars and weight; noise where it has no letter or digit.
     fn word(&mut self, field: &str) -> Option<Item> {
         let rest = self.rest();
-        let length = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '{' | '}' | '!')).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '{' | '}' | '!'))
+            .unwrap_or(rest.len());
         let chunk = &rest[..length];
         self.at += length;
         let annotations = self.weighted();
@@ -288,7 +299,9 @@ fn with_field(mut item: Item, name: &str) -> Item {
         Item::And(items) | Item::Or(items) => {
             *items = std::mem::take(items).into_iter().map(|item| with_field(item, name)).collect();
         }
-        Item::Term { field, .. } | Item::Phrase { field, .. } | Item::Range { field, .. } if field.is_empty() => {
+        Item::Term { field, .. } | Item::Phrase { field, .. } | Item::Range { field, .. }
+            if field.is_empty() =>
+        {
             *field = name.to_owned();
         }
         _ => {}

@@ -23,7 +23,10 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
         let open = at + word + bytes[at + word..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         if !matches!(&text[at..at + word], "all" | "each") || bytes.get(open) != Some(&b'(') {
             let rest: String = text[at..].chars().take(20).collect();
-            return Err(Fault::new(at, format!("expected a grouping request, found {rest:?}; for example: {EXAMPLE}")));
+            return Err(Fault::new(
+                at,
+                format!("expected a grouping request, found {rest:?}; for example: {EXAMPLE}"),
+            ));
         }
         at = balanced(text, open)?;
         // `as(label)` and the like follow their operation.
@@ -40,7 +43,10 @@ pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
         requests.push(text[start..at].trim().to_owned());
     }
     if requests.is_empty() {
-        return Err(Fault::new(from, format!("expected a grouping request after '|'; for example: {EXAMPLE}")));
+        return Err(Fault::new(
+            from,
+            format!("expected a grouping request after '|'; for example: {EXAMPLE}"),
+        ));
     }
     Ok(requests)
 }

@@ -33,9 +33,8 @@ impl fmt::Display for Token<'_> {
     }
 }
 
-const MARKS: [&str; 20] = [
-    "<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+",
-];
+const MARKS: [&str; 20] =
+    ["<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+"];
 
 /// Reads tokens one at a time, so that what follows `|` can be left alone.
 pub(super) struct Lexer<'a> {
@@ -93,7 +92,10 @@ impl<'a> Lexer<'a> {
                         '&' => "; write 'and'",
                         _ => "",
                     };
-                    return Err(Fault::new(start, format!("found {first:?}, which has no meaning here{hint}")));
+                    return Err(Fault::new(
+                        start,
+                        format!("found {first:?}, which has no meaning here{hint}"),
+                    ));
                 }
             },
         };
@@ -123,7 +125,10 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let body = &self.text[start + 1..];
         let unclosed = || {
-            Fault::new(start, format!("this string is not closed; expected {quote} before the end of the query"))
+            Fault::new(
+                start,
+                format!("this string is not closed; expected {quote} before the end of the query"),
+            )
         };
         let plain = body.find([quote, '\\']).ok_or_else(unclosed)?;
         if body[plain..].starts_with(quote) {
@@ -152,14 +157,19 @@ impl<'a> Lexer<'a> {
                     let digits: String = chars.by_ref().take(4).map(|(_, c)| c).collect();
                     let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 4);
                     text.push(code.and_then(char::from_u32).ok_or_else(|| {
-                        Fault::new(here, "expected four hexadecimal digits of a character after \\u, as in \\u00e6")
+                        Fault::new(
+                            here,
+                            "expected four hexadecimal digits of a character after \\u, as in \\u00e6",
+                        )
                     })?);
                 }
                 same @ ('"' | '\'' | '\\' | '/') => text.push(same),
                 other => {
                     return Err(Fault::new(
                         here,
-                        format!("'\\{other}' is no escape; write '\\\\{other}' for a backslash and {other:?}"),
+                        format!(
+                            "'\\{other}' is no escape; write '\\\\{other}' for a backslash and {other:?}"
+                        ),
                     ));
                 }
             }
@@ -191,12 +201,15 @@ impl<'a> Lexer<'a> {
             self.at += 1;
         }
         if rest[self.at - start..].starts_with(|c: char| c.is_alphanumeric()) {
-            return Err(Fault::new(start, format!("expected a number, found {:?}; quote text", take(rest, |c| !c.is_whitespace()))));
+            return Err(Fault::new(
+                start,
+                format!("expected a number, found {:?}; quote text", take(rest, |c| !c.is_whitespace())),
+            ));
         }
         let number = if whole { literal.parse().ok().map(Number::Integer) } else { None };
-        number.or_else(|| literal.parse().ok().map(Number::Float)).ok_or_else(|| {
-            Fault::new(start, format!("{literal:?} is not a number"))
-        })
+        number
+            .or_else(|| literal.parse().ok().map(Number::Float))
+            .ok_or_else(|| Fault::new(start, format!("{literal:?} is not a number")))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::lexer::{Lexer, Token};
 use super::{MAX_DEPTH, Statement, grouping};
-use crate::{SortOrder, Sources};
 use crate::syntax::{Comparison, Fault, Form, Node};
+use crate::{SortOrder, Sources};
 
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
@@ -147,7 +147,12 @@ impl<'a> Parser<'a> {
         let form = match &self.token {
             Token::Number(number) => Form::Number(*number),
             Token::Parameter(name) => Form::Parameter((*name).to_owned()),
-            token => return Err(Fault::new(at, format!("expected a whole number, found {token}; for example: {example}"))),
+            token => {
+                return Err(Fault::new(
+                    at,
+                    format!("expected a whole number, found {token}; for example: {example}"),
+                ));
+            }
         };
         self.advance()?;
         Ok(Node::new(at, form))
@@ -210,7 +215,10 @@ impl<'a> Parser<'a> {
                     vec![self.operand()?]
                 } else {
                     if self.token != Token::Mark("(") {
-                        return Err(self.unexpected("'(' with values", "folder in (\"inbox\", \"sent\"), year in (2001, 2002) or folder in (@folders)"));
+                        return Err(self.unexpected(
+                            "'(' with values",
+                            "folder in (\"inbox\", \"sent\"), year in (2001, 2002) or folder in (@folders)",
+                        ));
                     }
                     self.arguments(Self::operand)?
                 };
@@ -299,7 +307,9 @@ impl<'a> Parser<'a> {
                 Token::Number(crate::Number::Integer(index)) => u32::try_from(index).ok(),
                 _ => None,
             };
-            let Some(index) = index else { return Err(self.unexpected("an index from 0", "numbers[2] = 42")) };
+            let Some(index) = index else {
+                return Err(self.unexpected("an index from 0", "numbers[2] = 42"));
+            };
             self.advance()?;
             self.mark("]", "numbers[2] = 42")?;
             return Ok(Node::new(at, Form::Element(name, index)));
@@ -342,7 +352,12 @@ impl<'a> Parser<'a> {
                 for item in items {
                     match item.form {
                         Form::Map(more) => entries.extend(more),
-                        _ => return Err(Fault::new(item.at, "expected an annotation, as in {stem: false}\"word\"")),
+                        _ => {
+                            return Err(Fault::new(
+                                item.at,
+                                "expected an annotation, as in {stem: false}\"word\"",
+                            ));
+                        }
                     }
                 }
                 entries
@@ -449,7 +464,10 @@ impl<'a> Parser<'a> {
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
-            return Err(Fault::new(self.at, "nested too deeply; a list of many alternatives is shorter as: folder in (\"a\", \"b\")"));
+            return Err(Fault::new(
+                self.at,
+                "nested too deeply; a list of many alternatives is shorter as: folder in (\"a\", \"b\")",
+            ));
         }
         self.depth += 1;
         let result = inner(self);
@@ -476,7 +494,11 @@ impl<'a> Parser<'a> {
     }
 
     fn keyword(&mut self, keyword: &str, example: &str) -> Parsed<()> {
-        if self.take_keyword(keyword)? { Ok(()) } else { Err(self.unexpected(&format!("'{keyword}'"), example)) }
+        if self.take_keyword(keyword)? {
+            Ok(())
+        } else {
+            Err(self.unexpected(&format!("'{keyword}'"), example))
+        }
     }
 
     fn take_mark(&mut self, mark: &'static str) -> Parsed<bool> {

@@ -33,7 +33,11 @@ pub fn check(file: &str, run: impl Fn(&str, BTreeMap<String, String>) -> String)
         }
         let result = run(input, parameters);
         if expected.join("\n") != result {
-            let _ = writeln!(failures, "{input}\n  expected: {}\n  came out: {result}", expected.join("\n            "));
+            let _ = writeln!(
+                failures,
+                "{input}\n  expected: {}\n  came out: {result}",
+                expected.join("\n            ")
+            );
         }
         for line in result.lines() {
             let _ = writeln!(actual, "    {line}");
