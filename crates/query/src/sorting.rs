@@ -39,10 +39,10 @@ impl SortKey {
                 ));
             }
             let strengths = ["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"];
-            if let Some(strength) = arguments.get(1) {
-                if !strengths.contains(&strength.as_str()) {
-                    return Err(format!("'{strength}' is no strength; there are {}", strengths.join(", ")));
-                }
+            if let Some(strength) =
+                arguments.get(1).filter(|strength| !strengths.contains(&strength.as_str()))
+            {
+                return Err(format!("'{strength}' is no strength; there are {}", strengths.join(", ")));
             }
         }
         match &self.missing {

@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             Some('[' | '<' | '>') => self.range(&field),
             Some('{') if named.is_some() => self.same_element(&field),
             Some('(') if named.is_some() => {
-                let outer = std::mem::replace(&mut self.field, "");
+                let outer = std::mem::take(&mut self.field);
                 let group = self.group(Sign::None);
                 self.field = outer;
                 return group.map(|item| with_field(item, &field));

@@ -56,9 +56,11 @@ impl<'a> Parser<'a> {
             } else if self.token == Token::Mark("|") {
                 statement.grouping = grouping::split(self.lexer.text, self.lexer.at)?;
                 return Ok(statement);
-            } else if self.take_mark(";")? && self.token == Token::End || self.token == Token::End {
-                return Ok(statement);
             } else {
+                let at = if self.take_mark(";")? { self.at } else { at };
+                if self.token == Token::End {
+                    return Ok(statement);
+                }
                 let reason = match &self.token {
                     Token::Word(word) if is_operator_typo(word) => format!(
                         "found '{word}'; the operators are contains, matches, in, =, <, >, <=, >=, and, or, !"
@@ -87,10 +89,8 @@ impl<'a> Parser<'a> {
         if self.take_mark("*")? {
             return Ok(Sources::All);
         }
-        if self.take_keyword("sources")? {
-            if self.take_mark("*")? || self.is_keyword("where") {
-                return Ok(Sources::All);
-            }
+        if self.take_keyword("sources")? && (self.take_mark("*")? || self.is_keyword("where")) {
+            return Ok(Sources::All);
         }
         let mut names = vec![self.name("from sources mail, notes")?];
         while self.take_mark(",")? {
