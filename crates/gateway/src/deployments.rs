@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
-use crate::deployment::{self, Archive, Deployment};
+use millrace_schema::Application;
+
+use crate::deployment::{self, Deployment};
 use crate::{Error, StartError};
 
 /// The active deployment, in memory and on disk.
@@ -53,8 +55,9 @@ impl Deployments {
         }
         let bytes = std::fs::read(&package)
             .map_err(|source| StartError::Directory { path: package.clone(), source })?;
-        let deployment = deployment::unpack(Archive::Zip, &bytes)
-            .and_then(|files| Deployment::compile(files, generation, None))
+        let deployment = Application::from_zip(&bytes)
+            .map_err(Error::from)
+            .and_then(|application| Deployment::compile(application, generation, None))
             .map_err(|error| fail(&package, error.to_string()))?;
         deployments.current.store(Some(Arc::new(deployment)));
         Ok(deployments)

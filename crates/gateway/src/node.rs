@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use millrace_indexing::Columns;
+use millrace_schema::Application;
 use millrace_store::{Options, Store};
 
 use crate::config_api::Sessions;
-use crate::deployment::{Deployment, NoLayout};
+use crate::deployment::Deployment;
 use crate::deployments::Deployments;
 use crate::metrics::{Gauge, Metrics};
 use crate::pool::Pool;
@@ -33,12 +35,13 @@ impl Node {
         std::fs::create_dir_all(&settings.data_dir)
             .map_err(|source| StartError::Directory { path: settings.data_dir.clone(), source })?;
         let mut options = Options::new(&settings.data_dir);
-        options.cache_bytes = settings.cache_bytes as u64;
+        options.cache_bytes = settings.cache_bytes;
         let deployments = Deployments::open(&settings.data_dir.join("application"))?;
-        let store = match deployments.current() {
-            Ok(deployment) => Store::open(options, deployment.layout())?,
-            Err(_) => Store::open(options, Arc::new(NoLayout))?,
+        let layout = match deployments.current() {
+            Ok(deployment) => deployment.layout(),
+            Err(_) => Arc::new(Columns::default()),
         };
+        let store = Store::open(options, layout)?;
         let pool = Pool::new(settings.threads, settings.queue_max).map_err(StartError::Threads)?;
         Ok(Arc::new(Node {
             port: AtomicU16::new(settings.port),
@@ -66,15 +69,20 @@ impl Node {
         &self.pool
     }
 
-    /// Makes the application in these files the active one, as a deployment over HTTP does. Answers its generation.
+    /// Makes an application the active one, as a deployment over HTTP does, unless it is that already. Answers its generation.
     ///
     /// # Errors
-    /// The package is refused; the active application stays as it was.
-    pub fn deploy(&self, files: std::collections::BTreeMap<String, Vec<u8>>) -> Result<u64, Error> {
+    /// The application is refused; the active one stays as it was.
+    pub fn deploy(&self, application: Application) -> Result<u64, Error> {
+        if let Ok(current) = self.deployments.current()
+            && current.application.files == application.files
+        {
+            return Ok(current.generation);
+        }
         let based_on = self.deployments.generation();
         let generation = self.deployments.next_generation();
         let current = self.deployments.current().ok();
-        let deployment = Deployment::compile(files, generation, current.as_deref())?;
+        let deployment = Deployment::compile(application, generation, current.as_deref())?;
         self.activate(Arc::new(deployment), based_on)?;
         Ok(generation)
     }
@@ -82,11 +90,6 @@ impl Node {
     /// Waits for writes under way and closes the store. Requests after that fail.
     pub fn close(&self) {
         self.store.clone().close();
-    }
-
-    /// The files of the active application; none where there is no application.
-    pub fn active_files(&self) -> Option<std::collections::BTreeMap<String, Vec<u8>>> {
-        self.deployments.current().ok().map(|deployment| deployment.application.files.clone())
     }
 
     pub(crate) fn deployments(&self) -> &Deployments {
@@ -134,7 +137,7 @@ impl Node {
         for document_type in current.application.schemas.keys() {
             self.store.drop_type(document_type)?;
         }
-        self.store.set_layout(Arc::new(NoLayout));
+        self.store.set_layout(Arc::new(Columns::default()));
         Ok(())
     }
 

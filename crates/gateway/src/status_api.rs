@@ -81,7 +81,7 @@ async fn application_status(State(node): State<Arc<Node>>) -> Response {
                 "user": "",
                 "path": "",
                 "generation": deployment.generation,
-                "timestamp": deployment.activated_ms,
+                "timestamp": deployment.made_ms,
                 "date": "",
                 "checksum": "",
             },

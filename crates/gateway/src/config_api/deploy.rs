@@ -7,12 +7,11 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
+use millrace_schema::Application;
 use serde_json::{Value, json};
 
-use super::sessions::Files;
-use crate::deployment::{self, Deployment};
 use crate::http::{self, Parameters};
-use crate::{Error, Node};
+use crate::{Deployment, Error, Node};
 
 /// Packages carry models and may be this many times as large as other requests.
 const PACKAGE_FACTOR: usize = 10;
@@ -27,10 +26,10 @@ pub(super) async fn prepare_and_activate(
     base: &str,
     request: Request,
 ) -> Result<Response, Error> {
-    let files = upload(&node, request).await?;
+    let application = upload(&node, request).await?;
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
-    let deployment = compile(&node, files, id).await?;
+    let deployment = compile(&node, move || Ok(application), id).await?;
     let log = log(&deployment);
     activate_deployment(&node, deployment, base_generation).await?;
     Ok(http::json(
@@ -55,7 +54,7 @@ pub(super) async fn create_session(
     let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
     let files = match parameters.get("from") {
         Some(_) => node.deployments().current()?.application.files.clone(),
-        None => upload(&node, request).await?,
+        None => upload(&node, request).await?.files,
     };
     let id = node.deployments().next_generation();
     node.sessions().create(id, files);
@@ -76,7 +75,7 @@ pub(super) async fn create_session(
 pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
     let files = node.sessions().with(id, |session| session.files.clone())?;
     let based_on = node.deployments().generation();
-    let deployment = compile(&node, files, id).await?;
+    let deployment = compile(&node, move || Application::from_files(files), id).await?;
     let answer = prepared_answer(base, id, log(&deployment));
     node.sessions().with(id, |session| {
         session.prepared = Some(deployment);
@@ -133,8 +132,8 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
     Ok(http::json(StatusCode::OK, &json!({ "message": "Application 'default' was deleted" })))
 }
 
-/// The files of the package in the body.
-async fn upload(node: &Node, request: Request) -> Result<Files, Error> {
+/// The package in the body.
+async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
     let (parts, body) = request.into_parts();
     let content_type = parts
         .headers
@@ -142,9 +141,9 @@ async fn upload(node: &Node, request: Request) -> Result<Files, Error> {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next())
         .map(|value| value.trim().to_ascii_lowercase());
-    let archive = match content_type.as_deref() {
-        Some("application/zip") => deployment::Archive::Zip,
-        Some("application/x-gzip" | "application/gzip") => deployment::Archive::TarGzip,
+    let read = match content_type.as_deref() {
+        Some("application/zip") => Application::from_zip,
+        Some("application/x-gzip" | "application/gzip") => Application::from_tar_gz,
         other => {
             return Err(Error::BadRequest(format!(
                 "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
@@ -154,13 +153,17 @@ async fn upload(node: &Node, request: Request) -> Result<Files, Error> {
     };
     let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
     let bytes = http::read_body(&parts.headers, body, limit).await?;
-    node.pool().run(move || deployment::unpack(archive, &bytes)).await?
+    Ok(node.pool().run(move || read(&bytes)).await??)
 }
 
-async fn compile(node: &Arc<Node>, files: Files, generation: u64) -> Result<Arc<Deployment>, Error> {
+async fn compile(
+    node: &Node,
+    application: impl FnOnce() -> Result<Application, millrace_schema::Error> + Send + 'static,
+    generation: u64,
+) -> Result<Arc<Deployment>, Error> {
     let current = node.deployments().current().ok();
     node.pool()
-        .run(move || Deployment::compile(files, generation, current.as_deref()).map(Arc::new))
+        .run(move || Deployment::compile(application()?, generation, current.as_deref()).map(Arc::new))
         .await?
 }
 

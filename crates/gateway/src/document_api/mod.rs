@@ -1,6 +1,5 @@
 //! `/document/v1/`: single documents, visits, and changes of many documents at once.
 
-mod body;
 mod format;
 mod get;
 mod path;
