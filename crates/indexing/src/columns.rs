@@ -1,9 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_column::{
-    BytesBuilder, Cell, Column, ColumnKey, FixedBuilder, Form, TokensBuilder, ValueBuilder, value,
-};
+use millrace_column::{BytesBuilder, Column, ColumnKey, Form, TokensBuilder, ValueBuilder, value};
 use millrace_document::{DataType, Document, Value};
 use millrace_linguistics::{Analyzer, Language};
 use millrace_schema::{Application, Schema, SchemaField};
@@ -78,13 +76,8 @@ impl Layout for Columns {
                 documents.iter().for_each(|document| builder.push(Some(document.id.as_str().as_bytes())));
                 Column::Bytes(builder.finish())
             }
-            // Timestamps are the store's own, and of a field that the type lacks no document has a value.
-            (Form::Timestamp, _) => {
-                let mut builder = FixedBuilder::new(Cell::U64, 1);
-                documents.iter().for_each(|_| builder.push_absent());
-                Column::Fixed(builder.finish())
-            }
-            (Form::Value | Form::Tokens, None) => {
+            // Of a field that the type lacks no document has a value. The columns of no field are the store's own.
+            (Form::Value | Form::Tokens, None) | (Form::Timestamp | Form::Removed | Form::Rest, _) => {
                 let mut builder = BytesBuilder::new();
                 documents.iter().for_each(|_| builder.push(None));
                 Column::Bytes(builder.finish())

@@ -31,6 +31,6 @@ impl Surroundings {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        ((mixed >> 32) * u64::from(below) >> 32) as u32
+        (((mixed >> 32) * u64::from(below)) >> 32) as u32
     }
 }
