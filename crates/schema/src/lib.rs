@@ -13,6 +13,7 @@ mod overrides;
 mod parse;
 mod profile;
 mod query_profile;
+mod resolve;
 mod schema;
 mod suggest;
 
