@@ -9,14 +9,23 @@
 mod application;
 mod error;
 mod field;
+mod overrides;
+mod parse;
 mod profile;
+mod query_profile;
+mod resolve;
 mod schema;
+mod suggest;
 
-pub use application::{Application, ContentCluster, DocumentMode, Garbage};
+pub use application::{
+    Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
+};
 pub use error::{Error, Place};
 pub use field::{
-    Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, MatchMode, Matching, SchemaField,
-    Stemming, SummaryMode,
+    Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
+    Matching, SchemaField, Stemming, SummaryMode,
 };
+pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
-pub use schema::{Constant, DocumentSummary, Fieldset, Schema, SummaryField};
+pub use query_profile::QueryProfile;
+pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
