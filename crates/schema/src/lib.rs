@@ -10,12 +10,15 @@ mod application;
 mod error;
 mod field;
 mod overrides;
+mod package;
 mod parse;
 mod profile;
 mod query_profile;
 mod resolve;
 mod schema;
+mod services;
 mod suggest;
+mod xml;
 
 pub use application::{
     Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
