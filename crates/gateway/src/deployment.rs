@@ -115,7 +115,8 @@ impl DocumentKind {
             .map_err(|error| Error::Compile(error.to_string()))?;
         let mut profiles = BTreeMap::new();
         for name in schema.rank_profiles.keys() {
-            let profile = Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
+            let profile =
+                Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
             profiles.insert(name.clone(), profile);
         }
         let belongs = match cluster.belongs(&schema.name) {
@@ -137,7 +138,8 @@ impl DocumentKind {
 /// The files of a package as a zip archive.
 pub(crate) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
     // Writing to memory fails for names and sizes only that no archive could have brought.
-    let fail = |error: &dyn std::fmt::Display| Error::Internal(format!("the package cannot be kept: {error}"));
+    let fail =
+        |error: &dyn std::fmt::Display| Error::Internal(format!("the package cannot be kept: {error}"));
     let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (path, content) in files {
         archive

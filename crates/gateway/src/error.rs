@@ -13,7 +13,9 @@ use hyper::StatusCode;
 #[non_exhaustive]
 pub enum StartError {
     /// A port cannot be had.
-    #[error("cannot listen at {address}: {source}; is another server running there? Choose another with {flag}")]
+    #[error(
+        "cannot listen at {address}: {source}; is another server running there? Choose another with {flag}"
+    )]
     Listen {
         /// Address and port.
         address: std::net::SocketAddr,
@@ -186,6 +188,22 @@ impl Error {
     /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         self.kind().status()
+    }
+}
+
+/// What the caller can do about what the store says.
+fn store_kind(error: &millrace_store::Error) -> Kind {
+    use millrace_store::Error as Store;
+    match error {
+        Store::Overloaded => Kind::Overloaded,
+        Store::DiskFull { .. } => Kind::Storage,
+        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => Kind::BadRequest,
+        Store::Closed | Store::Poisoned { .. } => Kind::Unavailable,
+        Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
+            Kind::Internal
+        }
+        // The store's errors may become more.
+        _ => Kind::Internal,
     }
 }
 

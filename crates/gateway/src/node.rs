@@ -129,10 +129,9 @@ impl Node {
 
     /// Takes the application away, and its documents.
     pub(crate) fn delete_application(&self) -> Result<(), Error> {
-        let current = self
-            .deployments
-            .current()
-            .map_err(|_| Error::NotFound("No application is active; there is nothing to delete".to_owned()))?;
+        let current = self.deployments.current().map_err(|_| {
+            Error::NotFound("No application is active; there is nothing to delete".to_owned())
+        })?;
         self.deployments.delete()?;
         for document_type in current.application.schemas.keys() {
             self.store.drop_type(document_type)?;
@@ -154,14 +153,26 @@ impl Node {
             ),
             gauge("vds.datastored.alldisks.buckets", "Buckets", status.buckets as f64),
             gauge("millrace.store.segments", "Segment files", status.segments as f64),
-            gauge("millrace.store.tail_bytes", "Bytes of rows that are not sealed yet", status.tail_bytes as f64),
+            gauge(
+                "millrace.store.tail_bytes",
+                "Bytes of rows that are not sealed yet",
+                status.tail_bytes as f64,
+            ),
             gauge("millrace.store.cache_bytes", "Bytes of columns in memory", status.cache_bytes as f64),
             gauge("millrace.store.cache_hits", "Reads that the cache answered", status.cache_hits as f64),
             gauge("millrace.store.cache_misses", "Reads that went to the disk", status.cache_misses as f64),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
-            gauge("jdisc.thread_pool.work_queue.size", "Requests that wait for a thread", self.pool.waiting() as f64),
-            gauge("application_generation", "Generation of the active application", self.deployments.generation() as f64),
+            gauge(
+                "jdisc.thread_pool.work_queue.size",
+                "Requests that wait for a thread",
+                self.pool.waiting() as f64,
+            ),
+            gauge(
+                "application_generation",
+                "Generation of the active application",
+                self.deployments.generation() as f64,
+            ),
         ]
     }
 }

@@ -46,8 +46,10 @@ pub(crate) fn config_routes() -> Router<Arc<Node>> {
 /// The handlers, as Vespa names them: clients look for the paths they need.
 fn handlers(port: u16) -> Value {
     let handler = |id: &str, class: &str, paths: &[&str]| {
-        let bindings: Vec<String> =
-            paths.iter().flat_map(|path| [format!("http://*:{port}{path}"), format!("http://*{path}")]).collect();
+        let bindings: Vec<String> = paths
+            .iter()
+            .flat_map(|path| [format!("http://*:{port}{path}"), format!("http://*{path}")])
+            .collect();
         json!({ "id": id, "class": class, "bundle": "millrace", "serverBindings": bindings })
     };
     json!([
@@ -104,9 +106,11 @@ async fn application_status(State(node): State<Arc<Node>>) -> Response {
 async fn status_page(State(node): State<Arc<Node>>) -> Response {
     match node.deployments().current() {
         Ok(_) => answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec()),
-        Err(error) => {
-            answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain;charset=utf-8", error.to_string().into_bytes())
-        }
+        Err(error) => answer(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "text/plain;charset=utf-8",
+            error.to_string().into_bytes(),
+        ),
     }
 }
 

@@ -46,11 +46,7 @@ pub(super) async fn prepare_and_activate(
 }
 
 /// `POST …/session`, with a package or from the active application.
-pub(super) async fn create_session(
-    node: Arc<Node>,
-    base: &str,
-    request: Request,
-) -> Result<Response, Error> {
+pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
     let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
     let files = match parameters.get("from") {
         Some(_) => node.deployments().current()?.application.files.clone(),
@@ -87,7 +83,9 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 /// `GET …/session/N/prepared`.
 pub(super) fn prepared(node: &Node, base: &str, id: u64) -> Result<Response, Error> {
     let log = node.sessions().with(id, |session| session.prepared.as_deref().map(log))?;
-    let log = log.ok_or_else(|| Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared")))?;
+    let log = log.ok_or_else(|| {
+        Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared"))
+    })?;
     Ok(prepared_answer(base, id, log))
 }
 

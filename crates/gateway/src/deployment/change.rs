@@ -14,7 +14,10 @@ pub(super) fn check(before: &Application, after: &Application, today: i64) -> Re
         if !after.content.iter().any(|other| other.id == cluster.id) {
             refuse(
                 "content-cluster-removal",
-                format!("Content cluster '{}' is removed. This will cause loss of all data in this cluster", cluster.id),
+                format!(
+                    "Content cluster '{}' is removed. This will cause loss of all data in this cluster",
+                    cluster.id
+                ),
             )?;
         }
     }
@@ -43,7 +46,8 @@ pub(super) fn check(before: &Application, after: &Application, today: i64) -> Re
 }
 
 fn allowed(after: &Application, id: &str, today: i64) -> bool {
-    let names: &[&str] = if id == "schema-removal" { &["schema-removal", "content-type-removal"] } else { &[id] };
+    let names: &[&str] =
+        if id == "schema-removal" { &["schema-removal", "content-type-removal"] } else { &[id] };
     after.overrides.iter().any(|given| names.contains(&given.id.as_str()) && today <= given.until_day)
 }
 
@@ -79,7 +83,9 @@ mod tests {
         #[track_caller]
         fn check_change(schema: &str, field: &str, overrides: &str, expected: Option<&str>) {
             let before = application("note", A, "");
-            let got = check(&before, &application(schema, field, overrides), TODAY).err().map(|error| error.to_string());
+            let got = check(&before, &application(schema, field, overrides), TODAY)
+                .err()
+                .map(|error| error.to_string());
             match (got, expected) {
                 (None, None) => {}
                 (Some(got), Some(expected)) if got.contains(expected) => {}

@@ -38,8 +38,11 @@ impl Shape {
 
     /// The fields of a document that are shown.
     pub(super) fn fields<'a>(&'a self, deployment: &'a Deployment, document: &'a Document) -> FieldsJson<'a> {
-        let document_type =
-            deployment.application.schemas.get(document.id.document_type()).map(|schema| &*schema.document_type);
+        let document_type = deployment
+            .application
+            .schemas
+            .get(document.id.document_type())
+            .map(|schema| &*schema.document_type);
         fields(document, document_type, &self.field_set, self.tensors)
     }
 }

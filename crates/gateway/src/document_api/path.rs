@@ -39,7 +39,8 @@ impl Target {
             return Ok(Target::Documents(Documents::default()));
         }
         let mut parts = rest.splitn(4, '/');
-        let (Some(namespace), Some(document_type), Some(kind)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(namespace), Some(document_type), Some(kind)) = (parts.next(), parts.next(), parts.next())
+        else {
             return Err(unknown());
         };
         let namespace = percent_decode(namespace).into_owned();
@@ -55,7 +56,9 @@ impl Target {
                 let group = percent_decode(group).into_owned();
                 let group = match kind {
                     "number" => Group::Number(group.parse().map_err(|_| {
-                        Error::BadRequest(format!("'{group}' is not a number; after /number/ comes one of up to 64 bits"))
+                        Error::BadRequest(format!(
+                            "'{group}' is not a number; after /number/ comes one of up to 64 bits"
+                        ))
                     })?),
                     _ => Group::Name(group),
                 };

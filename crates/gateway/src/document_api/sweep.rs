@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{Action, DocumentId, Group, OperationKind, Update, json};
-use millrace_store::{Change, Modification, Visited, Write};
+use millrace_store::{Change, Modification, ViewScope, Visited, Write};
 use serde_json::{Value, json as object};
 
 use super::Call;
@@ -56,10 +57,7 @@ pub(super) async fn update_where(
     let pass = Pass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
     let update = read_update(call, &kind, &namespace, request).await?;
-    sweep(call, pass, move |document| {
-        apply(&kind, &update, Some(document)).map(Modification::Put)
-    })
-    .await
+    sweep(call, pass, move |document| apply(&kind, &update, Some(document)).map(Modification::Put)).await
 }
 
 /// `POST` to many documents would copy them to another cluster.
@@ -116,11 +114,35 @@ async fn drop_group(
     let (namespace, document_type) = (namespace.to_owned(), document_type.to_owned());
     node.pool()
         .run(move || {
-            let Some(count) = store.count_group(&document_type, &group, &namespace)? else { return Ok(None) };
+            let view = store.view(&document_type, &ViewScope::Groups(vec![group.clone()]))?;
+            let prefix = format!("id:{namespace}:{document_type}:");
+            let Some(count) = count_where_all_begin_with(&*view, prefix.as_bytes())? else { return Ok(None) };
             store.drop_group(Some(&document_type), &group)?;
             Ok(Some(count))
         })
         .await?
+}
+
+/// How many documents a view has, if all their ids begin with `prefix`.
+fn count_where_all_begin_with(view: &dyn View, prefix: &[u8]) -> Result<Option<u64>, Error> {
+    let chunks = view.chunks();
+    let columns = view
+        .columns(&ColumnKey::id(), 0..chunks.len())
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    let mut count = 0;
+    for (chunk, column) in chunks.iter().zip(columns) {
+        let Some(Column::Bytes(ids)) = column else { return Ok(None) };
+        let live = |index: &usize| {
+            chunk.live.as_ref().is_none_or(|words| words[index / 64] >> (index % 64) & 1 == 1)
+        };
+        for index in (0..chunk.documents).filter(live) {
+            if !ids.get(index).is_some_and(|id| id.starts_with(prefix)) {
+                return Ok(None);
+            }
+            count += 1;
+        }
+    }
+    Ok(Some(count))
 }
 
 /// Changes every document of `pass` until the end or the request's time for one go.

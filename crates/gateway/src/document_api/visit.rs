@@ -89,7 +89,10 @@ impl Pass {
             None | Some("default") => false,
             Some("global") => true,
             Some(other) => {
-                return Err(Error::parameter("bucketSpace", format!("expected default or global, got '{other}'")));
+                return Err(Error::parameter(
+                    "bucketSpace",
+                    format!("expected default or global, got '{other}'"),
+                ));
             }
         };
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
@@ -148,9 +151,10 @@ fn slice(call: &Call) -> Result<(u32, u32), Error> {
     match (slices, slice) {
         (None, None) => Ok((0, 1)),
         (Some(slices), Some(slice)) if slice < slices => Ok((slice as u32, slices as u32)),
-        (Some(slices), Some(slice)) => {
-            Err(Error::parameter("sliceId", format!("expected less than slices, which is {slices}; got {slice}")))
-        }
+        (Some(slices), Some(slice)) => Err(Error::parameter(
+            "sliceId",
+            format!("expected less than slices, which is {slices}; got {slice}"),
+        )),
         (Some(_), None) => Err(Error::parameter("sliceId", "must be set where slices is")),
         (None, Some(_)) => Err(Error::parameter("slices", "must be set where sliceId is")),
     }
@@ -177,7 +181,8 @@ pub(super) async fn documents(
     let shape = Shape::of(call)?;
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
-    let wanted = wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
+    let wanted =
+        wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
     call.node.metrics().count(Metric::Visits);
     if call.parameters.flag("stream")?.unwrap_or(false) {
         let lines = accepts_lines(request);
@@ -234,13 +239,7 @@ fn tail(answer: &mut Vec<u8>, count: usize, continuation: Option<&str>) {
 }
 
 /// Writes one document; `name` is what its id is called.
-fn render(
-    out: &mut Vec<u8>,
-    pass: &Pass,
-    shape: &Shape,
-    visited: &Visited,
-    name: &str,
-) -> Result<(), Error> {
+fn render(out: &mut Vec<u8>, pass: &Pass, shape: &Shape, visited: &Visited, name: &str) -> Result<(), Error> {
     match visited {
         Visited::Document(document, _) => {
             let id = Value::from(document.id.as_str());
@@ -287,11 +286,11 @@ fn stream(call: &Call, pass: Pass, shape: Shape, lines: bool) -> Response {
     };
     tokio::spawn(streaming.run());
     let mut response = Response::new(Body::new(body));
-    let content_type = if lines { "application/jsonl;charset=utf-8" } else { "application/json;charset=utf-8" };
-    response.headers_mut().insert(
-        hyper::header::CONTENT_TYPE,
-        hyper::header::HeaderValue::from_static(content_type),
-    );
+    let content_type =
+        if lines { "application/jsonl;charset=utf-8" } else { "application/json;charset=utf-8" };
+    response
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));
     response
 }
 
@@ -322,7 +321,9 @@ impl Streaming {
             };
             count += found;
             pending.extend_from_slice(&bytes);
-            if self.lines && let Some(token) = &next {
+            if self.lines
+                && let Some(token) = &next
+            {
                 line(&mut pending, &json!({ "continuation": { "token": token } }));
             }
             if !self.send(&mut pending).await {
@@ -362,7 +363,9 @@ impl Streaming {
             }
             (false, Some(error)) => {
                 let message = Value::from(error.to_string());
-                pending.extend_from_slice(format!("],\"documentCount\":{count},\"message\":{message}}}").as_bytes());
+                pending.extend_from_slice(
+                    format!("],\"documentCount\":{count},\"message\":{message}}}").as_bytes(),
+                );
             }
             (false, None) => tail(&mut pending, count, continuation.as_deref()),
         }

@@ -119,7 +119,8 @@ fn change(
     let create = operation.create;
     Ok(Some(match (operation.action, condition) {
         (Action::Put(document), condition) => {
-            let document = kind.scripts.run(document).map_err(|error| Error::BadRequest(error.to_string()))?;
+            let document =
+                kind.scripts.run(document).map_err(|error| Error::BadRequest(error.to_string()))?;
             if kind.belongs.as_ref().is_some_and(|belongs| !holds(belongs, &document)) {
                 return Ok(None);
             }
@@ -143,12 +144,7 @@ fn change(
 }
 
 /// Applies an update to the document that is there.
-fn modify(
-    kind: Arc<DocumentKind>,
-    update: Update,
-    condition: Option<Condition>,
-    create: bool,
-) -> Modify {
+fn modify(kind: Arc<DocumentKind>, update: Update, condition: Option<Condition>, create: bool) -> Modify {
     Box::new(move |stored| {
         let document = stored.map(|(document, _)| document);
         if let Some(condition) = condition {
@@ -180,8 +176,8 @@ struct Condition {
 }
 
 fn condition(_deployment: &Deployment, text: &str) -> Result<Condition, Error> {
-    let selection = Selection::parse(text)
-        .map_err(|error| Error::parameter("condition", error.to_string()))?;
+    let selection =
+        Selection::parse(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
     Ok(Condition { text: text.to_owned(), selection })
 }
 
