@@ -34,6 +34,34 @@ impl Buffer {
         Ok(Buffer { lines, len })
     }
 
+    /// Buffers of these lengths, all of which `fill` writes, for reading neighbours from a file at once. The slices that it is
+    /// given are whole lines of 64 bytes: what lies past a buffer's length is padding, which is not part of the buffer.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn fill_many<E>(
+        lens: &[usize],
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<(), E>,
+    ) -> Result<Vec<Self>, E> {
+        let zero = Line([0; 64]);
+        let mut buffers: Vec<Arc<[Line]>> =
+            lens.iter().map(|len| std::iter::repeat_n(zero, len.div_ceil(64)).collect()).collect();
+        let mut slices: Vec<&mut [u8]> = buffers
+            .iter_mut()
+            .map(|lines| {
+                let unique = Arc::get_mut(lines).expect("the reference count of a new Arc is one");
+                bytemuck::cast_slice_mut::<Line, u8>(unique)
+            })
+            .collect();
+        fill(&mut slices)?;
+        Ok(buffers.into_iter().zip(lens).map(|(lines, &len)| Buffer { lines, len }).collect())
+    }
+
+    /// The bytes, and the zeros up to the next multiple of 64.
+    pub fn padded(&self) -> &[u8] {
+        bytemuck::cast_slice::<Line, u8>(&self.lines)
+    }
+
     /// Bytes of memory it takes.
     pub fn capacity(&self) -> usize {
         self.lines.len() * 64

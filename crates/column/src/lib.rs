@@ -15,6 +15,7 @@ mod buffer;
 mod bytes;
 mod error;
 mod fixed;
+mod memory;
 mod presence;
 mod tokens;
 mod values;
@@ -27,6 +28,7 @@ pub use buffer::{Buffer, BufferBuilder};
 pub use bytes::{Bytes, BytesBuilder};
 pub use error::Error;
 pub use fixed::{Cell, Fixed, FixedBuilder};
+pub use memory::MemoryView;
 pub use presence::Presence;
 pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
 pub use values::{Layout, ValueBuilder, layout, value};
@@ -46,6 +48,11 @@ pub enum Form {
     Id,
     /// Of no field: the versions' timestamps.
     Timestamp,
+    /// Of no field: which versions say that the document was removed. Kept by the store; layouts never list it.
+    Removed,
+    /// Of no field: the fields that no other column holds (the schema did not know them), in the wire form. Kept by the store;
+    /// layouts never list it.
+    Rest,
 }
 
 /// Names a column of a document type.
@@ -73,6 +80,16 @@ impl ColumnKey {
         ColumnKey { field: String::new(), form: Form::Timestamp }
     }
 
+    /// The key of the removals: [`Fixed`] of [`Cell::Bool`], present for every document.
+    pub const fn removed() -> Self {
+        ColumnKey { field: String::new(), form: Form::Removed }
+    }
+
+    /// The key of the fields that no other column holds: [`Bytes`], present where there are some.
+    pub const fn rest() -> Self {
+        ColumnKey { field: String::new(), form: Form::Rest }
+    }
+
     /// The key of the field's tokens.
     pub fn tokens(field: &str) -> Self {
         ColumnKey { field: field.to_owned(), form: Form::Tokens }
@@ -86,6 +103,8 @@ impl fmt::Display for ColumnKey {
             Form::Tokens => write!(f, "{} (tokens)", self.field),
             Form::Id => f.write_str("(id)"),
             Form::Timestamp => f.write_str("(timestamp)"),
+            Form::Removed => f.write_str("(removed)"),
+            Form::Rest => f.write_str("(rest)"),
         }
     }
 }

@@ -9,6 +9,9 @@ mod request;
 
 pub use error::Error;
 pub use item::{
-    Annotations, Bound, Grammar, Item, Match, NearestNeighbor, Number, TermText, WeightedOperator,
+    Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,
+    Tokenization, UserText, WeightedOperator,
 };
-pub use request::{Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming};
+pub use request::{
+    Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
+};

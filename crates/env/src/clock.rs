@@ -1,0 +1,40 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Tells the time of day.
+pub trait Clock: Send + Sync {
+    /// Microseconds since 1970. May step backwards, as machines' clocks do.
+    fn now_us(&self) -> u64;
+}
+
+/// The machine's clock.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_us(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
+    }
+}
+
+/// A clock that stands still until it is set.
+#[derive(Debug, Default)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// A clock that shows `now_us`.
+    pub fn new(now_us: u64) -> Self {
+        ManualClock(AtomicU64::new(now_us))
+    }
+
+    /// Sets it, forwards or backwards.
+    pub fn set(&self, now_us: u64) {
+        self.0.store(now_us, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,99 @@
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files in directories. Every error carries the path that it happened at.
+pub trait Disk: Send + Sync + Debug {
+    /// A new file, to be written from its beginning; one that is there is emptied.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>>;
+
+    /// An existing file, for reading at any place from any thread.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Gives a file another name, in place of what has that name. Durable after [`Disk::sync_directory`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Takes away a name; a file without names is gone once no one reads it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Makes a directory and those above it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn create_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Makes names in the directory durable: those created, renamed and taken away.
+    ///
+    /// # Errors
+    /// Those of the system. After one, the names may or may not survive a loss of power.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Bytes that can still be written to the file system of `path`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn free_space(&self, path: &Path) -> io::Result<u64>;
+}
+
+/// A file that is written from its beginning to its end.
+pub trait AppendFile: Send {
+    /// Adds all of `bytes`.
+    ///
+    /// # Errors
+    /// Those of the system; some of the bytes may have been written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// Those of the system. After one the file cannot be trusted, and syncing again proves nothing.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file that is read, at any place, by any number of threads.
+pub trait ReadFile: Send + Sync + Debug {
+    /// How long it is.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether it has no bytes.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buffers`, one after another, with what lies at `offset`: one read of the disk for many places in memory.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffers are full.
+    fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()>;
+}

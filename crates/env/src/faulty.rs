@@ -1,0 +1,183 @@
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{AppendFile, Disk, ReadFile};
+
+/// What a [`FaultyDisk`] does wrong from now on, until it is told otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// Syncs of files and directories fail with an error of input and output.
+    FailSync,
+    /// So many more bytes can be written; then the disk is full. Free space is what is left of them.
+    Full {
+        /// Bytes that still fit.
+        remaining: u64,
+    },
+    /// Every write stops after half of its bytes, with an error.
+    ShortWrite,
+    /// Reads of files whose name ends so find one bit turned over.
+    FlipBit {
+        /// How the file's name ends.
+        name_ends: String,
+        /// The byte's place in the file.
+        offset: u64,
+        /// Which of its bits, 0 to 7.
+        bit: u8,
+    },
+}
+
+/// A disk over another that fails on command. Clones share the command.
+#[derive(Debug, Clone)]
+pub struct FaultyDisk {
+    inner: Arc<dyn Disk>,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    fail_sync: AtomicBool,
+    short_write: AtomicBool,
+    /// `u64::MAX`: no limit.
+    remaining: AtomicU64,
+    flip: Mutex<Option<(String, u64, u8)>>,
+}
+
+impl FaultyDisk {
+    /// A disk that does nothing wrong yet.
+    pub fn new(inner: Arc<dyn Disk>) -> Self {
+        let faults = Arc::new(Faults { remaining: AtomicU64::new(u64::MAX), ..Faults::default() });
+        FaultyDisk { inner, faults }
+    }
+
+    /// From now on, also this.
+    pub fn inject(&self, fault: Fault) {
+        match fault {
+            Fault::FailSync => self.faults.fail_sync.store(true, Ordering::SeqCst),
+            Fault::Full { remaining } => self.faults.remaining.store(remaining, Ordering::SeqCst),
+            Fault::ShortWrite => self.faults.short_write.store(true, Ordering::SeqCst),
+            Fault::FlipBit { name_ends, offset, bit } => *self.flip() = Some((name_ends, offset, bit)),
+        }
+    }
+
+    /// From now on, nothing wrong.
+    pub fn heal(&self) {
+        self.faults.fail_sync.store(false, Ordering::SeqCst);
+        self.faults.short_write.store(false, Ordering::SeqCst);
+        self.faults.remaining.store(u64::MAX, Ordering::SeqCst);
+        *self.flip() = None;
+    }
+
+    fn flip(&self) -> std::sync::MutexGuard<'_, Option<(String, u64, u8)>> {
+        self.faults.flip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync_fails(&self) -> io::Result<()> {
+        if self.faults.fail_sync.load(Ordering::SeqCst) {
+            return Err(io::Error::other("injected: the sync failed"));
+        }
+        Ok(())
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        Ok(Box::new(FaultyAppendFile { inner: self.inner.create(path)?, disk: self.clone() }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let inner = self.inner.open(path)?;
+        Ok(Arc::new(FaultyReadFile { inner, path: path.to_owned(), disk: self.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.inner.unlink(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        self.inner.list(directory)
+    }
+
+    fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        self.inner.create_directory(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.sync_fails()?;
+        self.inner.sync_directory(directory)
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<u64> {
+        Ok(self.inner.free_space(path)?.min(self.faults.remaining.load(Ordering::SeqCst)))
+    }
+}
+
+struct FaultyAppendFile {
+    inner: Box<dyn AppendFile>,
+    disk: FaultyDisk,
+}
+
+impl AppendFile for FaultyAppendFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let faults = &self.disk.faults;
+        if faults.short_write.load(Ordering::SeqCst) {
+            self.inner.append(&bytes[..bytes.len() / 2])?;
+            return Err(io::Error::new(io::ErrorKind::WriteZero, "injected: the write stopped halfway"));
+        }
+        let remaining = faults.remaining.load(Ordering::SeqCst);
+        if remaining != u64::MAX {
+            if (bytes.len() as u64) > remaining {
+                self.inner.append(&bytes[..remaining as usize])?;
+                faults.remaining.store(0, Ordering::SeqCst);
+                return Err(io::Error::new(io::ErrorKind::StorageFull, "injected: the disk is full"));
+            }
+            faults.remaining.store(remaining - bytes.len() as u64, Ordering::SeqCst);
+        }
+        self.inner.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.disk.sync_fails()?;
+        self.inner.sync()
+    }
+}
+
+#[derive(Debug)]
+struct FaultyReadFile {
+    inner: Arc<dyn ReadFile>,
+    path: PathBuf,
+    disk: FaultyDisk,
+}
+
+impl ReadFile for FaultyReadFile {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
+        self.inner.read_at(offset, buffers)?;
+        let flip = self.disk.flip();
+        if let Some((name_ends, at, bit)) = &*flip
+            && self.path.to_string_lossy().ends_with(name_ends.as_str())
+        {
+            let mut begin = offset;
+            for buffer in buffers {
+                let end = begin + buffer.len() as u64;
+                if (begin..end).contains(at) {
+                    buffer[(at - begin) as usize] ^= 1 << (bit % 8);
+                }
+                begin = end;
+            }
+        }
+        Ok(())
+    }
+}

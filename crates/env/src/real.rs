@@ -1,0 +1,125 @@
+use std::fs::{self, File};
+use std::io::{self, IoSliceMut, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{AppendFile, Disk, ReadFile};
+
+/// The machine's file systems.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct RealDisk;
+
+/// The most buffers that one system call takes (`IOV_MAX` is 1024 on Linux).
+const VECTORS: usize = 1024;
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        let file = File::create(path).map_err(at("create", path))?;
+        Ok(Box::new(RealAppendFile { file, path: path.to_owned() }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let file = File::open(path).map_err(at("open", path))?;
+        Ok(Arc::new(RealReadFile { file, path: path.to_owned() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to).map_err(at("rename", from))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to).map_err(at("link", from))
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path).map_err(at("unlink", path))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(directory).map_err(at("list", directory))?;
+        let mut paths = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(at("list", directory))?;
+        paths.sort_unstable();
+        Ok(paths)
+    }
+
+    fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        fs::create_dir_all(directory).map_err(at("create", directory))
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory).and_then(|file| file.sync_all()).map_err(at("sync", directory))
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<u64> {
+        let space =
+            rustix::fs::statvfs(path).map_err(|error| at("ask for free space", path)(error.into()))?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}
+
+struct RealAppendFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl AppendFile for RealAppendFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes).map_err(at("write", &self.path))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_all().map_err(at("sync", &self.path))
+    }
+}
+
+#[derive(Debug)]
+struct RealReadFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ReadFile for RealReadFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(at("ask for the length of", &self.path))
+    }
+
+    fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
+        let mut offset = offset;
+        for buffers in buffers.chunks_mut(VECTORS) {
+            offset = self.fill(offset, buffers).map_err(at("read", &self.path))?;
+        }
+        Ok(())
+    }
+}
+
+impl RealReadFile {
+    /// Fills the buffers; returns where the next byte lies.
+    fn fill(&self, mut offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<u64> {
+        let mut slices: Vec<IoSliceMut<'_>> =
+            buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
+        let mut rest = &mut slices[..];
+        // Buffers of no bytes at the front would look like the end of the file.
+        IoSliceMut::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match rustix::io::preadv(&self.file, rest, offset) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends early")),
+                Ok(count) => {
+                    offset += count as u64;
+                    IoSliceMut::advance_slices(&mut rest, count);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(offset)
+    }
+}
+
+/// Adds what was done and where to an error of the system, whose kind is kept.
+fn at(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let path = path.to_owned();
+    move |error| io::Error::new(error.kind(), format!("{verb} {}: {error}", path.display()))
+}

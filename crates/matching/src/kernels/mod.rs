@@ -1,0 +1,5 @@
+//! The inner loops, each beside a plain twin that says what it means. The only place with unsafe code.
+
+mod scan;
+
+pub(crate) use scan::{RANGES, find_narrow, find_wide};

@@ -1,0 +1,1 @@
+//! One bucket's immutable file.

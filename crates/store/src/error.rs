@@ -1,0 +1,79 @@
+use std::path::PathBuf;
+
+/// What can go wrong in the store.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// More writes are waiting than the queue or the tail holds. Nothing was written; try again shortly.
+    #[error("too many writes are waiting; send again after a short while")]
+    Overloaded,
+    /// Less than the reserve is free. Removes still work.
+    #[error("the disk of {path} has {free} bytes free, which is below the reserve of {reserve}; free some, or lower the reserve", path = path.display())]
+    DiskFull {
+        /// The data directory.
+        path: PathBuf,
+        /// Bytes free.
+        free: u64,
+        /// Bytes that must stay free.
+        reserve: u64,
+    },
+    /// A write could not be made durable, so no later one can be promised either. What was acknowledged before is safe.
+    #[error(
+        "writes are refused since one could not be made durable ({reason}); check the disk and start again"
+    )]
+    Poisoned {
+        /// What the system said.
+        reason: String,
+    },
+    /// Bytes in a file are not those that were written.
+    #[error("{path}: damaged at byte {offset}: {reason}; restore the file, or run `millrace doctor`", path = path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("{action}: {reason}")]
+    Io {
+        /// What was being done, and to which file.
+        action: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The embedded log-structured store failed.
+    #[error("{action}: {reason}")]
+    Tail {
+        /// What was being done.
+        action: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// The data directory is not one, is of another format version, or is in use.
+    #[error("{path}: {reason}", path = path.display())]
+    DataDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The document's id is longer than keys can be.
+    #[error("document id of {length} bytes: ids are stored up to {limit} bytes; shorten it")]
+    IdTooLong {
+        /// Bytes of the key that it makes.
+        length: usize,
+        /// The most there can be.
+        limit: usize,
+    },
+    /// A modification refused the document that it found.
+    #[error("{0}")]
+    Refused(crate::Refusal),
+    /// The continuation is not one that a visit returned.
+    #[error("the continuation is not one that a visit returned; begin the visit again without one")]
+    Continuation,
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}

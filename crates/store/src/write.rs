@@ -1,0 +1,73 @@
+use std::fmt;
+
+use millrace_document::{Document, DocumentId, Timestamp};
+
+/// A change of one document.
+#[derive(Debug)]
+pub struct Write {
+    /// Which document.
+    pub id: DocumentId,
+    /// What becomes of it.
+    pub change: Change,
+}
+
+/// What becomes of a document.
+pub enum Change {
+    /// It is this, whatever it was. The document's own id is not looked at.
+    Put(Document),
+    /// It is no more, whether it was or not.
+    Remove,
+    /// It is what the function makes of it. The function sees the newest version, and no other write of this document comes
+    /// between; it runs on a thread of the store, and should be quick.
+    Modify(Modify),
+}
+
+/// Decides what becomes of a document, from what it is now and since when.
+pub type Modify = Box<dyn FnOnce(Option<(Document, Timestamp)>) -> Result<Modification, Refusal> + Send>;
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Put(document) => f.debug_tuple("Put").field(document).finish(),
+            Change::Remove => f.write_str("Remove"),
+            Change::Modify(_) => f.write_str("Modify(…)"),
+        }
+    }
+}
+
+/// What a [`Change::Modify`] decided.
+#[derive(Debug)]
+pub enum Modification {
+    /// The document is this now.
+    Put(Document),
+    /// It is removed.
+    Remove,
+    /// It stays as it is.
+    Nothing,
+}
+
+/// Why a [`Change::Modify`] does not want the document that it found. The store hands it back to the writer as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs: what kind of refusal it is, in the writer's own terms.
+    pub code: u16,
+    /// For people: why, and what would work.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A write that is durable, and visible to every view that is opened from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// The version's timestamp; of the version that stays, where the change was [`Modification::Nothing`] and there is one.
+    pub timestamp: Timestamp,
+    /// Whether the document was there before; known only for [`Change::Modify`].
+    pub existed: Option<bool>,
+    /// Whether a version was written.
+    pub changed: bool,
+}
