@@ -200,7 +200,7 @@ impl<'p> Shown<'p> {
             _ if field.bolding && plan.query.presentation.bolding && is_text(&source.data_type) => {
                 How::Bolded(highlighter()?)
             }
-            SummaryMode::Full | SummaryMode::Dynamic | SummaryMode::Positions => How::Whole,
+            SummaryMode::Full | SummaryMode::Dynamic => How::Whole,
         };
         Ok(Some(Shown { name: Arc::clone(&field.name), sources, how }))
     }
