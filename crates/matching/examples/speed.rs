@@ -127,13 +127,13 @@ fn read_all(view: &MemoryView) -> u64 {
 fn text(documents: usize) {
     let schema = support::schema(vec![support::field("body", DataType::String, true)]);
     let mut random = Random(7);
-    // Words are chosen so that half of the text is a few dozen of them, as in text that people write.
     let vocabulary: Vec<String> = (0..20_000)
         .map(|_| (0..3 + random.next() % 8).map(|_| (b'a' + (random.next() % 26) as u8) as char).collect())
         .collect();
+    // The nth word is n times as rare as the first, as in text that people write.
     let mut word = || {
-        let range = [40, 400, 4_000, 20_000][random.next() as usize % 4];
-        vocabulary[random.next() as usize % range].clone()
+        let uniform = (random.next() % (1 << 20)) as f64 / (1 << 20) as f64;
+        vocabulary[(vocabulary.len() as f64).powf(uniform) as usize - 1].clone()
     };
     let texts: Vec<String> = (0..documents)
         .map(|_| {
@@ -147,7 +147,7 @@ fn text(documents: usize) {
         .collect();
     let view = text_view(&schema, &texts);
     let folded = texts.join("\n");
-    for (first, second) in [(10, 300), (300, 3_000), (3_000, 3_001)] {
+    for (first, second) in [(3, 30), (30, 300), (300, 3_000)] {
         let (first, second) = (&vocabulary[first], &vocabulary[second]);
         let words = |word: &String| ("body", Predicate::Words(vec![WordPattern::Exact(word.clone())]));
         let root = Node::And(vec![Node::Leaf(LeafId(0)), Node::Leaf(LeafId(1))]);
