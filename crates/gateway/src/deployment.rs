@@ -1,7 +1,5 @@
 //! An application in effect: what its package says, made ready for requests.
 
-mod change;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
@@ -10,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use millrace_env::SystemClock;
 use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
 use millrace_ranking::Profile;
-use millrace_schema::{Application, ContentCluster, Schema};
+use millrace_schema::{Application, Changes, ClusterDocument, ContentCluster, DocumentMode, Schema};
 use millrace_selection::Selection;
 use millrace_store::Layout;
 
@@ -24,6 +22,8 @@ pub struct Deployment {
     pub application: Application,
     /// When it was made, in milliseconds since 1970.
     pub(crate) made_ms: u64,
+    /// What changes for documents that are there already.
+    pub(crate) changes: Changes,
     kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
     columns: Arc<Columns>,
 }
@@ -33,9 +33,11 @@ pub(crate) struct DocumentKind {
     pub(crate) schema: Arc<Schema>,
     /// The content cluster the type belongs to.
     pub(crate) cluster: Arc<str>,
+    /// How the type is searched.
+    pub(crate) mode: DocumentMode,
     pub(crate) scripts: Scripts,
     /// Rank profiles by name.
-    pub(crate) profiles: BTreeMap<String, Profile>,
+    pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
     /// What documents must match to be kept.
     pub(crate) belongs: Option<Selection>,
 }
@@ -51,8 +53,10 @@ impl Deployment {
         current: Option<&Deployment>,
     ) -> Result<Self, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut changes = Changes::default();
         if let Some(current) = current {
-            change::check(&current.application, &application, now.as_secs() as i64 / 86_400)?;
+            changes =
+                millrace_schema::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
         }
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
@@ -60,12 +64,12 @@ impl Deployment {
         for cluster in &application.content {
             for document in &cluster.documents {
                 let Some(schema) = application.schemas.get(&document.document_type) else { continue };
-                let kind = DocumentKind::compile(schema, cluster, &surroundings)?;
+                let kind = DocumentKind::compile(schema, cluster, document, &surroundings)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
         let columns = Arc::new(Columns::new(&application));
-        Ok(Deployment { generation, application, made_ms: now.as_millis() as u64, kinds, columns })
+        Ok(Deployment { generation, application, made_ms: now.as_millis() as u64, changes, kinds, columns })
     }
 
     /// How the store lays out this application's documents.
@@ -86,6 +90,11 @@ impl Deployment {
                 known.join(", ")
             ))
         })
+    }
+
+    /// What is ready for every document type.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
+        self.kinds.values()
     }
 
     /// The content cluster of this id.
@@ -109,6 +118,7 @@ impl DocumentKind {
     fn compile(
         schema: &Arc<Schema>,
         cluster: &ContentCluster,
+        document: &ClusterDocument,
         surroundings: &Arc<Surroundings>,
     ) -> Result<Self, Error> {
         let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(surroundings))
@@ -117,7 +127,7 @@ impl DocumentKind {
         for name in schema.rank_profiles.keys() {
             let profile =
                 Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
-            profiles.insert(name.clone(), profile);
+            profiles.insert(name.clone(), Arc::new(profile));
         }
         let belongs = match cluster.belongs(&schema.name) {
             Some(text) => Some(Selection::parse(&text).map_err(|error| {
@@ -128,6 +138,7 @@ impl DocumentKind {
         Ok(DocumentKind {
             schema: Arc::clone(schema),
             cluster: Arc::clone(&cluster.id),
+            mode: document.mode,
             scripts,
             profiles,
             belongs,

@@ -30,13 +30,8 @@ pub(super) fn read_session(
 }
 
 /// `PUT …/session/N/content/PATH`. Directories are there as soon as a file is in them.
-pub(super) async fn write(
-    node: Arc<Node>,
-    id: u64,
-    path: String,
-    request: Request,
-) -> Result<Response, Error> {
-    let path = checked(&path)?;
+pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request) -> Result<Response, Error> {
+    let path = checked(path)?;
     let (parts, body) = request.into_parts();
     let bytes = http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?;
     if !path.ends_with('/') {

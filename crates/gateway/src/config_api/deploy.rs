@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use millrace_schema::Application;
+use millrace_schema::{Application, Effect};
 use serde_json::{Value, json};
 
 use crate::http::{self, Parameters};
@@ -30,7 +30,7 @@ pub(super) async fn prepare_and_activate(
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
     let deployment = compile(&node, move || Ok(application), id).await?;
-    let log = log(&deployment);
+    let (log, actions) = (log(&deployment), change_actions(&deployment));
     activate_deployment(&node, deployment, base_generation).await?;
     Ok(http::json(
         StatusCode::OK,
@@ -40,7 +40,7 @@ pub(super) async fn prepare_and_activate(
             "session-id": id.to_string(),
             "url": format!("{base}{APPLICATION}"),
             "message": format!("Session {id} for tenant 'default' prepared and activated."),
-            "configChangeActions": no_actions(),
+            "configChangeActions": actions,
         }),
     ))
 }
@@ -72,7 +72,7 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
     let files = node.sessions().with(id, |session| session.files.clone())?;
     let based_on = node.deployments().generation();
     let deployment = compile(&node, move || Application::from_files(files), id).await?;
-    let answer = prepared_answer(base, id, log(&deployment));
+    let answer = prepared_answer(base, id, log(&deployment), change_actions(&deployment));
     node.sessions().with(id, |session| {
         session.prepared = Some(deployment);
         session.based_on = based_on;
@@ -82,14 +82,15 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 
 /// `GET …/session/N/prepared`.
 pub(super) fn prepared(node: &Node, base: &str, id: u64) -> Result<Response, Error> {
-    let log = node.sessions().with(id, |session| session.prepared.as_deref().map(log))?;
-    let log = log.ok_or_else(|| {
+    let ready = |deployment: &Deployment| (log(deployment), change_actions(deployment));
+    let prepared = node.sessions().with(id, |session| session.prepared.as_deref().map(ready))?;
+    let (log, actions) = prepared.ok_or_else(|| {
         Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared"))
     })?;
-    Ok(prepared_answer(base, id, log))
+    Ok(prepared_answer(base, id, log, actions))
 }
 
-fn prepared_answer(base: &str, id: u64, log: Value) -> Response {
+fn prepared_answer(base: &str, id: u64, log: Value, actions: Value) -> Response {
     http::json(
         StatusCode::OK,
         &json!({
@@ -98,7 +99,7 @@ fn prepared_answer(base: &str, id: u64, log: Value) -> Response {
             "activate": format!("{base}/application/v2/tenant/default/session/{id}/active"),
             "message": format!("Session {id} for tenant 'default' prepared."),
             "log": log,
-            "configChangeActions": no_actions(),
+            "configChangeActions": actions,
         }),
     )
 }
@@ -185,7 +186,22 @@ fn log(deployment: &Deployment) -> Value {
         .collect()
 }
 
-/// What is left to do after a change of the application: nothing, since columns are derived when they are asked for.
-fn no_actions() -> Value {
-    json!({ "restart": [], "refeed": [], "reindex": [] })
+/// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived from stored values is
+/// derived anew by itself.
+fn change_actions(deployment: &Deployment) -> Value {
+    let of = |effect: Effect| -> Value {
+        let actions = deployment.changes.actions.iter().filter(|action| action.effect == effect);
+        actions
+            .map(|action| {
+                let cluster = deployment.application.cluster_of(&action.document_type);
+                json!({
+                    "documentType": &*action.document_type,
+                    "clusterName": cluster.map_or("", |cluster| &*cluster.id),
+                    "messages": [action.reason],
+                    "services": [],
+                })
+            })
+            .collect()
+    };
+    json!({ "restart": [], "refeed": of(Effect::Refeed), "reindex": of(Effect::Reindex) })
 }

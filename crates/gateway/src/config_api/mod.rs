@@ -159,7 +159,7 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
             content::read_session(&node, &base, *id, file, &request)
         }
         (Target::Session(id, SessionPart::Content(file)), "PUT") => {
-            content::write(node, *id, file.to_owned(), request).await
+            content::write(node, *id, file, request).await
         }
         (Target::Session(id, SessionPart::Content(file)), "DELETE") => content::delete(&node, *id, file),
         (Target::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),

@@ -22,15 +22,9 @@ impl Shape {
             None => FieldSet::Document,
         };
         let tensors = match call.parameters.get("format.tensors") {
-            None | Some("short") => Format { short: true, direct: false },
-            Some("long") => Format { short: false, direct: false },
-            Some("short-value") => Format { short: true, direct: true },
-            Some("long-value") => Format { short: false, direct: true },
-            Some(other) => {
-                return Err(Error::parameter(
-                    "format.tensors",
-                    format!("expected short, long, short-value or long-value, got '{other}'"),
-                ));
+            None => Format::default(),
+            Some(text) => {
+                text.parse().map_err(|reason: String| Error::parameter("format.tensors", reason))?
             }
         };
         Ok(Shape { field_set, tensors })

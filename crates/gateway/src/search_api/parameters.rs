@@ -67,8 +67,12 @@ fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -
             None => return Ok(()),
         },
     };
-    for (name, value) in &profile.values {
-        parameters.entry(name.clone()).or_insert_with(|| value.clone());
+    for (name, value) in &profile.fields {
+        if profile.fixed.contains(name) {
+            parameters.insert(name.clone(), value.clone());
+        } else {
+            parameters.entry(name.clone()).or_insert_with(|| value.clone());
+        }
     }
     Ok(())
 }
