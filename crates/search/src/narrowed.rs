@@ -104,9 +104,11 @@ impl<'s> Documents<'s> {
     fn at(&self, place: usize) -> Option<Document> {
         let Some(Column::Bytes(ids)) = &self.ids else { return None };
         let id = DocumentId::parse(std::str::from_utf8(ids.get(place)?).ok()?).ok()?;
-        let value = |(name, data_type, column): &(&Arc<str>, _, _)| {
-            Some((Arc::clone(*name), millrace_column::value(column, data_type, place)?))
-        };
-        Some(Document { id, fields: self.fields.iter().filter_map(value).collect() })
+        let mut fields = Vec::with_capacity(self.fields.len());
+        for (name, data_type, column) in &self.fields {
+            let value = millrace_column::value(column, data_type, place);
+            fields.extend(value.map(|value| (Arc::clone(*name), value)));
+        }
+        Some(Document { id, fields })
     }
 }
