@@ -299,9 +299,10 @@ impl Cursor {
         let infos = self.segment.chunks(self.section, range.clone())?;
         let forget = policy.forget_removals_before();
         let stays = |info: &ChunkInfo| info.oldest > dropped && (info.removed == 0 || info.oldest >= forget);
-        let small =
-            infos.windows(2).any(|pair| (pair[0].documents + pair[1].documents) as usize <= CHUNK_DOCS);
-        if small || !infos.iter().all(stays) || self.section().columns != columns {
+        if self.has_small_neighbours(&range, &infos)?
+            || !infos.iter().all(stays)
+            || self.section().columns != columns
+        {
             return Ok(false);
         }
         for (chunk, info) in range.zip(infos) {

@@ -21,8 +21,14 @@ impl Timestamps {
     pub fn next(&self) -> Timestamp {
         let now = self.clock.now_us();
         let step = |last: u64| Some(now.max(last.saturating_add(1)));
-        let last = self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).unwrap_or_else(|last| last);
+        let last =
+            self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).unwrap_or_else(|last| last);
         Timestamp(now.max(last.saturating_add(1)))
+    }
+
+    /// The last one given.
+    pub fn last(&self) -> Timestamp {
+        Timestamp(self.last.load(Ordering::SeqCst))
     }
 
     /// The machine's clock.

@@ -81,10 +81,9 @@ impl TailSnapshot for FjallSnapshot {
     fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
         let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         for guard in self.snapshot.range::<&[u8], _>(&self.rows, range) {
-            let (key, value) = guard.into_inner().map_err(|error| Error::Tail {
-                action: "read the tail",
-                reason: error.to_string(),
-            })?;
+            let (key, value) = guard
+                .into_inner()
+                .map_err(|error| Error::Tail { action: "read the tail", reason: error.to_string() })?;
             if let ControlFlow::Break(()) = visit(&key, &value)? {
                 break;
             }

@@ -71,6 +71,13 @@ impl<'a> RowKey<'a> {
         })
     }
 
+    /// All bits of the reversed location, from both of their places in the key.
+    pub fn reversed_location(&self) -> u64 {
+        let at = 4 + self.group.len() + 1;
+        let rest = self.sort_key[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        u64::from(self.location) << 32 | u64::from(rest)
+    }
+
     /// The document type, as the id names it.
     pub fn document_type(&self) -> &'a str {
         self.id.split(':').nth(2).unwrap_or_default()
