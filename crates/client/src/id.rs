@@ -24,7 +24,12 @@ pub(crate) fn path_of(id: &DocumentId) -> String {
     }
 }
 
-/// Text, percent-encoded as one part of a path or one value of a query.
+/// `text`, percent-encoded as one part of a path or one value of a query.
+pub fn encoded(text: &str) -> String {
+    Encoded(text).to_string()
+}
+
+/// Text, percent-encoded when it is shown.
 pub(crate) struct Encoded<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Encoded<'_> {

@@ -12,6 +12,6 @@ mod package;
 
 pub use client::{Answer, Client, Protocol, Request};
 pub use error::Error;
-pub use id::document_path;
 pub(crate) use id::path_of;
+pub use id::{document_path, encoded};
 pub use package::pack;
