@@ -71,7 +71,9 @@ impl Nearest {
             }
             Column::Bytes(_) => {
                 for (distance, row) in distances.iter_mut().zip(rows) {
-                    if let Some(Value::Tensor(tensor)) = millrace_column::value(column, data_type, usize::from(*row)) {
+                    if let Some(Value::Tensor(tensor)) =
+                        millrace_column::value(column, data_type, usize::from(*row))
+                    {
                         *distance = self.best_subspace(&tensor);
                     }
                 }
