@@ -178,10 +178,10 @@ impl Execution<'_> {
             Value::WeightedSet(elements) => {
                 let mut results: Vec<(Value, i32)> = Vec::with_capacity(elements.len());
                 for (element, weight) in elements {
-                    if let Some(element) = self.script(script, &Some(element))? {
-                        if !results.iter().any(|(there, _)| *there == element) {
-                            results.push((element, weight));
-                        }
+                    if let Some(element) = self.script(script, &Some(element))?
+                        && !results.iter().any(|(there, _)| *there == element)
+                    {
+                        results.push((element, weight));
                     }
                 }
                 Value::WeightedSet(results)
