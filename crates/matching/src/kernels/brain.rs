@@ -108,8 +108,7 @@ mod x86 {
     fn prefetch(query: &BrainQuery, cells: &[bf16], row: usize) {
         let from = row * query.width;
         for line in cells.get(from..from + 4 * query.width).unwrap_or_default().chunks(32) {
-            // SAFETY: the address is inside a slice, and nothing that is prefetched is seen.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
         }
     }
 
