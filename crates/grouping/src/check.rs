@@ -1,11 +1,12 @@
 //! Requests against a schema: what may stand where, of which type, and how large the answer can get.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use icu_collator::Collator as IcuCollator;
 use icu_collator::options::{CollatorOptions, Strength};
 use icu_locale_core::Locale;
 use millrace_document::DataType;
+use millrace_query::GroupingDefaults;
 use millrace_schema::Schema;
 use regex::Regex;
 
@@ -35,37 +36,17 @@ pub struct Settings {
     pub now: i64,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            default_max_groups: Some(10),
-            default_max_hits: Some(10),
-            global_max_groups: Some(10_000),
-            zone: Zone::Utc,
-            now: 0,
-        }
-    }
-}
-
 impl Settings {
-    /// The settings of a query with these parameters.
+    /// The settings of a query. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// A parameter has a value that it cannot have.
-    pub fn from_parameters(parameters: &BTreeMap<String, String>, now: i64) -> Result<Self, Error> {
-        let limit = |name: &str, default: Option<usize>| match parameters.get(name).map(|text| text.trim()) {
-            None => Ok(default),
-            Some("-1") => Ok(None),
-            Some(text) => text.parse().map(Some).map_err(|_| {
-                Error::invalid(format!("{name} is '{text}'; it must be a whole number, or -1 for no limit"))
-            }),
-        };
-        let default = Settings::default();
+    /// There is no such time zone.
+    pub fn new(defaults: &GroupingDefaults, now: i64) -> Result<Self, Error> {
         Ok(Settings {
-            default_max_groups: limit("grouping.defaultMaxGroups", default.default_max_groups)?,
-            default_max_hits: limit("grouping.defaultMaxHits", default.default_max_hits)?,
-            global_max_groups: limit("grouping.globalMaxGroups", default.global_max_groups)?,
-            zone: parameters.get("timezone").map_or(Ok(Zone::Utc), |name| Zone::parse(name))?,
+            default_max_groups: defaults.max_groups,
+            default_max_hits: defaults.max_hits,
+            global_max_groups: defaults.global_max_groups,
+            zone: Zone::parse(&defaults.timezone)?,
             now,
         })
     }
@@ -310,7 +291,7 @@ impl Checker<'_> {
                 )));
             };
             level.hit_lists.push(HitList {
-                label: op.label.clone().unwrap_or_else(|| "hits".to_owned()),
+                label: op.label.as_ref().or(output.label.as_ref()).map_or("hits", String::as_str).to_owned(),
                 summary: class.clone(),
                 max: limit(state.max, self.settings.default_max_hits),
             });
@@ -616,7 +597,9 @@ impl Checker<'_> {
         Ok(match filter {
             Filter::Regex(pattern, input) => {
                 let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
-                    Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {error}"))
+                    let error = error.to_string();
+                    let reason = error.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
+                    Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {reason}"))
                 })?;
                 FilterNode::Regex(regex, self.node(input, &mut ignored)?.0)
             }
@@ -640,6 +623,20 @@ impl Checker<'_> {
         if !self.fields.iter().any(|(name, _)| *name == field.name) {
             self.fields.push((field.name.clone(), field.data_type.clone()));
         }
+    }
+}
+
+/// Whether a document can have several values of an expression.
+fn is_list(node: &Node) -> bool {
+    match node {
+        Node::Field { field, .. } => field.is_list(),
+        Node::Call { function, arguments } if function.returns == Returns::Same => {
+            arguments.iter().any(is_list)
+        }
+        Node::Call { function, arguments } => {
+            function.maps_elements(arguments.len()) && arguments.iter().any(is_list)
+        }
+        _ => false,
     }
 }
 
