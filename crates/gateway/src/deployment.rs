@@ -64,7 +64,7 @@ impl Deployment {
         for cluster in &application.content {
             for document in &cluster.documents {
                 let Some(schema) = application.schemas.get(&document.document_type) else { continue };
-                let kind = DocumentKind::compile(schema, cluster, document, &surroundings)?;
+                let kind = DocumentKind::compile(&application, schema, cluster, document, &surroundings)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
@@ -92,6 +92,14 @@ impl Deployment {
         })
     }
 
+    /// A document selection, checked against this application's document types.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn selection(&self, text: &str) -> Result<Selection, millrace_selection::Error> {
+        selection(&self.application, text)
+    }
+
     /// What is ready for every document type.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
         self.kinds.values()
@@ -116,6 +124,7 @@ impl Deployment {
 
 impl DocumentKind {
     fn compile(
+        application: &Application,
         schema: &Arc<Schema>,
         cluster: &ContentCluster,
         document: &ClusterDocument,
@@ -130,7 +139,7 @@ impl DocumentKind {
             profiles.insert(name.clone(), Arc::new(profile));
         }
         let belongs = match cluster.belongs(&schema.name) {
-            Some(text) => Some(Selection::parse(&text).map_err(|error| {
+            Some(text) => Some(selection(application, &text).map_err(|error| {
                 Error::Compile(format!("services.xml: selection of '{}': {error}", schema.name))
             })?),
             None => None,
@@ -144,6 +153,19 @@ impl DocumentKind {
             belongs,
         })
     }
+}
+
+fn selection(application: &Application, text: &str) -> Result<Selection, millrace_selection::Error> {
+    let selection = Selection::parse(text)?;
+    selection.check(|name| application.schemas.get(name).map(|schema| &*schema.document_type))?;
+    Ok(selection)
+}
+
+/// Seconds since 1970, for what selections call `now()`.
+pub(crate) fn now_s() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// The files of a package as a zip archive.

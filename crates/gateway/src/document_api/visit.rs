@@ -95,12 +95,14 @@ impl Pass {
             }
         };
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
-        let selection = selection.map(Selection::parse).transpose()?;
+        let selection = selection.map(|text| deployment.selection(text)).transpose()?;
         let visit = Visit {
             document_types: if global { Vec::new() } else { document_types },
-            scope: match documents.group {
-                Some(group) => ViewScope::Groups(vec![group]),
-                None => ViewScope::All,
+            scope: match (documents.group, selection.as_ref().and_then(Selection::groups)) {
+                (Some(group), _) => ViewScope::Groups(vec![group]),
+                // Nothing of other groups is read.
+                (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
+                (None, None) => ViewScope::All,
             },
             slice: slice(call)?,
             continuation: parameters.get("continuation").filter(|text| !text.is_empty()).map(str::to_owned),

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Call;
-use crate::deployment::DocumentKind;
+use crate::deployment::{DocumentKind, now_s};
 use crate::http;
 use crate::metrics::Metric;
 use crate::{Deployment, Error};
@@ -175,9 +175,9 @@ struct Condition {
     selection: Selection,
 }
 
-fn condition(_deployment: &Deployment, text: &str) -> Result<Condition, Error> {
+fn condition(deployment: &Deployment, text: &str) -> Result<Condition, Error> {
     let selection =
-        Selection::parse(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
+        deployment.selection(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
     Ok(Condition { text: text.to_owned(), selection })
 }
 
@@ -196,7 +196,7 @@ impl Condition {
 
 /// Whether a selection is true of a document.
 pub(super) fn holds(selection: &Selection, document: &Document) -> bool {
-    selection.matches(document)
+    selection.matches(document, now_s())
 }
 
 /// Hands a write to the store and waits until it is durable.

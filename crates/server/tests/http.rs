@@ -1,0 +1,94 @@
+//! HTTP as clients speak it: two versions, compression, raw bytes in the request line, limits.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use hyper::Method;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
+use millrace_client::{Protocol, Request};
+use support::Server;
+
+/// Sends bytes as they are, and answers what comes back until the server closes.
+fn raw(server: &Server, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+    stream.write_all(request).expect("the request is sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn line(target: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").into_bytes()
+}
+
+#[test]
+fn both_versions_on_one_port() {
+    let server = Server::with_notes();
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let answer = server.send(&server.url(), protocol, Request::new(Method::GET, "/status.html"));
+        assert_eq!(answer.status, 200, "{protocol:?}");
+    }
+}
+
+#[test]
+fn the_request_line_may_hold_utf8_and_be_long() {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"smørbrød"}"#);
+    let target = "/search/?streaming.groupname=ann&yql=select+*+from+note+where+title+contains+'smørbrød'";
+    let answer = raw(&server, &line(target));
+    assert!(answer.contains(r#""totalCount":1"#), "{answer}");
+    let long = format!("{target}&unused={}", "x".repeat(60_000));
+    assert!(raw(&server, &line(&long)).contains(r#""totalCount":1"#));
+    assert!(raw(&server, &line(&format!("/?x={}", "y".repeat(600_000)))).starts_with("HTTP/1.1 4"));
+    assert!(raw(&server, b"GET /\xff HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 4"));
+}
+
+#[test]
+fn bodies_are_packed_both_ways() {
+    let server = Server::with_notes();
+    let body = format!(r#"{{"fields":{{"title":"{}"}}}}"#, "word ".repeat(1000));
+    let mut compressor = Compressor::new(CompressionLvl::default());
+    let mut packed = vec![0; compressor.gzip_compress_bound(body.len())];
+    let length = compressor.gzip_compress(body.as_bytes(), &mut packed).expect("the bound is large enough");
+    packed.truncate(length);
+    let path = "/document/v1/n/note/docid/1";
+    let request =
+        Request::new(Method::POST, path).body("application/json", packed).header(CONTENT_ENCODING, "gzip");
+    assert_eq!(server.send(&server.url(), Protocol::Http2, request).status, 200);
+
+    let request = Request::new(Method::GET, path).header(ACCEPT_ENCODING, "gzip");
+    let answer = server.send(&server.url(), Protocol::Http1, request);
+    assert_eq!(answer.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()), Some(&b"gzip"[..]));
+    let mut plain = vec![0; 10_000];
+    let length = Decompressor::new().gzip_decompress(&answer.body, &mut plain).expect("a gzip body");
+    assert!(String::from_utf8_lossy(&plain[..length]).contains("word word"));
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let server = Server::with_notes();
+    let head = format!(
+        "POST /document/v1/n/note/docid/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        65 << 20
+    );
+    assert!(raw(&server, head.as_bytes()).starts_with("HTTP/1.1 413"));
+}
+
+#[test]
+fn status_is_told_in_every_form() {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/docid/1", "{}");
+    for path in
+        ["/", "/ApplicationStatus", "/state/v1/", "/state/v1/config", "/state/v1/version", "/state/v1/health"]
+    {
+        assert_eq!(server.get(path).0, 200, "{path}");
+    }
+    assert!(server.get("/").1.to_string().contains("DocumentV1ApiHandler"));
+    assert!(server.get("/metrics/v2/values").1.to_string().contains("httpapi_num_puts.count\":1"));
+    let answer =
+        server.send(&server.url(), Protocol::Http1, Request::new(Method::GET, "/prometheus/v1/values"));
+    assert!(String::from_utf8_lossy(&answer.body).contains("httpapi_num_puts_count 1"));
+}

@@ -1,0 +1,61 @@
+//! Documents that were fed are found, by the group they are in, at once.
+
+mod support;
+
+use serde_json::json;
+use support::Server;
+
+#[test]
+fn what_was_put_is_found_in_its_group_and_in_no_other() {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget meeting","stars":3}"#);
+    server.put("/document/v1/n/note/group/ann/2", r#"{"title":"holiday plans","stars":5}"#);
+    server.put("/document/v1/n/note/group/bob/1", r#"{"title":"budget of bob","stars":1}"#);
+
+    let yql = "select * from note where default contains 'budget'";
+    let (status, answer) = server.query(&[("yql", yql), ("streaming.groupname", "ann")]);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer.pointer("/root/fields/totalCount"), Some(&json!(1)), "{answer}");
+    assert_eq!(answer.pointer("/root/children/0/fields/documentid"), Some(&json!("id:n:note:g=ann:1")));
+    assert_eq!(answer.pointer("/root/children/0/fields/stars"), Some(&json!(3)));
+    assert_eq!(answer.pointer("/root/coverage/full"), Some(&json!(true)));
+}
+
+#[test]
+fn queries_come_as_lines_forms_and_json() {
+    use hyper::Method;
+    use millrace_client::{Protocol, Request};
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget","stars":3}"#);
+    let yql = "select * from note where stars = 3";
+    let found = |request: Request| {
+        let answer = server.send(&server.url(), Protocol::Http1, request);
+        assert_eq!(answer.status, 200, "{}", answer.message());
+        answer.json().pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64)
+    };
+    let line =
+        Request::new(Method::GET, "/search/").parameter("yql", yql).parameter("streaming.groupname", "ann");
+    assert_eq!(found(line), Some(1));
+    let body = json!({ "yql": yql, "streaming": { "groupname": "ann" } }).to_string();
+    assert_eq!(found(Request::new(Method::POST, "/search/").body("application/json", body)), Some(1));
+    let form = "yql=select+*+from+note+where+stars+%3D+3&streaming.groupname=ann";
+    assert_eq!(
+        found(Request::new(Method::POST, "/search/").body("application/x-www-form-urlencoded", form)),
+        Some(1)
+    );
+}
+
+#[test]
+fn groups_are_counted() {
+    let server = Server::with_notes();
+    for (name, stars) in [("1", 1), ("2", 2), ("3", 2)] {
+        server.put(&format!("/document/v1/n/note/group/ann/{name}"), &format!("{{\"stars\":{stars}}}"));
+    }
+    let yql = "select * from note where true limit 0 | all(group(stars) each(output(count())))";
+    let (status, answer) = server.query(&[("yql", yql), ("streaming.groupname", "ann")]);
+    assert_eq!(status, 200, "{answer}");
+    let groups = answer.pointer("/root/children/0/children/0/children").and_then(|groups| groups.as_array());
+    let counts: Vec<_> =
+        groups.into_iter().flatten().map(|group| (&group["value"], &group["fields"]["count()"])).collect();
+    assert_eq!(counts, [(&json!("1"), &json!(1)), (&json!("2"), &json!(2))], "{answer}");
+}

@@ -1,0 +1,214 @@
+//! A server of one's own for each test: the real binary, on free ports, with a data directory that goes when the test ends.
+
+// Each test file uses some of this.
+#![allow(dead_code)]
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::{Answer, Client, Protocol, Request, pack};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// The binary under test.
+pub const MILLRACE: &str = env!("CARGO_BIN_EXE_millrace");
+
+/// services.xml of the test application.
+pub const SERVICES: &str = "<services version='1.0'>
+  <container id='default' version='1.0'><search/><document-api/></container>
+  <content id='notes' version='1.0'>
+    <min-redundancy>1</min-redundancy>
+    <documents><document type='note' mode='streaming'/></documents>
+  </content>
+</services>";
+
+/// The schema of the test application.
+pub const NOTE: &str = "schema note {
+  document note {
+    field title type string { indexing: summary | index }
+    field stars type int { indexing: summary | attribute }
+    field tags type array<string> { indexing: summary | attribute }
+  }
+  fieldset default { fields: title }
+  rank-profile default { first-phase { expression: bm25(title) } }
+}";
+
+/// A running server.
+pub struct Server {
+    process: Child,
+    directory: tempfile::TempDir,
+    port: u16,
+    config_port: u16,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// A server without an application.
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (port, config_port) = free_ports();
+        let process = spawn(&directory.path().join("data"), port, config_port);
+        let mut server = Server { process, directory, port, config_port, runtime };
+        server.wait();
+        server
+    }
+
+    /// A server with the test application.
+    pub fn with_notes() -> Self {
+        let server = Server::start();
+        let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+        assert_eq!(status, 200, "{answer}");
+        server
+    }
+
+    /// Waits until the config port answers.
+    fn wait(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let client = Client::new(&self.config_url(), Protocol::Http1).expect("an address");
+        while self.runtime.block_on(client.send(Request::new(Method::GET, "/state/v1/health"))).is_err() {
+            assert!(self.process.try_wait().expect("a child").is_none(), "the server ended");
+            assert!(Instant::now() < deadline, "the server did not get ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops the server as an operator does, and starts it again over the same data.
+    pub fn restart(&mut self) {
+        self.terminate();
+        self.process = spawn(&self.directory.path().join("data"), self.port, self.config_port);
+        self.wait();
+    }
+
+    /// Ends the process without a chance to do anything, and starts it again over the same data.
+    pub fn kill_and_restart(&mut self) {
+        self.process.kill().expect("the server runs");
+        self.process.wait().expect("the server ends");
+        self.process = spawn(&self.directory.path().join("data"), self.port, self.config_port);
+        self.wait();
+    }
+
+    /// Sends SIGTERM and checks that the server ends well.
+    pub fn terminate(&mut self) {
+        let killed = Command::new("kill").arg(self.process.id().to_string()).status().expect("kill runs");
+        assert!(killed.success());
+        let status = self.process.wait().expect("the server ends");
+        assert!(status.success(), "{status}");
+    }
+
+    /// Address of the data port.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Address of the config port.
+    pub fn config_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.config_port)
+    }
+
+    /// The data port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where the server keeps its data.
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// Sends any request to any address.
+    pub fn send(&self, base: &str, protocol: Protocol, request: Request) -> Answer {
+        let client = Client::new(base, protocol).expect("an address");
+        self.runtime.block_on(client.send(request)).expect("an answer")
+    }
+
+    /// A request to the data port; answers status and JSON.
+    pub fn call(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
+        let request = Request::new(method, path).body("application/json", body.to_owned());
+        let answer = self.send(&self.url(), Protocol::Http1, request);
+        (answer.status.as_u16(), answer.json())
+    }
+
+    /// `GET` from the data port.
+    pub fn get(&self, path: &str) -> (u16, Value) {
+        self.call(Method::GET, path, "")
+    }
+
+    /// Puts a note.
+    pub fn put(&self, path: &str, fields: &str) {
+        let (status, answer) = self.call(Method::POST, path, &format!("{{\"fields\":{fields}}}"));
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+
+    /// Asks, with parameters as names and values.
+    pub fn query(&self, parameters: &[(&str, &str)]) -> (u16, Value) {
+        let request =
+            parameters.iter().fold(Request::new(Method::GET, "/search/"), |request, (name, value)| {
+                request.parameter(name, value)
+            });
+        let answer = self.send(&self.url(), Protocol::Http1, request);
+        (answer.status.as_u16(), answer.json())
+    }
+
+    /// Deploys a package of these files.
+    pub fn deploy(&self, files: &[(&str, &str)]) -> (u16, Value) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        write_files(directory.path(), files);
+        let package = pack(directory.path()).expect("a package");
+        let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+            .body("application/zip", package);
+        let answer = self.send(&self.config_url(), Protocol::Http1, request);
+        (answer.status.as_u16(), answer.json())
+    }
+
+    /// A request to the config port.
+    pub fn config(&self, method: Method, path: &str) -> (u16, Value) {
+        let answer = self.send(&self.config_url(), Protocol::Http1, Request::new(method, path));
+        (answer.status.as_u16(), answer.json())
+    }
+
+    /// Runs the command line against this server.
+    pub fn millrace(&self, arguments: &[&str]) -> Output {
+        Command::new(MILLRACE)
+            .args(["--url", &self.url(), "--config-url", &self.config_url()])
+            .args(arguments)
+            .output()
+            .expect("the binary runs")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Writes files by their paths below `directory`.
+pub fn write_files(directory: &Path, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        let path = directory.join(name);
+        std::fs::create_dir_all(path.parent().expect("the path has a directory")).expect("a directory");
+        std::fs::write(path, content).expect("a file");
+    }
+}
+
+fn spawn(data_dir: &Path, port: u16, config_port: u16) -> Child {
+    Command::new(MILLRACE)
+        .args(["serve", "--port", &port.to_string(), "--config-port", &config_port.to_string(), "--data-dir"])
+        .arg(data_dir)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary runs")
+}
+
+/// Two ports that were free a moment ago.
+fn free_ports() -> (u16, u16) {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().expect("an address").port());
+    (one, other)
+}
