@@ -14,9 +14,10 @@ use support::Server;
 /// Sends bytes as they are, and answers what comes back until the server closes.
 fn raw(server: &Server, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-    stream.write_all(request).expect("the request is sent");
+    // The server may refuse before it has read everything, and close.
+    let _ = stream.write_all(request);
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer");
+    let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
 

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::HeaderMap;
-use hyper::body::Bytes;
+use hyper::body::{Body as _, Bytes};
 use hyper::header::CONTENT_ENCODING;
 use libdeflater::{DecompressionError, Decompressor};
 
@@ -11,6 +11,9 @@ use crate::Error;
 
 /// The whole body, unpacked; at most `limit` bytes, packed as well as unpacked.
 pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Error> {
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Error::TooLarge { limit });
+    }
     let bytes = match Limited::new(body, limit).collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Error::TooLarge { limit }),

@@ -127,7 +127,8 @@ pub fn text(name: &str, report: &Report) -> String {
     lines.join("\n")
 }
 
-fn value(name: &str, report: &Report) -> Value {
+/// A report, for programs.
+pub fn value(name: &str, report: &Report) -> Value {
     let progress = &report.progress;
     let failures: Value = report
         .failures
