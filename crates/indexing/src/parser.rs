@@ -19,8 +19,9 @@ use crate::lexer::{self, Kind, Token};
 use crate::script::{BinaryOperator, Comparison, Expression, Function, If, Script, Statement, Step, Switch};
 use crate::{ComponentCall, Error};
 
-/// Parentheses and braces are read to this depth.
+/// Parentheses and braces are read to this depth, and so many operators may stand in one script: each nests what is before it.
 const DEPTH: usize = 64;
+const OPERATORS: usize = 256;
 
 /// Parses the statements of the field `field`; outputs without a name write to it.
 pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Error> {
@@ -30,7 +31,7 @@ pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Err
         reason,
     };
     let tokens = lexer::tokens(&source.value).map_err(fail)?;
-    let mut parser = Parser { source, field, tokens, at: 0, depth: 0 };
+    let mut parser = Parser { source, field, tokens, at: 0, depth: 0, operators: 0 };
     let script = parser.script()?;
     parser.expect_end()?;
     Ok(script)
@@ -42,6 +43,7 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    operators: usize,
 }
 
 impl Parser<'_> {
@@ -89,8 +91,7 @@ impl Parser<'_> {
     fn concat(&mut self) -> Result<Step, Error> {
         let mut left = self.sum()?;
         while self.sees(".") {
-            let place = self.place();
-            self.at += 1;
+            let place = self.operator()?;
             let right = self.sum()?;
             left = Step { expression: Expression::Concat(Box::new(left), Box::new(right)), place };
         }
@@ -117,12 +118,22 @@ impl Parser<'_> {
     ) -> Result<Step, Error> {
         let mut left = operand(self)?;
         while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.sees(symbol)) {
-            let place = self.place();
-            self.at += 1;
+            let place = self.operator()?;
             let right = operand(self)?;
             left = Step { expression: Expression::Binary(*operator, Box::new(left), Box::new(right)), place };
         }
         Ok(left)
+    }
+
+    /// Passes an operator; its place.
+    fn operator(&mut self) -> Result<Place, Error> {
+        self.operators += 1;
+        if self.operators > OPERATORS {
+            return Err(self.fail(format!("there are more than {OPERATORS} operators; use for_each or join")));
+        }
+        let place = self.place();
+        self.at += 1;
+        Ok(place)
     }
 
     fn primary(&mut self) -> Result<Step, Error> {

@@ -11,7 +11,7 @@ use crate::{Address, Cells, Tensor, TensorBuilder, TensorType};
 /// - one mapped dimension: `{"a": 1}`, with a block in place of the number where other dimensions are indexed; either may
 ///   stand under `cells` or `blocks`;
 /// - any: a list of `{"address": {"x": "a"}, "value": 1}`, which may stand under `cells`;
-/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}` under `blocks`.
+/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}`, which may stand under `blocks`.
 ///
 /// A `type` beside the content is skipped. Numbers that the cell type cannot hold are refused.
 #[derive(Debug, Clone, Copy)]
@@ -213,15 +213,18 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
         let tensor_type = self.tensor_type;
-        let cell = Addressed { tensor_type }.visit_map(map)?;
-        let (labels, index) =
-            cell.address(tensor_type).and_then(|at| at.into_cell(tensor_type)).map_err(A::Error::custom)?;
-        let value = cell.value.ok_or_else(|| A::Error::missing_field("value"))?;
+        let found = Addressed { tensor_type }.visit_map(map)?;
+        let address = found.address(tensor_type).map_err(A::Error::custom)?;
+        let builder = self.builder.get_or_insert_with(|| TensorBuilder::new(tensor_type));
+        if let Some(block) = found.values {
+            let added = address.into_block(tensor_type).and_then(|labels| builder.block(labels, &block));
+            return added.map_err(A::Error::custom);
+        }
+        let value = found.value.ok_or_else(|| A::Error::missing_field("value"))?;
         check_range(value, tensor_type)?;
-        self.builder
-            .get_or_insert_with(|| TensorBuilder::new(tensor_type))
-            .cell(labels, index, value)
-            .map_err(A::Error::custom)
+        let added =
+            address.into_cell(tensor_type).and_then(|(labels, index)| builder.cell(labels, index, value));
+        added.map_err(A::Error::custom)
     }
 }
 
@@ -235,7 +238,9 @@ pub(super) fn check_range<E: serde::de::Error>(value: f64, tensor_type: &TensorT
 
 /// `NaN` and the infinities, which JSON has no numbers for.
 fn special_number(text: &str) -> Option<f64> {
-    text.parse::<f64>().ok().filter(|value| !value.is_finite())
+    // Without a digit: the digits of a block may also spell a number that is too large.
+    let name = !text.bytes().any(|byte| byte.is_ascii_digit());
+    if name { text.parse().ok() } else { None }
 }
 
 /// One member of the object form: `type`, `values`, `cells`, `blocks`, or a label.
