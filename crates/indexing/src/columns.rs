@@ -7,7 +7,9 @@ use millrace_linguistics::{Analyzer, Language};
 use millrace_schema::{Application, Schema, SchemaField};
 use millrace_store::Layout;
 
-/// Which columns documents of each type have, and how they are built: what a store needs to know of an application.
+/// Which columns documents of each type have, and how they are built: what a store needs to know of an application. The default
+/// is that of no application: no type is known.
+#[derive(Default)]
 pub struct Columns {
     types: HashMap<Arc<str>, TypeColumns>,
 }

@@ -47,8 +47,12 @@ pub struct SchemaField {
 
 impl SchemaField {
     /// Whether query text is split into words for this field.
+    ///
+    /// Fields of structs and maps are not text themselves: their parts are, by [`SchemaField::struct_fields`].
     pub fn is_text(&self) -> bool {
-        self.index.is_some() && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
+        self.index.is_some()
+            && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
+            && holds_text(&self.data_type)
     }
 
     /// The columns that segments keep for the field.
@@ -58,6 +62,15 @@ impl SchemaField {
             keys.push(ColumnKey::tokens(&self.name));
         }
         keys
+    }
+}
+
+/// Whether values are strings, or collections of strings.
+pub(crate) fn holds_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::String | DataType::Uri => true,
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => holds_text(element),
+        _ => false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! `rank-profile`.
 
 use super::cursor::{Body, Cursor, Name};
-use super::syntax::{ProfileDecl, RankDecl, TextOrFile};
+use super::syntax::{FunctionDecl, ProfileDecl, RankDecl};
 use super::{field, matching, model, phase};
-use crate::{Error, FunctionDef, Sourced};
+use crate::Error;
 
 /// A `.profile` file: one rank profile.
 pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<ProfileDecl, Error> {
@@ -28,8 +28,8 @@ pub(super) fn rank_profile(cursor: &mut Cursor<'_>, outer: Option<&str>) -> Resu
 fn element(cursor: &mut Cursor<'_>, word: Name, profile: &mut ProfileDecl) -> Result<(), Error> {
     match word.value.as_str() {
         "function" | "macro" => {
-            let (name, def) = function(cursor)?;
-            profile.functions.push((name, def));
+            let function = function(cursor)?;
+            profile.functions.push(function);
         }
         "inputs" => model::inputs(cursor, &mut profile.inputs)?,
         "constants" => model::constants(cursor, &mut profile.constants)?,
@@ -140,7 +140,7 @@ const TUNING: &[&str] = &[
 ];
 
 /// What follows `function`: `inline name(a, b) { expression … }`.
-fn function(cursor: &mut Cursor<'_>) -> Result<(Name, FunctionDef), Error> {
+fn function(cursor: &mut Cursor<'_>) -> Result<FunctionDecl, Error> {
     let mut name = cursor.name("function")?;
     let inline = name.value == "inline" && !cursor.sees('(');
     if inline {
@@ -158,7 +158,7 @@ fn function(cursor: &mut Cursor<'_>) -> Result<(Name, FunctionDef), Error> {
         parameters.push(cursor.name("parameter")?.value);
     }
     let inline = inline || cursor.eat_word("inline");
-    let mut body: Option<TextOrFile> = None;
+    let mut body = None;
     cursor.block("function", |cursor, word| {
         if word.value != "expression" {
             return cursor.unknown("element of a function", &word, &["expression"]);
@@ -166,13 +166,10 @@ fn function(cursor: &mut Cursor<'_>) -> Result<(Name, FunctionDef), Error> {
         body = Some(phase::expression(cursor, &word)?);
         Ok(())
     })?;
-    let body = match body {
-        Some(TextOrFile::Text(text)) => text,
-        // The path is resolved with those of the phases; the marker keeps it apart from an expression.
-        Some(TextOrFile::File(path)) => Sourced { value: format!("file:{}", path.value), place: path.place },
-        None => return cursor.error_at(name.place, "this function has no expression: add 'expression: …'"),
-    };
-    Ok((name, FunctionDef { parameters, body, inline }))
+    match body {
+        Some(body) => Ok(FunctionDecl { name, parameters, body, inline }),
+        None => cursor.error_at(name.place, "this function has no expression: add 'expression: …'"),
+    }
 }
 
 /// `rank-properties { key: value … }`; keys may hold parentheses and quotes.

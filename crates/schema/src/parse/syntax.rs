@@ -2,8 +2,8 @@
 
 use super::cursor::Name;
 use crate::{
-    Dictionary, DistanceMetric, FunctionDef, InputDef, InputType, LinguisticsProfile, MatchMode, OnnxModel,
-    Place, Sourced, Stemming, SummaryMode,
+    Dictionary, DistanceMetric, InputDef, InputType, LinguisticsProfile, MatchMode, OnnxModel, Place,
+    Sourced, Stemming, SummaryMode,
 };
 use millrace_tensor::TensorType;
 
@@ -183,7 +183,7 @@ pub(crate) enum TextOrFile {
 pub(crate) struct ProfileDecl {
     pub name: Name,
     pub inherits: Vec<Name>,
-    pub functions: Vec<(Name, FunctionDef)>,
+    pub functions: Vec<FunctionDecl>,
     pub inputs: Vec<(Name, InputDef)>,
     pub constants: Vec<ConstantDecl>,
     pub onnx_models: Vec<(Name, OnnxModel)>,
@@ -231,6 +231,14 @@ impl ProfileDecl {
             inner: Vec::new(),
         }
     }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct FunctionDecl {
+    pub name: Name,
+    pub parameters: Vec<String>,
+    pub body: TextOrFile,
+    pub inline: bool,
 }
 
 /// `rank <field> { … }` of a profile.
