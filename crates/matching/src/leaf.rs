@@ -161,8 +161,7 @@ impl ReadyLeaf {
         let mut buffer = String::new();
         let mut weight = |document| match (&self.test, column) {
             (Some(test), Column::Bytes(column))
-                if self.dot_product_above.is_none()
-                    && layout(&self.field.data_type) == Layout::Text =>
+                if self.dot_product_above.is_none() && layout(&self.field.data_type) == Layout::Text =>
             {
                 let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
                 test.text(text, &mut buffer)

@@ -357,7 +357,7 @@ fn simplified(residual: Residual) -> Residual {
 }
 
 /// Whether a tree holds inside one element.
-fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>) -> bool {
+pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>) -> bool {
     match node {
         Node::True => true,
         Node::False => false,

@@ -48,3 +48,4 @@ pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::QueryProfile;
 pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
+pub use suggest::did_you_mean;

@@ -1,7 +1,8 @@
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
+use super::skip::Skipped;
 use crate::{Address, Cells, Tensor, TensorBuilder, TensorType};
 
 /// Reads a tensor of a type from any of its JSON forms:
@@ -444,7 +445,7 @@ impl<'de> Visitor<'de> for Addressed<'_> {
                     found.values = Some(map.next_value_seed(Block { tensor_type: self.tensor_type })?);
                 }
                 _ => {
-                    map.next_value::<IgnoredAny>()?;
+                    map.next_value::<Skipped>()?;
                 }
             }
         }

@@ -1,0 +1,1 @@
+//! The document selection language.
