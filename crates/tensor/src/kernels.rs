@@ -62,7 +62,7 @@ pub fn sum_rows<A: Lane, B: Lane>(
     }
 }
 
-/// The plain twin of [`sum_pairs`], for `double` cells and for tests.
+/// The plain twin of the other forms.
 pub fn sum_pairs_plain(
     pairs: Pairs,
     a: impl IntoIterator<Item = f64>,
@@ -77,27 +77,40 @@ pub fn sum_pairs_plain(
         .sum()
 }
 
-/// [`sum_pairs`] for `double` cells.
-pub fn sum_pairs_f64(pairs: Pairs, a: &[f64], b: &[f64]) -> f64 {
+/// A cell that can be read as `f64`; exact.
+pub trait Widen: Copy {
+    /// The cell as `f64`.
+    fn widen(self) -> f64;
+}
+
+impl Widen for f64 {
+    fn widen(self) -> f64 {
+        self
+    }
+}
+
+impl<T: Lane> Widen for T {
+    fn widen(self) -> f64 {
+        f64::from(self.to_f32())
+    }
+}
+
+/// [`sum_pairs`] where one vector has `double` cells: summed in `f64`.
+pub fn sum_pairs_f64<B: Widen>(pairs: Pairs, a: &[f64], b: &[B]) -> f64 {
     // Eight independent sums let the compiler use vector registers; a single one would fix the order of additions.
+    let len = a.len().min(b.len());
+    let ((a_blocks, a_rest), (b_blocks, b_rest)) = (a[..len].as_chunks::<8>(), b[..len].as_chunks::<8>());
     let mut sums = [0.0f64; 8];
-    let (a_blocks, a_rest) = a.as_chunks::<8>();
-    let (b_blocks, b_rest) = b.as_chunks::<8>();
     for (a, b) in a_blocks.iter().zip(b_blocks) {
         for lane in 0..8 {
+            let (a, b) = (a[lane], b[lane].widen());
             sums[lane] += match pairs {
-                Pairs::Product => a[lane] * b[lane],
-                Pairs::SquaredDifference => (a[lane] - b[lane]) * (a[lane] - b[lane]),
+                Pairs::Product => a * b,
+                Pairs::SquaredDifference => (a - b) * (a - b),
             };
         }
     }
-    let rest = if a.len() <= b.len() {
-        let from = a_blocks.len() * 8;
-        sum_pairs_plain(pairs, a_rest.iter().copied(), b[from..].iter().copied())
-    } else {
-        let from = b_blocks.len() * 8;
-        sum_pairs_plain(pairs, a[from..].iter().copied(), b_rest.iter().copied())
-    };
+    let rest = sum_pairs_plain(pairs, a_rest.iter().copied(), b_rest.iter().map(|b| b.widen()));
     sums.iter().sum::<f64>() + rest
 }
 
@@ -397,6 +410,7 @@ mod tests {
             for pairs in [Pairs::Product, Pairs::SquaredDifference] {
                 let twin = sum_pairs_plain(pairs, double(&a), double(&b));
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), twin);
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &brain(&b)), twin);
             }
             let bits: u64 = a.iter().zip(&b).map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
             prop_assert_eq!(hamming(&a, &b), bits);
