@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_column::{BytesBuilder, Chunk, Column, ColumnKey, MemoryView};
-use millrace_document::{DataType, Value};
+use millrace_document::{DataType, DocumentType, Field, Value};
 use millrace_plan::{
     LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TextOrder, WordPattern,
 };
 use millrace_ranking::Profile;
 use millrace_result::{FieldValue, GroupId, GroupList, GroupValue};
 use millrace_schema::{DocumentSummary, RankProfile, Schema, SummaryField, SummaryMode};
-use millrace_search::{Deadline, Error, Outcome, Search, Selector};
+use millrace_search::{Deadline, Error, Outcome, Search};
 use support::{Fields, columns, field, plan, schema};
 
 /// Title, folder, date and price of documents `d0`, `d1`, …; in chunks of two.
@@ -77,10 +77,10 @@ fn by(by: SortBy, descending: bool) -> SortColumn {
     SortColumn { by, descending, missing: None }
 }
 
-fn run(plan: Plan, selector: Option<Selector>) -> Result<Outcome, Error> {
+fn run(plan: Plan) -> Result<Outcome, Error> {
     let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
-    let search = Search::new(Arc::new(plan), profile, selector, "mails".into())?;
+    let search = Search::new(Arc::new(plan), profile, "mails".into())?;
     search.run(&view, &Deadline::at(Instant::now() + Duration::from_secs(60)))
 }
 
@@ -92,7 +92,7 @@ fn names(outcome: &Outcome) -> String {
 fn check(sorting: Vec<SortColumn>, expected: &str) {
     let mut plan = everything(&test_schema());
     plan.sorting = sorting;
-    assert_eq!(names(&run(plan, None).unwrap()), expected);
+    assert_eq!(names(&run(plan).unwrap()), expected);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_page_is_the_beginning_of_the_whole_order() {
         let mut plan = quick(&test_schema());
         plan.sorting = vec![by(SortBy::Number("date".into()), true)];
         (plan.offset, plan.hits) = (offset, hits);
-        let outcome = run(plan, None).unwrap();
+        let outcome = run(plan).unwrap();
         assert_eq!(names(&outcome), expected);
         assert_eq!(outcome.result.total_count, 4);
         assert_eq!((outcome.trace.documents, outcome.trace.matched), (6, 4));
@@ -150,7 +150,7 @@ fn hits_are_filled_with_the_summary() {
         }],
         omit_summary_features: false,
     };
-    let outcome = run(plan, None).unwrap();
+    let outcome = run(plan).unwrap();
     let subject = |hit: usize| {
         let fields = &outcome.result.hits[hit].fields;
         fields.iter().find(|(name, _)| &**name == "subject").map(|(_, value)| value.clone())
@@ -169,7 +169,7 @@ fn groups_are_those_of_what_matched() {
     let mut query = (*plan.query).clone();
     query.grouping = vec!["all(group(folder) order(-count()) each(output(count())))".into()];
     plan.query = Arc::new(query);
-    let outcome = run(plan, None).unwrap();
+    let outcome = run(plan).unwrap();
     let [grouping] = outcome.result.groupings.as_slice() else { panic!("one request, one result") };
     let [GroupList::Groups { groups, .. }] = grouping.root.lists.as_slice() else {
         panic!("one list of groups")
@@ -185,12 +185,7 @@ fn a_selection_decides_what_there_is() {
     let mut plan = everything(&test_schema());
     plan.sorting = vec![by(SortBy::DocumentId, false)];
     plan.scope = Scope::All { selection: Some("test.date > 15".into()) };
-    assert!(matches!(run(plan.clone(), None), Err(Error::Selection(_))));
-    let selector = Selector {
-        fields: vec!["date".into()],
-        accepts: Box::new(|document| matches!(document.get("date"), Some(Value::Long(date)) if *date > 15)),
-    };
-    let outcome = run(plan, Some(selector)).unwrap();
+    let outcome = run(plan).unwrap();
     assert_eq!(names(&outcome), "d0 d3 d5");
     assert_eq!(outcome.result.coverage.documents, 6);
 }
@@ -203,16 +198,19 @@ fn what_is_wrong_is_known_before_a_document_is_read() {
         let mut query = (*plan.query).clone();
         query.grouping = vec![text.to_owned()];
         plan.query = Arc::new(query);
-        run(plan, None).unwrap_err().to_string()
+        run(plan).unwrap_err().to_string()
     };
     assert!(with_grouping("all(group(folder)").contains("expected"));
     assert!(with_grouping("all(group(nothing) each(output(count())))").contains("nothing"));
+    let mut plan = everything(&schema);
+    plan.scope = Scope::All { selection: Some("test.weight > 15".into()) };
+    assert!(run(plan).unwrap_err().to_string().contains("weight"));
     let mut plan = everything(&schema);
     plan.sorting = vec![by(
         SortBy::Text("title".into(), TextOrder::Collated { locale: "en".into(), strength: "STRONG".into() }),
         false,
     )];
-    assert!(run(plan, None).unwrap_err().to_string().contains("PRIMARY"));
+    assert!(run(plan).unwrap_err().to_string().contains("PRIMARY"));
 }
 
 #[test]
@@ -221,7 +219,7 @@ fn a_deadline_that_has_passed_is_told() {
     plan.sorting = vec![by(SortBy::DocumentId, false)];
     let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
-    let search = Search::new(Arc::new(plan), profile, None, "mails".into()).unwrap();
+    let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
     let outcome = search.run(&view, &Deadline::at(Instant::now())).unwrap();
     assert!(outcome.result.hits.is_empty());
     let coverage = outcome.result.coverage;
@@ -234,5 +232,5 @@ fn a_range_of_numbers() {
     let range = Predicate::Number(NumberRange::Integer { low: 10, high: 20 });
     let mut plan = plan(&schema, Node::Leaf(LeafId(0)), vec![("date", range)]);
     plan.sorting = vec![by(SortBy::DocumentId, false)];
-    assert_eq!(names(&run(plan, None).unwrap()), "d1 d3 d4");
+    assert_eq!(names(&run(plan).unwrap()), "d1 d3 d4");
 }

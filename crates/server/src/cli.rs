@@ -138,6 +138,28 @@ Examples:
     Corpus(Corpus),
     /// Check the files of a data directory that no server has open.
     Doctor(Doctor),
+    /// Import mail: an mbox file or a maildir, for the application in examples/mail.
+    #[command(after_help = "\
+Examples:
+  millrace import mbox ~/archive.mbox --group me
+  zcat archive.mbox.gz | millrace import mbox - --group me
+  millrace import maildir ~/Maildir --group me")]
+    Import(ImportMail),
+    /// Write a made-up mail corpus to standard output, as JSON lines for feed.
+    #[command(after_help = "Example:\n  millrace corpus --mails 100000 | millrace feed -")]
+    Corpus(Corpus),
+    /// Start a node, feed it a mail corpus, and run six queries.
+    Demo(Demo),
+    /// Measure, each figure beside its limit.
+    #[command(after_help = "\
+Examples:
+  millrace bench list
+  millrace bench nn
+  millrace bench nn --json --plot nn.svg
+  millrace bench all --json > figures.jsonl
+
+The exit status is 1 when a figure misses its goal.")]
+    Bench(BenchArguments),
     /// Print a script that completes commands in a shell.
     #[command(
         after_help = "Example:\n  millrace completions bash > ~/.local/share/bash-completion/completions/millrace"
@@ -310,6 +332,71 @@ pub struct Visit {
 pub struct Doctor {
     /// The data directory.
     pub data_dir: PathBuf,
+}
+
+/// The form of a mail archive.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Archive {
+    /// One file of many messages.
+    Mbox,
+    /// A directory with a file for each message.
+    Maildir,
+}
+
+#[derive(Args)]
+pub struct ImportMail {
+    /// What the archive is.
+    #[arg(value_enum)]
+    pub archive: Archive,
+    /// Where it is; - reads an mbox file from standard input.
+    pub path: PathBuf,
+    /// Whose mail it is: the group that is searched.
+    #[arg(long)]
+    pub group: String,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct Corpus {
+    /// How many mails.
+    #[arg(long, default_value_t = 20_000)]
+    pub mails: usize,
+    /// Of how many people.
+    #[arg(long, default_value_t = 300)]
+    pub mailboxes: usize,
+    /// Another seed makes other mails.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// How many mails.
+    #[arg(long, default_value_t = 20_000)]
+    pub mails: usize,
+    /// Of how many people.
+    #[arg(long, default_value_t = 300)]
+    pub mailboxes: usize,
+}
+
+#[derive(Args)]
+pub struct BenchArguments {
+    /// The benchmark; 'all' for all of them, 'list' to see which there are.
+    pub name: String,
+    /// One JSON object a figure.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the curve into this file, as SVG.
+    #[arg(long)]
+    pub plot: Option<PathBuf>,
+    /// How long each case is measured, at least.
+    #[arg(long, default_value_t = 1000)]
+    pub milliseconds: u64,
+    /// Where data is written; a temporary directory where none is named.
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -44,6 +44,12 @@ pub enum Error {
         /// Where and what.
         reason: String,
     },
+    /// A mail archive cannot be read.
+    #[error(transparent)]
+    Mail(#[from] millrace_mail::Error),
+    /// A benchmark cannot run.
+    #[error(transparent)]
+    Bench(#[from] millrace_bench::Error),
     /// An argument has a value it cannot have.
     #[error("{0}")]
     Argument(String),

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod error;
+mod lines;
 mod output;
 mod settings;
 
@@ -39,6 +40,10 @@ fn run(cli: Cli, output: &Output) -> Result<ExitCode, Error> {
         Command::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, output),
         Command::Completions(arguments) => Ok(commands::completions::run(&arguments)),
+        Command::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),
+        Command::Bench(arguments) => commands::bench::run(&arguments, output),
+        Command::Demo(arguments) => wait(commands::demo::run(&arguments, output)),
+        Command::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         Command::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),
         Command::Status => wait(commands::status::run(&node, output)),
         Command::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),

@@ -15,7 +15,10 @@ use super::topics::TOPICS;
 pub const DIMENSIONS: usize = 384;
 
 /// How much a topic counts beside one of its words.
-const TOPIC_WEIGHT: f32 = 1.0;
+///
+/// Directions of different words add up as if at right angles, by the root of their number; so do the weights of topics, and
+/// neither drowns the other, however long the text is.
+const TOPIC_WEIGHT: f32 = 0.8;
 /// How much a word of no topic counts.
 const OTHER_WEIGHT: f32 = 0.08;
 
@@ -29,12 +32,12 @@ pub fn embed(text: &str) -> Vec<f32> {
         let word_topics = topics_of.get(word).map_or(&[][..], Vec::as_slice);
         *words.entry(word).or_default() += if word_topics.is_empty() { OTHER_WEIGHT } else { 1.0 };
         for topic in word_topics {
-            *topics.entry(topic).or_default() += TOPIC_WEIGHT / word_topics.len() as f32;
+            *topics.entry(topic).or_default() += 1.0 / word_topics.len() as f32;
         }
     }
     let mut sum = vec![0.0_f32; DIMENSIONS];
     words.iter().for_each(|(word, &weight)| add_direction(&mut sum, word, 0, weight));
-    topics.iter().for_each(|(topic, &weight)| add_direction(&mut sum, topic, 1, weight));
+    topics.iter().for_each(|(topic, weight)| add_direction(&mut sum, topic, 1, TOPIC_WEIGHT * weight.sqrt()));
     let length = sum.iter().map(|cell| cell * cell).sum::<f32>().sqrt();
     if length == 0.0 {
         sum[0] = 1.0;
