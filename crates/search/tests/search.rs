@@ -34,6 +34,11 @@ fn test_schema() -> Arc<Schema> {
         field("date", DataType::Long, false),
         field("price", DataType::Double, false),
     ]));
+    let in_document = schema
+        .fields
+        .values()
+        .map(|field| Field { name: Arc::clone(&field.name), data_type: field.data_type.clone() });
+    schema.document_type = Arc::new(DocumentType::new("test", in_document.collect()));
     schema
         .rank_profiles
         .insert("default".into(), RankProfile { name: "default".into(), ..RankProfile::default() });
