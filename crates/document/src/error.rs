@@ -10,23 +10,33 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A value cannot be what the field's type asks for.
-    #[error("field '{field}': expected {expected}, got {found}")]
-    Type {
-        /// The field, with the path inside it.
-        field: String,
-        /// The type by its schema name.
-        expected: String,
-        /// What stands there.
-        found: String,
-    },
     /// The document type has no such field.
-    #[error("no field '{field}' in document type '{document_type}'")]
+    #[error(
+        "no field '{field}' in document type '{document_type}', which has {known} (line {line}, column {column})"
+    )]
     UnknownField {
         /// The name as given.
         field: String,
         /// The document type.
         document_type: String,
+        /// The names of fields that there are, some of them.
+        known: String,
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+    },
+    /// The value of a field is not what its type asks for.
+    #[error("field '{field}': {reason} (line {line}, column {column})")]
+    Field {
+        /// The field, with the path inside it.
+        field: String,
+        /// What was found, what was expected, and an example.
+        reason: String,
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
     },
     /// The JSON is malformed, or not an operation.
     #[error("{reason} (line {line}, column {column})")]
@@ -38,13 +48,19 @@ pub enum Error {
         /// From 1.
         column: usize,
     },
-    /// A tensor in the document does not fit its type.
-    #[error("field '{field}': {source}")]
-    Tensor {
-        /// The field.
-        field: String,
-        /// What is wrong.
-        source: millrace_tensor::Error,
+    /// The text of a field path could not be understood, or leads nowhere in the document type.
+    #[error("field path '{path}': {reason}; write for example field, map{{key}}, array[0] or struct.member")]
+    Path {
+        /// The text as given.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The text is no field set.
+    #[error("field set '{text}': write [all], [document], [id], [none], or <type>:<field>,<field>")]
+    FieldSet {
+        /// The text as given.
+        text: String,
     },
     /// An update cannot be applied to the value that is there.
     #[error("update of field '{field}': {reason}")]
@@ -52,6 +68,14 @@ pub enum Error {
         /// The field, with the path inside it.
         field: String,
         /// Why, and what would work.
+        reason: String,
+    },
+    /// A feed cannot be read on.
+    #[error("feed at byte {offset}: {reason}")]
+    Feed {
+        /// Where in the input.
+        offset: u64,
+        /// What is wrong and what was expected.
         reason: String,
     },
     /// Bytes of a stored row do not decode.

@@ -158,9 +158,20 @@ impl DocumentId {
     /// An id from its parts.
     ///
     /// # Errors
-    /// As [`DocumentId::parse`].
+    /// As [`DocumentId::parse`]; also when a part other than the name has a ':', which would move what follows it into another
+    /// part, and so perhaps into another group.
     pub fn new(namespace: &str, document_type: &str, group: &Group, name: &str) -> Result<Self, Error> {
-        Self::parse(&format!("id:{namespace}:{document_type}:{group}:{name}"))
+        let text = format!("id:{namespace}:{document_type}:{group}:{name}");
+        let id = Self::parse(&text)?;
+        if id.namespace() == namespace
+            && id.document_type() == document_type
+            && id.group == *group
+            && id.name() == name
+        {
+            Ok(id)
+        } else {
+            Err(Error::Id { id: text, reason: "only the document's own name may have a ':' in it" })
+        }
     }
 
     /// The whole text.

@@ -8,13 +8,23 @@
 
 mod document;
 mod error;
+mod field_set;
 mod id;
+pub mod json;
+mod operation;
+mod path;
+pub mod scalar;
 mod types;
+mod update;
 mod value;
 pub mod wire;
 
 pub use document::{Document, Timestamp};
 pub use error::Error;
+pub use field_set::FieldSet;
 pub use id::{DocumentId, Group, Location};
+pub use operation::{Action, Operation, OperationKind};
+pub use path::{FieldPath, Step};
 pub use types::{DataType, DocumentType, Field, StructType};
+pub use update::{Change, FieldUpdate, Operator, Update};
 pub use value::Value;

@@ -39,3 +39,25 @@ pub enum Value {
     /// A struct: the fields that are set.
     Struct(Vec<(Arc<str>, Value)>),
 }
+
+impl Value {
+    /// Text, bytes or a collection without anything in it: as the value of a field the same as none.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Value::String(text) => text.is_empty(),
+            Value::Raw(bytes) => bytes.is_empty(),
+            Value::Array(values) => values.is_empty(),
+            Value::WeightedSet(values) => values.is_empty(),
+            Value::Map(entries) => entries.is_empty(),
+            Value::Struct(fields) => fields.is_empty(),
+            Value::Bool(_)
+            | Value::Byte(_)
+            | Value::Int(_)
+            | Value::Long(_)
+            | Value::Float(_)
+            | Value::Double(_)
+            | Value::Position { .. }
+            | Value::Tensor(_) => false,
+        }
+    }
+}

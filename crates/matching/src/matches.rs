@@ -96,3 +96,48 @@ impl FieldStatistics {
         if self.documents == 0 { 1.0 } else { self.tokens as f64 / self.documents as f64 }
     }
 }
+
+impl ChunkMatches {
+    /// Only the documents that `keep` accepts; `None` when that is none of them.
+    pub fn retain(self, keep: impl Fn(u16) -> bool) -> Option<Self> {
+        let kept: Vec<bool> = self.documents.iter().map(|document| keep(*document)).collect();
+        if kept.iter().all(|kept| *kept) {
+            return (!kept.is_empty()).then_some(self);
+        }
+        let documents = filtered(self.documents, &kept);
+        let leaves = self.leaves.into_iter().map(|leaf| leaf.filtered(&kept)).collect();
+        (!documents.is_empty()).then_some(ChunkMatches { chunk: self.chunk, documents, leaves })
+    }
+}
+
+impl LeafMatches {
+    fn filtered(self, kept: &[bool]) -> Self {
+        match self {
+            LeafMatches::None => LeafMatches::None,
+            LeafMatches::Matched(matched) => LeafMatches::Matched(filtered(matched, kept)),
+            LeafMatches::Weights(weights) => LeafMatches::Weights(filtered(weights, kept)),
+            LeafMatches::Distances(distances) => LeafMatches::Distances(filtered(distances, kept)),
+            LeafMatches::Words(occurrences) => LeafMatches::Words(occurrences.filtered(kept)),
+        }
+    }
+}
+
+impl Occurrences {
+    fn filtered(self, kept: &[bool]) -> Self {
+        let mut positions = Vec::new();
+        let mut rest = self.positions.as_slice();
+        for (count, kept) in self.counts.iter().zip(kept) {
+            // Without positions there is nothing to split.
+            let (here, after) = rest.split_at((*count as usize).min(rest.len()));
+            if *kept {
+                positions.extend_from_slice(here);
+            }
+            rest = after;
+        }
+        Occurrences { counts: filtered(self.counts, kept), positions }
+    }
+}
+
+fn filtered<T>(entries: Vec<T>, kept: &[bool]) -> Vec<T> {
+    entries.into_iter().zip(kept).filter(|(_, kept)| **kept).map(|(entry, _)| entry).collect()
+}

@@ -19,7 +19,7 @@ pub struct Term {
     pub text: String,
     /// Annotations.
     pub annotations: Annotations,
-    /// Its leaves, one a field.
+    /// Its leaves: one a field, or several where its words are equivalents.
     pub leaves: Vec<LeafId>,
 }
 
@@ -44,8 +44,12 @@ pub enum Node {
     Near {
         /// The leaves, all of one field.
         leaves: Vec<LeafId>,
-        /// The most positions between neighbours.
+        /// Leaves of the same field that must not stand near them.
+        excluded: Vec<LeafId>,
+        /// All leaves have an occurrence in `P..=P + distance`, where P is the position of the first of them.
         distance: u32,
+        /// Those of `excluded` have none nearer than this to the occurrences that match.
+        exclusion_distance: u32,
         /// In the order given.
         ordered: bool,
     },
@@ -53,8 +57,11 @@ pub enum Node {
     SameElement {
         /// The field.
         field: Arc<str>,
-        /// The tree of what must match; its leaves' paths are inside the field.
+        /// The tree of what must match; its leaves' paths are those of the whole document (`field.member`), and the field itself
+        /// for the element as a whole.
         child: Box<Node>,
+        /// Only elements of these indices, ascending; all of them where it is empty.
+        elements: Vec<u32>,
     },
 }
 
@@ -67,6 +74,9 @@ pub struct Leaf {
     pub predicate: Predicate,
     /// The term it belongs to; none where ranking is not to see it.
     pub term: Option<TermId>,
+    /// For predicates with weights: the sum of products of the query's weights and the document's is the leaf's raw score, and
+    /// it matches only where that is greater than this. None where weights are not multiplied.
+    pub dot_product_above: Option<f64>,
 }
 
 /// What must hold of a field's value.

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A node of the query tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,12 +45,25 @@ pub enum Item {
     Near {
         /// Field or fieldset.
         field: String,
-        /// Words or phrases.
+        /// Words, phrases, equivalents.
         words: Vec<Item>,
-        /// The most positions between two neighbours.
+        /// What must not stand near them.
+        excluded: Vec<Item>,
+        /// All words stand within `P..=P + distance`, where P is the position of the first of them.
         distance: u32,
+        /// How far from the words those in `excluded` must stay.
+        exclusion_distance: u32,
         /// In the order given.
         ordered: bool,
+        /// Annotations.
+        annotations: Annotations,
+    },
+    /// Any of the words, each as exact as its number says: `alternatives`.
+    Alternatives {
+        /// Field or fieldset.
+        field: String,
+        /// Words, with an exactness of 0 to 1.
+        words: Vec<(String, f64)>,
         /// Annotations.
         annotations: Annotations,
     },
@@ -66,8 +80,10 @@ pub enum Item {
     SameElement {
         /// The field.
         field: String,
-        /// Children; their fields are those of the struct (or `key`, `value`).
+        /// Children; their fields are those of the struct (or `key`, `value`), and empty for the element itself.
         children: Vec<Item>,
+        /// `elementFilter`: only elements of these indices, ascending; all of them where it is empty.
+        elements: Vec<u32>,
         /// Annotations.
         annotations: Annotations,
     },
@@ -93,11 +109,11 @@ pub enum Item {
         /// Annotations.
         annotations: Annotations,
     },
-    /// Tokens with weights: `weightedSet`, `dotProduct`, `wand` and `weakAnd`.
+    /// Tokens with weights: `weightedSet`, `dotProduct` and `wand`.
     Weighted {
         /// Which operator.
         operator: WeightedOperator,
-        /// The field (`weakAnd` has none).
+        /// The field.
         field: String,
         /// Tokens with weights.
         tokens: Vec<(String, i32)>,
@@ -146,23 +162,47 @@ pub enum Item {
         /// Attribute and number.
         ranges: Vec<(String, i64)>,
     },
-    /// Text that a user typed, still to be split into words by the field's settings: `userInput`, `text`.
-    Text {
-        /// Field or fieldset.
-        field: String,
-        /// What the user typed.
-        text: String,
-        /// How its words are put together.
-        grammar: Grammar,
-        /// Annotations.
-        annotations: Annotations,
-    },
+    /// Text that a user typed, still to be split into words by the field's settings: `userInput`, `text`, `userQuery`.
+    Text(UserText),
 }
 
-/// How the words of typed text are put together.
+/// Text that a user typed. Which `name:` in it are fields only a schema knows, so it stays text here;
+/// the simple query language is read with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UserText {
+    /// Field or fieldset of words that name none.
+    pub field: String,
+    /// What the user typed.
+    pub text: String,
+    /// How it is read.
+    pub grammar: Grammar,
+    /// More of the simple query language, to be combined with it: `filter`.
+    pub filter: Option<String>,
+    /// Text without a word is left out of the query instead of failing it.
+    pub allow_empty: bool,
+    /// Of [`Composite::WeakAnd`].
+    pub target_hits: u32,
+    /// Of [`Composite::Near`] and [`Composite::OrderedNear`].
+    pub distance: u32,
+    /// Annotations of each word.
+    pub annotations: Annotations,
+}
+
+/// How typed text is read: `model.type`, `grammar`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Grammar {
-    /// `linguistics` or `tokenize` with `weakAnd`: any word.
+pub struct Grammar {
+    /// What its words are put together to.
+    pub composite: Composite,
+    /// Which characters have a meaning.
+    pub syntax: Syntax,
+    /// Who splits it into words.
+    pub tokenization: Tokenization,
+}
+
+/// How the words of typed text are put together: `model.type.composite`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Composite {
+    /// Any word; more of them are better.
     #[default]
     WeakAnd,
     /// All words.
@@ -175,6 +215,28 @@ pub enum Grammar {
     Near,
     /// The words near each other and in order.
     OrderedNear,
+}
+
+/// Which characters of typed text have a meaning: `model.type.syntax`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Syntax {
+    /// None: all is words.
+    None,
+    /// The simple query language.
+    #[default]
+    Simple,
+    /// As simple, but `+word` is the word as it is, and `a OR b` is either.
+    Web,
+}
+
+/// Who splits typed text into words: `model.type.tokenization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tokenization {
+    /// The query parser; then each word is treated as its field says.
+    #[default]
+    Internal,
+    /// The linguistics of the field, as for documents.
+    Linguistics,
 }
 
 /// Which weighted operator.
@@ -253,6 +315,15 @@ pub enum Number {
     Float(f64),
 }
 
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Integer(number) => write!(f, "{number}"),
+            Number::Float(number) => write!(f, "{number}"),
+        }
+    }
+}
+
 /// The documents nearest to a query tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearestNeighbor {
@@ -318,6 +389,28 @@ impl Default for Annotations {
             use_position_data: true,
             language: None,
             other: BTreeMap::new(),
+        }
+    }
+}
+
+impl Item {
+    /// What of it has no text to search for, if something has: `a term`, `a phrase`.
+    pub(crate) fn find_empty(&self) -> Option<&'static str> {
+        let any = |children: &[Item]| children.iter().find_map(Item::find_empty);
+        match self {
+            Item::Term { text, .. } => text.text.trim().is_empty().then_some("a term"),
+            Item::Phrase { words, .. } => {
+                words.iter().all(|word| word.text.trim().is_empty()).then_some("a phrase")
+            }
+            Item::Text(text) => text.text.trim().is_empty().then_some("user text"),
+            Item::In { values, .. } => values.is_empty().then_some("a list"),
+            Item::And(children) | Item::Or(children) | Item::Rank(children) => any(children),
+            Item::Near { words: children, .. }
+            | Item::Equiv { words: children, .. }
+            | Item::SameElement { children, .. }
+            | Item::WeakAnd { children, .. } => any(children),
+            Item::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
+            _ => None,
         }
     }
 }

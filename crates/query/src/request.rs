@@ -18,8 +18,15 @@ pub struct Query {
     pub offset: usize,
     /// Order, where it is not by relevance.
     pub sorting: Vec<SortKey>,
-    /// Grouping requests as text, in order: the part of YQL after `|`, and the `select` parameter.
+    /// Grouping requests as text, in order: the part of YQL after `|`, and the `select` parameter. Each is one `all(…)` or
+    /// `each(…)`, with its `{ … }` annotation before it where it has one.
     pub grouping: Vec<String>,
+    /// What grouping requests do not say themselves.
+    pub grouping_defaults: GroupingDefaults,
+    /// Terms every document must (`+`) or must not (`-`) match, unseen by ranking: `recall`, in the simple query language.
+    pub recall: Option<String>,
+    /// Which hits are dropped for being like better ones.
+    pub collapse: Option<Collapse>,
     /// How to rank.
     pub ranking: Ranking,
     /// What to return of a hit.
@@ -30,6 +37,8 @@ pub struct Query {
     pub trace_level: u8,
     /// The language of the query's text (`language`, `locale`).
     pub language: Option<String>,
+    /// `model.type.profile`: the linguistics profile, where it is not the field's own.
+    pub linguistics_profile: Option<String>,
     /// Every parameter as it came, for what reads its own.
     pub parameters: BTreeMap<String, String>,
 }
@@ -41,6 +50,13 @@ pub enum Sources {
     All,
     /// These, by schema or content cluster name.
     Named(Vec<String>),
+    /// `restrict`: schemas only, of the clusters named (all where none is).
+    Restricted {
+        /// Schema names.
+        schemas: Vec<String>,
+        /// Schema or content cluster names; empty for all.
+        within: Vec<String>,
+    },
 }
 
 /// Which documents are streamed.
@@ -59,8 +75,8 @@ pub struct Streaming {
 pub struct SortKey {
     /// A field, or `[relevance]`, `[docid]`, `[source]`.
     pub field: String,
-    /// Which way.
-    pub order: SortOrder,
+    /// Which way; the schema's default for the field where it is not said.
+    pub order: Option<SortOrder>,
     /// `function(…)` around the field: `lowercase`, `raw`, or `uca` with locale and strength.
     pub function: Option<(String, Vec<String>)>,
     /// `missing(…)`: `first`, `last`, or `as` with a value.
@@ -77,7 +93,7 @@ pub enum SortOrder {
 }
 
 /// How to rank.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ranking {
     /// The rank profile; `default` where none is named.
     pub profile: Option<String>,
@@ -85,14 +101,94 @@ pub struct Ranking {
     pub inputs: BTreeMap<String, String>,
     /// `ranking.properties.*`.
     pub properties: BTreeMap<String, String>,
-    /// `ranking.freshness`: now, in seconds since 1970, where given.
-    pub now: Option<i64>,
-    /// `ranking.rerankCount`, `ranking.secondPhase.rerankCount`.
+    /// `ranking.freshness`: what ranking takes for the time.
+    pub now: Now,
+    /// `ranking.keepRankCount`, `ranking.totalKeepRankCount`.
+    pub keep_rank_count: Option<usize>,
+    /// `ranking.rankScoreDropLimit`.
+    pub score_drop_limit: Option<f64>,
+    /// `ranking.secondPhase.rerankCount`, `.totalRerankCount`.
     pub rerank_count: Option<usize>,
+    /// `ranking.secondPhase.rankScoreDropLimit`.
+    pub second_phase_drop_limit: Option<f64>,
+    /// `ranking.globalPhase.rerankCount`.
+    pub global_rerank_count: Option<usize>,
+    /// `ranking.globalPhase.rankScoreDropLimit`.
+    pub global_phase_drop_limit: Option<f64>,
+    /// `ranking.elementGap.field`: positions between elements; none for `infinity`.
+    pub element_gaps: BTreeMap<String, Option<u32>>,
+    /// `ranking.softtimeout.enable`: hits found before the deadline are returned; 504 otherwise.
+    pub soft_timeout: bool,
     /// `ranking.listFeatures`: return all rank features.
     pub list_features: bool,
-    /// `ranking.queryCache` and others that have no effect here are left in the parameters.
+    /// `ranking.location`, the old way to give a place.
     pub location: Option<String>,
+}
+
+impl Default for Ranking {
+    fn default() -> Self {
+        Ranking {
+            profile: None,
+            inputs: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            now: Now::WallClock(Duration::ZERO),
+            keep_rank_count: None,
+            score_drop_limit: None,
+            rerank_count: None,
+            second_phase_drop_limit: None,
+            global_rerank_count: None,
+            global_phase_drop_limit: None,
+            element_gaps: BTreeMap::new(),
+            soft_timeout: true,
+            list_features: false,
+            location: None,
+        }
+    }
+}
+
+/// What ranking takes for the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Now {
+    /// Seconds since 1970.
+    At(i64),
+    /// As long before the present.
+    WallClock(Duration),
+}
+
+/// What grouping requests do not say themselves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupingDefaults {
+    /// `grouping.defaultMaxGroups`; none for no limit.
+    pub max_groups: Option<usize>,
+    /// `grouping.defaultMaxHits`; none for no limit.
+    pub max_hits: Option<usize>,
+    /// `grouping.globalMaxGroups`; none for no limit.
+    pub global_max_groups: Option<usize>,
+    /// `grouping.defaultPrecisionFactor`.
+    pub precision_factor: f64,
+    /// `timezone` of time functions, as given.
+    pub timezone: String,
+}
+
+impl Default for GroupingDefaults {
+    fn default() -> Self {
+        GroupingDefaults {
+            max_groups: Some(10),
+            max_hits: Some(10),
+            global_max_groups: Some(10_000),
+            precision_factor: 2.0,
+            timezone: "utc".to_owned(),
+        }
+    }
+}
+
+/// Which hits are dropped for being like better ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collapse {
+    /// `collapsefield`: fields, each with how many hits of one value are kept.
+    pub fields: Vec<(String, usize)>,
+    /// `collapse.summary`: where the values are read.
+    pub summary: Option<String>,
 }
 
 /// What to return of a hit.

@@ -1,7 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::Schema;
+use std::path::Path;
+
+use crate::package::{self, Files};
+use crate::suggest::did_you_mean;
+use crate::{Error, Place, QueryProfile, Schema, ValidationOverride};
+use crate::{overrides, parse, query_profile, resolve, services, xml};
 
 /// An application package, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,27 +15,160 @@ pub struct Application {
     pub schemas: BTreeMap<Arc<str>, Arc<Schema>>,
     /// The content clusters of services.xml.
     pub content: Vec<ContentCluster>,
-    /// The id of the container cluster.
-    pub container: String,
-    /// What people should know, though it works: level and message.
+    /// The container cluster of services.xml that serves queries and feeds.
+    pub container: Container,
+    /// Query profiles by id, what they inherit already put in.
+    pub query_profiles: BTreeMap<String, QueryProfile>,
+    /// What validation-overrides.xml allows.
+    pub overrides: Vec<ValidationOverride>,
+    /// What people should know, though it works: each names its place.
     pub warnings: Vec<String>,
-    /// All files of the package, by path.
+    /// All files of the package, by path with forward slashes.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
+impl Application {
+    /// Reads and checks a package in a zip archive.
+    ///
+    /// # Errors
+    /// What cannot be read or cannot work, with file, line and column.
+    pub fn from_zip(archive: &[u8]) -> Result<Self, Error> {
+        Self::from_files(package::from_zip(archive)?)
+    }
+
+    /// Reads and checks a package in a tar archive compressed by gzip.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Error> {
+        Self::from_files(package::from_tar_gz(archive)?)
+    }
+
+    /// Reads and checks a package in a directory; `.vespaignore` is honoured, names that begin with a dot are left out.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_dir(directory: &Path) -> Result<Self, Error> {
+        Self::from_files(package::from_dir(directory)?)
+    }
+
+    /// Checks a package given as files by path.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+        let mut warnings = Vec::new();
+        let services_xml = find_services(&files)?;
+        let schemas = resolve::schemas(&parse_schemas(&files, &mut warnings)?, &files, &mut warnings)?;
+        let services = services::read(services_xml, &schemas, &mut warnings)?;
+        let overrides = match files.get(overrides::FILE) {
+            Some(bytes) => overrides::read(xml::text(overrides::FILE, bytes)?)?,
+            None => Vec::new(),
+        };
+        for file in ["hosts.xml", "deployment.xml"] {
+            if let Some(bytes) = files.get(file) {
+                xml::parse(file, xml::text(file, bytes)?)?;
+            }
+        }
+        for path in files.keys() {
+            if path.starts_with("components/") && path.ends_with(".jar") {
+                warnings.push(format!("{path}: Java components do not run here"));
+            } else if path.starts_with("rules/") {
+                warnings.push(format!("{path}: query rewriting rules are not applied"));
+            }
+        }
+        Ok(Application {
+            schemas,
+            content: services.content,
+            container: services.container,
+            query_profiles: query_profile::read_all(&files, &mut warnings)?,
+            overrides,
+            warnings,
+            files,
+        })
+    }
+
+    /// The cluster that documents of this type belong to.
+    pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
+        self.content.iter().find(|cluster| cluster.document(document_type).is_some())
+    }
+}
+
+/// The container cluster of services.xml.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Container {
+    /// Its id; `default` or `container` where services.xml says none.
+    pub id: String,
+    /// The port of its http server, if it says one.
+    pub port: Option<u16>,
+    /// `<search>` is there.
+    pub search: bool,
+    /// `<document-api>` is there.
+    pub document_api: bool,
+    /// `ignore-undefined-fields` of the document API.
+    pub ignore_undefined_fields: bool,
+    /// Components of known types, for whoever runs them.
+    pub components: Vec<Component>,
+}
+
+/// A component of a known type, such as an embedder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// Its id.
+    pub id: String,
+    /// Its type, such as `hugging-face-embedder`.
+    pub component_type: String,
+    /// Its element as XML text.
+    pub xml: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
 /// A content cluster of services.xml.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContentCluster {
     /// Its id.
     pub id: Arc<str>,
-    /// `redundancy` (`min-redundancy`).
+    /// The copies to keep: the greater of `redundancy` and `min-redundancy`, at least 1.
     pub redundancy: u16,
-    /// Its document types: schema, mode, garbage collection.
-    pub documents: Vec<(Arc<str>, DocumentMode, Option<Garbage>)>,
-    /// `documents selection`, for feeding.
+    /// Its document types.
+    pub documents: Vec<ClusterDocument>,
+    /// `documents selection`: what every document of the cluster must match.
     pub selection: Option<String>,
+    /// `garbage-collection`: documents that stop matching their selections are removed.
+    pub garbage_collection: bool,
     /// `garbage-collection-interval` in seconds; 3600 by default.
     pub garbage_interval_s: u64,
+    /// Limits that differ from the defaults.
+    pub tuning: Tuning,
+}
+
+impl ContentCluster {
+    /// The entry of this document type.
+    pub fn document(&self, document_type: &str) -> Option<&ClusterDocument> {
+        self.documents.iter().find(|document| &*document.document_type == document_type)
+    }
+
+    /// The document selection that documents of this type must match to be fed and, with
+    /// [`ContentCluster::garbage_collection`], to stay: that of the cluster and that of the type. None: all belong.
+    pub fn belongs(&self, document_type: &str) -> Option<String> {
+        let own = self.document(document_type).and_then(|document| document.selection.as_deref());
+        match (self.selection.as_deref(), own) {
+            (Some(cluster), Some(own)) => Some(format!("({cluster}) and ({own})")),
+            (one, other) => one.or(other).map(str::to_owned),
+        }
+    }
+}
+
+/// A document type in a content cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterDocument {
+    /// The document type; also the name of its schema.
+    pub document_type: Arc<str>,
+    /// How it is searched.
+    pub mode: DocumentMode,
+    /// Its own selection.
+    pub selection: Option<String>,
 }
 
 /// How a document type is searched.
@@ -42,9 +180,78 @@ pub enum DocumentMode {
     StoreOnly,
 }
 
-/// Which documents garbage collection keeps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Garbage {
-    /// The document selection: documents that do not match are removed.
-    pub selection: String,
+/// Limits of a content cluster that services.xml sets; `None` where it does not.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tuning {
+    /// `max-document-size` in bytes.
+    pub document_size_max: Option<u64>,
+    /// `resource-limits`: the share of the disk at which writes are refused.
+    pub disk_limit: Option<f64>,
+    /// `removed-db`: how long removed documents are remembered, in seconds.
+    pub removed_age_s: Option<u64>,
+    /// `bucket-splitting`: documents of a bucket before it is split.
+    pub bucket_documents_max: Option<u64>,
+    /// `bucket-splitting`: bytes of a bucket before it is split.
+    pub bucket_bytes_max: Option<u64>,
+    /// `query-timeout` in seconds.
+    pub query_timeout_s: Option<f64>,
+}
+
+fn find_services(files: &Files) -> Result<&str, Error> {
+    if let Some(bytes) = files.get(services::FILE) {
+        return xml::text(services::FILE, bytes);
+    }
+    let nested = files.keys().find(|path| path.ends_with("/services.xml"));
+    Err(Error::Package(match nested {
+        Some(path) => format!("services.xml is not at the root but at {path}: archive the content of its directory"),
+        None => "there is no services.xml, which lists the clusters: add one beside schemas/ with \
+                 <services version='1.0'><container id='default' version='1.0'><search/><document-api/></container>\
+                 <content id='content' version='1.0'><documents><document type='mail' mode='streaming'/></documents></content></services>"
+            .to_owned(),
+    }))
+}
+
+/// Parses the schemas of a package, and adds the rank profiles that lie in files of their own.
+fn parse_schemas(files: &Files, warnings: &mut Vec<String>) -> Result<Vec<parse::syntax::SchemaDecl>, Error> {
+    let mut schemas = Vec::new();
+    for (path, name, bytes) in
+        files.iter().filter_map(|(path, bytes)| Some((path, schema_name(path)?, bytes)))
+    {
+        let schema = parse::schema_file(path, xml::text(path, bytes)?, warnings)?;
+        if schema.name.value != name {
+            let reason = format!("schema '{0}' lies in {path}: name the file {0}.sd", schema.name.value);
+            return Err(Error::Invalid { place: schema.name.place, reason });
+        }
+        schemas.push(schema);
+    }
+    if schemas.is_empty() {
+        return Err(Error::Package(
+            "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'"
+                .to_owned(),
+        ));
+    }
+    for (path, bytes) in
+        files.iter().filter(|(path, _)| path.starts_with("schemas/") && path.ends_with(".profile"))
+    {
+        let owner = path["schemas/".len()..].split('/').next().unwrap_or_default();
+        let profile = parse::profile_file(path, xml::text(path, bytes)?, warnings)?;
+        match schemas.iter_mut().find(|schema| schema.name.value == owner) {
+            Some(schema) => schema.profiles.push(profile),
+            None => {
+                let hint = did_you_mean(owner, schemas.iter().map(|schema| schema.name.value.as_str()));
+                let reason = format!(
+                    "there is no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
+                );
+                return Err(Error::Invalid { place: profile.name.place, reason });
+            }
+        }
+    }
+    Ok(schemas)
+}
+
+/// The name that the schema in this file must have; none for other files.
+fn schema_name(path: &str) -> Option<&str> {
+    let name =
+        path.strip_prefix("schemas/").or(path.strip_prefix("searchdefinitions/"))?.strip_suffix(".sd")?;
+    (!name.contains('/')).then_some(name)
 }

@@ -33,9 +33,13 @@ pub struct SchemaField {
     pub rank_type: Option<String>,
     /// `weight`; 100 by default.
     pub weight: i32,
-    /// `alias` names.
+    /// `linguistics`: the profiles for indexing and searching.
+    pub linguistics: Option<LinguisticsProfile>,
+    /// `query-command`s, as written.
+    pub query_commands: Vec<String>,
+    /// `alias` names, and index and attribute names that differ from the field's.
     pub aliases: Vec<String>,
-    /// `struct-field` settings, by path relative to this field (`key`, `value.name`, …).
+    /// `struct-field` settings, by path relative to this field (`key`, `value.name`, …); their names are full paths.
     pub struct_fields: Vec<(String, SchemaField)>,
     /// Where it is declared.
     pub place: Place,
@@ -43,8 +47,12 @@ pub struct SchemaField {
 
 impl SchemaField {
     /// Whether query text is split into words for this field.
+    ///
+    /// Fields of structs and maps are not text themselves: their parts are, by [`SchemaField::struct_fields`].
     pub fn is_text(&self) -> bool {
-        self.index.is_some() && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
+        self.index.is_some()
+            && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
+            && holds_text(&self.data_type)
     }
 
     /// The columns that segments keep for the field.
@@ -54,6 +62,15 @@ impl SchemaField {
             keys.push(ColumnKey::tokens(&self.name));
         }
         keys
+    }
+}
+
+/// Whether values are strings, or collections of strings.
+pub(crate) fn holds_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::String | DataType::Uri => true,
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => holds_text(element),
+        _ => false,
     }
 }
 
@@ -129,8 +146,8 @@ pub enum Stemming {
 pub struct IndexSettings {
     /// `enable-bm25`; has no effect, bm25 always works here.
     pub enable_bm25: bool,
-    /// The declared index name where it differs from the field's.
-    pub name: Option<String>,
+    /// `stemming` of the index, where it says one.
+    pub stemming: Option<Stemming>,
 }
 
 /// `attribute` settings.
@@ -191,6 +208,13 @@ pub enum SummaryMode {
     SelectElementsBy(String),
     /// `tokens`.
     Tokens,
-    /// `full` for a position: distance and geo strings.
-    Positions,
+}
+
+/// `linguistics { profile … }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinguisticsProfile {
+    /// For the field's text.
+    pub index: String,
+    /// For query text.
+    pub search: String,
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use millrace_tensor::TensorType;
 
-use crate::Place;
+use crate::{Constant, OnnxModel, Place};
 
 /// Text of another language, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ pub struct RankProfile {
     /// Query features by name (without `query()`).
     pub inputs: BTreeMap<String, InputDef>,
     /// Constants by name; those of the schema are not repeated.
-    pub constants: BTreeMap<String, Sourced<String>>,
+    pub constants: BTreeMap<String, Constant>,
     /// `first-phase`.
     pub first_phase: Phase,
     /// `second-phase`.
@@ -52,8 +52,12 @@ pub struct RankProfile {
     pub diversity: Option<(String, usize)>,
     /// `use-significance-model`.
     pub use_significance_model: bool,
-    /// `onnx-model` names used, with the text of their block, for whoever evaluates models.
-    pub onnx_models: BTreeMap<String, Sourced<String>>,
+    /// `onnx-model` blocks by name; those of the schema are not repeated.
+    pub onnx_models: BTreeMap<String, OnnxModel>,
+    /// `rank <field> { element-gap: … }`; fields without one have an infinite gap.
+    pub element_gaps: BTreeMap<String, u32>,
+    /// `ignore-default-rank-features`.
+    pub ignore_default_rank_features: bool,
     /// Where it is declared.
     pub place: Place,
 }
@@ -63,11 +67,11 @@ pub struct RankProfile {
 pub struct Phase {
     /// The expression; the default of the phase where there is none.
     pub expression: Option<Sourced<String>>,
-    /// `rerank-count`.
+    /// `total-rerank-count` or `rerank-count`.
     pub rerank_count: Option<usize>,
     /// `rank-score-drop-limit`.
     pub score_drop_limit: Option<f64>,
-    /// `keep-rank-count` of the first phase.
+    /// `total-keep-rank-count` or `keep-rank-count` of the first phase.
     pub keep_rank_count: Option<usize>,
 }
 

@@ -23,8 +23,12 @@ pub struct Schema {
     pub rank_profiles: BTreeMap<String, RankProfile>,
     /// Constants by name.
     pub constants: BTreeMap<String, Constant>,
-    /// `onnx-model` blocks by name, as text.
-    pub onnx_models: BTreeMap<String, Sourced<String>>,
+    /// `onnx-model` blocks by name.
+    pub onnx_models: BTreeMap<String, OnnxModel>,
+    /// The document types that this one inherits, nearest first, those that they inherit included.
+    pub ancestors: Vec<Arc<str>>,
+    /// `raw-as-base64-in-summary`; true by default.
+    pub raw_as_base64: bool,
     /// The default of `stemming`.
     pub stemming: Stemming,
     /// Where it is declared.
@@ -65,6 +69,8 @@ pub struct SummaryField {
     pub name: Arc<str>,
     /// The document field it shows.
     pub source: Arc<str>,
+    /// Fields to show, in this order, where `source` has no value.
+    pub fallbacks: Vec<Arc<str>>,
     /// How it is made.
     pub mode: SummaryMode,
     /// Whether the query's words are bolded in it.
@@ -78,4 +84,17 @@ pub struct Constant {
     pub constant_type: InputType,
     /// The value as text: a literal, or the JSON of the constant's file.
     pub value: Sourced<String>,
+}
+
+/// An `onnx-model` block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnnxModel {
+    /// The path of the model in the package.
+    pub file: Sourced<String>,
+    /// ONNX input names with the ranking expressions that feed them.
+    pub inputs: Vec<(String, Sourced<String>)>,
+    /// ONNX output names with the names they have in expressions.
+    pub outputs: Vec<(String, String)>,
+    /// `gpu-device`, `intraop-threads`, `interop-threads`, `execution-mode`, as written.
+    pub settings: Vec<(String, String)>,
 }

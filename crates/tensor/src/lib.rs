@@ -6,10 +6,19 @@
 //!
 //! This crate does not know documents, fields or ranking expressions.
 
+mod address;
+mod builder;
 mod error;
+pub mod json;
+pub mod kernels;
+mod literal;
 mod types;
+mod update;
 mod value;
 
+pub use address::Address;
+pub use builder::TensorBuilder;
 pub use error::Error;
 pub use types::{CellType, Dimension, DimensionKind, TensorType};
+pub use update::{CellOperation, Modify, Remove};
 pub use value::{Cells, Tensor};

@@ -2,6 +2,12 @@ use std::fmt;
 
 use crate::Error;
 
+/// The most cells of one dense subspace: a type in a request cannot ask for more memory than this.
+const MAX_DENSE_CELLS: usize = 1 << 28;
+
+/// The most dimensions of a type; what recurses over them stays shallow.
+const MAX_DIMENSIONS: usize = 64;
+
 /// What one cell of a tensor is stored as. Arithmetic is done in `f32` or `f64`, whatever the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CellType {
@@ -66,7 +72,8 @@ impl TensorType {
     /// A type of these dimensions, which are sorted here.
     ///
     /// # Errors
-    /// Two dimensions of one name, or an indexed dimension of size 0.
+    /// Two dimensions of one name, an indexed dimension of size 0, more than 2^28 cells in a
+    /// dense subspace, or more than 64 dimensions.
     pub fn new(cell: CellType, mut dimensions: Vec<Dimension>) -> Result<Self, Error> {
         dimensions.sort_by(|a, b| a.name.cmp(&b.name));
         let this = TensorType { cell, dimensions };
@@ -74,6 +81,14 @@ impl TensorType {
             "two dimensions have the same name"
         } else if this.dimensions.iter().any(|d| d.kind == DimensionKind::Indexed(0)) {
             "an indexed dimension needs a size of at least 1"
+        } else if this.dimensions.len() > MAX_DIMENSIONS {
+            "it has more than 64 dimensions"
+        } else if this
+            .indexed()
+            .try_fold(1usize, |cells, (_, size)| cells.checked_mul(size))
+            .is_none_or(|cells| cells > MAX_DENSE_CELLS)
+        {
+            "its indexed dimensions have more than 2^28 cells"
         } else {
             return Ok(this);
         };

@@ -1,3 +1,6 @@
+use std::fmt::Write;
+use std::ops::Range;
+
 use half::bf16;
 
 use crate::{CellType, Error, TensorType};
@@ -34,6 +37,119 @@ impl Cells {
             Cells::BFloat16(cells) => cells.push(bf16::from_f64(value)),
             Cells::Int8(cells) => cells.push(value as i8),
         }
+    }
+
+    /// Adds one cell as [`Cells::push`] does; false, and nothing added, where the storage type cannot hold a finite number that
+    /// is so large, or (int8) that has a fraction.
+    pub fn try_push(&mut self, value: f64) -> bool {
+        match self {
+            Cells::Double(cells) => cells.push(value),
+            Cells::Float(cells) => {
+                let rounded = value as f32;
+                if rounded.is_infinite() && value.is_finite() {
+                    return false;
+                }
+                cells.push(rounded);
+            }
+            Cells::BFloat16(cells) => {
+                let rounded = bf16::from_f32(value as f32);
+                if rounded.is_infinite() && value.is_finite() {
+                    return false;
+                }
+                cells.push(rounded);
+            }
+            Cells::Int8(cells) => {
+                let rounded = value as i8;
+                if f64::from(rounded) != value {
+                    return false;
+                }
+                cells.push(rounded);
+            }
+        }
+        true
+    }
+
+    /// Replaces the cell at `index`, which must be below [`Cells::len`]; rounds as [`Cells::push`].
+    pub fn set(&mut self, index: usize, value: f64) {
+        match self {
+            Cells::Double(cells) => cells[index] = value,
+            Cells::Float(cells) => cells[index] = value as f32,
+            Cells::BFloat16(cells) => cells[index] = bf16::from_f64(value),
+            Cells::Int8(cells) => cells[index] = value as i8,
+        }
+    }
+
+    /// Adds `count` cells of 0.
+    pub fn extend_zeroed(&mut self, count: usize) {
+        let len = self.len() + count;
+        match self {
+            Cells::Double(cells) => cells.resize(len, 0.0),
+            Cells::Float(cells) => cells.resize(len, 0.0),
+            Cells::BFloat16(cells) => cells.resize(len, bf16::ZERO),
+            Cells::Int8(cells) => cells.resize(len, 0),
+        }
+    }
+
+    /// Replaces the cells from `at` by `block`; false, and nothing replaced, where the cell types differ. The cells must be there.
+    pub(crate) fn overwrite(&mut self, at: usize, block: &Cells) -> bool {
+        let range = at..at + block.len();
+        match (self, block) {
+            (Cells::Double(cells), Cells::Double(block)) => cells[range].copy_from_slice(block),
+            (Cells::Float(cells), Cells::Float(block)) => cells[range].copy_from_slice(block),
+            (Cells::BFloat16(cells), Cells::BFloat16(block)) => cells[range].copy_from_slice(block),
+            (Cells::Int8(cells), Cells::Int8(block)) => cells[range].copy_from_slice(block),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Adds the cells that `digits` spell: the bits of each cell as hexadecimal digits, most significant first.
+    ///
+    /// False, with some cells added, where they are no whole number of cells or no hexadecimal digits.
+    pub(crate) fn extend_from_hex(&mut self, digits: &str) -> bool {
+        let width = self.cell_type().size() * 2;
+        if !digits.len().is_multiple_of(width) || !digits.is_ascii() {
+            return false;
+        }
+        for cell in digits.as_bytes().chunks_exact(width) {
+            let mut bits = 0u64;
+            for digit in cell {
+                let Some(nibble) = char::from(*digit).to_digit(16) else { return false };
+                bits = bits << 4 | u64::from(nibble);
+            }
+            match self {
+                Cells::Double(cells) => cells.push(f64::from_bits(bits)),
+                Cells::Float(cells) => cells.push(f32::from_bits(bits as u32)),
+                Cells::BFloat16(cells) => cells.push(bf16::from_bits(bits as u16)),
+                Cells::Int8(cells) => cells.push(bits as u8 as i8),
+            }
+        }
+        true
+    }
+
+    /// A copy of the cells in `range`, which must lie below [`Cells::len`].
+    pub fn slice(&self, range: Range<usize>) -> Cells {
+        match self {
+            Cells::Double(cells) => Cells::Double(cells[range].to_vec()),
+            Cells::Float(cells) => Cells::Float(cells[range].to_vec()),
+            Cells::BFloat16(cells) => Cells::BFloat16(cells[range].to_vec()),
+            Cells::Int8(cells) => Cells::Int8(cells[range].to_vec()),
+        }
+    }
+
+    /// The bits of the cells in `range` as hexadecimal digits, most significant first.
+    pub(crate) fn to_hex(&self, range: Range<usize>) -> String {
+        let mut digits = String::with_capacity(range.len() * self.cell_type().size() * 2);
+        for index in range {
+            // Writing into a String cannot fail.
+            let _ = match self {
+                Cells::Double(cells) => write!(digits, "{:016X}", cells[index].to_bits()),
+                Cells::Float(cells) => write!(digits, "{:08X}", cells[index].to_bits()),
+                Cells::BFloat16(cells) => write!(digits, "{:04X}", cells[index].to_bits()),
+                Cells::Int8(cells) => write!(digits, "{:02X}", cells[index]),
+            };
+        }
+        digits
     }
 
     /// The cell at `index`, which must be below [`Cells::len`].
@@ -128,7 +244,9 @@ impl Tensor {
         if mapped == 0 && cells.len() != dense {
             return Err(fail(format!("expected {dense} cells, got {}", cells.len())));
         }
-        if mapped > 0 && (labels.len() % mapped != 0 || labels.len() / mapped * dense != cells.len()) {
+        if mapped > 0
+            && (!labels.len().is_multiple_of(mapped) || labels.len() / mapped * dense != cells.len())
+        {
             return Err(fail(format!("{} labels do not fit {} cells", labels.len(), cells.len())));
         }
         if mapped == 0 && !labels.is_empty() {
@@ -156,6 +274,11 @@ impl Tensor {
     pub fn labels(&self, index: usize) -> &[String] {
         let mapped = self.tensor_type.mapped().count();
         &self.labels[index * mapped..(index + 1) * mapped]
+    }
+
+    /// The labels of all subspaces, one after another.
+    pub fn all_labels(&self) -> &[String] {
+        &self.labels
     }
 
     /// The number of dense subspaces.

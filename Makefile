@@ -1,0 +1,47 @@
+# The chores. `make demo` and `make test` are all that a newcomer needs.
+
+VENV := target/venv
+CARGO ?= cargo
+
+.PHONY: help demo up test check clients build bench doc clean
+
+help: ## What there is to make
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: build ## Start a node, feed 20,000 mails of 300 people, run six telling queries
+	@target/release/millrace demo
+
+up: build ## Start a server on ports 8080 and 19071 and leave it running
+	@target/release/millrace serve --data-dir $${MILLRACE_DATA_DIR:-data} --app examples/mail
+
+build: ## Build the binary, optimised
+	@scripts/prerequisites
+	@$(CARGO) build --release -p millrace-server
+
+test: check clients ## Everything
+
+check: ## Format, clippy, rustdoc (all without warnings) and the Rust tests
+	@scripts/prerequisites
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) test --workspace --quiet
+
+clients: $(VENV)/ready ## The Vespa CLI and pyvespa, unchanged, against the binary
+	$(CARGO) build -p millrace-server --quiet
+	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests/clients
+
+$(VENV)/ready: tests/clients/requirements.txt
+	@scripts/prerequisites python
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q -r $<
+	@touch $@
+
+doc: ## The documentation of all crates
+	$(CARGO) doc --workspace --no-deps
+
+bench: build ## All benchmarks, each beside its limit
+	target/release/millrace bench all
+
+clean: ## Remove what was built
+	$(CARGO) clean

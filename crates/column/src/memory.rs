@@ -1,0 +1,40 @@
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::{Chunk, Column, ColumnKey, ReadError, View};
+
+/// A [`View`] of columns that are in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryView {
+    chunks: Vec<Chunk>,
+    columns: HashMap<ColumnKey, Vec<Option<Column>>>,
+}
+
+impl MemoryView {
+    /// Without chunks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a chunk with its columns; those that other chunks have and this one does not are absent from it.
+    pub fn push(&mut self, chunk: Chunk, columns: impl IntoIterator<Item = (ColumnKey, Column)>) {
+        let number = self.chunks.len();
+        self.chunks.push(chunk);
+        for (key, column) in columns {
+            let of_chunks = self.columns.entry(key).or_default();
+            of_chunks.resize(number, None);
+            of_chunks.push(Some(column));
+        }
+    }
+}
+
+impl View for MemoryView {
+    fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        let columns = self.columns.get(key);
+        Ok(range.map(|chunk| columns.and_then(|columns| columns.get(chunk)).cloned().flatten()).collect())
+    }
+}

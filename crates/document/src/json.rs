@@ -1,0 +1,15 @@
+//! Operations and documents as JSON, in the form of Vespa's document JSON format.
+//!
+//! - [`parse`] reads the body of one operation, straight into typed values;
+//! - [`FeedReader`] splits a feed (a list or lines of operations) into single operations;
+//! - [`fields`] and [`value`] write documents and values.
+
+mod failure;
+mod feed;
+mod read;
+mod update;
+mod write;
+
+pub use feed::{FeedOperation, FeedReader};
+pub use read::{ParseOptions, parse};
+pub use write::{FieldsJson, ValueJson, fields, value};

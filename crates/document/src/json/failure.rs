@@ -1,0 +1,69 @@
+use std::cell::RefCell;
+
+use crate::{DocumentType, Error};
+
+/// Where in the fields of a document a reader failed: filled in from the inside out while the error is handed up.
+#[derive(Default)]
+pub(super) struct Failure {
+    segments: RefCell<Vec<String>>,
+    unknown_field: RefCell<Option<String>>,
+}
+
+impl Failure {
+    /// Hands `result` on; when it is an error, it arose inside `segment`.
+    pub(super) fn within<T, E>(
+        &self,
+        result: Result<T, E>,
+        segment: impl FnOnce() -> String,
+    ) -> Result<T, E> {
+        if result.is_err() {
+            self.segments.borrow_mut().push(segment());
+        }
+        result
+    }
+
+    /// Notes that the reader stopped at a field that the document type lacks.
+    pub(super) fn at_unknown_field(&self, name: &str) {
+        *self.unknown_field.borrow_mut() = Some(name.to_owned());
+    }
+
+    /// The parser's error, with the place in the fields.
+    pub(super) fn into_error(self, error: &sonic_rs::Error, document_type: &DocumentType) -> Error {
+        let (line, column) = (error.line(), error.column());
+        if let Some(field) = self.unknown_field.into_inner() {
+            return Error::UnknownField {
+                field,
+                document_type: document_type.name().to_string(),
+                known: some_fields(document_type),
+                line,
+                column,
+            };
+        }
+        let reason = reason(error);
+        let field: String = self.segments.into_inner().into_iter().rev().collect();
+        if field.is_empty() {
+            Error::Json { reason, line, column }
+        } else {
+            Error::Field { field, reason, line, column }
+        }
+    }
+}
+
+/// What the parser says, without its own account of the place.
+pub(super) fn reason(error: &sonic_rs::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let reason = text.split_once(&place).map_or(text.as_str(), |(reason, _)| reason).trim_end_matches('.');
+    if error.is_unmatched_type() { reason.to_owned() } else { format!("malformed JSON: {reason}") }
+}
+
+fn some_fields(document_type: &DocumentType) -> String {
+    const SHOWN: usize = 8;
+    let mut names: Vec<&str> = document_type.fields().iter().map(|field| &*field.name).take(SHOWN).collect();
+    match document_type.fields().len() {
+        0 => return "no fields".to_owned(),
+        more if more > SHOWN => names.push("…"),
+        _ => {}
+    }
+    names.join(", ")
+}

@@ -1,0 +1,274 @@
+use std::borrow::Cow;
+use std::io::{BufRead, BufReader, Read};
+
+use serde::Deserialize;
+
+use super::failure::reason;
+use crate::{DocumentId, Error, OperationKind};
+
+/// The most bytes of one operation, unless [`FeedReader::with_limit`] says otherwise.
+const OPERATION_BYTES_MAX: usize = 256 << 20;
+
+/// Objects and lists inside an operation are read to this depth.
+const DEPTH: usize = 64;
+
+/// One operation of a feed: what it does to which document, and its JSON, not yet read further.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeedOperation {
+    /// The kind.
+    pub kind: OperationKind,
+    /// The document.
+    pub id: DocumentId,
+    /// The whole object, for [`parse`](super::parse).
+    pub json: Vec<u8>,
+    /// Where the object begins in the feed, in bytes.
+    pub offset: u64,
+}
+
+/// Splits a feed into operations: a JSON list of objects, or objects one after another (JSON lines), as they come.
+///
+/// Memory is bounded by the largest operation. An operation that is no JSON, has no id, or has a bad one is an error of its
+/// own, and the next call goes on after it; where it is not clear any more where operations begin, the iterator ends after
+/// the error.
+pub struct FeedReader<R> {
+    input: BufReader<R>,
+    offset: u64,
+    limit: usize,
+    list: Option<bool>,
+    after_element: bool,
+    ended: bool,
+}
+
+impl<R: Read> FeedReader<R> {
+    /// A reader from the beginning of `input`.
+    pub fn new(input: R) -> Self {
+        Self::with_limit(input, OPERATION_BYTES_MAX)
+    }
+
+    /// A reader that refuses operations of more than `limit` bytes.
+    pub fn with_limit(input: R, limit: usize) -> Self {
+        let input = BufReader::with_capacity(1 << 16, input);
+        FeedReader { input, offset: 0, limit, list: None, after_element: false, ended: false }
+    }
+
+    /// How many bytes of the feed have been read.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn fail(&mut self, reason: impl Into<String>) -> Error {
+        self.ended = true;
+        Error::Feed { offset: self.offset, reason: reason.into() }
+    }
+
+    fn buffered(&mut self) -> Result<&[u8], Error> {
+        // The borrow checker wants the buffer asked for again after the error is ruled out.
+        if let Err(error) = self.input.fill_buf() {
+            return Err(self.fail(format!("read: {error}")));
+        }
+        Ok(self.input.buffer())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.input.consume(count);
+        self.offset += count as u64;
+    }
+
+    /// The next byte that is not white space, not yet consumed; `None` at the end.
+    fn peek(&mut self) -> Result<Option<u8>, Error> {
+        loop {
+            let bytes = self.buffered()?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let found = bytes.get(blank).copied();
+            self.consume(blank);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Moves to the `{` of the next operation; false at the end of the feed.
+    fn seek(&mut self) -> Result<bool, Error> {
+        if self.list.is_none() {
+            if self.buffered()?.starts_with(b"\xEF\xBB\xBF") {
+                self.consume(3);
+            }
+            self.list = Some(self.peek()? == Some(b'['));
+            if self.list == Some(true) {
+                self.consume(1);
+            }
+        }
+        let list = self.list == Some(true);
+        match (self.peek()?, list) {
+            (None, false) => Ok(false),
+            (None, true) => Err(self.fail("the feed ends inside its list; expected ',' or ']'")),
+            (Some(b']'), true) => {
+                self.consume(1);
+                match self.peek()? {
+                    None => Ok(false),
+                    Some(_) => Err(self.fail("text after the list of operations")),
+                }
+            }
+            // Lines may be separated by commas too: a list whose brackets were cut off.
+            (Some(b','), _) if self.after_element => {
+                self.consume(1);
+                self.after_element = false;
+                self.seek()
+            }
+            (Some(b'{'), true) if self.after_element => Err(self.fail("expected ',' between operations")),
+            (Some(b'{'), _) => Ok(true),
+            (Some(other), _) => Err(self.fail(format!(
+                "expected '{{', as in {{\"put\": \"id:ns:type::name\", \"fields\": {{}}}}, got '{}'",
+                char::from(other).escape_default()
+            ))),
+        }
+    }
+
+    /// The object that begins here, to its closing brace.
+    fn object(&mut self) -> Result<Vec<u8>, Error> {
+        let limit = self.limit;
+        let mut json = Vec::new();
+        let mut scan = Scan::default();
+        loop {
+            let bytes = self.buffered()?;
+            if bytes.is_empty() {
+                return Err(self.fail("the feed ends inside an operation; expected '}'"));
+            }
+            let (count, closed) = scan.advance(bytes);
+            if scan.depth > DEPTH || scan.brackets > DEPTH {
+                return Err(self.fail(format!("an operation is nested deeper than {DEPTH}")));
+            }
+            if json.len() + count > limit {
+                return Err(self.fail(format!("an operation is larger than {limit} bytes")));
+            }
+            json.extend_from_slice(&bytes[..count]);
+            self.consume(count);
+            if closed {
+                self.after_element = true;
+                return Ok(json);
+            }
+        }
+    }
+}
+
+impl<R: Read> Iterator for FeedReader<R> {
+    type Item = Result<FeedOperation, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        match self.seek() {
+            Ok(true) => {}
+            Ok(false) => {
+                self.ended = true;
+                return None;
+            }
+            Err(error) => return Some(Err(error)),
+        }
+        let offset = self.offset;
+        Some(self.object().and_then(|json| {
+            let (kind, id) = header(&json).map_err(|reason| Error::Feed { offset, reason })?;
+            Ok(FeedOperation { kind, id, json, offset })
+        }))
+    }
+}
+
+/// Finds the end of an object across buffers: counts braces outside of strings. Brackets are counted only to bound nesting,
+/// since what reads the object recurses.
+#[derive(Default)]
+struct Scan {
+    depth: usize,
+    brackets: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Scan {
+    /// How many of `bytes` belong to the object, and whether it ends with them.
+    fn advance(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.escaped {
+                self.escaped = false;
+                at += 1;
+            } else if self.in_string {
+                let Some(found) = memchr::memchr2(b'"', b'\\', &bytes[at..]) else { break };
+                at += found + 1;
+                if bytes[at - 1] == b'"' {
+                    self.in_string = false;
+                } else {
+                    self.escaped = true;
+                }
+            } else {
+                let found = memchr::memchr3(b'"', b'{', b'}', &bytes[at..]);
+                self.count_brackets(&bytes[at..found.map_or(bytes.len(), |found| at + found)]);
+                let Some(found) = found else { break };
+                at += found + 1;
+                match bytes[at - 1] {
+                    b'"' => self.in_string = true,
+                    b'{' => {
+                        self.depth += 1;
+                        if self.depth > DEPTH {
+                            return (at, false);
+                        }
+                    }
+                    _ => {
+                        self.depth -= 1;
+                        if self.depth == 0 {
+                            return (at, true);
+                        }
+                    }
+                }
+            }
+        }
+        (bytes.len(), false)
+    }
+
+    /// Counts how deep lists are nested; what is closed without having been opened is for the parser to refuse.
+    fn count_brackets(&mut self, bytes: &[u8]) {
+        for at in memchr::memchr2_iter(b'[', b']', bytes) {
+            if self.brackets > DEPTH {
+                return;
+            }
+            self.brackets =
+                if bytes[at] == b'[' { self.brackets + 1 } else { self.brackets.saturating_sub(1) };
+        }
+    }
+}
+
+/// The members of an operation that name its document.
+#[derive(Deserialize)]
+struct Header<'a> {
+    #[serde(borrow)]
+    put: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    update: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    remove: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+}
+
+fn header(json: &[u8]) -> Result<(OperationKind, DocumentId), String> {
+    let header: Header<'_> = sonic_rs::from_slice(json).map_err(|error| {
+        format!("{} (line {}, column {} of the operation)", reason(&error), error.line(), error.column())
+    })?;
+    let (kind, id) = match header {
+        Header { put: Some(id), update: None, remove: None, .. } => (OperationKind::Put, id),
+        Header { put: None, update: Some(id), remove: None, .. } => (OperationKind::Update, id),
+        Header { put: None, update: None, remove: Some(id), .. } => (OperationKind::Remove, id),
+        // What a visit writes can be fed again.
+        Header { put: None, update: None, remove: None, id: Some(id) } => (OperationKind::Put, id),
+        _ => {
+            return Err(
+                "an operation has one of put, update and remove, as in {\"put\": \"id:ns:type::name\", …}"
+                    .to_owned(),
+            );
+        }
+    };
+    Ok((kind, DocumentId::parse(&id).map_err(|error| error.to_string())?))
+}

@@ -1,0 +1,537 @@
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_tensor::json::{Skipped, TensorSeed};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
+
+use super::failure::Failure;
+use super::update::read_field_update;
+use crate::scalar;
+use crate::{
+    Action, DataType, Document, DocumentId, DocumentType, Error, Field, FieldUpdate, Operation,
+    OperationKind, StructType, Update, Value,
+};
+
+/// How strictly operations are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ParseOptions {
+    /// Skip fields that the document type lacks; otherwise they are refused.
+    pub ignore_undefined_fields: bool,
+}
+
+/// Reads the JSON of one operation on the document `id`: `fields`, `condition` and `create`. An id in the JSON is skipped,
+/// since whoever calls has read it already; the JSON of a remove may be empty.
+///
+/// Fields that are null, empty text or an empty collection are absent from a put, and cleared by an assignment.
+///
+/// # Errors
+/// [`Error::Json`], [`Error::Field`], [`Error::UnknownField`] or [`Error::Path`], with the place in `json`.
+pub fn parse(
+    json: &[u8],
+    kind: OperationKind,
+    id: DocumentId,
+    document_type: &DocumentType,
+    options: ParseOptions,
+) -> Result<Operation, Error> {
+    if kind == OperationKind::Remove && json.trim_ascii().is_empty() {
+        return Ok(Operation { action: Action::Remove(id), condition: None, create: false });
+    }
+    let text = std::str::from_utf8(json).map_err(|error| {
+        let before = &json[..error.valid_up_to()];
+        let line_start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+        Error::Json {
+            reason: "the text is not UTF-8".to_owned(),
+            line: memchr::memchr_iter(b'\n', before).count() + 1,
+            column: before.len() - line_start + 1,
+        }
+    })?;
+    let failure = Failure::default();
+    let reader = Reader { document_type, options, failure: &failure };
+    let mut deserializer = sonic_rs::Deserializer::from_str(text);
+    let body = reader.body(kind).deserialize(&mut deserializer).and_then(|body| {
+        deserializer.end()?;
+        Ok(body)
+    });
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return Err(failure.into_error(&error, document_type)),
+    };
+    let action = match body.fields {
+        Fields::Values(fields) => Action::Put(Document { id, fields }),
+        Fields::Updates(fields) => Action::Update(Update { id, fields }),
+        Fields::None => Action::Remove(id),
+    };
+    Ok(Operation { action, condition: body.condition, create: body.create })
+}
+
+/// What all readers of one operation share.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    document_type: &'a DocumentType,
+    options: ParseOptions,
+    failure: &'a Failure,
+}
+
+impl<'a> Reader<'a> {
+    fn body(self, kind: OperationKind) -> BodySeed<'a> {
+        BodySeed { reader: self, kind }
+    }
+}
+
+struct Body {
+    fields: Fields,
+    condition: Option<String>,
+    create: bool,
+}
+
+enum Fields {
+    None,
+    Values(Vec<(Arc<str>, Value)>),
+    Updates(Vec<FieldUpdate>),
+}
+
+struct BodySeed<'a> {
+    reader: Reader<'a>,
+    kind: OperationKind,
+}
+
+impl<'de> DeserializeSeed<'de> for BodySeed<'_> {
+    type Value = Body;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Body, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for BodySeed<'_> {
+    type Value = Body;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            OperationKind::Put => r#"a put, for example {"fields": {"title": "text"}}"#,
+            OperationKind::Update => r#"an update, for example {"fields": {"title": {"assign": "text"}}}"#,
+            OperationKind::Remove => r#"a remove, for example {"condition": "music.year < 2000"}"#,
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body, A::Error> {
+        let mut body = Body { fields: Fields::None, condition: None, create: false };
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "fields" => match self.kind {
+                    OperationKind::Put => {
+                        body.fields = Fields::Values(map.next_value_seed(FieldsSeed(self.reader))?)
+                    }
+                    OperationKind::Update => {
+                        body.fields = Fields::Updates(map.next_value_seed(UpdatesSeed(self.reader))?);
+                    }
+                    OperationKind::Remove => drop(map.next_value::<Skipped>()?),
+                },
+                "condition" => body.condition = map.next_value()?,
+                "create" => body.create = map.next_value::<Option<bool>>()?.unwrap_or(false),
+                "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<Skipped>()?),
+                _ => {
+                    return Err(A::Error::custom(format!(
+                        "unknown member '{key}' of an operation, which has fields, condition and create"
+                    )));
+                }
+            }
+        }
+        match (&body.fields, self.kind) {
+            (Fields::None, OperationKind::Put | OperationKind::Update) => {
+                Err(A::Error::missing_field("fields"))
+            }
+            _ => Ok(body),
+        }
+    }
+}
+
+/// The `fields` of a put.
+struct FieldsSeed<'a>(Reader<'a>);
+
+impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
+    type Value = Vec<(Arc<str>, Value)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FieldsSeed<'_> {
+    type Value = Vec<(Arc<str>, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"fields with values, for example {"title": "text"}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let reader = self.0;
+        let mut fields: Vec<(Arc<str>, Value)> =
+            Vec::with_capacity(reader.document_type.fields().len().min(64));
+        while let Some(field) = map.next_key_seed(FieldName(reader))? {
+            let Some(field) = field else {
+                map.next_value::<Skipped>()?;
+                continue;
+            };
+            let seed = ValueSeed { data_type: &field.data_type, failure: reader.failure };
+            let value = reader.failure.within(map.next_value_seed(seed), || field.name.to_string())?;
+            // The last of two values of one field holds, as for any JSON reader.
+            fields.retain(|(name, _)| !Arc::ptr_eq(name, &field.name));
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                fields.push((Arc::clone(&field.name), value));
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// The name of a field: `None` for one that is unknown and may be skipped.
+struct FieldName<'a>(Reader<'a>);
+
+impl<'de, 'a> DeserializeSeed<'de> for FieldName<'a> {
+    type Value = Option<&'a Field>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for FieldName<'a> {
+    type Value = Option<&'a Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        let field = self.0.document_type.field(name);
+        if field.is_none() && !self.0.options.ignore_undefined_fields {
+            self.0.failure.at_unknown_field(name);
+            return Err(E::custom("unknown field"));
+        }
+        Ok(field)
+    }
+}
+
+/// The `fields` of an update.
+struct UpdatesSeed<'a>(Reader<'a>);
+
+impl<'de> DeserializeSeed<'de> for UpdatesSeed<'_> {
+    type Value = Vec<FieldUpdate>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for UpdatesSeed<'_> {
+    type Value = Vec<FieldUpdate>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"fields with operations, for example {"title": {"assign": "text"}}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Reader { document_type, options, failure } = self.0;
+        let mut updates = Vec::new();
+        while let Some(path) = map.next_key::<String>()? {
+            let name = &path[..path.find(['{', '[', '.']).unwrap_or(path.len())];
+            if document_type.field(name).is_none() {
+                if options.ignore_undefined_fields {
+                    map.next_value::<Skipped>()?;
+                    continue;
+                }
+                failure.at_unknown_field(name);
+                return Err(A::Error::custom("unknown field"));
+            }
+            let read = read_field_update(&mut map, &path, document_type, failure, &mut updates);
+            failure.within(read, || path)?;
+        }
+        Ok(updates)
+    }
+}
+
+/// Reads a value of a data type from JSON; null is no value.
+#[derive(Clone, Copy)]
+pub(super) struct ValueSeed<'a> {
+    pub(super) data_type: &'a DataType,
+    pub(super) failure: &'a Failure,
+}
+
+impl ValueSeed<'_> {
+    fn parse<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
+        scalar::parse(text, self.data_type).map(Some).map_err(E::custom)
+    }
+
+    fn integer<E: serde::de::Error>(self, number: i64) -> Result<Option<Value>, E> {
+        match self.data_type {
+            DataType::Byte | DataType::Int | DataType::Long => scalar::integer(number, self.data_type)
+                .map(Some)
+                .ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self)),
+            DataType::Float16 | DataType::Float | DataType::Double => self.visit_f64(number as f64),
+            DataType::String => Ok(Some(Value::String(number.to_string()))),
+            _ => Err(E::invalid_type(Unexpected::Signed(number), &self)),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Value>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&scalar::expectation(self.data_type))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Option<Value>, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<Value>, E> {
+        match self.data_type {
+            DataType::Bool => Ok(Some(Value::Bool(value))),
+            _ => Err(E::invalid_type(Unexpected::Bool(value), &self)),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Option<Value>, E> {
+        self.integer(number)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Option<Value>, E> {
+        match (i64::try_from(number), self.data_type) {
+            (Ok(number), _) => self.integer(number),
+            (Err(_), DataType::Float16 | DataType::Float | DataType::Double) => self.visit_f64(number as f64),
+            (Err(_), DataType::String) => Ok(Some(Value::String(number.to_string()))),
+            (Err(_), _) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Option<Value>, E> {
+        match self.data_type {
+            DataType::Float16 | DataType::Float | DataType::Double => scalar::float(number, self.data_type)
+                .map(Some)
+                .ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self)),
+            DataType::Byte | DataType::Int | DataType::Long
+                if number.fract() == 0.0 && number.abs() < 9e15 =>
+            {
+                self.integer(number as i64)
+            }
+            DataType::String => Ok(Some(Value::String(format!("{number:?}")))),
+            _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
+        }
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
+        match self.data_type {
+            DataType::String => Ok(Some(Value::String(text.to_owned()))),
+            DataType::Raw => {
+                // Line breaks are common in base64 made by tools that print it.
+                let plain: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+                let bytes = STANDARD.decode(plain).map_err(|error| {
+                    E::custom(format!("{error}, expected {}", scalar::expectation(self.data_type)))
+                })?;
+                Ok(Some(Value::Raw(bytes)))
+            }
+            DataType::Tensor(tensor_type) => {
+                TensorSeed(tensor_type).visit_str(text).map(|t| Some(Value::Tensor(t)))
+            }
+            DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..) | DataType::Struct(_) => {
+                Err(E::invalid_type(Unexpected::Str(text), &self))
+            }
+            _ => self.parse(text),
+        }
+    }
+
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Option<Value>, E> {
+        match self.data_type {
+            DataType::String => Ok(Some(Value::String(text))),
+            _ => self.visit_str(&text),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Value>, A::Error> {
+        match self.data_type {
+            DataType::Tensor(tensor_type) => {
+                TensorSeed(tensor_type).visit_seq(seq).map(|t| Some(Value::Tensor(t)))
+            }
+            DataType::Array(element) => {
+                let seed = ValueSeed { data_type: element, failure: self.failure };
+                let mut elements = Vec::new();
+                for index in 0.. {
+                    let next = self.failure.within(seq.next_element_seed(seed), || format!("[{index}]"))?;
+                    let Some(next) = next else { break };
+                    elements.extend(next);
+                }
+                Ok(Some(Value::Array(elements)))
+            }
+            DataType::Map(key, value) => {
+                let mut entries = Vec::new();
+                for index in 0.. {
+                    let seed = EntrySeed { key, value, failure: self.failure };
+                    let next = self.failure.within(seq.next_element_seed(seed), || format!("[{index}]"))?;
+                    let Some(entry) = next else { break };
+                    entries.extend(entry);
+                }
+                Ok(Some(Value::Map(unique(entries))))
+            }
+            _ => Err(A::Error::invalid_type(Unexpected::Seq, &self)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Value>, A::Error> {
+        match self.data_type {
+            DataType::Tensor(tensor_type) => {
+                TensorSeed(tensor_type).visit_map(map).map(|t| Some(Value::Tensor(t)))
+            }
+            DataType::Position => self.read_position(map).map(Some),
+            DataType::Map(key, value) => self.read_map(map, key, value).map(Some),
+            DataType::WeightedSet { element, .. } => self.read_weighted_set(map, element).map(Some),
+            DataType::Struct(struct_type) => self.read_struct(map, struct_type).map(Some),
+            _ => Err(A::Error::invalid_type(Unexpected::Map, &self)),
+        }
+    }
+}
+
+impl<'a> ValueSeed<'a> {
+    fn read_map<'de, A: MapAccess<'de>>(
+        self,
+        mut map: A,
+        key: &DataType,
+        value: &'a DataType,
+    ) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let segment = || format!("{{{name}}}");
+            let key = self.failure.within(scalar::parse(&name, key).map_err(A::Error::custom), segment)?;
+            let seed = ValueSeed { data_type: value, failure: self.failure };
+            if let Some(value) = self.failure.within(map.next_value_seed(seed), segment)? {
+                entries.push((key, value));
+            }
+        }
+        Ok(Value::Map(unique(entries)))
+    }
+
+    fn read_weighted_set<'de, A: MapAccess<'de>>(
+        self,
+        mut map: A,
+        element: &DataType,
+    ) -> Result<Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let segment = || format!("{{{name}}}");
+            let element =
+                self.failure.within(scalar::parse(&name, element).map_err(A::Error::custom), segment)?;
+            let seed = ValueSeed { data_type: &DataType::Int, failure: self.failure };
+            if let Some(Value::Int(weight)) = self.failure.within(map.next_value_seed(seed), segment)? {
+                elements.push((element, weight));
+            }
+        }
+        Ok(Value::WeightedSet(unique(elements)))
+    }
+
+    fn read_struct<'de, A: MapAccess<'de>>(
+        self,
+        mut map: A,
+        struct_type: &StructType,
+    ) -> Result<Value, A::Error> {
+        let mut members: Vec<(Arc<str>, Value)> = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let segment = || format!(".{name}");
+            let member = struct_type.field(&name).ok_or_else(|| {
+                A::Error::custom(format!("struct {} has no field '{name}'", struct_type.name))
+            });
+            let member = self.failure.within(member, segment)?;
+            let seed = ValueSeed { data_type: &member.data_type, failure: self.failure };
+            if let Some(value) = self.failure.within(map.next_value_seed(seed), segment)? {
+                members.retain(|(there, _)| *there != member.name);
+                members.push((Arc::clone(&member.name), value));
+            }
+        }
+        Ok(Value::Struct(members))
+    }
+
+    fn read_position<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let (mut lat, mut lng, mut x, mut y) = (None, None, None, None);
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "lat" => lat = Some(map.next_value::<f64>()?),
+                "lng" => lng = Some(map.next_value::<f64>()?),
+                "x" => x = Some(map.next_value::<i64>()?),
+                "y" => y = Some(map.next_value::<i64>()?),
+                _ => drop(map.next_value::<Skipped>()?),
+            }
+        }
+        let place = match (lat.zip(lng), y.zip(x)) {
+            (Some((latitude, longitude)), _) => scalar::degrees(latitude, longitude),
+            (None, Some((latitude, longitude))) => scalar::in_range(latitude, longitude),
+            (None, None) => None,
+        };
+        match place {
+            Some((latitude, longitude)) => Ok(Value::Position { latitude, longitude }),
+            None => Err(A::Error::invalid_value(Unexpected::Map, &self)),
+        }
+    }
+}
+
+/// Of entries with one key the last holds. Sorting keeps a feed with very many keys from taking quadratic time.
+fn unique<T>(entries: Vec<(Value, T)>) -> Vec<(Value, T)> {
+    let mut order: Vec<(Vec<u8>, usize)> =
+        entries.iter().enumerate().map(|(at, (key, _))| (crate::wire::encode_value(key), at)).collect();
+    order.sort_unstable();
+    let mut last = vec![false; entries.len()];
+    for (place, (key, at)) in order.iter().enumerate() {
+        last[*at] = order.get(place + 1).is_none_or(|(next, _)| next != key);
+    }
+    let mut last = last.into_iter();
+    entries.into_iter().filter(|_| last.next() == Some(true)).collect()
+}
+
+/// One element of a map written as a list: `{"key": …, "value": …}`.
+struct EntrySeed<'a> {
+    key: &'a DataType,
+    value: &'a DataType,
+    failure: &'a Failure,
+}
+
+impl<'de> DeserializeSeed<'de> for EntrySeed<'_> {
+    type Value = Option<(Value, Value)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for EntrySeed<'_> {
+    type Value = Option<(Value, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"an entry of a map, for example {"key": "a", "value": 1}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut key, mut value) = (None, None);
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "key" => {
+                    key = map.next_value_seed(ValueSeed { data_type: self.key, failure: self.failure })?
+                }
+                "value" => {
+                    value = map.next_value_seed(ValueSeed { data_type: self.value, failure: self.failure })?
+                }
+                _ => drop(map.next_value::<Skipped>()?),
+            }
+        }
+        let key = key.ok_or_else(|| A::Error::missing_field("key"))?;
+        Ok(value.map(|value| (key, value)))
+    }
+}

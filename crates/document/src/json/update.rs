@@ -1,0 +1,251 @@
+use std::fmt;
+
+use millrace_tensor::json::{ModifySeed, RemoveSeed, Skipped, TensorSeed};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use super::failure::Failure;
+use super::read::ValueSeed;
+use crate::scalar;
+use crate::{Change, DataType, DocumentType, FieldPath, FieldUpdate, Operator, Step, Value};
+
+/// Reads the operations on the field path `path`, which is the key that `map` has just given.
+pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
+    map: &mut A,
+    path: &str,
+    document_type: &DocumentType,
+    failure: &Failure,
+    updates: &mut Vec<FieldUpdate>,
+) -> Result<(), A::Error> {
+    let (path, data_type) = FieldPath::parse(path, document_type).map_err(A::Error::custom)?;
+    // An entry of a map or weighted set can be removed where it stands; so can an element of an array.
+    let is_entry = matches!(path.steps.last(), Some(Step::Key(_) | Step::Index(_)));
+    let changes = map.next_value_seed(Operations { data_type: &data_type, is_entry, failure })?;
+    updates.extend(changes.into_iter().map(|(step, change)| {
+        let mut path = path.clone();
+        path.steps.extend(step);
+        FieldUpdate { path, change }
+    }));
+    Ok(())
+}
+
+/// The operations on one value: `{"assign": …}` and the like. Each comes with the step that `match` adds to the path.
+struct Operations<'a> {
+    data_type: &'a DataType,
+    is_entry: bool,
+    failure: &'a Failure,
+}
+
+impl<'de> DeserializeSeed<'de> for Operations<'_> {
+    type Value = Vec<(Option<Step>, Change)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Operations<'_> {
+    type Value = Vec<(Option<Step>, Change)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"an object of update operations, for example {"assign": 1}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut changes = Vec::new();
+        while let Some(operation) = map.next_key::<String>()? {
+            if operation == "match" {
+                let (step, inner) =
+                    map.next_value_seed(Match { data_type: self.data_type, failure: self.failure })?;
+                changes.extend(inner.into_iter().map(|change| (Some(step.clone()), change)));
+            } else {
+                changes.push((None, self.change(&mut map, &operation)?));
+            }
+        }
+        if changes.is_empty() {
+            return Err(A::Error::custom(r#"no update operation, expected for example {"assign": 1}"#));
+        }
+        Ok(changes)
+    }
+}
+
+impl Operations<'_> {
+    fn change<'de, A: MapAccess<'de>>(&self, map: &mut A, operation: &str) -> Result<Change, A::Error> {
+        let value = |data_type| ValueSeed { data_type, failure: self.failure };
+        let refuse =
+            || A::Error::custom(format!("'{operation}' does not work on {}; use assign", self.data_type));
+        Ok(match (operation, self.data_type) {
+            ("assign", data_type) => match map.next_value_seed(value(data_type))? {
+                Some(new) => Change::Assign(new),
+                None => Change::Clear,
+            },
+            ("remove", _) if self.is_entry => {
+                map.next_value::<Skipped>()?;
+                Change::Clear
+            }
+            ("add", data_type @ DataType::Array(_)) => match map.next_value_seed(value(data_type))? {
+                Some(Value::Array(elements)) => Change::AddElements(elements),
+                _ => Change::AddElements(Vec::new()),
+            },
+            ("add", data_type @ DataType::WeightedSet { .. }) => {
+                match map.next_value_seed(value(data_type))? {
+                    Some(Value::WeightedSet(elements)) => Change::AddWeights(elements),
+                    _ => Change::AddWeights(Vec::new()),
+                }
+            }
+            ("add", DataType::Tensor(tensor_type)) => {
+                if tensor_type.mapped().next().is_none() {
+                    return Err(A::Error::custom(format!(
+                        "'add' needs a mapped dimension, {tensor_type} has none; use modify"
+                    )));
+                }
+                Change::AddCells(map.next_value_seed(TensorSeed(tensor_type))?)
+            }
+            ("modify", DataType::Tensor(tensor_type)) => {
+                Change::ModifyCells(map.next_value_seed(ModifySeed(tensor_type))?)
+            }
+            ("remove", DataType::Tensor(tensor_type)) => {
+                if tensor_type.mapped().next().is_none() {
+                    return Err(A::Error::custom(format!(
+                        "'remove' needs a mapped dimension, {tensor_type} has none; use modify"
+                    )));
+                }
+                Change::RemoveCells(map.next_value_seed(RemoveSeed(tensor_type))?)
+            }
+            (
+                "remove",
+                DataType::Array(element) | DataType::WeightedSet { element, .. } | DataType::Map(element, _),
+            ) => Change::RemoveElements(
+                map.next_value_seed(Elements { data_type: element, failure: self.failure })?,
+            ),
+            ("increment" | "decrement" | "multiply" | "divide", data_type) => {
+                if !is_number(data_type) {
+                    return Err(refuse());
+                }
+                let operand = match map.next_value_seed(value(&DataType::Double))? {
+                    Some(Value::Double(operand)) if operand.is_finite() => operand,
+                    _ => {
+                        return Err(A::Error::custom(format!("'{operation}' needs a number, for example 1")));
+                    }
+                };
+                let operator = match operation {
+                    "increment" => Operator::Add,
+                    "decrement" => Operator::Subtract,
+                    "multiply" => Operator::Multiply,
+                    _ => Operator::Divide,
+                };
+                if operator == Operator::Divide && operand == 0.0 {
+                    return Err(A::Error::custom("division by zero"));
+                }
+                Change::Arithmetic(operator, operand)
+            }
+            ("add" | "remove" | "modify", _) => return Err(refuse()),
+            _ => {
+                return Err(A::Error::custom(format!(
+                    "unknown update operation '{operation}', expected assign, add, remove, increment, decrement, multiply, \
+                     divide, match or modify"
+                )));
+            }
+        })
+    }
+}
+
+const fn is_number(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Byte
+            | DataType::Int
+            | DataType::Long
+            | DataType::Float16
+            | DataType::Float
+            | DataType::Double
+    )
+}
+
+/// Elements to remove: a list, or the keys of an object.
+struct Elements<'a> {
+    data_type: &'a DataType,
+    failure: &'a Failure,
+}
+
+impl<'de> DeserializeSeed<'de> for Elements<'_> {
+    type Value = Vec<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements<'_> {
+    type Value = Vec<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "elements to remove, each a {}", scalar::expectation(self.data_type))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let seed = ValueSeed { data_type: self.data_type, failure: self.failure };
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element_seed(seed)? {
+            elements.extend(element);
+        }
+        Ok(elements)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            elements.push(scalar::parse(&key, self.data_type).map_err(A::Error::custom)?);
+            map.next_value::<Skipped>()?;
+        }
+        Ok(elements)
+    }
+}
+
+/// `{"element": …, <operation>: …}`: operations on one element of an array, a map or a weighted set.
+struct Match<'a> {
+    data_type: &'a DataType,
+    failure: &'a Failure,
+}
+
+impl<'de> DeserializeSeed<'de> for Match<'_> {
+    type Value = (Step, Vec<Change>);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Match<'_> {
+    type Value = (Step, Vec<Change>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"an element and an operation, for example {"element": "a", "increment": 1}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let int = DataType::Int;
+        let (key_type, inner_type) = match self.data_type {
+            DataType::Array(element) => (&int, &**element),
+            DataType::WeightedSet { element, .. } => (&**element, &int),
+            DataType::Map(key, value) => (&**key, &**value),
+            other => return Err(A::Error::custom(format!("'match' does not work on {other}; use assign"))),
+        };
+        let operations = Operations { data_type: inner_type, is_entry: true, failure: self.failure };
+        let (mut key, mut changes) = (None, Vec::new());
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "element" {
+                key = map.next_value_seed(ValueSeed { data_type: key_type, failure: self.failure })?;
+            } else {
+                changes.push(operations.change(&mut map, &name)?);
+            }
+        }
+        let step = match (key, self.data_type) {
+            (Some(Value::Int(index)), DataType::Array(_)) => Step::Index(
+                usize::try_from(index).map_err(|_| A::Error::custom("an array index is 0 or more"))?,
+            ),
+            (Some(key), _) => Step::Key(key),
+            (None, _) => return Err(A::Error::missing_field("element")),
+        };
+        Ok((step, changes))
+    }
+}

@@ -1,0 +1,130 @@
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_tensor::json::Format;
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+
+use crate::{Document, DocumentType, FieldSet, Value, scalar};
+
+/// The fields of a document that belong to a field set, to be serialized as the object that stands under `fields`.
+///
+/// With no `document_type` (its schema is gone) every field counts as the document's own.
+pub const fn fields<'a>(
+    document: &'a Document,
+    document_type: Option<&'a DocumentType>,
+    field_set: &'a FieldSet,
+    tensors: Format,
+) -> FieldsJson<'a> {
+    FieldsJson { document, document_type, field_set, tensors }
+}
+
+/// A value, to be serialized as JSON; tensors in a format.
+pub const fn value(value: &Value, tensors: Format) -> ValueJson<'_> {
+    ValueJson { value, tensors }
+}
+
+/// See [`fields`].
+#[derive(Debug, Clone, Copy)]
+pub struct FieldsJson<'a> {
+    document: &'a Document,
+    document_type: Option<&'a DocumentType>,
+    field_set: &'a FieldSet,
+    tensors: Format,
+}
+
+impl Serialize for FieldsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &self.document.fields {
+            let shown = match self.document_type {
+                Some(document_type) => self.field_set.contains(document_type, name),
+                None => matches!(self.field_set, FieldSet::All | FieldSet::Document),
+            };
+            if shown {
+                map.serialize_entry(&**name, &ValueJson { value, tensors: self.tensors })?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// See [`value`].
+#[derive(Debug, Clone, Copy)]
+pub struct ValueJson<'a> {
+    value: &'a Value,
+    tensors: Format,
+}
+
+impl Serialize for ValueJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let inner = |value| ValueJson { value, tensors: self.tensors };
+        match self.value {
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Byte(value) => serializer.serialize_i8(*value),
+            Value::Int(value) => serializer.serialize_i32(*value),
+            Value::Long(value) => serializer.serialize_i64(*value),
+            Value::Float(value) if value.is_finite() => serializer.serialize_f32(*value),
+            Value::Double(value) if value.is_finite() => serializer.serialize_f64(*value),
+            Value::Float(value) => serializer.serialize_str(special_name(f64::from(*value))),
+            Value::Double(value) => serializer.serialize_str(special_name(*value)),
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Raw(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
+            Value::Position { latitude, longitude } => {
+                let mut map = serializer.serialize_map(Some(2))?;
+                map.serialize_entry("lat", &(f64::from(*latitude) / 1e6))?;
+                map.serialize_entry("lng", &(f64::from(*longitude) / 1e6))?;
+                map.end()
+            }
+            Value::Tensor(tensor) => tensor.rendered(self.tensors).serialize(serializer),
+            Value::Array(values) => {
+                let mut seq = serializer.serialize_seq(Some(values.len()))?;
+                values.iter().try_for_each(|value| seq.serialize_element(&inner(value)))?;
+                seq.end()
+            }
+            Value::WeightedSet(elements) => {
+                let mut map = serializer.serialize_map(Some(elements.len()))?;
+                for (element, weight) in elements {
+                    map.serialize_entry(&key(element), weight)?;
+                }
+                map.end()
+            }
+            Value::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (name, value) in entries {
+                    map.serialize_entry(&key(name), &inner(value))?;
+                }
+                map.end()
+            }
+            Value::Struct(members) => serialize_members(members, self.tensors, serializer),
+        }
+    }
+}
+
+fn serialize_members<S: Serializer>(
+    members: &[(Arc<str>, Value)],
+    tensors: Format,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(members.len()))?;
+    for (name, value) in members {
+        map.serialize_entry(&**name, &ValueJson { value, tensors })?;
+    }
+    map.end()
+}
+
+/// A key as JSON text. Keys are single values; one with parts can only come from a damaged row, and is shown as empty.
+fn key(value: &Value) -> String {
+    scalar::to_text(value).unwrap_or_default()
+}
+
+/// The text for a number that JSON cannot hold.
+const fn special_name(number: f64) -> &'static str {
+    if number.is_nan() {
+        "NaN"
+    } else if number > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    }
+}

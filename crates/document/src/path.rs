@@ -1,0 +1,126 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::scalar;
+use crate::{DataType, DocumentType, Error, Value};
+
+/// Steps inside a field are read to this depth.
+const DEPTH: usize = 32;
+
+/// Where in a document an update works: a field, and steps into its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldPath {
+    /// The field.
+    pub field: Arc<str>,
+    /// The way inside it; empty for the whole field.
+    pub steps: Vec<Step>,
+}
+
+/// One step into a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// `{key}`: the value of a key of a map, or the weight of an element of a weighted set.
+    Key(Value),
+    /// `[index]`: an element of an array.
+    Index(usize),
+    /// `.name`: a member of a struct.
+    Member(Arc<str>),
+}
+
+impl FieldPath {
+    /// Parses `field`, `map{key}`, `map{"quoted key"}`, `array[0]`, `struct.member` and their combinations, and gives the
+    /// data type at its end. The weight of an element of a weighted set is an `int`.
+    ///
+    /// # Errors
+    /// [`Error::Path`] where the text or its steps do not fit the document type.
+    pub fn parse(text: &str, document_type: &DocumentType) -> Result<(FieldPath, DataType), Error> {
+        let fail = |reason: String| Error::Path { path: text.to_owned(), reason };
+        let end = text.find(['{', '[', '.']).unwrap_or(text.len());
+        let field = document_type.field(&text[..end]).ok_or_else(|| {
+            fail(format!("document type '{}' has no field '{}'", document_type.name(), &text[..end]))
+        })?;
+        let mut path = FieldPath { field: Arc::clone(&field.name), steps: Vec::new() };
+        let mut data_type = field.data_type.clone();
+        let mut rest = &text[end..];
+        while !rest.is_empty() {
+            if path.steps.len() == DEPTH {
+                return Err(fail(format!("it has more than {DEPTH} steps")));
+            }
+            let (step, inner, left) = step(rest, &data_type).map_err(fail)?;
+            path.steps.push(step);
+            data_type = inner;
+            rest = left;
+        }
+        Ok((path, data_type))
+    }
+}
+
+/// The first step of `text` into a value of `data_type`, the type it leads to, and the text after it.
+fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(Step, DataType, &'t str), String> {
+    let Some((first, rest)) = text.split_at_checked(1) else {
+        return Err(format!("expected '{{', '[' or '.', got '{text}'"));
+    };
+    match (first, data_type) {
+        ("{", DataType::Map(key, value)) => {
+            let (name, rest) = subscript(rest)?;
+            Ok((Step::Key(scalar::parse(&name, key)?), (**value).clone(), rest))
+        }
+        ("{", DataType::WeightedSet { element, .. }) => {
+            let (name, rest) = subscript(rest)?;
+            Ok((Step::Key(scalar::parse(&name, element)?), DataType::Int, rest))
+        }
+        ("[", DataType::Array(element)) => {
+            let (index, rest) = rest.split_once(']').ok_or("'[' is not closed")?;
+            let index = index.trim().parse().map_err(|_| format!("'{index}' is no array index"))?;
+            Ok((Step::Index(index), (**element).clone(), rest))
+        }
+        (".", DataType::Struct(struct_type)) => {
+            let end = rest.find(['{', '[', '.']).unwrap_or(rest.len());
+            let member = struct_type
+                .field(&rest[..end])
+                .ok_or_else(|| format!("struct {} has no field '{}'", struct_type.name, &rest[..end]))?;
+            Ok((Step::Member(Arc::clone(&member.name)), member.data_type.clone(), &rest[end..]))
+        }
+        ("{" | "[" | ".", _) => Err(format!("'{first}' does not lead into {data_type}")),
+        _ => Err(format!("expected '{{', '[' or '.', got '{text}'")),
+    }
+}
+
+/// The key up to the closing brace, quoted or plain, and the text after the brace.
+fn subscript(text: &str) -> Result<(String, &str), String> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let (key, rest) = text.split_once('}').ok_or("'{' is not closed")?;
+        return Ok((key.to_owned(), rest));
+    };
+    let mut key = String::new();
+    let mut escaped = false;
+    for (at, c) in quoted.char_indices() {
+        match c {
+            _ if escaped => {
+                key.push(c);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '"' => {
+                let rest = quoted[at + 1..].strip_prefix('}').ok_or("expected '}' after the quoted key")?;
+                return Ok((key, rest));
+            }
+            _ => key.push(c),
+        }
+    }
+    Err("'\"' is not closed".to_owned())
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.field)?;
+        self.steps.iter().try_for_each(|step| match step {
+            Step::Key(key) => match scalar::to_text(key) {
+                Some(key) => write!(f, "{{{key}}}"),
+                None => f.write_str("{?}"),
+            },
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Member(name) => write!(f, ".{name}"),
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! Single values from and to text: keys of maps and weighted sets, parts of field paths, numbers in quotes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::{DataType, DocumentId, Value};
+
+/// The value of a data type that `text` spells.
+///
+/// # Errors
+/// What was expected, with an example, where the text is none or the type is not a single value.
+pub fn parse(text: &str, data_type: &DataType) -> Result<Value, String> {
+    let wrong = || format!("'{text}' is no {}", expectation(data_type));
+    Ok(match data_type {
+        DataType::Bool => Value::Bool(match text {
+            "true" => true,
+            "false" => false,
+            _ => return Err(wrong()),
+        }),
+        DataType::Byte | DataType::Int | DataType::Long => {
+            let number = text.trim().parse().map_err(|_| wrong())?;
+            integer(number, data_type).ok_or_else(wrong)?
+        }
+        DataType::Float16 | DataType::Float | DataType::Double => {
+            let number = text.trim().parse().map_err(|_| wrong())?;
+            float(number, data_type).ok_or_else(wrong)?
+        }
+        DataType::String | DataType::Uri | DataType::Predicate => Value::String(text.to_owned()),
+        DataType::Reference(target) => {
+            if !text.is_empty() && DocumentId::parse(text).ok().is_none_or(|id| id.document_type() != target)
+            {
+                return Err(wrong());
+            }
+            Value::String(text.to_owned())
+        }
+        DataType::Raw => Value::Raw(STANDARD.decode(text).map_err(|_| wrong())?),
+        DataType::Position => {
+            let (latitude, longitude) = position(text).ok_or_else(wrong)?;
+            Value::Position { latitude, longitude }
+        }
+        DataType::Tensor(_)
+        | DataType::Array(_)
+        | DataType::WeightedSet { .. }
+        | DataType::Map(..)
+        | DataType::Struct(_) => return Err(wrong()),
+    })
+}
+
+/// The text of a single value; `None` for values that have parts.
+pub fn to_text(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Byte(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Long(value) => value.to_string(),
+        // The debug form always has a fraction or an exponent, as floats have in JSON.
+        Value::Float(value) => format!("{value:?}"),
+        Value::Double(value) => format!("{value:?}"),
+        Value::String(text) => text.clone(),
+        Value::Raw(bytes) => STANDARD.encode(bytes),
+        Value::Position { latitude, longitude } => {
+            let degrees = |micro: i32, positive: char, negative: char| {
+                let sign = if micro < 0 { negative } else { positive };
+                format!("{sign}{}", f64::from(micro).abs() / 1e6)
+            };
+            format!("{};{}", degrees(*latitude, 'N', 'S'), degrees(*longitude, 'E', 'W'))
+        }
+        Value::Tensor(_) | Value::Array(_) | Value::WeightedSet(_) | Value::Map(_) | Value::Struct(_) => {
+            return None;
+        }
+    })
+}
+
+/// The integer of a type that holds it; `None` when it is out of range.
+pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<Value> {
+    match data_type {
+        DataType::Byte => i8::try_from(number).ok().map(Value::Byte),
+        DataType::Int => i32::try_from(number).ok().map(Value::Int),
+        DataType::Long => Some(Value::Long(number)),
+        _ => None,
+    }
+}
+
+/// The float of a type that holds it; `None` when a finite number is out of range.
+pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
+    let rounded = match data_type {
+        DataType::Double => return Some(Value::Double(number)),
+        DataType::Float16 => half::f16::from_f64(number).to_f32(),
+        _ => number as f32,
+    };
+    (rounded.is_finite() || !number.is_finite()).then_some(Value::Float(rounded))
+}
+
+/// Millionths of a degree of `N37.4;W122` (either order), or of `x;y` in millionths, longitude first.
+pub fn position(text: &str) -> Option<(i32, i32)> {
+    let (first, second) = text.split_once(';')?;
+    let (first, second) = (first.trim(), second.trim());
+    if let (Ok(x), Ok(y)) = (first.parse::<i32>(), second.parse::<i32>()) {
+        return in_range(i64::from(y), i64::from(x));
+    }
+    let (mut latitude, mut longitude) = (None, None);
+    for part in [first, second] {
+        let (sign, axis) = match part.chars().next()? {
+            'N' | 'n' => (1.0, &mut latitude),
+            'S' | 's' => (-1.0, &mut latitude),
+            'E' | 'e' => (1.0, &mut longitude),
+            'W' | 'w' => (-1.0, &mut longitude),
+            _ => return None,
+        };
+        *axis = Some(sign * part[1..].trim().parse::<f64>().ok()?);
+    }
+    degrees(latitude?, longitude?)
+}
+
+/// Millionths of a degree; `None` outside 90 degrees of latitude and 180 of longitude.
+pub(crate) fn degrees(latitude: f64, longitude: f64) -> Option<(i32, i32)> {
+    in_range((latitude * 1e6).round() as i64, (longitude * 1e6).round() as i64)
+        .filter(|_| latitude.is_finite() && longitude.is_finite())
+}
+
+/// The two where they are millionths of a degree on the globe.
+pub(crate) fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
+    (latitude.unsigned_abs() <= 90_000_000 && longitude.unsigned_abs() <= 180_000_000)
+        .then_some((latitude as i32, longitude as i32))
+}
+
+/// What a value of a data type is, with an example, as the end of a sentence.
+pub(crate) fn expectation(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Bool => "bool, for example true".to_owned(),
+        DataType::Byte => "byte (-128 to 127), for example 42".to_owned(),
+        DataType::Int => "int (32 bits), for example 42".to_owned(),
+        DataType::Long => "long (64 bits), for example 1742837807000".to_owned(),
+        DataType::Float16 | DataType::Float | DataType::Double => format!("{data_type}, for example 1.5"),
+        DataType::String => r#"string, for example "text""#.to_owned(),
+        DataType::Uri => r#"uri, for example "https://example.com/""#.to_owned(),
+        DataType::Predicate => r#"predicate, for example "gender in [Female]""#.to_owned(),
+        DataType::Raw => r#"raw as base64, for example "AAEC""#.to_owned(),
+        DataType::Position => r#"position, for example {"lat": 37.4, "lng": -122.0}"#.to_owned(),
+        DataType::Reference(target) => format!(r#"{data_type}, for example "id:ns:{target}::name""#),
+        DataType::Tensor(tensor_type) => tensor_type.to_string(),
+        DataType::Array(element) => format!("array<{element}>, for example [{}]", example(element)),
+        DataType::WeightedSet { .. } => format!(r#"{data_type}, for example {{"1": 100}}"#),
+        DataType::Map(_, value) => format!(r#"{data_type}, for example {{"key": {}}}"#, example(value)),
+        DataType::Struct(struct_type) => match struct_type.fields.first() {
+            None => format!("struct {data_type}: {{}}"),
+            Some(member) => format!(
+                r#"struct {data_type}, for example {{"{}": {}}}"#,
+                member.name,
+                example(&member.data_type)
+            ),
+        },
+    }
+}
+
+/// A value of a data type as JSON, cut off at values that have parts.
+fn example(data_type: &DataType) -> String {
+    let text = expectation(data_type);
+    match text.split_once("for example ") {
+        Some((_, example)) => example.to_owned(),
+        None => "…".to_owned(),
+    }
+}

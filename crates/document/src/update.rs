@@ -1,0 +1,329 @@
+//! Partial updates: what changes some of a document and leaves the rest.
+//!
+//! An update walks each [`FieldPath`] to the value it names. What an operation needs and does not find is left alone, with
+//! two exceptions: assigning makes the keys of maps and the members of structs on its way, and arithmetic on an element of a
+//! weighted set that is declared `create-if-nonexistent` begins at 0.
+
+use std::sync::Arc;
+
+use millrace_tensor::{Modify, Remove};
+
+use crate::scalar;
+use crate::{DataType, Document, DocumentId, DocumentType, Error, FieldPath, Step, Value};
+
+/// Changes to the fields of one document, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    /// The document.
+    pub id: DocumentId,
+    /// What is changed.
+    pub fields: Vec<FieldUpdate>,
+}
+
+/// A change at the end of a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldUpdate {
+    /// Where.
+    pub path: FieldPath,
+    /// What is done there.
+    pub change: Change,
+}
+
+/// What an update does with the value that its path names.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// The value takes the place of what is there.
+    Assign(Value),
+    /// The value, or the entry of a map or weighted set, is taken away.
+    Clear,
+    /// Appends elements to an array.
+    AddElements(Vec<Value>),
+    /// Adds elements with weights to a weighted set; of an element that is there the weight is replaced.
+    AddWeights(Vec<(Value, i32)>),
+    /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of these.
+    RemoveElements(Vec<Value>),
+    /// Calculates with the number that is there.
+    Arithmetic(Operator, f64),
+    /// Adds subspaces to a tensor.
+    AddCells(millrace_tensor::Tensor),
+    /// Changes cells of a tensor.
+    ModifyCells(Modify),
+    /// Removes subspaces of a tensor.
+    RemoveCells(Remove),
+}
+
+/// What [`Change::Arithmetic`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// `increment`.
+    Add,
+    /// `decrement`.
+    Subtract,
+    /// `multiply`.
+    Multiply,
+    /// `divide`.
+    Divide,
+}
+
+impl Update {
+    /// The document after the update; `document` is what is there, `None` to begin with an empty one.
+    ///
+    /// # Errors
+    /// [`Error::Update`] where the change does not go with the value: a result out of the range of its type, a division
+    /// by zero, a path that does not fit the document type (it may have changed since the update was parsed).
+    pub fn apply(&self, document: Option<Document>, document_type: &DocumentType) -> Result<Document, Error> {
+        let mut document = document.unwrap_or_else(|| Document { id: self.id.clone(), fields: Vec::new() });
+        for update in &self.fields {
+            update.apply(&mut document, document_type)?;
+        }
+        Ok(document)
+    }
+}
+
+impl FieldUpdate {
+    fn apply(&self, document: &mut Document, document_type: &DocumentType) -> Result<(), Error> {
+        let fail = |reason: String| Error::Update { field: self.path.to_string(), reason };
+        let field = document_type
+            .field(&self.path.field)
+            .ok_or_else(|| fail(format!("document type '{}' has no such field", document_type.name())))?;
+        let at = document.fields.iter().position(|(name, _)| *name == field.name);
+        let mut value = at.map(|at| document.fields.swap_remove(at).1);
+        self.change.apply(&mut value, &self.path.steps, &field.data_type).map_err(fail)?;
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            document.fields.push((Arc::clone(&field.name), value));
+            if let Some(at) = at {
+                let last = document.fields.len() - 1;
+                document.fields.swap(at, last);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    /// Whether the way to the value is made where it is not there.
+    const fn creates(&self) -> bool {
+        matches!(self, Change::Assign(_))
+    }
+
+    fn apply(&self, value: &mut Option<Value>, steps: &[Step], data_type: &DataType) -> Result<(), String> {
+        match steps.split_first() {
+            None => self.apply_here(value, data_type),
+            Some((step, rest)) => self.apply_inside(value, step, rest, data_type),
+        }
+    }
+
+    fn apply_inside(
+        &self,
+        value: &mut Option<Value>,
+        step: &Step,
+        rest: &[Step],
+        data_type: &DataType,
+    ) -> Result<(), String> {
+        match (step, data_type) {
+            (Step::Index(index), DataType::Array(element)) => {
+                let Some(Value::Array(elements)) = value else { return Ok(()) };
+                let Some(slot) = elements.get_mut(*index) else { return Ok(()) };
+                let mut inner = Some(slot.clone());
+                self.apply(&mut inner, rest, element)?;
+                match inner {
+                    Some(inner) => *slot = inner,
+                    None => {
+                        elements.remove(*index);
+                    }
+                }
+                Ok(())
+            }
+            (Step::Member(name), DataType::Struct(struct_type)) => {
+                let member = struct_type
+                    .field(name)
+                    .ok_or_else(|| format!("struct {} has no field '{name}'", struct_type.name))?;
+                if value.is_none() && !self.creates() {
+                    return Ok(());
+                }
+                let Value::Struct(members) = value.get_or_insert_with(|| Value::Struct(Vec::new())) else {
+                    return Err(mismatch(data_type));
+                };
+                self.apply_to_entry(members, &member.name, rest, &member.data_type)
+            }
+            (Step::Key(key), DataType::Map(_, of)) => {
+                if value.is_none() && !self.creates() {
+                    return Ok(());
+                }
+                let Value::Map(entries) = value.get_or_insert_with(|| Value::Map(Vec::new())) else {
+                    return Err(mismatch(data_type));
+                };
+                self.apply_to_entry(entries, key, rest, of)
+            }
+            (Step::Key(key), DataType::WeightedSet { create_if_nonexistent, remove_if_zero, .. }) => {
+                let begins = matches!(self, Change::Arithmetic(..)) && *create_if_nonexistent;
+                if value.is_none() && !self.creates() && !begins {
+                    return Ok(());
+                }
+                let Value::WeightedSet(elements) =
+                    value.get_or_insert_with(|| Value::WeightedSet(Vec::new()))
+                else {
+                    return Err(mismatch(data_type));
+                };
+                let at = elements.iter().position(|(element, _)| element == key);
+                let mut weight = at.map(|at| Value::Int(elements[at].1)).or(begins.then_some(Value::Int(0)));
+                self.apply(&mut weight, rest, &DataType::Int)?;
+                match (at, weight) {
+                    (Some(at), Some(Value::Int(0))) if *remove_if_zero => {
+                        elements.remove(at);
+                    }
+                    (Some(at), Some(Value::Int(weight))) => elements[at].1 = weight,
+                    (None, Some(Value::Int(0))) if *remove_if_zero => {}
+                    (None, Some(Value::Int(weight))) => elements.push((key.clone(), weight)),
+                    (Some(at), None) => {
+                        elements.remove(at);
+                    }
+                    _ => {}
+                }
+                Ok(())
+            }
+            _ => Err(format!("the path does not lead into {data_type}")),
+        }
+    }
+
+    /// Applies the rest of the way to the entry of a key, which is added or taken away as the change asks.
+    fn apply_to_entry<K: PartialEq + Clone>(
+        &self,
+        entries: &mut Vec<(K, Value)>,
+        key: &K,
+        rest: &[Step],
+        data_type: &DataType,
+    ) -> Result<(), String> {
+        let at = entries.iter().position(|(name, _)| name == key);
+        let mut inner = at.map(|at| entries[at].1.clone());
+        self.apply(&mut inner, rest, data_type)?;
+        match (at, inner) {
+            (Some(at), Some(inner)) => entries[at].1 = inner,
+            (Some(at), None) => {
+                entries.remove(at);
+            }
+            (None, Some(inner)) => entries.push((key.clone(), inner)),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn apply_here(&self, value: &mut Option<Value>, data_type: &DataType) -> Result<(), String> {
+        match self {
+            Change::Assign(new) => *value = Some(new.clone()),
+            Change::Clear => *value = None,
+            Change::AddElements(new) => match value.get_or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(elements) => elements.extend_from_slice(new),
+                _ => return Err(mismatch(data_type)),
+            },
+            Change::AddWeights(new) => match value.get_or_insert_with(|| Value::WeightedSet(Vec::new())) {
+                Value::WeightedSet(elements) => {
+                    for (element, weight) in new {
+                        match elements.iter_mut().find(|(there, _)| there == element) {
+                            Some((_, there)) => *there = *weight,
+                            None => elements.push((element.clone(), *weight)),
+                        }
+                    }
+                }
+                _ => return Err(mismatch(data_type)),
+            },
+            Change::RemoveElements(gone) => match value {
+                None => {}
+                Some(Value::Array(elements)) => elements.retain(|element| !gone.contains(element)),
+                Some(Value::WeightedSet(elements)) => elements.retain(|(element, _)| !gone.contains(element)),
+                Some(Value::Map(entries)) => entries.retain(|(key, _)| !gone.contains(key)),
+                Some(_) => return Err(mismatch(data_type)),
+            },
+            Change::Arithmetic(operator, operand) => {
+                if let Some(number) = value {
+                    *number = operator.apply(number, *operand, data_type)?;
+                }
+            }
+            Change::AddCells(cells) => {
+                let new = match value {
+                    None => cells.clone(),
+                    Some(Value::Tensor(tensor)) => {
+                        tensor.with_subspaces(cells).map_err(|error| error.to_string())?
+                    }
+                    Some(_) => return Err(mismatch(data_type)),
+                };
+                *value = Some(Value::Tensor(new));
+            }
+            Change::ModifyCells(modify) => {
+                let DataType::Tensor(tensor_type) = data_type else { return Err(mismatch(data_type)) };
+                let new = match value {
+                    None if !modify.create => return Ok(()),
+                    None => millrace_tensor::TensorBuilder::new(tensor_type).finish().modified(modify),
+                    Some(Value::Tensor(tensor)) => tensor.modified(modify),
+                    Some(_) => return Err(mismatch(data_type)),
+                };
+                *value = Some(Value::Tensor(new.map_err(|error| error.to_string())?));
+            }
+            Change::RemoveCells(remove) => match value {
+                None => {}
+                Some(Value::Tensor(tensor)) => {
+                    *tensor = tensor.without_subspaces(remove).map_err(|error| error.to_string())?;
+                }
+                Some(_) => return Err(mismatch(data_type)),
+            },
+        }
+        Ok(())
+    }
+}
+
+impl Operator {
+    fn apply(self, number: &Value, operand: f64, data_type: &DataType) -> Result<Value, String> {
+        let out_of_range = |result: String| {
+            format!("the result {result} is out of the range of {data_type}; assign a value instead")
+        };
+        if self == Operator::Divide && operand == 0.0 {
+            return Err("division by zero".to_owned());
+        }
+        let whole = match number {
+            Value::Byte(number) => Some(i64::from(*number)),
+            Value::Int(number) => Some(i64::from(*number)),
+            Value::Long(number) => Some(*number),
+            _ => None,
+        };
+        if let Some(number) = whole {
+            let result = if operand.fract() == 0.0 && operand.abs() < 9e18 {
+                let (number, operand) = (i128::from(number), operand as i128);
+                let result = match self {
+                    Operator::Add => number + operand,
+                    Operator::Subtract => number - operand,
+                    Operator::Multiply => number * operand,
+                    Operator::Divide => number / operand,
+                };
+                i64::try_from(result).map_err(|_| out_of_range(result.to_string()))?
+            } else {
+                let result = self.calculate(number as f64, operand).trunc();
+                // The bounds are the nearest doubles inside the range of i64.
+                if !(-9.223_372_036_854_775e18..=9.223_372_036_854_775e18).contains(&result) {
+                    return Err(out_of_range(result.to_string()));
+                }
+                result as i64
+            };
+            return scalar::integer(result, data_type).ok_or_else(|| out_of_range(result.to_string()));
+        }
+        let number = match number {
+            Value::Float(number) => f64::from(*number),
+            Value::Double(number) => *number,
+            _ => return Err(format!("{data_type} is no number; use assign")),
+        };
+        let result = self.calculate(number, operand);
+        scalar::float(result, data_type).ok_or_else(|| out_of_range(result.to_string()))
+    }
+
+    fn calculate(self, number: f64, operand: f64) -> f64 {
+        match self {
+            Operator::Add => number + operand,
+            Operator::Subtract => number - operand,
+            Operator::Multiply => number * operand,
+            Operator::Divide => number / operand,
+        }
+    }
+}
+
+fn mismatch(data_type: &DataType) -> String {
+    format!("the value that is there is no {data_type}: the schema has changed; assign a new value")
+}

@@ -1,0 +1,442 @@
+//! Syntax tree to program: names are looked up, functions put in place, types checked.
+//!
+//! Programs nest: the functions in `map` and `join` are closed programs of their own; the body of a generated tensor is one
+//! that captures what it needs from outside. `level` counts them from the outermost.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use millrace_tensor::{Tensor, TensorType};
+
+use crate::builder::{Builder, NODES};
+use crate::operators::{Binary, Unary};
+use crate::program::{CellFunction, NodeId, Op, Program};
+use crate::syntax::{Expr, Kind, Name, NameArgument};
+use crate::value::Value;
+use crate::{Error, Expression, FeatureName, Spot, string_hash};
+
+/// How deep an expression may be when all functions are put in place.
+const DEPTH: usize = 200;
+
+/// What names mean to an expression.
+pub trait Scope {
+    /// A rank feature.
+    ///
+    /// # Errors
+    /// Why there is no such feature, and what would be one.
+    fn feature(&self, name: &FeatureName) -> Result<Feature, String>;
+
+    /// The function of this name.
+    fn function(&self, name: &str) -> Option<FunctionBody<'_>>;
+}
+
+/// What a feature is to an expression.
+#[derive(Debug, Clone)]
+pub enum Feature {
+    /// Something of this type, known at evaluation.
+    Input(TensorType),
+    /// A value that is always the same.
+    Constant(Tensor),
+}
+
+/// A function of the application: parameters and body.
+#[derive(Debug, Clone, Copy)]
+pub struct FunctionBody<'a> {
+    /// The names of its parameters.
+    pub parameters: &'a [String],
+    /// The body.
+    pub body: &'a Expression,
+}
+
+impl Program {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// [`Error::Meaning`]
+    pub fn compile(expression: &Expression, scope: &dyn Scope) -> Result<Self, Error> {
+        let mut compiler =
+            Compiler { scope, levels: vec![Level::default()], functions: HashMap::new(), depth: 0 };
+        let env = Env {
+            source: &expression.source,
+            function: None,
+            level: 0,
+            names: HashMap::new(),
+            calls: Vec::new(),
+        };
+        let result = compiler.expr(&expression.root, &env, 0)?;
+        let Some(level) = compiler.levels.pop() else {
+            unreachable!("levels are popped by those who pushed them")
+        };
+        Ok(level.builder.finish(result, false))
+    }
+}
+
+/// The names that a text can use, beside features and functions.
+pub(crate) struct Env<'e> {
+    source: &'e str,
+    /// The function whose body the text is.
+    function: Option<&'e str>,
+    /// The level at which the text begins.
+    level: usize,
+    names: HashMap<String, Binding<'e>>,
+    /// The functions whose bodies this text is inside, outermost first.
+    calls: Vec<String>,
+}
+
+enum Binding<'e> {
+    /// A node at a level.
+    Node(usize, NodeId),
+    /// An argument in a call, compiled when it is first used as a value.
+    Argument(&'e NameArgument, &'e Env<'e>, OnceCell<NodeId>),
+    /// Names of dimensions.
+    Names(Vec<String>),
+}
+
+#[derive(Default)]
+pub(crate) struct Level {
+    pub builder: Builder,
+    /// Whether what it needs from outside may be captured.
+    open: bool,
+    /// Nodes of the level below, and the inputs that they are here.
+    captured: Vec<(NodeId, NodeId)>,
+}
+
+pub(crate) struct Compiler<'s> {
+    scope: &'s dyn Scope,
+    pub levels: Vec<Level>,
+    /// Functions without parameters that were compiled, at level 0.
+    functions: HashMap<String, NodeId>,
+    depth: usize,
+}
+
+impl<'e> Env<'e> {
+    /// For the body of a built-in function: its parameters are nodes of `level`, or names.
+    pub fn for_expansion(
+        body: &'e Expression,
+        level: usize,
+        nodes: Vec<(String, NodeId)>,
+        names: HashMap<String, Vec<String>>,
+    ) -> Self {
+        let nodes = nodes.into_iter().map(|(name, id)| (name, Binding::Node(level, id)));
+        let names = names.into_iter().map(|(name, names)| (name, Binding::Names(names)));
+        Env {
+            source: &body.source,
+            function: None,
+            level,
+            names: nodes.chain(names).collect(),
+            calls: Vec::new(),
+        }
+    }
+}
+
+impl Env<'_> {
+    pub fn error(&self, at: usize, reason: impl Into<String>) -> Error {
+        Error::Meaning { spot: Spot::of(self.source, at, self.function), reason: reason.into() }
+    }
+
+    /// The names that `name` stands for as an argument: those of a binding, or itself.
+    pub fn names_of(&self, name: &str) -> Vec<String> {
+        match self.names.get(name) {
+            Some(Binding::Names(names)) => names.clone(),
+            _ => vec![name.to_owned()],
+        }
+    }
+
+    /// The text of a feature's parameter, arguments of the surrounding function put in.
+    fn parameter_text(&self, argument: &NameArgument) -> String {
+        match argument.tree.as_ref().map(|tree| &tree.kind) {
+            Some(Kind::Name(name)) if name.output.is_none() && name.arguments.is_empty() => {
+                match self.names.get(&name.name) {
+                    Some(Binding::Argument(argument, env, _)) => env.parameter_text(argument),
+                    _ => argument.text.clone(),
+                }
+            }
+            Some(Kind::Name(name)) if !name.arguments.is_empty() => {
+                let parameters =
+                    name.arguments.iter().map(|argument| self.parameter_text(argument)).collect();
+                FeatureName { name: name.name.clone(), parameters, output: name.output.clone() }.to_string()
+            }
+            _ => argument.text.clone(),
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// Compiles a node of the tree; the result is a node at `level`.
+    pub fn expr(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            let reason = format!("with all functions in place this is nested deeper than {DEPTH} levels");
+            return Err(env.error(expr.at, reason));
+        }
+        if self.levels[level].builder.nodes.len() > NODES {
+            let reason = format!("with all functions in place this has more than {NODES} operations");
+            return Err(env.error(expr.at, reason));
+        }
+        let id = self.kind(expr, env, level);
+        self.depth -= 1;
+        id
+    }
+
+    fn kind(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+        let at = expr.at;
+        match &expr.kind {
+            Kind::Number(number) => Ok(self.build(level).number(*number)),
+            Kind::Text(text) => Ok(self.build(level).number(string_hash(text))),
+            Kind::Negate(of) => {
+                let of = self.expr(of, env, level)?;
+                self.unary(Unary::Negate, of, level).map_err(|reason| env.error(at, reason))
+            }
+            Kind::Not(of) => {
+                let of = self.expr(of, env, level)?;
+                self.unary(Unary::Not, of, level).map_err(|reason| env.error(at, reason))
+            }
+            Kind::Chain(first, rest) => {
+                let mut left = self.expr(first, env, level)?;
+                for (operator, right) in rest {
+                    let right_id = self.expr(right, env, level)?;
+                    left = self
+                        .binary(*operator, left, right_id, level)
+                        .map_err(|reason| env.error(right.at, reason))?;
+                }
+                Ok(left)
+            }
+            Kind::If(parts) => {
+                let [condition, then, otherwise] = &**parts;
+                let condition_id = self.expr(condition, env, level)?;
+                let (then, otherwise) = (self.expr(then, env, level)?, self.expr(otherwise, env, level)?);
+                self.choose(condition_id, then, otherwise, level).map_err(|reason| env.error(at, reason))
+            }
+            Kind::In(of, set) => {
+                let of = self.expr(of, env, level)?;
+                let mut found = self.build(level).number(0.0);
+                for member in set {
+                    let member_id = self.expr(member, env, level)?;
+                    let both = self
+                        .binary(Binary::Equal, of, member_id, level)
+                        .and_then(|equal| self.binary(Binary::Or, found, equal, level));
+                    found = both.map_err(|reason| env.error(member.at, reason))?;
+                }
+                Ok(found)
+            }
+            Kind::Name(name) => self.name(name, at, env, level),
+            Kind::Call(function, arguments) => self.call(function, arguments, at, env, level),
+            Kind::Generate(tensor_type, body) => self.generate(tensor_type, body, at, env, level),
+            Kind::Literal(tensor_type, cells) => self.literal(tensor_type, cells, at, env, level),
+            Kind::Slice(of, address) => self.slice(of, address, at, env, level),
+        }
+    }
+
+    pub fn build(&mut self, level: usize) -> &mut Builder {
+        &mut self.levels[level].builder
+    }
+
+    pub fn tensor_type(&self, id: NodeId, level: usize) -> TensorType {
+        self.levels[level].builder.tensor_type(id).clone()
+    }
+
+    /// A node of level `from` as one of level `to`, at or inside it.
+    fn bring(&mut self, mut id: NodeId, from: usize, to: usize, reason: &str) -> Result<NodeId, String> {
+        for level in from + 1..=to {
+            if !self.levels[level].open {
+                return Err(format!(
+                    "{reason}: the function of a map, join or merge sees its own parameters only"
+                ));
+            }
+            if let Some((_, known)) = self.levels[level].captured.iter().find(|(outer, _)| *outer == id) {
+                id = *known;
+                continue;
+            }
+            let tensor_type = self.tensor_type(id, level - 1);
+            let name = format!("captured {}", self.levels[level].captured.len());
+            let name = FeatureName { name, parameters: Vec::new(), output: None };
+            let here = self.build(level).input(name, &tensor_type);
+            self.levels[level].captured.push((id, here));
+            id = here;
+        }
+        Ok(id)
+    }
+
+    fn name(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+        let bare = name.arguments.is_empty() && name.output.is_none();
+        if bare {
+            match env.names.get(&name.name) {
+                Some(Binding::Node(from, id)) => {
+                    let reason = format!("'{}' is not known here", name.name);
+                    return self.bring(*id, *from, level, &reason).map_err(|reason| env.error(at, reason));
+                }
+                Some(Binding::Argument(argument, outer, node)) => {
+                    let id = match node.get() {
+                        Some(id) => *id,
+                        None => {
+                            let Some(tree) = &argument.tree else {
+                                let reason =
+                                    format!("'{}' is used as a value, but is no expression", argument.text);
+                                return Err(env.error(at, reason));
+                            };
+                            let id = self.expr(tree, outer, env.level)?;
+                            *node.get_or_init(|| id)
+                        }
+                    };
+                    let reason = format!("'{}' is not known here", name.name);
+                    return self.bring(id, env.level, level, &reason).map_err(|reason| env.error(at, reason));
+                }
+                Some(Binding::Names(_)) => {
+                    return Err(env.error(at, "expected a value, found names of dimensions"));
+                }
+                None => {}
+            }
+        }
+        if name.output.is_none() && self.scope.function(&name.name).is_some() {
+            return self.inline(name, at, env, level);
+        }
+        self.feature(name, at, env, level)
+    }
+
+    fn feature(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+        let feature = FeatureName {
+            name: name.name.clone(),
+            parameters: name.arguments.iter().map(|argument| env.parameter_text(argument)).collect(),
+            output: name.output.clone(),
+        };
+        let id = match self.scope.feature(&feature).map_err(|reason| env.error(at, reason))? {
+            Feature::Input(tensor_type) => self.build(0).input(feature.clone(), &tensor_type),
+            Feature::Constant(tensor) => self.build(0).constant(Value::from_tensor(&tensor)),
+        };
+        self.bring(id, 0, level, &format!("{feature} cannot be used here"))
+            .map_err(|reason| env.error(at, reason))
+    }
+
+    /// Puts the body of a function in the place of its call.
+    fn inline(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
+        let scope = self.scope;
+        let Some(function) = scope.function(&name.name) else {
+            return Err(env.error(at, format!("there is no function '{}'", name.name)));
+        };
+        if function.parameters.len() != name.arguments.len() {
+            let (expected, found) = (function.parameters.len(), name.arguments.len());
+            return Err(
+                env.error(at, format!("function {} takes {expected} arguments, found {found}", name.name))
+            );
+        }
+        if env.calls.contains(&name.name) {
+            let reason = format!("function {} calls itself, by way of {}", name.name, env.calls.join(", "));
+            return Err(env.error(at, reason));
+        }
+        let plain = function.parameters.is_empty();
+        let own_level = if plain { 0 } else { level };
+        let known = if plain { self.functions.get(&name.name).copied() } else { None };
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let bind = |(parameter, argument)| {
+                    let parameter: &String = parameter;
+                    (parameter.clone(), Binding::Argument(argument, env, OnceCell::new()))
+                };
+                let inner = Env {
+                    source: &function.body.source,
+                    function: Some(&name.name),
+                    level: own_level,
+                    names: function.parameters.iter().zip(&name.arguments).map(bind).collect(),
+                    calls: env.calls.iter().chain([&name.name]).cloned().collect(),
+                };
+                let id = self.expr(&function.body.root, &inner, own_level)?;
+                if plain {
+                    self.functions.insert(name.name.clone(), id);
+                }
+                id
+            }
+        };
+        let reason = format!("function {} cannot be used here", name.name);
+        self.bring(id, own_level, level, &reason).map_err(|reason| env.error(at, reason))
+    }
+
+    /// A program of its own, whose parameters have these types.
+    pub fn lambda(
+        &mut self,
+        parameters: &[String],
+        types: &[TensorType],
+        body: &Expr,
+        env: &Env<'_>,
+    ) -> Result<Program, Error> {
+        let (program, _) = self.program(parameters, types, body, env, false)?;
+        Ok(program)
+    }
+
+    /// A program of its own; if it is open, with the nodes it captured from `level`.
+    pub fn program(
+        &mut self,
+        parameters: &[String],
+        types: &[TensorType],
+        body: &Expr,
+        env: &Env<'_>,
+        open: bool,
+    ) -> Result<(Program, Vec<NodeId>), Error> {
+        let level = self.levels.len();
+        self.levels.push(Level { open, ..Level::default() });
+        let mut names: HashMap<String, Binding<'_>> = HashMap::new();
+        if open {
+            for (name, binding) in &env.names {
+                let binding = match binding {
+                    Binding::Node(level, id) => Binding::Node(*level, *id),
+                    Binding::Names(names) => Binding::Names(names.clone()),
+                    Binding::Argument(argument, outer, node) => {
+                        Binding::Argument(argument, outer, node.clone())
+                    }
+                };
+                names.insert(name.clone(), binding);
+            }
+        }
+        for (name, tensor_type) in parameters.iter().zip(types) {
+            let feature = FeatureName { name: name.clone(), parameters: Vec::new(), output: None };
+            let id = self.build(level).input(feature, tensor_type);
+            names.insert(name.clone(), Binding::Node(level, id));
+        }
+        // Arguments of a surrounding function are compiled where that function is.
+        let inner = Env {
+            source: env.source,
+            function: env.function,
+            level: env.level,
+            names,
+            calls: env.calls.clone(),
+        };
+        let result = self.expr(body, &inner, level)?;
+        let Some(done) = self.levels.pop() else { unreachable!("this level was pushed above") };
+        let captured = done.captured.iter().map(|(outer, _)| *outer).collect();
+        Ok((done.builder.finish(result, true), captured))
+    }
+
+    pub fn unary(&mut self, unary: Unary, of: NodeId, level: usize) -> Result<NodeId, String> {
+        let tensor_type = self.tensor_type(of, level);
+        if tensor_type.is_scalar() {
+            return Ok(self.build(level).add(Op::Unary(unary, of), tensor_type));
+        }
+        let result = crate::types::map(&tensor_type)?;
+        Ok(self.build(level).add(Op::Map(CellFunction::Unary(unary), of), result))
+    }
+
+    pub fn binary(&mut self, binary: Binary, a: NodeId, b: NodeId, level: usize) -> Result<NodeId, String> {
+        if self.tensor_type(a, level).is_scalar() && self.tensor_type(b, level).is_scalar() {
+            return Ok(self.build(level).add(Op::Binary(binary, a, b), TensorType::scalar()));
+        }
+        self.join(CellFunction::Binary(binary), a, b, level)
+    }
+
+    fn choose(&mut self, condition: NodeId, a: NodeId, b: NodeId, level: usize) -> Result<NodeId, String> {
+        let (a_type, b_type) = (self.tensor_type(a, level), self.tensor_type(b, level));
+        let condition_type = self.tensor_type(condition, level);
+        if !condition_type.is_scalar() {
+            return Err(format!("the condition of an if must be a number, found {condition_type}"));
+        }
+        if a_type.dimensions() != b_type.dimensions() {
+            return Err(format!(
+                "both results of an if must have the same type, found {a_type} and {b_type}"
+            ));
+        }
+        if let Some(condition) = self.build(level).known_number(condition) {
+            return Ok(if condition != 0.0 { a } else { b });
+        }
+        let result = if a_type == b_type { a_type } else { crate::types::join(&a_type, &b_type)? };
+        Ok(self.build(level).add(Op::Choose(condition, a, b), result))
+    }
+}

@@ -1,0 +1,184 @@
+//! Patterns that matter, with kernels of their own: sums over the cells of vectors as they lie in columns, without making a
+//! value of each.
+
+use std::borrow::Cow;
+
+use half::bf16;
+use millrace_tensor::kernels::{self, Pairs};
+use millrace_tensor::{CellType, Cells};
+
+use crate::value::Value;
+
+/// A pattern; the two arguments are vectors, or tensors of vectors in one common innermost dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dense {
+    pub sum: Sum,
+    pub shape: Shape,
+    /// Cells of one vector.
+    pub width: usize,
+}
+
+/// What is summed over the pairs of cells of two vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sum {
+    Product,
+    SquaredDifference,
+    /// Bits that differ.
+    Hamming,
+}
+
+/// Which sums there are, and what becomes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One.
+    Vectors,
+    /// The first argument with each vector of the second, which has only mapped dimensions otherwise: a tensor of sums.
+    Rows,
+    /// For each vector of the first argument the largest sum with any of the second; these added.
+    MaxSim,
+}
+
+/// Cells as they are stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CellsRef<'a> {
+    Double(&'a [f64]),
+    Float(&'a [f32]),
+    BFloat16(&'a [bf16]),
+    Int8(&'a [i8]),
+}
+
+impl<'a> CellsRef<'a> {
+    pub fn of(cells: &'a Cells) -> Self {
+        match cells {
+            Cells::Double(cells) => CellsRef::Double(cells),
+            Cells::Float(cells) => CellsRef::Float(cells),
+            Cells::BFloat16(cells) => CellsRef::BFloat16(cells),
+            Cells::Int8(cells) => CellsRef::Int8(cells),
+        }
+    }
+
+    pub fn len(self) -> usize {
+        match self {
+            CellsRef::Double(cells) => cells.len(),
+            CellsRef::Float(cells) => cells.len(),
+            CellsRef::BFloat16(cells) => cells.len(),
+            CellsRef::Int8(cells) => cells.len(),
+        }
+    }
+
+    /// Vector `index` of `width` cells; empty past the end.
+    pub fn row(self, index: usize, width: usize) -> Self {
+        fn part<T>(cells: &[T], index: usize, width: usize) -> &[T] {
+            cells.get(index * width..(index + 1) * width).unwrap_or_default()
+        }
+        match self {
+            CellsRef::Double(cells) => CellsRef::Double(part(cells, index, width)),
+            CellsRef::Float(cells) => CellsRef::Float(part(cells, index, width)),
+            CellsRef::BFloat16(cells) => CellsRef::BFloat16(part(cells, index, width)),
+            CellsRef::Int8(cells) => CellsRef::Int8(part(cells, index, width)),
+        }
+    }
+
+    pub fn to_f64(self) -> Vec<f64> {
+        match self {
+            CellsRef::Double(cells) => cells.to_vec(),
+            CellsRef::Float(cells) => cells.iter().map(|cell| f64::from(*cell)).collect(),
+            CellsRef::BFloat16(cells) => cells.iter().map(|cell| cell.to_f64()).collect(),
+            CellsRef::Int8(cells) => cells.iter().map(|cell| f64::from(*cell)).collect(),
+        }
+    }
+}
+
+/// The cells of a value in its cell type.
+pub(crate) fn narrowed(value: &Value) -> Cells {
+    match value.tensor_type.cell() {
+        CellType::Double => Cells::Double(value.cells.clone()),
+        CellType::Float => Cells::Float(value.cells.iter().map(|cell| *cell as f32).collect()),
+        CellType::BFloat16 => Cells::BFloat16(value.cells.iter().map(|cell| bf16::from_f64(*cell)).collect()),
+        CellType::Int8 => Cells::Int8(value.cells.iter().map(|cell| *cell as i8).collect()),
+    }
+}
+
+/// Calls `$call` with both sides as slices of their own types, or `$double` with a `double` side first.
+macro_rules! typed {
+    ($a:expr, $b:expr, |$x:ident, $y:ident| $call:expr, $double:expr) => {{
+        use CellsRef::{BFloat16, Double, Float, Int8};
+        match ($a, $b) {
+            (Double($x), Double($y)) => $double,
+            (Double($x), Float($y)) | (Float($y), Double($x)) => $double,
+            (Double($x), BFloat16($y)) | (BFloat16($y), Double($x)) => $double,
+            (Double($x), Int8($y)) | (Int8($y), Double($x)) => $double,
+            (Float($x), Float($y)) => $call,
+            (Float($x), BFloat16($y)) | (BFloat16($y), Float($x)) => $call,
+            (Float($x), Int8($y)) | (Int8($y), Float($x)) => $call,
+            (BFloat16($x), BFloat16($y)) => $call,
+            (BFloat16($x), Int8($y)) | (Int8($y), BFloat16($x)) => $call,
+            (Int8($x), Int8($y)) => $call,
+        }
+    }};
+}
+
+impl Sum {
+    const fn pairs(self) -> Option<Pairs> {
+        match self {
+            Sum::Product => Some(Pairs::Product),
+            Sum::SquaredDifference => Some(Pairs::SquaredDifference),
+            Sum::Hamming => None,
+        }
+    }
+
+    /// The sum over the pairs of cells of two vectors.
+    pub fn of(self, a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
+        let Some(pairs) = self.pairs() else { return hamming(a, b) };
+        typed!(a, b, |x, y| kernels::sum_pairs(pairs, x, y), kernels::sum_pairs_f64(pairs, x, y))
+    }
+
+    /// For each of `rows`, the sum of `vector` and that row of `cells`.
+    pub fn of_rows(
+        self,
+        vector: CellsRef<'_>,
+        cells: CellsRef<'_>,
+        width: usize,
+        rows: &[u16],
+        out: &mut [f64],
+    ) {
+        use CellsRef::{BFloat16, Float, Int8};
+        if let Some(pairs) = self.pairs() {
+            match (vector, cells) {
+                (Float(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (Float(x), BFloat16(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (Float(x), Int8(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (BFloat16(x), BFloat16(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                (Int8(x), Int8(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
+                _ => {}
+            }
+        }
+        for (out, row) in out.iter_mut().zip(rows) {
+            *out = self.of(vector, cells.row(usize::from(*row), width));
+        }
+    }
+}
+
+fn hamming(a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
+    fn bytes(cells: CellsRef<'_>) -> Cow<'_, [i8]> {
+        match cells {
+            CellsRef::Int8(cells) => Cow::Borrowed(cells),
+            other => other.to_f64().into_iter().map(|cell| cell as i8).collect(),
+        }
+    }
+    kernels::hamming(&bytes(a), &bytes(b)) as f64
+}
+
+/// For each vector of `query` the largest sum with any vector of `document`, added up; 0 where the document has none.
+pub(crate) fn max_sim(sum: Sum, query: CellsRef<'_>, document: CellsRef<'_>, width: usize) -> f64 {
+    let rows = document.len() / width;
+    if rows == 0 {
+        return 0.0;
+    }
+    (0..query.len() / width)
+        .map(|i| {
+            let vector = query.row(i, width);
+            (0..rows).map(|j| sum.of(vector, document.row(j, width))).fold(f64::NEG_INFINITY, f64::max)
+        })
+        .sum()
+}

@@ -1,0 +1,179 @@
+//! `tensor(…)(…)` and `tensor(…):…`.
+
+use millrace_tensor::{DimensionKind, TensorType};
+
+use crate::Error;
+use crate::parser::Parser;
+use crate::syntax::{Expr, Kind, LiteralCell};
+use crate::types::dense_cells;
+
+impl Parser<'_> {
+    /// What follows the word `tensor`: a type, and either a generator or cells.
+    pub(crate) fn tensor(&mut self, at: usize) -> Result<Expr, Error> {
+        let tensor_type = self.tensor_type()?;
+        dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
+        if self.take("(") {
+            if let Some(mapped) = tensor_type.mapped().next() {
+                let reason =
+                    format!("a generated tensor has indexed dimensions only; '{}' is mapped", mapped.name);
+                return Err(self.error_at(at, reason));
+            }
+            let body = self.expression()?;
+            self.expect(")")?;
+            return Ok(Expr { at, kind: Kind::Generate(tensor_type, Box::new(body)) });
+        }
+        self.expect(":")?;
+        let mut literal = Literal { tensor_type: &tensor_type, cells: Vec::new() };
+        self.space();
+        match self.rest().chars().next() {
+            Some('{') => literal.map(self, &mut Vec::new())?,
+            Some('[') if tensor_type.mapped().next().is_none() => literal.dense(self, &[])?,
+            _ if tensor_type.is_scalar() => literal.cell(self, &[], 0)?,
+            _ => return Err(self.expected("the cells in '{' or '['")),
+        }
+        let cells = literal.cells;
+        Ok(Expr { at, kind: Kind::Literal(tensor_type, cells) })
+    }
+}
+
+/// Collects the cells of one literal.
+struct Literal<'t> {
+    tensor_type: &'t TensorType,
+    cells: Vec<LiteralCell>,
+}
+
+impl Literal<'_> {
+    fn cell(&mut self, parser: &mut Parser<'_>, labels: &[String], place: usize) -> Result<(), Error> {
+        let value = parser.expression()?;
+        self.cells.push(LiteralCell { labels: labels.to_vec(), place, value });
+        Ok(())
+    }
+
+    /// `{…}`: full addresses, or (nested) labels of the mapped dimensions in order.
+    fn map(&mut self, parser: &mut Parser<'_>, outer: &mut Vec<String>) -> Result<(), Error> {
+        parser.expect("{")?;
+        let mapped = self.tensor_type.mapped().count();
+        while !parser.take("}") {
+            parser.space();
+            if outer.is_empty() && parser.rest().starts_with('{') {
+                self.address(parser)?;
+            } else {
+                let at = parser.at;
+                let label = self.label(parser)?;
+                parser.expect(":")?;
+                if outer.len() == mapped {
+                    // One indexed dimension, addressed as if it were mapped: {0:1.5, 1:2}.
+                    let place = self.index(&label).ok_or_else(|| {
+                        parser.error_at(
+                            at,
+                            format!("{} has no mapped dimension for label '{label}'", self.tensor_type),
+                        )
+                    })?;
+                    self.cell(parser, &outer.clone(), place)?;
+                } else {
+                    outer.push(label);
+                    parser.space();
+                    if outer.len() < mapped {
+                        self.map(parser, outer)?;
+                    } else if parser.rest().starts_with('[') {
+                        self.dense(parser, &outer.clone())?;
+                    } else if self.tensor_type.dense_size() == 1 {
+                        self.cell(parser, &outer.clone(), 0)?;
+                    } else {
+                        return Err(parser.expected("the cells of the indexed dimensions in '['"));
+                    }
+                    outer.pop();
+                }
+            }
+            if !parser.take(",") {
+                parser.expect("}")?;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The place in the only dimension, if it is indexed and has it.
+    fn index(&self, label: &str) -> Option<usize> {
+        let mut indexed = self.tensor_type.indexed();
+        let (_, size) = indexed.next().filter(|_| self.tensor_type.dimensions().len() == 1)?;
+        label.parse().ok().filter(|index| *index < size)
+    }
+
+    /// `{x:a,y:1}:value`
+    fn address(&mut self, parser: &mut Parser<'_>) -> Result<(), Error> {
+        let at = parser.at;
+        parser.expect("{")?;
+        let mut given: Vec<(String, String)> = Vec::new();
+        while !parser.take("}") {
+            let dimension = self.label(parser)?;
+            parser.expect(":")?;
+            given.push((dimension, self.label(parser)?));
+            if !parser.take(",") {
+                parser.expect("}")?;
+                break;
+            }
+        }
+        parser.expect(":")?;
+        let (mut labels, mut place) = (Vec::new(), 0);
+        for dimension in self.tensor_type.dimensions() {
+            let Some((_, label)) = given.iter().find(|(name, _)| *name == dimension.name) else {
+                return Err(parser.error_at(at, format!("the address lacks dimension '{}'", dimension.name)));
+            };
+            match dimension.kind {
+                DimensionKind::Mapped => labels.push(label.clone()),
+                DimensionKind::Indexed(size) => match label.parse::<usize>() {
+                    Ok(index) if index < size => place = place * size + index,
+                    _ => {
+                        let reason = format!("{}[{size}] has no index '{label}'", dimension.name);
+                        return Err(parser.error_at(at, reason));
+                    }
+                },
+            }
+        }
+        if given.len() != self.tensor_type.dimensions().len() {
+            return Err(parser.error_at(at, format!("the address does not fit {}", self.tensor_type)));
+        }
+        self.cell(parser, &labels, place)
+    }
+
+    /// `[…]`, nested as the indexed dimensions are, or flat.
+    fn dense(&mut self, parser: &mut Parser<'_>, labels: &[String]) -> Result<(), Error> {
+        let at = parser.at;
+        let expected = self.tensor_type.dense_size();
+        let nesting = self.tensor_type.indexed().count();
+        let (mut depth, mut place) = (0, 0);
+        loop {
+            if parser.take("[") {
+                depth += 1;
+                if depth > nesting {
+                    return Err(parser.expected("a number: there are more '[' than indexed dimensions"));
+                }
+            } else {
+                self.cell(parser, labels, place)?;
+                place += 1;
+                while depth > 0 && parser.take("]") {
+                    depth -= 1;
+                }
+                if depth == 0 {
+                    break;
+                }
+                parser.expect(",")?;
+            }
+        }
+        if place == expected {
+            return Ok(());
+        }
+        Err(parser
+            .error_at(at, format!("{} has {expected} cells in a subspace, found {place}", self.tensor_type)))
+    }
+
+    fn label(&mut self, parser: &mut Parser<'_>) -> Result<String, Error> {
+        parser.space();
+        if parser.rest().starts_with(['"', '\'']) {
+            return parser.quoted();
+        }
+        let minus = if parser.take("-") { "-" } else { "" };
+        parser.word().map(|word| format!("{minus}{word}")).ok_or_else(|| parser.expected("a label"))
+    }
+}

@@ -1,0 +1,538 @@
+//! Text to syntax tree, by precedence climbing.
+
+use millrace_tensor::TensorType;
+
+use crate::operators::Binary;
+use crate::syntax::{Argument, Expr, Expression, Kind, Label, Name, NameArgument};
+use crate::{Error, Spot, function};
+
+/// How deep expressions may be nested. Chains of operators do not count.
+const DEPTH: usize = 96;
+
+pub(crate) fn parse(text: &str) -> Result<Expression, Error> {
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    let root = parser.expression()?;
+    parser.space();
+    if parser.at < text.len() {
+        return Err(parser.expected("an operator or the end of the expression"));
+    }
+    Ok(Expression { source: text.into(), root })
+}
+
+pub(crate) struct Parser<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    pub(crate) fn error_at(&self, at: usize, reason: impl Into<String>) -> Error {
+        Error::Syntax { spot: Spot::of(self.text, at, None), reason: reason.into() }
+    }
+
+    pub(crate) fn expected(&self, what: &str) -> Error {
+        let found: String = self.rest().chars().take(20).take_while(|c| *c != '\n').collect();
+        let found = if found.is_empty() { "the end".to_owned() } else { format!("'{found}'") };
+        self.error_at(self.at, format!("expected {what}, found {found}"))
+    }
+
+    /// Skips white space and comments.
+    pub(crate) fn space(&mut self) {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            if !trimmed.starts_with('#') {
+                return;
+            }
+            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    /// Takes `symbol` if it comes next.
+    pub(crate) fn take(&mut self, symbol: &str) -> bool {
+        self.space();
+        let found = self.rest().starts_with(symbol);
+        if found {
+            self.at += symbol.len();
+        }
+        found
+    }
+
+    pub(crate) fn expect(&mut self, symbol: &str) -> Result<(), Error> {
+        if self.take(symbol) { Ok(()) } else { Err(self.expected(&format!("'{symbol}'"))) }
+    }
+
+    /// Takes a word of letters, digits, `_`, `@` and `$` if one comes next.
+    pub(crate) fn word(&mut self) -> Option<&'a str> {
+        self.space();
+        let rest = self.rest();
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '@' || c == '$';
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        self.at += end;
+        (end > 0).then(|| &rest[..end])
+    }
+
+    fn peek_word(&mut self) -> Option<&'a str> {
+        let at = self.at;
+        let word = self.word();
+        self.at = at;
+        word
+    }
+
+    /// Everything between a nesting construct's begin and end goes through here.
+    pub(crate) fn expression(&mut self) -> Result<Expr, Error> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(self
+                .error_at(self.at, format!("nested deeper than {DEPTH} levels; move parts into functions")));
+        }
+        let expr = self.operators(0);
+        self.depth -= 1;
+        expr
+    }
+
+    fn operators(&mut self, lowest: u8) -> Result<Expr, Error> {
+        let mut left = self.operand()?;
+        // The precedence of the chain that `left` is, if it is one that may still grow.
+        let mut chain = None;
+        loop {
+            if lowest <= Binary::COMPARISON && self.peek_word() == Some("in") {
+                self.word();
+                self.expect("[")?;
+                let set = self.list("]")?;
+                left = Expr { at: left.at, kind: Kind::In(Box::new(left), set) };
+                chain = None;
+                continue;
+            }
+            self.space();
+            let Some((symbol, operator)) = Binary::of_prefix(self.rest()) else { return Ok(left) };
+            let precedence = operator.precedence();
+            if precedence < lowest {
+                return Ok(left);
+            }
+            self.at += symbol.len();
+            let right = self.operators(if operator == Binary::Pow { precedence } else { precedence + 1 })?;
+            match &mut left.kind {
+                Kind::Chain(_, rest) if chain == Some(precedence) => rest.push((operator, right)),
+                _ => left = Expr { at: left.at, kind: Kind::Chain(Box::new(left), vec![(operator, right)]) },
+            }
+            chain = Some(precedence);
+        }
+    }
+
+    fn list(&mut self, end: &str) -> Result<Vec<Expr>, Error> {
+        let mut list = Vec::new();
+        if self.take(end) {
+            return Ok(list);
+        }
+        loop {
+            list.push(self.expression()?);
+            if self.take(end) {
+                return Ok(list);
+            }
+            if !self.take(",") {
+                return Err(self.expected(&format!("',' or '{end}'")));
+            }
+        }
+    }
+
+    fn operand(&mut self) -> Result<Expr, Error> {
+        // A row of signs is taken in a loop: `------x` is no nesting.
+        let mut signs = Vec::new();
+        loop {
+            self.space();
+            let at = self.at;
+            if self.take("-") {
+                signs.push((at, true));
+            } else if self.take("!") {
+                signs.push((at, false));
+            } else {
+                break;
+            }
+            if signs.len() > DEPTH {
+                return Err(self.expected("a value"));
+            }
+        }
+        let mut operand = self.primary()?;
+        while matches!(self.rest().chars().next(), Some('{' | '[')) {
+            operand = self.slice(operand)?;
+        }
+        for (at, minus) in signs.into_iter().rev() {
+            operand = match (minus, operand.kind) {
+                (true, Kind::Number(number)) => Expr { at, kind: Kind::Number(-number) },
+                (true, kind) => Expr { at, kind: Kind::Negate(Box::new(Expr { at: operand.at, kind })) },
+                (false, kind) => Expr { at, kind: Kind::Not(Box::new(Expr { at: operand.at, kind })) },
+            };
+        }
+        Ok(operand)
+    }
+
+    fn primary(&mut self) -> Result<Expr, Error> {
+        self.space();
+        let at = self.at;
+        let kind = match self.rest().chars().next() {
+            Some('(') => {
+                self.at += 1;
+                let inner = self.expression()?;
+                self.expect(")")?;
+                // The chain inside parentheses must not grow: it is wrapped by being an operand, which `operators` respects.
+                return Ok(inner);
+            }
+            Some('"' | '\'') => Kind::Text(self.quoted()?),
+            Some(c) if c.is_ascii_digit() || c == '.' => Kind::Number(self.number()?),
+            Some(c) if c.is_alphabetic() || c == '_' || c == '@' || c == '$' => return self.named(at),
+            _ => return Err(self.expected("a number, a name, a quoted string or '('")),
+        };
+        Ok(Expr { at, kind })
+    }
+
+    pub(crate) fn number(&mut self) -> Result<f64, Error> {
+        let bytes = self.rest().as_bytes();
+        let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let mut end = digits(0);
+        if bytes.get(end) == Some(&b'.') {
+            end += 1 + digits(end + 1);
+        }
+        if matches!(bytes.get(end), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+            let exponent = digits(end + 1 + sign);
+            if exponent > 0 {
+                end += 1 + sign + exponent;
+            }
+        }
+        let number = self.rest()[..end].parse().map_err(|_| self.expected("a number"))?;
+        self.at += end;
+        Ok(number)
+    }
+
+    /// A quoted string, which comes next; `\` before a character takes it as it is.
+    pub(crate) fn quoted(&mut self) -> Result<String, Error> {
+        let begin = self.at;
+        let mut chars = self.rest().char_indices();
+        let quote = chars.next().map(|(_, quote)| quote);
+        let mut text = String::new();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                _ if Some(c) == quote => {
+                    self.at += i + c.len_utf8();
+                    return Ok(text);
+                }
+                '\\' => text.extend(chars.next().map(|(_, escaped)| match escaped {
+                    'n' => '\n',
+                    't' => '\t',
+                    other => other,
+                })),
+                _ => text.push(c),
+            }
+        }
+        Err(self.error_at(begin, "this quote is not closed"))
+    }
+
+    /// Whatever begins with a word: literals, `if`, `switch`, tensors, built-in functions, features.
+    fn named(&mut self, at: usize) -> Result<Expr, Error> {
+        let word = self.word().unwrap_or_default();
+        let expr = |kind| Ok(Expr { at, kind });
+        if word == "tensor" && matches!(self.rest().trim_start().chars().next(), Some('<' | '(')) {
+            return self.tensor(at);
+        }
+        if self.rest().trim_start().starts_with('(') {
+            match word {
+                "if" => return self.conditional(at),
+                "switch" => return self.switch(at),
+                _ => {}
+            }
+            if let Some(function) = function(word) {
+                let before = self.at;
+                let arguments = self.arguments()?;
+                if !self.rest().starts_with('.') {
+                    if !function.arity.contains(&arguments.len()) {
+                        let reason = format!(
+                            "{word} is called as {}; found {} arguments",
+                            function.usage,
+                            arguments.len()
+                        );
+                        return Err(self.error_at(at, reason));
+                    }
+                    return expr(Kind::Call(function, arguments));
+                }
+                self.at = before;
+            }
+        }
+        match word {
+            "true" => return expr(Kind::Number(1.0)),
+            "false" => return expr(Kind::Number(0.0)),
+            _ => {}
+        }
+        let mut arguments = Vec::new();
+        let before = self.at;
+        if self.take("(") {
+            arguments = self.name_arguments()?;
+        } else {
+            self.at = before;
+        }
+        let mut output = String::new();
+        while self.rest().starts_with('.')
+            && self.rest()[1..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        {
+            self.at += 1;
+            if !output.is_empty() {
+                output.push('.');
+            }
+            output.push_str(self.word().unwrap_or_default());
+        }
+        let output = (!output.is_empty()).then_some(output);
+        expr(Kind::Name(Name { name: word.to_owned(), arguments, output }))
+    }
+
+    fn conditional(&mut self, at: usize) -> Result<Expr, Error> {
+        self.expect("(")?;
+        let condition = self.expression()?;
+        self.expect(",")?;
+        let then = self.expression()?;
+        self.expect(",")?;
+        let otherwise = self.expression()?;
+        if self.take(",") {
+            // How often the condition is expected to hold: of use to those who train models, not to evaluation.
+            self.expression()?;
+        }
+        self.expect(")")?;
+        Ok(Expr { at, kind: Kind::If(Box::new([condition, then, otherwise])) })
+    }
+
+    fn switch(&mut self, at: usize) -> Result<Expr, Error> {
+        self.expect("(")?;
+        let discriminant = self.expression()?;
+        self.expect(")")?;
+        self.expect("{")?;
+        let mut cases = Vec::new();
+        let mut default = None;
+        while !self.take("}") {
+            match self.word() {
+                Some("case") => {
+                    let value = self.expression()?;
+                    self.expect(":")?;
+                    cases.push((value, self.expression()?));
+                }
+                Some("default") => {
+                    self.expect(":")?;
+                    default = Some(self.expression()?);
+                }
+                _ => return Err(self.expected("'case value: result', 'default: result' or '}'")),
+            }
+            self.take(",");
+        }
+        let Some(mut result) = default else {
+            return Err(
+                self.error_at(at, "a switch needs a default, as in switch (x) { case 1: a, default: b }")
+            );
+        };
+        if cases.is_empty() || cases.len() > DEPTH {
+            return Err(self.error_at(at, format!("a switch has 1 to {DEPTH} cases, found {}", cases.len())));
+        }
+        for (value, then) in cases.into_iter().rev() {
+            let equal = Kind::Chain(Box::new(discriminant.clone()), vec![(Binary::Equal, value)]);
+            let condition = Expr { at: discriminant.at, kind: equal };
+            result = Expr { at, kind: Kind::If(Box::new([condition, then, result])) };
+        }
+        Ok(result)
+    }
+
+    /// Arguments of a built-in function.
+    fn arguments(&mut self) -> Result<Vec<Argument>, Error> {
+        self.expect("(")?;
+        let mut arguments = Vec::new();
+        if self.take(")") {
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(self.argument()?);
+            if self.take(")") {
+                return Ok(arguments);
+            }
+            if !self.take(",") {
+                return Err(self.expected("',' or ')'"));
+            }
+        }
+    }
+
+    fn argument(&mut self) -> Result<Argument, Error> {
+        let before = self.at;
+        if self.word() == Some("f")
+            && let Some(parameters) = self.names()
+            && self.take("(")
+        {
+            let body = self.expression()?;
+            self.expect(")")?;
+            return Ok(Argument::Lambda(parameters, body));
+        }
+        self.at = before;
+        if let Some(names) = self.names()
+            && names.len() != 1
+        {
+            return Ok(Argument::Names(names));
+        }
+        self.at = before;
+        self.expression().map(Argument::Value)
+    }
+
+    /// `(a,b)`, if that comes next.
+    fn names(&mut self) -> Option<Vec<String>> {
+        if !self.take("(") {
+            return None;
+        }
+        let mut names = Vec::new();
+        loop {
+            let name = self.word()?;
+            if name.starts_with(|c: char| c.is_ascii_digit()) {
+                return None;
+            }
+            names.push(name.to_owned());
+            if self.take(")") {
+                return Some(names);
+            }
+            if !self.take(",") {
+                return None;
+            }
+        }
+    }
+
+    /// Arguments of a feature or a profile's function, after the `(`.
+    fn name_arguments(&mut self) -> Result<Vec<NameArgument>, Error> {
+        let begin = self.at;
+        let mut arguments = Vec::new();
+        if self.take(")") {
+            return Ok(arguments);
+        }
+        loop {
+            self.space();
+            let from = self.at;
+            let depth = self.depth;
+            let tree = self.expression().ok().filter(|_| {
+                self.space();
+                matches!(self.rest().chars().next(), Some(',' | ')'))
+            });
+            self.depth = depth;
+            if tree.is_none() {
+                self.at = from;
+                self.skip_argument(begin)?;
+            }
+            let text = match &tree {
+                Some(Expr { kind: Kind::Text(text), .. }) => text.clone(),
+                _ => without_space(&self.text[from..self.at]),
+            };
+            arguments.push(NameArgument { text, tree });
+            if self.take(")") {
+                return Ok(arguments);
+            }
+            if !self.take(",") {
+                return Err(self.expected("',' or ')'"));
+            }
+        }
+    }
+
+    /// Goes to the `,` or `)` that ends an argument which is no expression.
+    fn skip_argument(&mut self, begin: usize) -> Result<(), Error> {
+        let mut depth = 0usize;
+        while let Some(c) = self.rest().chars().next() {
+            match c {
+                '"' => {
+                    self.quoted()?;
+                    continue;
+                }
+                '(' | '{' | '[' => depth += 1,
+                ',' | ')' if depth == 0 => return Ok(()),
+                ')' | '}' | ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.at += c.len_utf8();
+        }
+        Err(self.error_at(begin, "this parenthesis is not closed"))
+    }
+
+    fn slice(&mut self, tensor: Expr) -> Result<Expr, Error> {
+        let at = tensor.at;
+        let mut address = Vec::new();
+        if self.take("[") {
+            let index = self.expression()?;
+            self.expect("]")?;
+            let label = match index.kind {
+                Kind::Number(number) => Label::Fixed(number.to_string()),
+                _ => Label::Computed(index),
+            };
+            address.push((None, label));
+        } else {
+            self.expect("{")?;
+            loop {
+                let (first, quoted) = self.label()?;
+                match first {
+                    Label::Fixed(dimension) if !quoted && self.take(":") => {
+                        address.push((Some(dimension), self.label()?.0));
+                    }
+                    label => address.push((None, label)),
+                }
+                if self.take("}") {
+                    break;
+                }
+                if !self.take(",") {
+                    return Err(self.expected("',' or '}'"));
+                }
+            }
+        }
+        Ok(Expr { at, kind: Kind::Slice(Box::new(tensor), address) })
+    }
+
+    /// A label: a word, a quoted string, or an expression in parentheses; and whether it was quoted.
+    fn label(&mut self) -> Result<(Label, bool), Error> {
+        self.space();
+        match self.rest().chars().next() {
+            Some('"' | '\'') => Ok((Label::Fixed(self.quoted()?), true)),
+            Some('(') => {
+                self.at += 1;
+                let computed = self.expression()?;
+                self.expect(")")?;
+                Ok((Label::Computed(computed), false))
+            }
+            Some('-') => {
+                self.at += 1;
+                let word = self.word().ok_or_else(|| self.expected("a number"))?;
+                Ok((Label::Fixed(format!("-{word}")), false))
+            }
+            _ => match self.word() {
+                Some(word) => Ok((Label::Fixed(word.to_owned()), false)),
+                None => Err(self.expected("a label")),
+            },
+        }
+    }
+
+    /// The type of a tensor, after the word `tensor`.
+    pub(crate) fn tensor_type(&mut self) -> Result<TensorType, Error> {
+        let begin = self.at;
+        let end = self
+            .rest()
+            .find(')')
+            .ok_or_else(|| self.expected("a tensor type such as tensor<float>(x[3])"))?;
+        self.at += end + 1;
+        let spec = format!("tensor{}", &self.text[begin..self.at]);
+        TensorType::parse(&spec).map_err(|error| self.error_at(begin, error.to_string()))
+    }
+}
+
+/// A parameter's text as it is compared: without white space outside of quotes.
+fn without_space(text: &str) -> String {
+    let mut quote = None;
+    text.chars()
+        .filter(|&c| {
+            match quote {
+                None if c == '"' || c == '\'' => quote = Some(c),
+                Some(open) if c == open => quote = None,
+                _ => {}
+            }
+            quote.is_some() || !c.is_whitespace()
+        })
+        .collect()
+}

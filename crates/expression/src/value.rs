@@ -1,0 +1,74 @@
+use std::sync::Arc;
+
+use half::bf16;
+use millrace_tensor::{CellType, Cells, Tensor, TensorType};
+
+/// A tensor while it is calculated with: as [`Tensor`], but all cells are `f64` (rounded to the cell type), and labels are
+/// shared.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Value {
+    pub tensor_type: TensorType,
+    /// Subspace after subspace, one label a mapped dimension.
+    pub labels: Vec<Arc<str>>,
+    pub cells: Vec<f64>,
+}
+
+impl Value {
+    pub fn number(number: f64) -> Self {
+        Value { tensor_type: TensorType::scalar(), labels: Vec::new(), cells: vec![number] }
+    }
+
+    pub fn from_tensor(tensor: &Tensor) -> Self {
+        let mapped = tensor.tensor_type().mapped().count();
+        let subspaces = if mapped == 0 { 0 } else { tensor.subspaces() };
+        let labels =
+            (0..subspaces).flat_map(|i| tensor.labels(i)).map(|label| label.as_str().into()).collect();
+        Value { tensor_type: tensor.tensor_type().clone(), labels, cells: tensor.cells().iter().collect() }
+    }
+
+    pub fn to_tensor(&self) -> Tensor {
+        let mut cells = Cells::with_capacity(self.tensor_type.cell(), self.cells.len());
+        self.cells.iter().for_each(|cell| cells.push(*cell));
+        let labels = self.labels.iter().map(|label| label.to_string()).collect();
+        Tensor::new(self.tensor_type.clone(), labels, cells).expect("a value keeps the rules of its type")
+    }
+
+    /// A tensor of this type without cells, or (where no dimension is mapped) with zeros.
+    pub fn empty(tensor_type: &TensorType) -> Self {
+        let cells = if tensor_type.mapped().next().is_none() { tensor_type.dense_size() } else { 0 };
+        Value { tensor_type: tensor_type.clone(), labels: Vec::new(), cells: vec![0.0; cells] }
+    }
+
+    /// How many dense subspaces there are.
+    pub fn subspaces(&self) -> usize {
+        self.cells.len() / self.tensor_type.dense_size()
+    }
+
+    /// The labels of a subspace.
+    pub fn address(&self, subspace: usize) -> &[Arc<str>] {
+        let mapped = self.tensor_type.mapped().count();
+        &self.labels[subspace * mapped..(subspace + 1) * mapped]
+    }
+
+    /// The cells of a subspace.
+    pub fn subspace(&self, subspace: usize) -> &[f64] {
+        let size = self.tensor_type.dense_size();
+        &self.cells[subspace * size..(subspace + 1) * size]
+    }
+
+    /// With all cells rounded to the cell type.
+    pub fn rounded(mut self) -> Self {
+        round(self.tensor_type.cell(), &mut self.cells);
+        self
+    }
+}
+
+/// Rounds to what a cell type can hold.
+pub(crate) fn round(cell: CellType, cells: &mut [f64]) {
+    match cell {
+        CellType::Double => {}
+        CellType::Float => cells.iter_mut().for_each(|cell| *cell = f64::from(*cell as f32)),
+        CellType::BFloat16 => cells.iter_mut().for_each(|cell| *cell = bf16::from_f64(*cell).to_f64()),
+        CellType::Int8 => cells.iter_mut().for_each(|cell| *cell = f64::from(*cell as i8)),
+    }
+}

@@ -1,0 +1,220 @@
+//! Text in, values out: every line of `values.txt`.
+
+use millrace_expression::{
+    Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch, string_hash,
+};
+use millrace_tensor::{Tensor, TensorType};
+
+/// The features and functions that `values.txt` uses.
+struct World {
+    functions: Vec<(&'static str, Vec<String>, Expression)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let functions = [
+            ("one", vec!["x"], "x + 1"),
+            ("half", vec!["x"], "x / 2"),
+            ("both", vec!["a", "b"], "a * b + one(0)"),
+            ("named", vec!["field"], "attribute(field)"),
+            ("plain", vec![], "1 + query(two)"),
+            ("loop", vec!["x"], "one(loop(x))"),
+        ];
+        let parsed = functions.map(|(name, parameters, body)| {
+            let parameters = parameters.into_iter().map(str::to_owned).collect();
+            (name, parameters, Expression::parse(body).expect("the functions here are right"))
+        });
+        World { functions: parsed.into() }
+    }
+
+    fn value(name: &str) -> Option<Tensor> {
+        Some(match name {
+            "query(two)" => Tensor::scalar(2.0),
+            "query(nan)" => Tensor::scalar(f64::NAN),
+            "attribute(price)" => Tensor::scalar(12.5),
+            "attribute(name)" => Tensor::scalar(string_hash("blue")),
+            "query(v)" => literal("tensor<float>(x[3]):[1,2,3]"),
+            "attribute(v)" => literal("tensor<float>(x[3]):[4,5,6]"),
+            "attribute(b)" => literal("tensor<int8>(x[2]):[5,-1]"),
+            "attribute(m)" => literal("tensor(k{}):{a:1,b:2,c:3}"),
+            "attribute(mx)" => literal("tensor<float>(k{},x[3]):{a:[1,0,0],b:[0,2,1]}"),
+            "query(mat)" => literal("tensor(x[3],y[2]):[[1,2],[3,4],[5,6]]"),
+            _ => return None,
+        })
+    }
+}
+
+impl Scope for World {
+    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+        match World::value(&name.to_string()) {
+            Some(value) => Ok(Feature::Input(value.tensor_type().clone())),
+            None => Err(format!("unknown feature {name}")),
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<FunctionBody<'_>> {
+        let (_, parameters, body) = self.functions.iter().find(|(known, ..)| *known == name)?;
+        Some(FunctionBody { parameters, body })
+    }
+}
+
+fn literal(text: &str) -> Tensor {
+    evaluate(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn evaluate(text: &str) -> Result<Tensor, String> {
+    let expression = Expression::parse(text).map_err(|error| error.to_string())?;
+    let program = Program::compile(&expression, &World::new()).map_err(|error| error.to_string())?;
+    let values: Vec<Tensor> =
+        program.inputs().iter().filter_map(|(name, _)| World::value(&name.to_string())).collect();
+    let operands: Vec<Operand<'_>> = values
+        .iter()
+        .map(|value| match value.tensor_type().is_scalar() {
+            true => Operand::number(value.cells().get(0)),
+            false => Operand::tensor(value),
+        })
+        .collect();
+    let mut scratch = Scratch::default();
+    let output = program.evaluate(&mut scratch, 1, &operands);
+    // The same once more, as a batch whose tensors differ from document to document.
+    let per_document: Vec<Vec<Tensor>> = values.iter().map(|value| vec![value.clone(); 3]).collect();
+    let numbers: Vec<Vec<f64>> = values.iter().map(|value| vec![value.cells().get(0); 3]).collect();
+    let operands: Vec<Operand<'_>> = per_document
+        .iter()
+        .zip(&numbers)
+        .map(|(tensors, numbers)| match tensors[0].tensor_type().is_scalar() {
+            true => Operand::numbers(numbers),
+            false => Operand::tensors(tensors),
+        })
+        .collect();
+    let mut batch_scratch = Scratch::default();
+    let batch = program.evaluate(&mut batch_scratch, 3, &operands);
+    let (one, third) = (output.tensor(0), batch.tensor(2));
+    assert_eq!(format!("{one:?}"), format!("{third:?}"), "{text}: one document and a batch differ");
+    assert_eq!(
+        one.tensor_type(),
+        program.tensor_type(),
+        "{text}: the type inferred is not that of the result"
+    );
+    Ok(one)
+}
+
+fn is_close(a: f64, b: f64) -> bool {
+    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-6 * a.abs().max(1.0)
+}
+
+fn check(text: &str, expected: &str) -> Result<(), String> {
+    let found = evaluate(text);
+    if let Some(part) = expected.strip_prefix("error: ") {
+        return match found {
+            Err(error) if error.contains(part) => Ok(()),
+            Err(error) => Err(format!("expected an error with '{part}', found: {error}")),
+            Ok(value) => Err(format!("expected an error with '{part}', found {value:?}")),
+        };
+    }
+    let found = found?;
+    let expected = match expected.parse::<f64>() {
+        Ok(number) => Tensor::scalar(number),
+        Err(_) => literal(expected),
+    };
+    let addresses = |t: &Tensor| -> Vec<Vec<String>> {
+        let subspaces = if t.tensor_type().mapped().next().is_some() { t.subspaces() } else { 0 };
+        (0..subspaces).map(|i| t.labels(i).to_vec()).collect()
+    };
+    let same = found.tensor_type() == expected.tensor_type()
+        && addresses(&found) == addresses(&expected)
+        && found.cells().iter().zip(expected.cells().iter()).all(|(a, b)| is_close(a, b));
+    if same { Ok(()) } else { Err(format!("expected {expected:?}, found {found:?}")) }
+}
+
+#[test]
+fn every_line_of_the_table_holds() {
+    let lines = include_str!("values.txt").lines().enumerate();
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let (text, expected) = line.split_once("=> ").expect("a line is 'expression => value'");
+        checked += 1;
+        if let Err(reason) = check(text.trim(), expected.trim()) {
+            wrong.push(format!("values.txt:{}: {text}: {reason}", number + 1));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {checked} lines are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(checked >= 150, "the table has {checked} lines");
+}
+
+#[test]
+fn an_error_names_its_line_and_column() {
+    let world = World::new();
+    let place = |text: &str| {
+        let error = match Expression::parse(text) {
+            Err(error) => error,
+            Ok(expression) => match Program::compile(&expression, &world) {
+                Err(error) => error,
+                Ok(_) => panic!("{text} has no error"),
+            },
+        };
+        (error.spot().function.clone(), error.spot().line, error.spot().column)
+    };
+    assert_eq!(place("1 +\n  )"), (None, 2, 3));
+    assert_eq!(place("query(two) +\n  foo"), (None, 2, 3));
+    assert_eq!(place("1 + named(zz)"), (Some("named".to_owned()), 1, 1));
+    assert_eq!(place("query(v) + attribute(b)"), (None, 1, 12));
+}
+
+#[test]
+fn type_of_a_result_is_known_without_evaluating() {
+    let check = |text: &str, expected: &str| {
+        let expression = Expression::parse(text).expect("the text is right");
+        let program = Program::compile(&expression, &World::new()).expect("the types fit");
+        assert_eq!(*program.tensor_type(), TensorType::parse(expected).expect("a type"), "{text}");
+    };
+    check("query(v) * attribute(m)", "tensor(k{},x[3])");
+    check("query(v) * attribute(v)", "tensor<float>(x[3])");
+    check("attribute(b) * 2", "tensor<float>(x[2])");
+    check("concat(attribute(b), attribute(b), x)", "tensor<int8>(x[4])");
+    check("sum(query(mat) * query(v), x)", "tensor(y[2])");
+}
+
+#[test]
+fn names_of_features_are_written_one_way() {
+    let check = |text: &str, expected: &str| {
+        assert_eq!(FeatureName::parse(text).expect("a feature").to_string(), expected);
+    };
+    check("closeness( field , embedding )", "closeness(field,embedding)");
+    check("attribute(tags,\"a b\").weight", "attribute(tags,\"a b\").weight");
+    check("attribute(tags, some-key).weight", "attribute(tags,some-key).weight");
+    check("bm25(field: title, label: x)", "bm25(field:title,label:x)");
+    check(
+        "foreach(terms,N,fieldMatch(N).weight,\">0.5\",sum)",
+        "foreach(terms,N,fieldMatch(N).weight,\">0.5\",sum)",
+    );
+    check("match.weight.title", "match.weight.title");
+    check("nativeRank", "nativeRank");
+    assert!(FeatureName::parse("1 + 2").is_err());
+}
+
+#[test]
+fn hostile_text_is_refused_without_harm() {
+    let world = World::new();
+    let refused = |text: String| match Expression::parse(&text) {
+        Err(_) => true,
+        Ok(expression) => Program::compile(&expression, &world).is_err(),
+    };
+    assert!(refused("(".repeat(100_000)));
+    assert!(refused("foo(".repeat(100_000)));
+    assert!(refused("-".repeat(100_000)));
+    assert!(refused("tensor(x[2])(".repeat(1000)));
+    assert!(refused("if(1,".repeat(1000)));
+    assert!(refused("tensor(x[4096],y[4096],z[4096])(1)".to_owned()));
+    assert!(!refused(vec!["query(two)"; 20_000].join(" + ")));
+}
+
+#[test]
+fn every_function_of_the_table_says_what_it_does() {
+    for function in millrace_expression::FUNCTIONS {
+        assert!(function.usage.starts_with(function.name), "{}", function.name);
+        assert!(function.doc.ends_with('.'), "{}", function.name);
+    }
+    let names: Vec<&str> = millrace_expression::FUNCTIONS.iter().map(|function| function.name).collect();
+    assert!(names.is_sorted(), "the table is sorted by name");
+}

@@ -1,0 +1,208 @@
+//! Deploying: a package is uploaded, prepared (read, checked, compiled), and activated.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
+use millrace_schema::Application;
+use millrace_schema::change::Effect;
+use serde_json::{Value, json};
+
+use crate::http::{self, Parameters};
+use crate::{Deployment, Error, Node};
+
+/// Packages carry models and may be this many times as large as other requests.
+const PACKAGE_FACTOR: usize = 10;
+
+/// Path of the application in answers.
+const APPLICATION: &str =
+    "/application/v2/tenant/default/application/default/environment/prod/region/default/instance/default";
+
+/// `POST …/prepareandactivate`.
+pub(super) async fn prepare_and_activate(
+    node: Arc<Node>,
+    base: &str,
+    request: Request,
+) -> Result<Response, Error> {
+    let application = upload(&node, request).await?;
+    let id = node.deployments().next_generation();
+    let base_generation = node.deployments().generation();
+    let deployment = compile(&node, move || Ok(application), id).await?;
+    let (log, actions) = (log(&deployment), change_actions(&deployment));
+    activate_deployment(&node, deployment, base_generation).await?;
+    Ok(http::json(
+        StatusCode::OK,
+        &json!({
+            "log": log,
+            "tenant": "default",
+            "session-id": id.to_string(),
+            "url": format!("{base}{APPLICATION}"),
+            "message": format!("Session {id} for tenant 'default' prepared and activated."),
+            "configChangeActions": actions,
+        }),
+    ))
+}
+
+/// `POST …/session`, with a package or from the active application.
+pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
+    let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
+    let files = match parameters.get("from") {
+        Some(_) => node.deployments().current()?.application.files.clone(),
+        None => upload(&node, request).await?.files,
+    };
+    let id = node.deployments().next_generation();
+    node.sessions().create(id, files);
+    let session = format!("{base}/application/v2/tenant/default/session/{id}");
+    Ok(http::json(
+        StatusCode::OK,
+        &json!({
+            "tenant": "default",
+            "session-id": id.to_string(),
+            "prepared": format!("{session}/prepared"),
+            "content": format!("{session}/content/"),
+            "message": format!("Session {id} for tenant 'default' created."),
+        }),
+    ))
+}
+
+/// `PUT …/session/N/prepared`.
+pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
+    let files = node.sessions().with(id, |session| session.files.clone())?;
+    let based_on = node.deployments().generation();
+    let deployment = compile(&node, move || Application::from_files(files), id).await?;
+    let answer = prepared_answer(base, id, log(&deployment), change_actions(&deployment));
+    node.sessions().with(id, |session| {
+        session.prepared = Some(deployment);
+        session.based_on = based_on;
+    })?;
+    Ok(answer)
+}
+
+/// `GET …/session/N/prepared`.
+pub(super) fn prepared(node: &Node, base: &str, id: u64) -> Result<Response, Error> {
+    let ready = |deployment: &Deployment| (log(deployment), change_actions(deployment));
+    let prepared = node.sessions().with(id, |session| session.prepared.as_deref().map(ready))?;
+    let (log, actions) = prepared.ok_or_else(|| {
+        Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared"))
+    })?;
+    Ok(prepared_answer(base, id, log, actions))
+}
+
+fn prepared_answer(base: &str, id: u64, log: Value, actions: Value) -> Response {
+    http::json(
+        StatusCode::OK,
+        &json!({
+            "tenant": "default",
+            "session-id": id.to_string(),
+            "activate": format!("{base}/application/v2/tenant/default/session/{id}/active"),
+            "message": format!("Session {id} for tenant 'default' prepared."),
+            "log": log,
+            "configChangeActions": actions,
+        }),
+    )
+}
+
+/// `PUT …/session/N/active`.
+pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
+    let (prepared, based_on) =
+        node.sessions().with(id, |session| (session.prepared.clone(), session.based_on))?;
+    let deployment = prepared.ok_or_else(|| {
+        Error::BadRequest(format!("session {id} is not prepared; first PUT …/session/{id}/prepared"))
+    })?;
+    activate_deployment(&node, deployment, based_on).await?;
+    node.sessions().close(id);
+    Ok(http::json(
+        StatusCode::OK,
+        &json!({
+            "tenant": "default",
+            "session-id": id.to_string(),
+            "message": format!("Session {id} for tenant 'default' activated."),
+            "url": format!("{base}{APPLICATION}"),
+        }),
+    ))
+}
+
+/// `DELETE …/application/default`: the application and all its documents go.
+pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
+    let worker = Arc::clone(&node);
+    node.pool().run(move || worker.delete_application()).await??;
+    Ok(http::json(StatusCode::OK, &json!({ "message": "Application 'default' was deleted" })))
+}
+
+/// The package in the body.
+async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
+    let (parts, body) = request.into_parts();
+    let content_type = parts
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .map(|value| value.trim().to_ascii_lowercase());
+    let read = match content_type.as_deref() {
+        Some("application/zip") => Application::from_zip,
+        Some("application/x-gzip" | "application/gzip") => Application::from_tar_gz,
+        other => {
+            return Err(Error::BadRequest(format!(
+                "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
+                other.map_or("missing".to_owned(), |other| format!("'{other}'"))
+            )));
+        }
+    };
+    let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
+    let bytes = http::read_body(&parts.headers, body, limit).await?;
+    Ok(node.pool().run(move || read(&bytes)).await??)
+}
+
+async fn compile(
+    node: &Node,
+    application: impl FnOnce() -> Result<Application, millrace_schema::Error> + Send + 'static,
+    generation: u64,
+) -> Result<Arc<Deployment>, Error> {
+    let current = node.deployments().current().ok();
+    node.pool()
+        .run(move || Deployment::compile(application()?, generation, current.as_deref()).map(Arc::new))
+        .await?
+}
+
+async fn activate_deployment(
+    node: &Arc<Node>,
+    deployment: Arc<Deployment>,
+    based_on: u64,
+) -> Result<(), Error> {
+    let worker = Arc::clone(node);
+    node.pool().run(move || worker.activate(deployment, based_on)).await?
+}
+
+/// What people should know of the package.
+fn log(deployment: &Deployment) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    deployment
+        .application
+        .warnings
+        .iter()
+        .map(|warning| json!({ "time": now, "level": "WARNING", "message": warning }))
+        .collect()
+}
+
+/// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived from stored values is
+/// derived anew by itself.
+fn change_actions(deployment: &Deployment) -> Value {
+    let of = |effect: Effect| -> Value {
+        let actions = deployment.changes.actions.iter().filter(|action| action.effect == effect);
+        actions
+            .map(|action| {
+                let cluster = deployment.application.cluster_of(&action.document_type);
+                json!({
+                    "documentType": &*action.document_type,
+                    "clusterName": cluster.map_or("", |cluster| &*cluster.id),
+                    "messages": [action.reason],
+                    "services": [],
+                })
+            })
+            .collect()
+    };
+    json!({ "restart": [], "refeed": of(Effect::Refeed), "reindex": of(Effect::Reindex) })
+}

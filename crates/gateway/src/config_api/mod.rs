@@ -1,0 +1,253 @@
+//! The config port: deploying application packages, and telling what is deployed.
+//!
+//! There is one tenant and one application, both `default`; the longer paths with environment, region and instance lead to it
+//! too, whatever they name.
+
+mod content;
+mod converge;
+mod deploy;
+mod sessions;
+
+pub(crate) use sessions::Sessions;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::StatusCode;
+use serde_json::json;
+
+use crate::error::Kind;
+use crate::http;
+use crate::{Error, Node, status_api};
+
+/// The routes of the config port.
+pub(crate) fn router(node: Arc<Node>) -> Router {
+    Router::new()
+        .route("/application/v2/tenant", axum::routing::any(handle))
+        .route("/application/v2/tenant/{*path}", axum::routing::any(handle))
+        .route("/application/v2/tenant/", axum::routing::any(handle))
+        .route("/application/v2/host/{name}", axum::routing::get(host))
+        .merge(status_api::config_routes())
+        .fallback(unknown)
+        .with_state(node)
+}
+
+async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+    match route(node, request).await {
+        Ok(response) => response,
+        Err(error) => render(&error),
+    }
+}
+
+async fn host() -> Response {
+    let value = json!({ "tenant": "default", "application": "default", "environment": "prod",
+                        "region": "default", "instance": "default" });
+    http::json(StatusCode::OK, &value)
+}
+
+async fn unknown(request: Request) -> Response {
+    render(&Error::NotFound(format!(
+        "nothing is at {}; deploy at /application/v2/tenant/default/prepareandactivate, and send documents and queries to the \
+         data port",
+        request.uri().path()
+    )))
+}
+
+/// What a path below `/application/v2/tenant/` addresses.
+#[derive(Debug, PartialEq, Eq)]
+enum Target<'a> {
+    Tenants,
+    Tenant,
+    PrepareAndActivate,
+    NewSession,
+    Session(u64, SessionPart<'a>),
+    Applications,
+    Application(ApplicationPart<'a>),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum SessionPart<'a> {
+    Prepared,
+    Active,
+    Content(&'a str),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum ApplicationPart<'a> {
+    Whole,
+    Content(&'a str),
+    ServiceConverge,
+    Reindexing,
+    Reindex,
+}
+
+impl<'a> Target<'a> {
+    fn parse(path: &'a str) -> Option<Self> {
+        let rest = path.strip_prefix("/application/v2/tenant")?.trim_start_matches('/');
+        let (tenant, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        match (tenant, rest.split_once('/').unwrap_or((rest, ""))) {
+            ("", _) => Some(Target::Tenants),
+            ("default", ("", _)) => Some(Target::Tenant),
+            ("default", ("prepareandactivate", "")) => Some(Target::PrepareAndActivate),
+            ("default", ("session", "")) => Some(Target::NewSession),
+            ("default", ("session", rest)) => {
+                let (id, part) = rest.split_once('/')?;
+                let part = match part.split_once('/').unwrap_or((part, "")) {
+                    ("prepared", "") => SessionPart::Prepared,
+                    ("active", "") => SessionPart::Active,
+                    ("content", path) => SessionPart::Content(path),
+                    _ => return None,
+                };
+                Some(Target::Session(id.parse().ok()?, part))
+            }
+            ("default", ("application", "")) => Some(Target::Applications),
+            ("default", ("application", rest)) => {
+                application_part(rest.strip_prefix("default")?).map(Target::Application)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What follows the application's name: perhaps environment, region and instance, perhaps a part of the application.
+fn application_part(mut rest: &str) -> Option<ApplicationPart<'_>> {
+    rest = rest.strip_prefix('/').unwrap_or(rest);
+    for level in ["environment/", "region/", "instance/"] {
+        if let Some(named) = rest.strip_prefix(level) {
+            rest = named.split_once('/').map_or("", |(_, rest)| rest);
+        }
+    }
+    match rest.split_once('/').unwrap_or((rest, "")) {
+        ("", _) => Some(ApplicationPart::Whole),
+        ("content", path) => Some(ApplicationPart::Content(path)),
+        ("serviceconverge", _) => Some(ApplicationPart::ServiceConverge),
+        ("reindexing", "") => Some(ApplicationPart::Reindexing),
+        ("reindex", "") => Some(ApplicationPart::Reindex),
+        _ => None,
+    }
+}
+
+async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
+    let path = request.uri().path().to_owned();
+    let method = request.method().as_str().to_owned();
+    let target = Target::parse(&path).ok_or_else(|| {
+        Error::NotFound(format!(
+            "nothing is at {path}: there is one tenant and one application, both called 'default'"
+        ))
+    })?;
+    let base = base_url(&node, &request);
+    let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.clone(), allowed });
+    match (&target, method.as_str()) {
+        (Target::Tenants, "GET") => Ok(http::json(StatusCode::OK, &json!(["default"]))),
+        (Target::Tenants, _) => not_allowed("GET"),
+        (Target::Tenant, "GET" | "PUT") => {
+            Ok(http::json(StatusCode::OK, &json!({ "message": "Tenant 'default' exists." })))
+        }
+        (Target::Tenant, _) => not_allowed("GET, PUT"),
+        (Target::PrepareAndActivate, "POST") => deploy::prepare_and_activate(node, &base, request).await,
+        (Target::PrepareAndActivate, _) => not_allowed("POST"),
+        (Target::NewSession, "POST") => deploy::create_session(node, &base, request).await,
+        (Target::NewSession, _) => not_allowed("POST"),
+        (Target::Session(id, SessionPart::Prepared), "PUT") => deploy::prepare(node, &base, *id).await,
+        (Target::Session(id, SessionPart::Prepared), "GET") => deploy::prepared(&node, &base, *id),
+        (Target::Session(_, SessionPart::Prepared), _) => not_allowed("GET, PUT"),
+        (Target::Session(id, SessionPart::Active), "PUT") => deploy::activate(node, &base, *id).await,
+        (Target::Session(_, SessionPart::Active), _) => not_allowed("PUT"),
+        (Target::Session(id, SessionPart::Content(file)), "GET") => {
+            content::read_session(&node, &base, *id, file, &request)
+        }
+        (Target::Session(id, SessionPart::Content(file)), "PUT") => {
+            content::write(node, *id, file, request).await
+        }
+        (Target::Session(id, SessionPart::Content(file)), "DELETE") => content::delete(&node, *id, file),
+        (Target::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),
+        (Target::Applications, "GET") => Ok(converge::applications(&node, &base)),
+        (Target::Applications, _) => not_allowed("GET"),
+        (Target::Application(ApplicationPart::Whole), "GET") => converge::application(&node),
+        (Target::Application(ApplicationPart::Whole), "DELETE") => deploy::delete(node).await,
+        (Target::Application(ApplicationPart::Whole), _) => not_allowed("GET, DELETE"),
+        (Target::Application(ApplicationPart::Content(file)), "GET") => {
+            content::read_active(&node, &base, file, &request)
+        }
+        (Target::Application(ApplicationPart::ServiceConverge), "GET") => converge::services(&node, &base),
+        (Target::Application(ApplicationPart::Reindexing), "GET") => converge::reindexing(&node),
+        (Target::Application(ApplicationPart::Reindex), "POST" | "PUT") => converge::reindex(&node),
+        (Target::Application(ApplicationPart::Reindex), _) => not_allowed("POST, PUT"),
+        (Target::Application(_), _) => not_allowed("GET"),
+    }
+}
+
+/// Scheme, host and port as the client sees them, for addresses in answers.
+fn base_url(node: &Node, request: &Request) -> String {
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let host =
+        request.headers().get(hyper::header::HOST).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
+    let host = authority.or(host).unwrap_or_else(|| format!("localhost:{}", node.settings().config_port));
+    format!("{scheme}://{host}")
+}
+
+/// An error as the config port tells it.
+pub(super) fn render(error: &Error) -> Response {
+    let code = match (error, error.kind()) {
+        (Error::Package(_) | Error::Compile(_), _) => "INVALID_APPLICATION_PACKAGE",
+        (_, Kind::BadRequest | Kind::TooLarge | Kind::Precondition) => "BAD_REQUEST",
+        (_, Kind::NotFound) => "NOT_FOUND",
+        (_, Kind::MethodNotAllowed) => "METHOD_NOT_ALLOWED",
+        (_, Kind::Conflict) => "ACTIVATION_CONFLICT",
+        (_, Kind::Timeout) => "REQUEST_TIMEOUT",
+        (_, Kind::Storage) => "OUT_OF_CAPACITY",
+        (_, Kind::Overloaded | Kind::Unavailable | Kind::Internal) => "INTERNAL_SERVER_ERROR",
+    };
+    http::json(error.status(), &json!({ "error-code": code, "message": error.to_string() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        #[track_caller]
+        fn check(path: &str, expected: Option<Target>) {
+            assert_eq!(Target::parse(path), expected, "{path}");
+        }
+        const LONG: &str = "/application/v2/tenant/default/application/default/environment/prod/region/default/instance/default";
+        check("/application/v2/tenant/", Some(Target::Tenants));
+        check("/application/v2/tenant", Some(Target::Tenants));
+        check("/application/v2/tenant/default", Some(Target::Tenant));
+        check("/application/v2/tenant/default/prepareandactivate", Some(Target::PrepareAndActivate));
+        check("/application/v2/tenant/default/session", Some(Target::NewSession));
+        check(
+            "/application/v2/tenant/default/session/3/prepared",
+            Some(Target::Session(3, SessionPart::Prepared)),
+        );
+        check(
+            "/application/v2/tenant/default/session/3/active",
+            Some(Target::Session(3, SessionPart::Active)),
+        );
+        check(
+            "/application/v2/tenant/default/session/3/content/schemas/a.sd",
+            Some(Target::Session(3, SessionPart::Content("schemas/a.sd"))),
+        );
+        check("/application/v2/tenant/default/session/x/active", None);
+        check("/application/v2/tenant/default/application/", Some(Target::Applications));
+        check(
+            "/application/v2/tenant/default/application/default",
+            Some(Target::Application(ApplicationPart::Whole)),
+        );
+        check(LONG, Some(Target::Application(ApplicationPart::Whole)));
+        check(
+            &format!("{LONG}/serviceconverge"),
+            Some(Target::Application(ApplicationPart::ServiceConverge)),
+        );
+        check(&format!("{LONG}/content/"), Some(Target::Application(ApplicationPart::Content(""))));
+        check(
+            "/application/v2/tenant/default/application/default/content/services.xml",
+            Some(Target::Application(ApplicationPart::Content("services.xml"))),
+        );
+        check("/application/v2/tenant/other", None);
+    }
+}

@@ -1,0 +1,263 @@
+//! What can go wrong: at the start of a node ([`StartError`]), and with a request ([`Error`]).
+//!
+//! Every [`Error`] has a [`Kind`], which tells the caller what to do; the message tells a human why. Each family of endpoints
+//! renders errors in its own form.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper::StatusCode;
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A port cannot be had.
+    #[error(
+        "cannot listen at {address}: {source}; is another server running there? Choose another with {flag}"
+    )]
+    Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// The setting that chooses it.
+        flag: &'static str,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("data directory {}: {source}", path.display())]
+    Directory {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Certificate or key do not work.
+    #[error("TLS: {}: {reason}", file.display())]
+    Tls {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Threads cannot be had.
+    #[error("cannot start threads: {0}")]
+    Threads(std::io::Error),
+    /// The store does not open.
+    #[error("{0}; look at it with: millrace doctor DATA_DIR")]
+    Store(#[from] millrace_store::Error),
+    /// The application that was active no longer works.
+    #[error("the active application in {} cannot be used: {reason}", path.display())]
+    Application {
+        /// Where it lies.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Why a request is refused or fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no application yet.
+    #[error(
+        "no application is deployed: deploy one with 'millrace deploy DIR' or POST it to \
+         /application/v2/tenant/default/prepareandactivate on the config port"
+    )]
+    NotDeployed,
+    /// The request does not make sense.
+    #[error("{0}")]
+    BadRequest(String),
+    /// A parameter has a value it cannot have.
+    #[error("parameter '{name}': {reason}")]
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// What is wrong and what works.
+        reason: String,
+    },
+    /// What is addressed does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// The path exists, but not for this method.
+    #[error("method {method} is not known here; use {allowed}")]
+    MethodNotAllowed {
+        /// As asked.
+        method: String,
+        /// What works, joined by commas.
+        allowed: &'static str,
+    },
+    /// Another change came first.
+    #[error("{0}")]
+    Conflict(String),
+    /// A test-and-set condition does not hold.
+    #[error("the condition does not hold: {0}")]
+    Condition(String),
+    /// The body is larger than allowed.
+    #[error("the request body is larger than {limit} bytes; split it, or raise request-bytes-max")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// More requests wait than may.
+    #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
+    Overloaded,
+    /// The request took longer than it may.
+    #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]
+    Timeout(Duration),
+    /// The application package is refused.
+    #[error("{0}")]
+    Package(#[from] millrace_schema::Error),
+    /// The rank profiles or scripts of the application package are refused.
+    #[error("{0}")]
+    Compile(String),
+    /// A document, its id, or an operation on it is wrong.
+    #[error("{0}")]
+    Document(#[from] millrace_document::Error),
+    /// A document selection is wrong.
+    #[error("{0}")]
+    Selection(#[from] millrace_selection::Error),
+    /// The text of a query is wrong.
+    #[error("{0}")]
+    Query(#[from] millrace_query::Error),
+    /// The query does not go with the schema.
+    #[error("{0}")]
+    Plan(#[from] millrace_plan::Error),
+    /// The query asks for a schema or content cluster that is not there.
+    #[error("there is no source '{name}'; there are {known}")]
+    UnknownSource {
+        /// As asked.
+        name: String,
+        /// What there is, joined by commas.
+        known: String,
+    },
+    /// The search cannot be made ready, or does not come through.
+    #[error("{0}")]
+    Search(#[from] millrace_search::Error),
+    /// The store refuses or fails.
+    #[error("{0}")]
+    Store(#[from] millrace_store::Error),
+    /// What should not happen.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// What the caller of a failed request can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Change the request.
+    BadRequest,
+    /// Ask for something that exists.
+    NotFound,
+    /// Use another method.
+    MethodNotAllowed,
+    /// Read again, then decide.
+    Conflict,
+    /// The condition did not hold; nothing was changed.
+    Precondition,
+    /// Send less.
+    TooLarge,
+    /// Wait and try again.
+    Overloaded,
+    /// Wait until the node can serve.
+    Unavailable,
+    /// Ask for less, or give it more time.
+    Timeout,
+    /// Make room on the disk.
+    Storage,
+    /// Report it.
+    Internal,
+}
+
+impl Error {
+    /// A parameter's value is wrong.
+    pub(crate) fn parameter(name: &'static str, reason: impl Into<String>) -> Self {
+        Error::Parameter { name, reason: reason.into() }
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Error::NotDeployed => Kind::Unavailable,
+            Error::BadRequest(_)
+            | Error::Parameter { .. }
+            | Error::Package(_)
+            | Error::Compile(_)
+            | Error::Document(_)
+            | Error::Selection(_)
+            | Error::Query(_)
+            | Error::Plan(_)
+            | Error::UnknownSource { .. } => Kind::BadRequest,
+            Error::Search(error) => search_kind(error),
+            Error::NotFound(_) => Kind::NotFound,
+            Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
+            Error::Conflict(_) => Kind::Conflict,
+            Error::Condition(_) => Kind::Precondition,
+            Error::TooLarge { .. } => Kind::TooLarge,
+            Error::Overloaded => Kind::Overloaded,
+            Error::Timeout(_) => Kind::Timeout,
+            Error::Store(error) => store_kind(error),
+            Error::Internal(_) => Kind::Internal,
+        }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.kind().status()
+    }
+}
+
+/// What the caller can do about what the store says.
+fn store_kind(error: &millrace_store::Error) -> Kind {
+    use millrace_store::Error as Store;
+    match error {
+        Store::Overloaded => Kind::Overloaded,
+        Store::DiskFull { .. } => Kind::Storage,
+        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => Kind::BadRequest,
+        Store::Closed | Store::Poisoned { .. } => Kind::Unavailable,
+        Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
+            Kind::Internal
+        }
+        // The store's errors may become more.
+        _ => Kind::Internal,
+    }
+}
+
+/// What the caller can do about what a search says.
+fn search_kind(error: &millrace_search::Error) -> Kind {
+    use millrace_grouping::Error as Grouping;
+    use millrace_search::Error as Search;
+    match error {
+        Search::Grouping(Grouping::Syntax { .. } | Grouping::Invalid(_))
+        | Search::Selection(_)
+        | Search::Collation { .. } => Kind::BadRequest,
+        Search::Matching(_)
+        | Search::Ranking(_)
+        | Search::Grouping(_)
+        | Search::Summary(_)
+        | Search::Id { .. }
+        | Search::Read(_) => Kind::Internal,
+        // The search's errors may become more.
+        _ => Kind::Internal,
+    }
+}
+
+impl Kind {
+    /// The HTTP status.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Kind::BadRequest => StatusCode::BAD_REQUEST,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Kind::Conflict => StatusCode::CONFLICT,
+            Kind::Precondition => StatusCode::PRECONDITION_FAILED,
+            Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Kind::Storage => StatusCode::INSUFFICIENT_STORAGE,
+            Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}

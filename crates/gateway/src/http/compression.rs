@@ -1,0 +1,69 @@
+//! Answers packed with gzip for those who take it.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::Body as _;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, VARY};
+use libdeflater::{CompressionLvl, Compressor};
+
+/// Answers up to this many bytes go as they are: they fit a packet, and packing costs more than it saves.
+const PLAIN_BYTES_MAX: u64 = 1200;
+
+/// Packs the answer where the request accepts gzip and the whole answer is there already; streams pass as they are.
+pub(crate) async fn compress_response(request: Request, next: Next) -> Response {
+    let accepted = accepts_gzip(request.headers());
+    let response = next.run(request).await;
+    let worth_it = response.body().size_hint().exact().is_some_and(|size| size > PLAIN_BYTES_MAX);
+    if !accepted || !worth_it || response.headers().contains_key(CONTENT_ENCODING) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    // The body lies in memory (its size is known), so this neither waits nor fails.
+    let Ok(plain) = body.collect().await.map(|collected| collected.to_bytes()) else {
+        return Response::from_parts(parts, Body::empty());
+    };
+    let mut compressor = Compressor::new(CompressionLvl::fastest());
+    let mut packed = vec![0; compressor.gzip_compress_bound(plain.len())];
+    let Ok(written) = compressor.gzip_compress(&plain, &mut packed) else {
+        return Response::from_parts(parts, Body::from(plain));
+    };
+    packed.truncate(written);
+    parts.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(packed))
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        value.split(',').any(|offer| {
+            let mut parts = offer.split(';').map(str::trim);
+            let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+            let refused = parts.any(|part| matches!(part, "q=0" | "q=0.0"));
+            named && !refused
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_accepts_gzip() {
+        #[track_caller]
+        fn check(value: &str, expected: bool) {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).expect("a header value"));
+            assert_eq!(accepts_gzip(&headers), expected, "{value}");
+        }
+        check("gzip", true);
+        check("deflate, GZIP;q=0.5", true);
+        check("br", false);
+        check("gzip;q=0", false);
+    }
+}

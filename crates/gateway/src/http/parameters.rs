@@ -1,0 +1,133 @@
+//! Parameters in the request line or a form.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::Error;
+
+/// The parameters of a request, in their order; a name may stand more than once.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Those of a query string or a form: `name=value` joined by `&`, percent-encoded, `+` for a space.
+    pub(crate) fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decode(name), form_decode(value))
+        });
+        Parameters(pairs.collect())
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Those of `other` after these.
+    pub(crate) fn extend(&mut self, other: impl IntoIterator<Item = (String, String)>) {
+        self.0.extend(other);
+    }
+
+    /// The last value of `name`.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn flag(&self, name: &'static str) -> Result<Option<bool>, Error> {
+        self.get(name)
+            .map(|value| match value {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err(Error::parameter(name, format!("expected true or false, got '{value}'"))),
+            })
+            .transpose()
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(crate) fn number(&self, name: &'static str, least: u64, most: u64) -> Result<Option<u64>, Error> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match text.parse::<u64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            _ => Err(Error::parameter(
+                name,
+                format!("expected a whole number from {least} to {most}, got '{text}'"),
+            )),
+        }
+    }
+
+    /// A duration: seconds, or with a unit (`ks`, `s`, `ms`, `us`, `µs`).
+    pub(crate) fn duration(&self, name: &'static str) -> Result<Option<Duration>, Error> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match duration(text) {
+            Some(duration) => Ok(Some(duration)),
+            None => Err(Error::parameter(
+                name,
+                format!("expected seconds, or a number with one of the units ks, s, ms, µs; got '{text}'"),
+            )),
+        }
+    }
+}
+
+/// The duration that `text` names: seconds, or with one of the units `ks`, `m`, `s`, `ms`, `us`, `µs`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = number.parse::<f64>().ok()?
+        * match unit.trim() {
+            "" | "s" => 1.0,
+            "ks" => 1e3,
+            "m" => 60.0,
+            "ms" => 1e-3,
+            "us" | "µs" | "μs" => 1e-6,
+            _ => return None,
+        };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// `text` without its percent-encoding; what is not UTF-8 after that becomes the replacement character.
+pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy()
+}
+
+fn form_decode(text: &str) -> String {
+    match text.contains('+') {
+        true => percent_decode(&text.replace('+', " ")).into_owned(),
+        false => percent_decode(text).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        #[track_caller]
+        fn check(text: &str, expected: Option<Duration>) {
+            assert_eq!(duration(text), expected, "{text}");
+        }
+        check("10", Some(Duration::from_secs(10)));
+        check("0.5", Some(Duration::from_millis(500)));
+        check("240000ms", Some(Duration::from_secs(240)));
+        check("1ks", Some(Duration::from_secs(1000)));
+        check("5 µs", Some(Duration::from_micros(5)));
+        check("soon", None);
+        check("1e99999s", None);
+        check("", None);
+        check("-1", None);
+    }
+
+    #[test]
+    fn forms() {
+        let parameters = Parameters::parse("a=1&b=x+y%2Bz&nocache&a=2&c=%C3%A6&d=é&e=%ff");
+        assert_eq!(parameters.get("a"), Some("2"));
+        assert_eq!(parameters.get("b"), Some("x y+z"));
+        assert_eq!(parameters.get("nocache"), Some(""));
+        assert_eq!(parameters.get("c"), Some("æ"));
+        assert_eq!(parameters.get("d"), Some("é"));
+        assert_eq!(parameters.get("e"), Some("\u{fffd}"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Connections: HTTP/1.1 and HTTP/2 (prior knowledge or ALPN) on one port, with or without TLS.
+
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+/// Bytes of the head of a request: request line and headers.
+const HEAD_BYTES_MAX: usize = 512 << 10;
+
+/// Requests that one HTTP/2 connection may have under way.
+const STREAMS_MAX: u32 = 1024;
+
+/// Time that a client has for a TLS handshake, or the head of a request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Serves `router` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within
+/// `drain`.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+    drain: Duration,
+) {
+    let graceful = GracefulShutdown::new();
+    loop {
+        tokio::select! {
+            // An error here means that the sender is gone, which is a stop too.
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => accept(stream, tls.clone(), router.clone(), &graceful),
+                Err(error) => {
+                    // Out of file descriptors, mostly: connections that end will free some.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("requests were still under way when the time to end them was over");
+    }
+}
+
+fn accept(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, graceful: &GracefulShutdown) {
+    // Without it small answers would wait for acknowledgements of earlier ones; a failure costs only that.
+    let _ = stream.set_nodelay(true);
+    let watcher = graceful.watcher();
+    tokio::spawn(async move {
+        match tls {
+            None => connection(stream, router, watcher).await,
+            Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => connection(stream, router, watcher).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                Err(_) => tracing::debug!("a TLS handshake took too long"),
+            },
+        }
+    });
+}
+
+async fn connection<S>(stream: S, router: Router, watcher: hyper_util::server::graceful::Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .pipeline_flush(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(8 << 20);
+    let service = TowerToHyperService::new(router);
+    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(served).await {
+        tracing::debug!(%error, "a connection ended with an error");
+    }
+}

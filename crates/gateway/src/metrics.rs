@@ -1,0 +1,277 @@
+//! What the node counts, under the names of Vespa's metrics, and the three forms in which it is told.
+//!
+//! Counting is a few atomic additions. Rates are over the time since the start: whoever polls can take differences.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+/// The counters of a node.
+pub(crate) struct Metrics {
+    started: SystemTime,
+    series: Vec<Series>,
+}
+
+/// One of the values that are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Metric {
+    Queries,
+    QueryLatency,
+    HitsPerQuery,
+    TotalHitsPerQuery,
+    FailedQueries,
+    DegradedQueries,
+    Puts,
+    Updates,
+    Removes,
+    Gets,
+    Visits,
+    OperationLatency,
+    ConditionFailures,
+    FailedOperations,
+    Rejected,
+    DocumentsVisited,
+}
+
+/// What is said of each metric: its name, its unit, and what it means. In the order of [`Metric`].
+const DESCRIPTIONS: [(Metric, &str, &str, &str); 16] = [
+    (Metric::Queries, "queries", "operation", "Queries answered"),
+    (Metric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
+    (Metric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
+    (Metric::TotalHitsPerQuery, "totalhits_per_query", "hit", "Documents matched"),
+    (Metric::FailedQueries, "failed_queries", "operation", "Queries answered with an error"),
+    (Metric::DegradedQueries, "degraded_queries", "operation", "Queries whose time was up before the end"),
+    (Metric::Puts, "httpapi_num_puts", "operation", "Documents put"),
+    (Metric::Updates, "httpapi_num_updates", "operation", "Documents updated"),
+    (Metric::Removes, "httpapi_num_removes", "operation", "Documents removed"),
+    (Metric::Gets, "httpapi_num_gets", "operation", "Documents read"),
+    (Metric::Visits, "httpapi_num_visits", "operation", "Visit requests"),
+    (Metric::OperationLatency, "httpapi_latency", "millisecond", "Time of a document operation"),
+    (
+        Metric::ConditionFailures,
+        "httpapi_condition_not_met",
+        "operation",
+        "Conditional writes whose condition did not hold",
+    ),
+    (Metric::FailedOperations, "httpapi_failed", "operation", "Document operations answered with an error"),
+    (
+        Metric::Rejected,
+        "jdisc.http.requests.rejected",
+        "operation",
+        "Requests refused because too many waited",
+    ),
+    (Metric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
+];
+
+#[derive(Default)]
+struct Series {
+    count: AtomicU64,
+    /// In thousandths.
+    sum: AtomicU64,
+    max: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Metrics {
+    /// All at zero.
+    pub(crate) fn new() -> Self {
+        Metrics {
+            started: SystemTime::now(),
+            series: DESCRIPTIONS.iter().map(|_| Series::default()).collect(),
+        }
+    }
+
+    /// One more.
+    pub(crate) fn count(&self, metric: Metric) {
+        self.record(metric, 1.0);
+    }
+
+    /// A value that is not negative.
+    pub(crate) fn record(&self, metric: Metric, value: f64) {
+        let series = &self.series[metric as usize];
+        let thousandths = (value * 1000.0) as u64;
+        series.count.fetch_add(1, Ordering::Relaxed);
+        series.sum.fetch_add(thousandths, Ordering::Relaxed);
+        series.max.fetch_max(thousandths, Ordering::Relaxed);
+        series.last.store(thousandths, Ordering::Relaxed);
+    }
+
+    /// A time, in milliseconds.
+    pub(crate) fn time(&self, metric: Metric, time: Duration) {
+        self.record(metric, time.as_secs_f64() * 1000.0);
+    }
+
+    fn uptime_s(&self) -> f64 {
+        self.started.elapsed().unwrap_or_default().as_secs_f64().max(1e-3)
+    }
+
+    fn values(&self, metric: Metric) -> Values {
+        let series = &self.series[metric as usize];
+        let count = series.count.load(Ordering::Relaxed);
+        let sum = series.sum.load(Ordering::Relaxed) as f64 / 1000.0;
+        Values {
+            count,
+            sum,
+            max: series.max.load(Ordering::Relaxed) as f64 / 1000.0,
+            last: series.last.load(Ordering::Relaxed) as f64 / 1000.0,
+            average: if count == 0 { 0.0 } else { sum / count as f64 },
+        }
+    }
+
+    /// The form of `/state/v1/metrics`; with `gauges` read now.
+    pub(crate) fn state(&self, gauges: &[Gauge]) -> Value {
+        let rate = 1.0 / self.uptime_s();
+        let counted = DESCRIPTIONS.iter().map(|(metric, name, _, description)| {
+            let values = self.values(*metric);
+            json!({
+                "name": name,
+                "description": description,
+                "values": {
+                    "count": values.count, "sum": values.sum, "average": values.average, "max": values.max,
+                    "last": values.last, "rate": values.count as f64 * rate,
+                },
+                "dimensions": {},
+            })
+        });
+        let read = gauges.iter().map(|gauge| {
+            json!({
+                "name": gauge.name, "description": gauge.description,
+                "values": { "last": gauge.value, "count": 1, "average": gauge.value, "max": gauge.value },
+                "dimensions": {},
+            })
+        });
+        json!({
+            "snapshot": { "from": seconds(self.started), "to": seconds(SystemTime::now()) },
+            "values": counted.chain(read).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The form of `/state/v1/health`.
+    pub(crate) fn health(&self) -> Value {
+        let values = self.values(Metric::QueryLatency);
+        json!({
+            "snapshot": { "from": seconds(self.started), "to": seconds(SystemTime::now()) },
+            "values": [
+                { "name": "requestsPerSecond",
+                  "values": { "count": values.count, "rate": values.count as f64 / self.uptime_s() } },
+                { "name": "latencySeconds",
+                  "values": { "average": values.average / 1e3, "sum": values.sum / 1e3, "count": values.count,
+                              "last": values.last / 1e3, "max": values.max / 1e3 } },
+            ],
+        })
+    }
+
+    /// The form of `/metrics/v2/values`.
+    pub(crate) fn node(&self, host: &str, gauges: &[Gauge]) -> Value {
+        let mut values = serde_json::Map::new();
+        for (metric, name, unit, _) in &DESCRIPTIONS {
+            let series = self.values(*metric);
+            if *unit == "millisecond" || *unit == "hit" {
+                values.insert(format!("{name}.sum"), json!(series.sum));
+                values.insert(format!("{name}.count"), json!(series.count));
+                values.insert(format!("{name}.max"), json!(series.max));
+                values.insert(format!("{name}.average"), json!(series.average));
+            } else {
+                values.insert(format!("{name}.count"), json!(series.count));
+                values.insert(format!("{name}.rate"), json!(series.count as f64 / self.uptime_s()));
+            }
+        }
+        for gauge in gauges {
+            values.insert(format!("{}.last", gauge.name), json!(gauge.value));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        json!({ "nodes": [{
+            "hostname": host,
+            "role": "millrace",
+            "services": [{
+                "name": "vespa.container",
+                "timestamp": now,
+                "status": { "code": "up", "description": "" },
+                "metrics": [{ "values": values, "dimensions": { "metrictype": "standard" } }],
+            }],
+        }]})
+    }
+
+    /// The text form of Prometheus.
+    pub(crate) fn prometheus(&self, gauges: &[Gauge]) -> String {
+        let mut text = String::new();
+        for (metric, name, unit, description) in &DESCRIPTIONS {
+            let name = name.replace(['.', '-'], "_");
+            let values = self.values(*metric);
+            let summed = *unit == "millisecond" || *unit == "hit";
+            let kind = if summed { "summary" } else { "counter" };
+            let shown = if summed { name.clone() } else { format!("{name}_count") };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "# HELP {shown} {description}\n# TYPE {shown} {kind}\n{name}_count {}",
+                values.count
+            );
+            if summed {
+                let _ = writeln!(text, "{name}_sum {}", values.sum);
+                let _ = writeln!(text, "# TYPE {name}_max gauge\n{name}_max {}", values.max);
+            }
+        }
+        for gauge in gauges {
+            let name = gauge.name.replace(['.', '-'], "_");
+            let _ = writeln!(
+                text,
+                "# HELP {name} {}\n# TYPE {name} gauge\n{name} {}",
+                gauge.description, gauge.value
+            );
+        }
+        text
+    }
+}
+
+/// A value that is read when it is asked for.
+pub(crate) struct Gauge {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+    pub(crate) value: f64,
+}
+
+struct Values {
+    count: u64,
+    sum: f64,
+    max: f64,
+    last: f64,
+    average: f64,
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_stands_at_its_own_place() {
+        for (index, (metric, name, ..)) in DESCRIPTIONS.iter().enumerate() {
+            assert_eq!(*metric as usize, index, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_three_forms_tell_the_same() {
+        let metrics = Metrics::new();
+        metrics.time(Metric::QueryLatency, Duration::from_millis(4));
+        metrics.time(Metric::QueryLatency, Duration::from_millis(8));
+        let gauge = Gauge { name: "content.proton.documentdb.documents.total", description: "d", value: 5.0 };
+        let text = metrics.prometheus(std::slice::from_ref(&gauge));
+        assert!(text.contains("query_latency_sum 12\n"), "{text}");
+        assert!(text.contains("content_proton_documentdb_documents_total 5\n"), "{text}");
+        let node = metrics.node("here", std::slice::from_ref(&gauge));
+        assert_eq!(
+            node.pointer("/nodes/0/services/0/metrics/0/values/query_latency.average"),
+            Some(&json!(6.0))
+        );
+        let state = metrics.state(&[gauge]);
+        assert_eq!(state.pointer("/values/1/values/max"), Some(&json!(8.0)));
+    }
+}

@@ -1,0 +1,57 @@
+//! What a node is started with.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// The address both ports listen at.
+    pub listen: IpAddr,
+    /// The port of documents and queries; 0 lets the system choose.
+    pub port: u16,
+    /// The port of deployment; 0 lets the system choose.
+    pub config_port: u16,
+    /// Certificate and key, for TLS on both ports.
+    pub tls: Option<TlsFiles>,
+    /// The largest request body, as sent and unpacked, in bytes. Deployments may be ten times as large.
+    pub request_bytes_max: usize,
+    /// Threads for work.
+    pub threads: usize,
+    /// Requests that may wait for a thread.
+    pub queue_max: usize,
+    /// Bytes of columns kept in memory between requests.
+    pub cache_bytes: u64,
+    /// How long requests under way may take after a stop was asked for.
+    pub drain: Duration,
+}
+
+/// Where certificate and key lie, as PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+impl Settings {
+    /// The default settings.
+    pub fn new(data_dir: PathBuf) -> Self {
+        Settings {
+            data_dir,
+            listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 8080,
+            config_port: 19071,
+            tls: None,
+            request_bytes_max: 64 << 20,
+            threads: std::thread::available_parallelism().map_or(2, usize::from),
+            queue_max: 4096,
+            cache_bytes: 512 << 20,
+            drain: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+use millrace_schema::{MatchMode, Matching, Stemming as StemmingSetting};
+
+use crate::fold::Folding;
+use crate::stem::Stemming;
+use crate::{Language, split};
+
+/// A word of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token<'a> {
+    /// The word, folded and stemmed. Not empty.
+    pub text: &'a str,
+    /// Where it stands in the original text, in bytes.
+    pub range: Range<usize>,
+    /// How many tokens are before it.
+    pub position: u32,
+}
+
+/// Turns text into words as one field wants it.
+///
+/// Cheap to make; one serves any number of texts and threads.
+pub struct Analyzer {
+    mode: MatchMode,
+    folding: Folding,
+    stemming: Option<Stemming>,
+    max_length: usize,
+    max_token_length: usize,
+    max_occurrences: u32,
+}
+
+impl Analyzer {
+    /// The analyzer of a field. Nothing is stemmed where case counts, since stemmers know small letters only. `stemming: multiple`
+    /// gives the one stem there is.
+    pub fn new(matching: &Matching, language: Language) -> Self {
+        let stemmed =
+            matching.mode == MatchMode::Text && !matching.cased && matching.stemming != StemmingSetting::None;
+        Analyzer {
+            mode: matching.mode,
+            folding: Folding { case: !matching.cased, accents: matching.normalizing },
+            stemming: language.algorithm().filter(|_| stemmed).map(Stemming::new),
+            max_length: matching.max_length.unwrap_or(usize::MAX),
+            max_token_length: matching.max_token_length.unwrap_or(usize::MAX),
+            max_occurrences: matching
+                .max_occurrences
+                .map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// The analyzer of a text field without settings of its own.
+    pub fn text(language: Language) -> Self {
+        Analyzer {
+            mode: MatchMode::Text,
+            folding: Folding { case: true, accents: true },
+            stemming: language.algorithm().map(Stemming::new),
+            max_length: usize::MAX,
+            max_token_length: usize::MAX,
+            max_occurrences: u32::MAX,
+        }
+    }
+
+    /// The same, but words are left unstemmed: `stem: false` of a query term.
+    pub fn without_stemming(mut self) -> Self {
+        self.stemming = None;
+        self
+    }
+
+    /// The same, but letters keep their accents: `accentDrop: false` of a query term.
+    pub fn with_accents(mut self) -> Self {
+        self.folding.accents = false;
+        self
+    }
+
+    /// The same, but letters keep their case: `normalizeCase: false` of a query term. Nothing is stemmed then.
+    pub fn with_case(mut self) -> Self {
+        self.folding.case = false;
+        self.stemming = None;
+        self
+    }
+
+    /// Whether words are stemmed.
+    pub const fn is_stemming(&self) -> bool {
+        self.stemming.is_some()
+    }
+
+    /// Calls `sink` with each token of `text` in order.
+    ///
+    /// - Text past `max-length` characters, words longer than `max-token-length` characters, and a word's occurrences past
+    ///   `max-occurrences` give no token; the tokens after them move up.
+    /// - With `match: word` and `match: exact` the whole text is one token.
+    pub fn tokens(&self, text: &str, mut sink: impl FnMut(Token<'_>)) {
+        let text = self.cut(text);
+        let mut folded = String::new();
+        let mut position = 0;
+        let mut limits = Limits::new(self);
+        let mut emit = |range: Range<usize>| {
+            folded.clear();
+            self.folding.fold(&text[range.clone()], &mut folded);
+            if let Some(stemming) = &self.stemming {
+                stemming.stem(&mut folded);
+            }
+            if !folded.is_empty() && limits.admit(&folded) {
+                sink(Token { text: &folded, range, position });
+                position += 1;
+            }
+        };
+        match self.mode {
+            MatchMode::Word | MatchMode::Exact => emit(0..text.len()),
+            MatchMode::Text => split::words(text, emit),
+            MatchMode::Gram { size } => split::words(text, |word| split::grams(text, word, size, &mut emit)),
+        }
+    }
+
+    /// The folded form of a whole value, for comparing values. Nothing is split or stemmed.
+    pub fn fold_value(&self, value: &str) -> String {
+        let mut folded = String::with_capacity(value.len());
+        self.fold_value_into(value, &mut folded);
+        folded
+    }
+
+    /// [`Analyzer::fold_value`] appended to `out`, for those who fold many.
+    pub fn fold_value_into(&self, value: &str, out: &mut String) {
+        self.folding.fold(value, out);
+    }
+
+    /// The byte ranges of `text` whose tokens `wanted` accepts, in order; ranges that overlap or touch without anything between
+    /// (grams) are one. For bolding and snippets.
+    pub fn ranges(&self, text: &str, mut wanted: impl FnMut(&str) -> bool) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        self.tokens(text, |token| {
+            if wanted(token.text) {
+                match ranges.last_mut() {
+                    Some(last) if token.range.start <= last.end => last.end = token.range.end,
+                    _ => ranges.push(token.range),
+                }
+            }
+        });
+        ranges
+    }
+
+    fn cut<'t>(&self, text: &'t str) -> &'t str {
+        if text.len() <= self.max_length {
+            return text;
+        }
+        text.char_indices().nth(self.max_length).map_or(text, |(end, _)| &text[..end])
+    }
+}
+
+impl fmt::Debug for Analyzer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Analyzer")
+            .field("mode", &self.mode)
+            .field("folding", &self.folding)
+            .field("stemming", &self.stemming.as_ref().map(Stemming::algorithm))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps count for one text of what `max-token-length` and `max-occurrences` leave out.
+struct Limits {
+    max_token_length: usize,
+    max_occurrences: u32,
+    seen: HashMap<String, u32>,
+}
+
+impl Limits {
+    fn new(analyzer: &Analyzer) -> Self {
+        Limits {
+            max_token_length: analyzer.max_token_length,
+            max_occurrences: analyzer.max_occurrences,
+            seen: HashMap::new(),
+        }
+    }
+
+    fn admit(&mut self, word: &str) -> bool {
+        if word.len() > self.max_token_length && word.chars().count() > self.max_token_length {
+            return false;
+        }
+        if self.max_occurrences == u32::MAX {
+            return true;
+        }
+        let count = match self.seen.get_mut(word) {
+            Some(count) => count,
+            None => self.seen.entry(word.to_owned()).or_default(),
+        };
+        *count = count.saturating_add(1);
+        *count <= self.max_occurrences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_schema::{DefaultTerm, Stemming as Setting};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matching(mode: MatchMode) -> Matching {
+        Matching {
+            mode,
+            cased: false,
+            default_term: DefaultTerm::Word,
+            exact_terminator: None,
+            max_length: None,
+            max_occurrences: None,
+            max_token_length: None,
+            stemming: Setting::Best,
+            normalizing: true,
+        }
+    }
+
+    #[track_caller]
+    fn check(analyzer: &Analyzer, text: &str, expected: &str) {
+        let mut found = Vec::new();
+        analyzer.tokens(text, |token| {
+            assert_eq!(token.position as usize, found.len());
+            found.push(format!("{}@{}..{}", token.text, token.range.start, token.range.end));
+        });
+        assert_eq!(found.join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn text_is_split_folded_and_stemmed() {
+        let english = Analyzer::text(Language::Unknown);
+        check(&english, "The Quick foxes", "the@0..3 quick@4..9 fox@10..15");
+        check(&english, "CAFÉS Cafe\u{301}", "cafe@0..6 cafe@7..13");
+        check(&english, "ﬁne ① Straße Ｆｕｌｌ", "fine@0..5 1@6..9 straße@10..17 full@18..30");
+        check(&Analyzer::text(Language::from_tag("de_CH")), "Häuser", "haus@0..7");
+        check(&Analyzer::text(Language::from_tag("ja")), "東京 cats", "東@0..3 京@3..6 cats@7..11");
+        check(&Analyzer::text(Language::Unstemmed).with_accents(), "Cafe\u{301}", "café@0..6");
+        check(&Analyzer::text(Language::Unstemmed).with_case(), "Éa", "Ea@0..3");
+        check(
+            &Analyzer::text(Language::from_tag("el")).without_stemming(),
+            "ΣΟΦΟΣ σοφος",
+            "σοφοσ@0..10 σοφοσ@11..21",
+        );
+    }
+
+    #[test]
+    fn settings_of_the_field() {
+        let word = Analyzer::new(&matching(MatchMode::Word), Language::Unknown);
+        check(&word, "New York", "new york@0..8");
+        check(&word, "", "");
+        let gram = Analyzer::new(&matching(MatchMode::Gram { size: 2 }), Language::Unknown);
+        check(&gram, "Été a", "et@0..3 te@2..5 a@6..7");
+        let cased = Matching { cased: true, normalizing: false, ..matching(MatchMode::Text) };
+        check(&Analyzer::new(&cased, Language::Unknown), "Cats É", "Cats@0..4 É@5..7");
+        let unstemmed = Matching { stemming: Setting::None, ..matching(MatchMode::Text) };
+        check(&Analyzer::new(&unstemmed, Language::Unknown), "Cats", "cats@0..4");
+        let limited = Matching {
+            max_length: Some(12),
+            max_token_length: Some(3),
+            max_occurrences: Some(2),
+            ..matching(MatchMode::Text)
+        };
+        check(&Analyzer::new(&limited, Language::Unknown), "a long a b a cut", "a@0..1 a@7..8 b@9..10");
+    }
+
+    #[test]
+    fn ranges_of_wanted_words() {
+        let text = "Cats and a cat";
+        let ranges = Analyzer::text(Language::Unknown).ranges(text, |word| word == "cat");
+        assert_eq!(ranges, [0..4, 11..14]);
+        let grams = Analyzer::new(&matching(MatchMode::Gram { size: 2 }), Language::Unknown);
+        let joined: Vec<&str> = grams
+            .ranges("abcd xbc", |gram| gram == "ab" || gram == "bc")
+            .into_iter()
+            .map(|r| &"abcd xbc"[r])
+            .collect();
+        assert_eq!(joined, ["abc", "bc"]);
+    }
+
+    proptest! {
+        /// What a query takes from a document's text finds the document.
+        #[test]
+        fn a_word_alone_gives_the_token_it_gave_in_its_text(text in "\\PC{0,40}") {
+            let analyzer = Analyzer::text(Language::Unknown);
+            analyzer.tokens(&text, |token| {
+                let mut alone = Vec::new();
+                analyzer.tokens(&text[token.range.clone()], |token| alone.push(token.text.to_owned()));
+                assert_eq!(alone, [token.text]);
+            });
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Text to words, for documents and queries alike.
+//!
+//! An [`Analyzer`] does what a field's `match`, `stemming` and `normalizing` settings say: it splits text into [`Token`]s, folds
+//! and stems them. The words of a field's documents and those of a query go through the same analyzer, so both sides agree.
+//!
+//! ```
+//! use millrace_linguistics::{Analyzer, Language};
+//!
+//! let analyzer = Analyzer::text(Language::from_tag("en"));
+//! let mut words = Vec::new();
+//! analyzer.tokens("The Cafés' 2 owners", |token| words.push(token.text.to_owned()));
+//! assert_eq!(words, ["the", "cafe", "2", "owner"]);
+//! ```
+//!
+//! - **Split.** Words are those of the Unicode standard (UAX #29), split further at whatever is not a letter, digit or mark:
+//!   `example.com` is two words. Scripts that are written without spaces give a token a character.
+//! - **Fold.** Compatibility forms are replaced (NFKD), combining accents dropped, and upper case is made lower.
+//! - **Stem.** Snowball, by language; English where the language is not known.
+//!
+//! This crate does not know documents, columns or queries, and finds out no text's language.
+
+mod analyzer;
+mod fold;
+mod language;
+mod split;
+mod stem;
+
+pub use analyzer::{Analyzer, Token};
+pub use language::Language;

@@ -1,0 +1,145 @@
+use std::cell::RefCell;
+
+use rust_stemmers::{Algorithm, Stemmer};
+
+/// Stems words of one language, and remembers those that it met lately: a stemmer takes longer than everything else that is
+/// done to a word, and most of a text is a few hundred words again and again.
+pub(crate) struct Stemming {
+    algorithm: Algorithm,
+    stemmer: Stemmer,
+}
+
+impl Stemming {
+    pub(crate) fn new(algorithm: Algorithm) -> Self {
+        Stemming { algorithm, stemmer: Stemmer::create(algorithm) }
+    }
+
+    pub(crate) const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Replaces a folded word by its stem. Words with digits, and those of a single letter, are their own stem.
+    pub(crate) fn stem(&self, word: &mut String) {
+        if word.len() < 2 || word.bytes().any(|b| b.is_ascii_digit()) {
+            return;
+        }
+        let Some(key) = Key::new(self.algorithm, word) else {
+            *word = self.stemmer.stem(word).into_owned();
+            return;
+        };
+        RECENT.with_borrow_mut(|recent| {
+            if recent.is_empty() {
+                recent.resize(RECENT_WORDS, Remembered::default());
+            }
+            let place = &mut recent[key.hash()];
+            if place.key != key {
+                let stem = self.stemmer.stem(word);
+                let Some(change) = Change::between(word, &stem) else {
+                    *word = stem.into_owned();
+                    return;
+                };
+                *place = Remembered { key, change };
+            }
+            place.change.apply(word);
+        });
+    }
+}
+
+/// How many words each thread remembers; with 32 bytes each, 512 KB at most.
+const RECENT_WORDS: usize = 1 << 14;
+
+thread_local! {
+    /// Words and what makes stems of them, each at the place that its hash names; a later word takes an earlier one's place.
+    static RECENT: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Clone, Copy, Default)]
+struct Remembered {
+    key: Key,
+    change: Change,
+}
+
+/// A word of at most 22 bytes, in a language.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Key {
+    word: [u8; 22],
+    len: u8,
+    algorithm: u8,
+}
+
+impl Key {
+    fn new(algorithm: Algorithm, text: &str) -> Option<Self> {
+        let mut word = [0; 22];
+        word.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Key { word, len: text.len() as u8, algorithm: algorithm as u8 + 1 })
+    }
+
+    fn hash(&self) -> usize {
+        let mut bytes = [0; 24];
+        bytes[..22].copy_from_slice(&self.word);
+        bytes[22] = self.algorithm;
+        let mix = |hash: u64, word: &[u8; 8]| {
+            (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        let hash = bytes.as_chunks::<8>().0.iter().fold(0, mix);
+        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize % RECENT_WORDS
+    }
+}
+
+/// What makes a stem of a word: how much of it stays, and what comes after that.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    keep: u8,
+    len: u8,
+    end: [u8; 6],
+}
+
+impl Change {
+    /// `None` where the end does not fit in.
+    fn between(word: &str, stem: &str) -> Option<Self> {
+        let same = |at: &usize| {
+            word.is_char_boundary(*at) && stem.is_char_boundary(*at) && word[..*at] == stem[..*at]
+        };
+        let keep = (0..=word.len().min(stem.len())).rev().find(same)?;
+        let rest = &stem.as_bytes()[keep..];
+        let mut end = [0; 6];
+        end.get_mut(..rest.len())?.copy_from_slice(rest);
+        Some(Change { keep: keep as u8, len: rest.len() as u8, end })
+    }
+
+    fn apply(self, word: &mut String) {
+        word.truncate(usize::from(self.keep));
+        // The end was cut from text at the beginning of a character.
+        word.push_str(std::str::from_utf8(&self.end[..usize::from(self.len)]).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_are_the_same_whether_remembered_or_not() {
+        let english = Stemming::new(Algorithm::English);
+        let german = Stemming::new(Algorithm::German);
+        for _ in 0..3 {
+            for (stemming, word, expected) in [
+                (&english, "running", "run"),
+                (&english, "ran", "ran"),
+                (&english, "flies", "fli"),
+                (&german, "flies", "flies"),
+                (&german, "häuser", "haus"),
+                (&english, "a1s", "a1s"),
+                (
+                    &english,
+                    "incomprehensibilitiesandmorethantwentyfour",
+                    "incomprehensibilitiesandmorethantwentyfour",
+                ),
+            ] {
+                let mut stemmed = word.to_owned();
+                stemming.stem(&mut stemmed);
+                assert_eq!(stemmed, expected, "{word}");
+            }
+        }
+    }
+}

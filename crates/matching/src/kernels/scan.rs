@@ -1,0 +1,154 @@
+//! Finds token numbers among token numbers.
+
+/// The most ranges that one scan takes.
+pub(crate) const RANGES: usize = 4;
+
+/// Appends to `found` the places in `ids` whose number lies in one of `ranges` (both ends included), ascending.
+///
+/// Ranges past the first [`RANGES`] do not count.
+pub(crate) fn find_narrow(ids: &[u16], ranges: &[(u16, u16)], found: &mut Vec<u32>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512bw") {
+            // SAFETY: the feature that the functions need was just found.
+            return unsafe {
+                match ranges {
+                    [] => {}
+                    [a] => x86::find_avx512(ids, [*a], found),
+                    [a, b] => x86::find_avx512(ids, [*a, *b], found),
+                    [a, b, c] => x86::find_avx512(ids, [*a, *b, *c], found),
+                    [a, b, c, d, ..] => x86::find_avx512(ids, [*a, *b, *c, *d], found),
+                }
+            };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the feature that the functions need was just found.
+            return unsafe {
+                match ranges {
+                    [] => {}
+                    [a] => x86::find_avx2(ids, [*a], found),
+                    [a, b] => x86::find_avx2(ids, [*a, *b], found),
+                    [a, b, c] => x86::find_avx2(ids, [*a, *b, *c], found),
+                    [a, b, c, d, ..] => x86::find_avx2(ids, [*a, *b, *c, *d], found),
+                }
+            };
+        }
+    }
+    find_plain(ids, 0, &ranges[..ranges.len().min(RANGES)], found);
+}
+
+/// [`find_narrow`] for chunks with more words than 16 bits can number.
+pub(crate) fn find_wide(ids: &[u32], ranges: &[(u32, u32)], found: &mut Vec<u32>) {
+    let ranges = &ranges[..ranges.len().min(RANGES)];
+    let within = |id: u32| ranges.iter().any(|(low, high)| (*low..=*high).contains(&id));
+    found.extend(ids.iter().enumerate().filter(|(_, id)| within(**id)).map(|(place, _)| place as u32));
+}
+
+/// The plain twin of [`find_narrow`], over the ids from `start` on.
+fn find_plain(ids: &[u16], start: usize, ranges: &[(u16, u16)], found: &mut Vec<u32>) {
+    let within = |id: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&id));
+    let places = ids.iter().enumerate().skip(start).filter(|(_, id)| within(**id));
+    found.extend(places.map(|(place, _)| place as u32));
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::find_plain;
+
+    /// A number is in a range where its distance from the low end, wrapping around, is at most the range's length.
+    #[target_feature(enable = "avx512bw")]
+    pub(super) fn find_avx512<const N: usize>(ids: &[u16], ranges: [(u16, u16); N], found: &mut Vec<u32>) {
+        let lows = ranges.map(|(low, _)| _mm512_set1_epi16(low as i16));
+        let spans = ranges.map(|(low, high)| _mm512_set1_epi16(high.wrapping_sub(low) as i16));
+        let empty = ranges.map(|(low, high)| if low <= high { u32::MAX } else { 0 });
+        let (blocks, rest) = ids.as_chunks::<64>();
+        for (number, block) in blocks.iter().enumerate() {
+            // SAFETY: the block has 64 numbers, as much as the two loads read; they need no alignment.
+            let (first, second) = unsafe {
+                (_mm512_loadu_si512(block.as_ptr().cast()), _mm512_loadu_si512(block[32..].as_ptr().cast()))
+            };
+            let mut mask = 0u64;
+            for range in 0..N {
+                let low = _mm512_cmple_epu16_mask(_mm512_sub_epi16(first, lows[range]), spans[range]);
+                let high = _mm512_cmple_epu16_mask(_mm512_sub_epi16(second, lows[range]), spans[range]);
+                mask |= u64::from(low & empty[range]) | u64::from(high & empty[range]) << 32;
+            }
+            push(mask, number * 64, found);
+        }
+        find_plain(ids, ids.len() - rest.len(), &ranges, found);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn find_avx2<const N: usize>(ids: &[u16], ranges: [(u16, u16); N], found: &mut Vec<u32>) {
+        let lows = ranges.map(|(low, _)| _mm256_set1_epi16(low as i16));
+        let spans = ranges.map(|(low, high)| _mm256_set1_epi16(high.wrapping_sub(low) as i16));
+        let empty = ranges.map(|(low, high)| _mm256_set1_epi16(if low <= high { -1 } else { 0 }));
+        let (blocks, rest) = ids.as_chunks::<32>();
+        for (number, block) in blocks.iter().enumerate() {
+            // SAFETY: the block has 32 numbers, as much as the two loads read; they need no alignment.
+            let (first, second) = unsafe {
+                (_mm256_loadu_si256(block.as_ptr().cast()), _mm256_loadu_si256(block[16..].as_ptr().cast()))
+            };
+            let mut hits = [_mm256_setzero_si256(); 2];
+            for range in 0..N {
+                for (hit, ids) in hits.iter_mut().zip([first, second]) {
+                    // There is no unsigned `<=`: a number is at most the span where the lesser of both is the number.
+                    let distance = _mm256_sub_epi16(ids, lows[range]);
+                    let within = _mm256_cmpeq_epi16(_mm256_min_epu16(distance, spans[range]), distance);
+                    *hit = _mm256_or_si256(*hit, _mm256_and_si256(within, empty[range]));
+                }
+            }
+            // Packing works on the halves of the registers, so the quarters come out as 0, 2, 1, 3.
+            let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(hits[0], hits[1]));
+            push(u64::from(_mm256_movemask_epi8(packed) as u32), number * 32, found);
+        }
+        find_plain(ids, ids.len() - rest.len(), &ranges, found);
+    }
+
+    #[inline(always)]
+    fn push(mut mask: u64, base: usize, found: &mut Vec<u32>) {
+        while mask != 0 {
+            found.push(base as u32 + mask.trailing_zeros());
+            mask &= mask - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_form_finds_what_the_plain_one_does(
+            ids in proptest::collection::vec(prop_oneof![0u16..20, any::<u16>()], 0..300),
+            ranges in proptest::collection::vec(prop_oneof![(0u16..20, 0u16..20), any::<(u16, u16)>()], 0..=RANGES),
+        ) {
+            let mut plain = Vec::new();
+            find_plain(&ids, 0, &ranges, &mut plain);
+            let mut found = Vec::new();
+            find_narrow(&ids, &ranges, &mut found);
+            prop_assert_eq!(&found, &plain);
+
+            let wide: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
+            let wide_ranges: Vec<(u32, u32)> = ranges.iter().map(|(low, high)| (u32::from(*low), u32::from(*high))).collect();
+            found.clear();
+            find_wide(&wide, &wide_ranges, &mut found);
+            prop_assert_eq!(&found, &plain);
+
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2")
+                && let &[a, b] = ranges.as_slice()
+            {
+                found.clear();
+                // SAFETY: the feature that the function needs was just found.
+                unsafe { x86::find_avx2(&ids, [a, b], &mut found) };
+                prop_assert_eq!(&found, &plain);
+            }
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A leaf of a plan made ready, and what it finds in the documents of a chunk.
+
+use std::sync::Arc;
+
+use millrace_column::{Bytes, Column, ColumnKey, Fixed, Layout, Tokens, layout};
+use millrace_document::{DataType, Value};
+use millrace_linguistics::{Analyzer, Language};
+use millrace_plan::{Leaf, Plan, Predicate};
+
+use crate::bits::Bits;
+use crate::geo::GeoCircle;
+use crate::nearest::Nearest;
+use crate::pattern::WordMatcher;
+use crate::value::{Element, ValueTest, Weighing};
+use crate::words::{self, Numbers, Places};
+use crate::{Error, LeafMatches, Occurrences};
+
+/// A leaf made ready for all chunks.
+pub(crate) struct ReadyLeaf {
+    pub(crate) field: FieldPath,
+    pub(crate) kind: Kind,
+    /// The values' test, for what stands inside `sameElement`.
+    pub(crate) test: Option<ValueTest>,
+    dot_product_above: Option<f64>,
+}
+
+/// How a leaf is matched.
+pub(crate) enum Kind {
+    /// Words among the field's tokens.
+    Words(Vec<WordMatcher>),
+    /// Any of these words among the field's tokens, with weights.
+    WordIn(Vec<(String, i32)>),
+    /// A test of the field's values, one by one.
+    Values { weighted: bool, listed: bool },
+    /// As `Values`, with the distance of the nearest position.
+    Circle(GeoCircle),
+    /// The nearest.
+    Nearest(Box<Nearest>, u32),
+}
+
+/// Where a leaf's values are: a column, and the path inside its values.
+pub(crate) struct FieldPath {
+    pub(crate) key: ColumnKey,
+    pub(crate) data_type: DataType,
+    pub(crate) path: Vec<Arc<str>>,
+}
+
+impl ReadyLeaf {
+    pub(crate) fn new(plan: &Plan, leaf: &Leaf) -> Result<Self, Error> {
+        let (name, path) = leaf.field.split_once('.').map_or((&*leaf.field, ""), |(name, path)| (name, path));
+        let fail = |reason| Error::Field {
+            field: leaf.field.to_string(),
+            schema: plan.schema.name.to_string(),
+            reason,
+        };
+        let field = plan.schema.fields.get(name).ok_or_else(|| fail("the schema has no such field"))?;
+        let of_member =
+            field.struct_fields.iter().find(|(member, _)| member == path).map(|(_, field)| &field.matching);
+        let matching = of_member.unwrap_or(&field.matching);
+        let analyzer = || Analyzer::new(matching, Language::Unknown);
+        let among_tokens = path.is_empty() && field.is_text();
+        let weighted = is_weighted(&field.data_type);
+        let kind = match &leaf.predicate {
+            Predicate::Words(patterns) if among_tokens => Kind::Words(
+                patterns.iter().map(|p| WordMatcher::new(&leaf.field, p, false)).collect::<Result<_, _>>()?,
+            ),
+            Predicate::WordIn(words) if among_tokens => Kind::WordIn(words.clone()),
+            Predicate::Nearest { target, metric, target_hits, threshold } => {
+                if !matches!(field.data_type, DataType::Tensor(_)) {
+                    return Err(fail("it is no tensor, so nothing can be nearest to it"));
+                }
+                Kind::Nearest(Box::new(Nearest::new(target, *metric, *threshold)), *target_hits)
+            }
+            Predicate::GeoCircle { latitude, longitude, radius_km } => {
+                Kind::Circle(GeoCircle { latitude: *latitude, longitude: *longitude, radius_km: *radius_km })
+            }
+            Predicate::ValueIn { .. } | Predicate::NumberIn(_) | Predicate::WordIn(_) => {
+                Kind::Values { weighted: true, listed: true }
+            }
+            Predicate::Words(_)
+            | Predicate::Value { .. }
+            | Predicate::Number(_)
+            | Predicate::Bool(_)
+            | Predicate::GeoBox(_)
+            | Predicate::Present => Kind::Values { weighted, listed: false },
+        };
+        let key = match kind {
+            Kind::Words(_) | Kind::WordIn(_) => ColumnKey::tokens(name),
+            _ => ColumnKey::value(name),
+        };
+        Ok(ReadyLeaf {
+            field: FieldPath {
+                key,
+                data_type: field.data_type.clone(),
+                path: path.split('.').filter(|part| !part.is_empty()).map(Arc::from).collect(),
+            },
+            kind,
+            test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
+            dot_product_above: leaf.dot_product_above,
+        })
+    }
+
+    /// About what it costs to match a document, for doing the cheap ones first.
+    pub(crate) fn cost(&self) -> u32 {
+        match (&self.kind, layout(&self.field.data_type)) {
+            (Kind::Values { .. }, Layout::Number(_)) => 1,
+            (Kind::Words(_) | Kind::WordIn(_), _) => 2,
+            (Kind::Values { .. }, Layout::Text | Layout::Raw) => 3,
+            (Kind::Values { .. } | Kind::Circle(_), _) => 4,
+            (Kind::Nearest(..), _) => 5,
+        }
+    }
+
+    /// What it finds in the documents `within` of a chunk. For the nearest: in all of them that have a vector.
+    pub(crate) fn find(&self, column: Option<&Column>, within: &Bits) -> Found {
+        let Some(column) = column else { return self.nothing() };
+        match (&self.kind, column) {
+            (Kind::Words(matchers), Column::Tokens(tokens)) => {
+                Found::Places(words::find(matchers, tokens, within))
+            }
+            (Kind::WordIn(words), Column::Tokens(tokens)) => {
+                Found::Weights(self.word_in(words, tokens, within))
+            }
+            (Kind::Nearest(nearest, _), column) => {
+                let documents = within.rows();
+                let distances = nearest.distances(column, &self.field.data_type, &documents);
+                Found::Distances(Distances { documents, distances })
+            }
+            (Kind::Circle(circle), column) => Found::Distances(self.circle(circle, column, within)),
+            (Kind::Values { weighted, listed }, column) => {
+                let simple = !weighted || self.dot_product_above.is_none() && !listed;
+                match (&self.test, column) {
+                    (Some(test), Column::Fixed(column)) if simple && column.width() == 1 => {
+                        Found::Bits(numbers(test, column, within))
+                    }
+                    (Some(test), Column::Bytes(column))
+                        if simple && layout(&self.field.data_type) == Layout::Text =>
+                    {
+                        Found::Bits(texts(test, column, within))
+                    }
+                    _ => self.values(column, within, *weighted, *listed),
+                }
+            }
+            (Kind::Words(_) | Kind::WordIn(_), _) => self.nothing(),
+        }
+    }
+
+    fn nothing(&self) -> Found {
+        match self.kind {
+            Kind::Words(_) => Found::Places(Places::default()),
+            Kind::WordIn(_) | Kind::Values { weighted: true, .. } => Found::Weights(Vec::new()),
+            Kind::Values { .. } => Found::Bits(Bits::NONE),
+            Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Distances::default()),
+        }
+    }
+
+    /// Values of any type, decoded one by one.
+    fn values(&self, column: &Column, within: &Bits, weighted: bool, listed: bool) -> Found {
+        let mut buffer = String::new();
+        let mut weight = |document| match (&self.test, column) {
+            (Some(test), Column::Bytes(column))
+                if self.dot_product_above.is_none() && layout(&self.field.data_type) == Layout::Text =>
+            {
+                let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
+                test.text(text, &mut buffer)
+            }
+            _ => {
+                let value = millrace_column::value(column, &self.field.data_type, document)?;
+                self.weight(Element::Value(&value, 1), &self.field.path, listed)
+            }
+        };
+        let found: Vec<(u16, i32)> =
+            within.iter().filter_map(|document| Some((document as u16, weight(document)?))).collect();
+        if weighted {
+            return Found::Weights(found);
+        }
+        let mut bits = Bits::NONE;
+        found.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
+        Found::Bits(bits)
+    }
+
+    /// The weight of an element where it matches.
+    fn weight(&self, element: Element<'_>, path: &[Arc<str>], listed: bool) -> Option<i32> {
+        let test = self.test.as_ref()?;
+        let path: Vec<&str> = path.iter().map(|part| &**part).collect();
+        let mut weighing = Weighing::default();
+        element.at(&path, &mut |value, weight| {
+            if let Some(query) = test.value(value) {
+                weighing.add(query, weight, listed);
+            }
+        });
+        weighing.weight(self.dot_product_above)
+    }
+
+    /// Whether it matches in an element of the field itself.
+    pub(crate) fn matches_element(&self, element: Element<'_>) -> bool {
+        let listed = matches!(self.kind, Kind::Values { listed: true, .. } | Kind::WordIn(_));
+        self.weight(element, &self.field.path, listed).is_some()
+    }
+
+    fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i32)> {
+        let mut weights: Vec<(u32, i32)> = listed
+            .iter()
+            .filter_map(|(word, weight)| Some((tokens.number(word.as_bytes())?, *weight)))
+            .collect();
+        weights.sort_unstable();
+        let places = Numbers::from_ascending(words::ascending(weights.iter().map(|(number, _)| *number)))
+            .find(tokens.ids());
+        let (starts, ids) = (tokens.starts(), tokens.ids());
+        let mut found = Vec::new();
+        let mut document = 0;
+        let mut rest = places.as_slice();
+        while let Some(first) = rest.first() {
+            while starts[document + 1] <= *first {
+                document += 1;
+            }
+            let here = rest.iter().take_while(|place| **place < starts[document + 1]).count();
+            if within.get(document) {
+                let numbers = words::ascending(rest[..here].iter().map(|place| ids.get(*place as usize)));
+                let mut weighing = Weighing::default();
+                for number in numbers {
+                    let after = weights.partition_point(|(listed, _)| *listed <= number);
+                    weights[..after]
+                        .last()
+                        .into_iter()
+                        .for_each(|(_, weight)| weighing.add(*weight, 1, true));
+                }
+                found.extend(weighing.weight(self.dot_product_above).map(|weight| (document as u16, weight)));
+            }
+            rest = &rest[here..];
+        }
+        found
+    }
+
+    fn circle(&self, circle: &GeoCircle, column: &Column, within: &Bits) -> Distances {
+        let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
+        let nearest = |document| {
+            let value = millrace_column::value(column, &self.field.data_type, document)?;
+            let mut nearest = f64::INFINITY;
+            Element::Value(&value, 1).at(&path, &mut |value, _| {
+                if let Value::Position { latitude, longitude } = value {
+                    let (latitude, longitude) = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
+                    nearest = nearest.min(circle.distance_km(latitude, longitude));
+                }
+            });
+            (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some(nearest)
+        };
+        let near = within.iter().filter_map(|document| Some((document as u16, nearest(document)?)));
+        let (documents, distances) = near.unzip();
+        Distances { documents, distances }
+    }
+}
+
+fn is_weighted(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
+}
+
+/// One number a document, compared without decoding.
+fn numbers(test: &ValueTest, column: &Fixed, within: &Bits) -> Bits {
+    use millrace_column::Cell;
+    let present = Bits::from_words(column.presence().words()).and(within);
+    let bits = match column.cell() {
+        Cell::Bool => mask(column.cells::<u8>(), |number| test.truth(*number != 0)),
+        Cell::I8 => mask(column.cells::<i8>(), |number| test.integer(i64::from(*number))),
+        Cell::I32 => mask(column.cells::<i32>(), |number| test.integer(i64::from(*number))),
+        Cell::I64 => mask(column.cells::<i64>(), |number| test.integer(*number)),
+        Cell::U64 => {
+            mask(column.cells::<u64>(), |number| test.integer(i64::try_from(*number).unwrap_or(i64::MAX)))
+        }
+        Cell::F32 => mask(column.cells::<f32>(), |number| test.float(f64::from(*number))),
+        Cell::F64 => mask(column.cells::<f64>(), |number| test.float(*number)),
+        Cell::BF16 => mask(column.cells::<half::bf16>(), |number| test.float(number.to_f64())),
+    };
+    bits.and(&present)
+}
+
+fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Bits {
+    let mut bits = Bits::NONE;
+    for (index, block) in numbers.chunks(64).enumerate() {
+        let word = block
+            .iter()
+            .enumerate()
+            .fold(0, |word, (bit, number)| word | u64::from(test(number).is_some()) << bit);
+        bits.set_word(index, word);
+    }
+    bits
+}
+
+/// One text a document, compared as a whole.
+fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
+    let mut bits = Bits::NONE;
+    let mut buffer = String::new();
+    for document in Bits::from_words(column.presence().words()).and(within).iter() {
+        let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        if text.is_some_and(|text| test.text(text, &mut buffer).is_some()) {
+            bits.set(document);
+        }
+    }
+    bits
+}
+
+/// What a leaf found in some documents of a chunk.
+pub(crate) enum Found {
+    Bits(Bits),
+    Places(Places),
+    Weights(Vec<(u16, i32)>),
+    Distances(Distances),
+}
+
+/// Distances of documents, which ascend; infinite where there is nothing to measure, or it is out of reach.
+#[derive(Debug, Default)]
+pub(crate) struct Distances {
+    documents: Vec<u16>,
+    distances: Vec<f64>,
+}
+
+impl Distances {
+    /// Documents no farther away than `most`, which may be infinite without those that are.
+    pub(crate) fn within(&self, most: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
+        let pairs = self.documents.iter().copied().zip(self.distances.iter().copied());
+        pairs.filter(move |(_, distance)| *distance <= most && *distance < f64::INFINITY)
+    }
+
+    fn merge(&mut self, other: Distances) {
+        let all = std::mem::take(self).pairs().chain(other.pairs());
+        let mut all: Vec<(u16, f64)> = all.collect();
+        all.sort_unstable_by_key(|(document, _)| *document);
+        (self.documents, self.distances) = all.into_iter().unzip();
+    }
+
+    fn pairs(self) -> impl Iterator<Item = (u16, f64)> {
+        self.documents.into_iter().zip(self.distances)
+    }
+}
+
+impl Found {
+    /// The documents.
+    pub(crate) fn bits(&self) -> Bits {
+        let mut bits = Bits::NONE;
+        match self {
+            Found::Bits(found) => return *found,
+            Found::Places(places) => return places.bits(),
+            Found::Weights(weights) => {
+                weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
+            }
+            Found::Distances(distances) => {
+                distances.within(f64::INFINITY).for_each(|(document, _)| bits.set(usize::from(document)));
+            }
+        }
+        bits
+    }
+
+    /// Adds what the same leaf found in other documents of the chunk.
+    pub(crate) fn merge(&mut self, other: Found) {
+        match (self, other) {
+            (Found::Bits(bits), Found::Bits(more)) => *bits = bits.or(&more),
+            (Found::Weights(weights), Found::Weights(more)) => {
+                weights.extend(more);
+                weights.sort_unstable();
+            }
+            (Found::Distances(distances), Found::Distances(more)) => distances.merge(more),
+            // Words are always looked for in all live documents at once.
+            (this, other) => *this = other,
+        }
+    }
+
+    /// What was found in `documents`, which ascend.
+    pub(crate) fn extract(&self, documents: &[u16], positions: bool) -> LeafMatches {
+        match self {
+            Found::Bits(bits) => LeafMatches::Matched(
+                documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
+            ),
+            Found::Places(places) => {
+                let mut occurrences = Occurrences::default();
+                places.for_each(documents, |places| {
+                    occurrences.counts.push(places.len() as u32);
+                    if positions {
+                        occurrences.positions.extend_from_slice(places);
+                    }
+                });
+                LeafMatches::Words(occurrences)
+            }
+            Found::Weights(weights) => LeafMatches::Weights(at(weights, documents)),
+            Found::Distances(found) => {
+                let within: Vec<(u16, f64)> = found.within(f64::INFINITY).collect();
+                let distances = at(&within, documents);
+                LeafMatches::Distances(distances.into_iter().map(|d| d.unwrap_or(f64::INFINITY)).collect())
+            }
+        }
+    }
+}
+
+fn at<T: Copy>(found: &[(u16, T)], documents: &[u16]) -> Vec<Option<T>> {
+    let mut rest = found;
+    let next = documents.iter().map(|document| {
+        rest = &rest[rest.iter().take_while(|(found, _)| found < document).count()..];
+        rest.first().filter(|(found, _)| found == document).map(|(_, found)| *found)
+    });
+    next.collect()
+}

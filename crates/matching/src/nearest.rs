@@ -1,0 +1,271 @@
+//! Exact distances between a query vector and the vectors of documents, and the best of them.
+
+use std::collections::BinaryHeap;
+
+use half::bf16;
+use millrace_column::{Cell, Column, Fixed};
+use millrace_document::{DataType, Value};
+use millrace_schema::DistanceMetric;
+use millrace_tensor::kernels::{self, Lane, Pairs};
+use millrace_tensor::{Cells, Tensor};
+
+use crate::geo;
+use crate::kernels::BrainQuery;
+
+/// A query vector, in the form in which none of its cells is rounded.
+enum Query {
+    /// As it is, and split for rows of brain floats.
+    Single(Vec<f32>, BrainQuery),
+    Double,
+    /// Bits in bytes.
+    Bits(Vec<i8>),
+    /// Degrees.
+    Place(f64, f64),
+}
+
+/// What a nearest-neighbour leaf looks for.
+pub(crate) struct Nearest {
+    query: Query,
+    /// The query's cells as 64-bit floats, for documents that have such.
+    doubles: Vec<f64>,
+    /// The query's length, squared.
+    square: f64,
+    metric: DistanceMetric,
+    threshold: f64,
+}
+
+impl Nearest {
+    pub(crate) fn new(target: &Tensor, metric: DistanceMetric, threshold: Option<f64>) -> Self {
+        let doubles: Vec<f64> = target.cells().iter().collect();
+        let query = match (metric, target.cells()) {
+            (DistanceMetric::GeoDegrees, _) => Query::Place(
+                doubles.first().copied().unwrap_or_default(),
+                doubles.get(1).copied().unwrap_or_default(),
+            ),
+            (DistanceMetric::Hamming, _) => Query::Bits(doubles.iter().map(|cell| *cell as i8).collect()),
+            (_, Cells::Double(cells)) if cells.iter().any(|cell| f64::from(*cell as f32) != *cell) => {
+                Query::Double
+            }
+            _ => {
+                let cells: Vec<f32> = doubles.iter().map(|cell| *cell as f32).collect();
+                let split = BrainQuery::new(&cells);
+                Query::Single(cells, split)
+            }
+        };
+        let square = doubles.iter().map(|cell| cell * cell).sum();
+        Nearest { query, doubles, square, metric, threshold: threshold.unwrap_or(f64::INFINITY) }
+    }
+
+    /// The distance past which nothing matches.
+    pub(crate) fn reach(&self) -> f64 {
+        self.threshold
+    }
+
+    /// The distances of the documents `rows` of a column, in that order; infinite where there is no vector, or one that does not
+    /// fit.
+    pub(crate) fn distances(&self, column: &Column, data_type: &DataType, rows: &[u16]) -> Vec<f64> {
+        let mut distances = vec![f64::INFINITY; rows.len()];
+        match column {
+            Column::Fixed(column) if column.width() == self.doubles.len() => {
+                self.dense(column, rows, &mut distances);
+                let presence = column.presence();
+                for (distance, row) in distances.iter_mut().zip(rows) {
+                    if distance.is_nan() || !presence.get(usize::from(*row)) {
+                        *distance = f64::INFINITY;
+                    }
+                }
+            }
+            Column::Bytes(_) => {
+                for (distance, row) in distances.iter_mut().zip(rows) {
+                    if let Some(Value::Tensor(tensor)) =
+                        millrace_column::value(column, data_type, usize::from(*row))
+                    {
+                        *distance = self.best_subspace(&tensor);
+                    }
+                }
+            }
+            Column::Fixed(_) | Column::Tokens(_) => {}
+        }
+        distances
+    }
+
+    fn dense(&self, column: &Fixed, rows: &[u16], distances: &mut [f64]) {
+        match column.cell() {
+            Cell::F32 => self.rows::<f32>(column.cells(), rows, distances),
+            Cell::BF16 => self.rows::<bf16>(column.cells(), rows, distances),
+            Cell::I8 => self.rows::<i8>(column.cells(), rows, distances),
+            Cell::F64 => {
+                let cells: &[f64] = column.cells();
+                for (distance, row) in distances.iter_mut().zip(rows) {
+                    let from = usize::from(*row) * column.width();
+                    *distance = self.doubles_distance(&cells[from..from + column.width()]);
+                }
+            }
+            Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => {}
+        }
+    }
+
+    fn rows<C: VectorCell>(&self, cells: &[C], rows: &[u16], distances: &mut [f64]) {
+        let width = self.doubles.len();
+        let row = |row: &u16| &cells[usize::from(*row) * width..][..width];
+        match (&self.query, C::bits(cells)) {
+            (Query::Single(query, split), _) => {
+                let pairs = match self.metric {
+                    DistanceMetric::Euclidean => Pairs::SquaredDifference,
+                    _ => Pairs::Product,
+                };
+                match C::brain(cells) {
+                    Some(cells) => split.sum_rows(pairs, cells, rows, distances),
+                    None => kernels::sum_rows(pairs, query, cells, width, rows, distances),
+                }
+                for (distance, number) in distances.iter_mut().zip(rows) {
+                    let square = || {
+                        let row = row(number);
+                        kernels::sum_pairs(Pairs::Product, row, row)
+                    };
+                    *distance = self.distance(*distance, square);
+                }
+            }
+            (Query::Bits(query), Some(cells)) => {
+                for (distance, number) in distances.iter_mut().zip(rows) {
+                    *distance =
+                        kernels::hamming(query, &cells[usize::from(*number) * width..][..width]) as f64;
+                }
+            }
+            (Query::Double | Query::Bits(_) | Query::Place(..), _) => {
+                let mut doubles = Vec::with_capacity(width);
+                for (distance, number) in distances.iter_mut().zip(rows) {
+                    doubles.clear();
+                    doubles.extend(row(number).iter().map(|cell| f64::from(cell.to_f32())));
+                    *distance = self.doubles_distance(&doubles);
+                }
+            }
+        }
+    }
+
+    /// The distance of the nearest of a tensor's dense subspaces.
+    fn best_subspace(&self, tensor: &Tensor) -> f64 {
+        let cells: Vec<f64> = tensor.cells().iter().collect();
+        let width = self.doubles.len();
+        if width == 0 || tensor.tensor_type().dense_size() != width {
+            return f64::INFINITY;
+        }
+        cells
+            .chunks_exact(width)
+            .map(|subspace| self.doubles_distance(subspace))
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    fn doubles_distance(&self, cells: &[f64]) -> f64 {
+        match (&self.query, self.metric) {
+            (Query::Place(latitude, longitude), _) => match cells {
+                [row_latitude, row_longitude] => {
+                    geo::distance_km((*latitude, *longitude), (*row_latitude, *row_longitude))
+                }
+                _ => f64::INFINITY,
+            },
+            (Query::Bits(query), _) => {
+                query.iter().zip(cells).map(|(a, b)| f64::from((a ^ *b as i8).count_ones())).sum()
+            }
+            (_, DistanceMetric::Euclidean) => {
+                kernels::sum_pairs_f64(Pairs::SquaredDifference, &self.doubles, cells).sqrt()
+            }
+            _ => self.distance(kernels::sum_pairs_f64(Pairs::Product, &self.doubles, cells), || {
+                kernels::sum_pairs_f64(Pairs::Product, cells, cells)
+            }),
+        }
+    }
+
+    /// The distance from what the kernel summed; `square` is the document's length, squared, where the metric needs it.
+    fn distance(&self, sum: f64, square: impl FnOnce() -> f64) -> f64 {
+        match self.metric {
+            DistanceMetric::Euclidean => sum.sqrt(),
+            DistanceMetric::DotProduct => -sum,
+            DistanceMetric::PrenormalizedAngular => 1.0 - sum,
+            DistanceMetric::Angular => {
+                let lengths = (self.square * square()).sqrt();
+                // A vector without length has no direction; it counts as standing at right angles to all others.
+                if lengths == 0.0 {
+                    std::f64::consts::FRAC_PI_2
+                } else {
+                    (sum / lengths).clamp(-1.0, 1.0).acos()
+                }
+            }
+            DistanceMetric::GeoDegrees | DistanceMetric::Hamming => f64::INFINITY,
+        }
+    }
+}
+
+/// A cell of vectors that kernels take.
+trait VectorCell: Lane + bytemuck::AnyBitPattern {
+    /// The cells as bytes, where they are such.
+    fn bits(_cells: &[Self]) -> Option<&[i8]> {
+        None
+    }
+
+    /// The cells as brain floats, where they are such.
+    fn brain(_cells: &[Self]) -> Option<&[bf16]> {
+        None
+    }
+}
+
+impl VectorCell for f32 {}
+impl VectorCell for bf16 {
+    fn brain(cells: &[bf16]) -> Option<&[bf16]> {
+        Some(cells)
+    }
+}
+impl VectorCell for i8 {
+    fn bits(cells: &[i8]) -> Option<&[i8]> {
+        Some(cells)
+    }
+}
+
+/// The smallest distances met so far.
+pub(crate) struct Best {
+    wanted: usize,
+    largest_first: BinaryHeap<Distance>,
+}
+
+impl Best {
+    pub(crate) fn new(wanted: u32) -> Self {
+        Best { wanted: wanted as usize, largest_first: BinaryHeap::new() }
+    }
+
+    pub(crate) fn offer(&mut self, distance: f64) {
+        if self.largest_first.len() < self.wanted {
+            self.largest_first.push(Distance(distance));
+        } else if let Some(mut largest) = self.largest_first.peek_mut()
+            && distance < largest.0
+        {
+            *largest = Distance(distance);
+        }
+    }
+
+    /// The largest distance that is among the wanted: as much as is still to come, it can only become smaller.
+    pub(crate) fn cutoff(&self) -> f64 {
+        match self.largest_first.peek() {
+            _ if self.largest_first.len() < self.wanted => f64::INFINITY,
+            Some(largest) => largest.0,
+            None => f64::NEG_INFINITY,
+        }
+    }
+}
+
+/// A number that is not NaN.
+#[derive(PartialEq)]
+struct Distance(f64);
+
+impl Eq for Distance {}
+
+impl PartialOrd for Distance {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Distance {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}

@@ -1,0 +1,167 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_column::{CHUNK_DOCS, Column, ColumnKey, View};
+use millrace_plan::{LeafId, Plan};
+
+use crate::bits::Bits;
+use crate::leaf::Kind;
+use crate::nearest::Best;
+use crate::tree::{ChunkPass, ReadyPlan, Residual, live};
+use crate::window::Window;
+use crate::{ChunkMatches, Demands, Error, FieldStatistics, LeafMatches, Matches, Statistics};
+
+/// Matches a plan to the documents of a view.
+///
+/// - Every live document counts, whatever its place; nothing is approximated. Of the nearest, those as near as the last one wanted
+///   are kept with it.
+/// - `stop` is asked before each chunk; once it says yes, no more are looked at and [`Matches::timed_out`] is set.
+/// - Columns are read when the first document needs them, for many chunks at once.
+///
+/// # Errors
+/// A column cannot be read, or the plan is not one for its schema.
+pub fn match_plan(
+    plan: &Plan,
+    view: &dyn View,
+    demands: Demands,
+    stop: &dyn Fn() -> bool,
+) -> Result<Matches, Error> {
+    let ready = ReadyPlan::new(plan)?;
+    let mut gathering = Gathering::new(&ready, demands);
+    let mut next = 0;
+    'windows: while next < view.chunks().len() {
+        let mut window = Window::starting_at(view, next);
+        for chunk in window.chunks() {
+            if stop() {
+                gathering.matches.timed_out = true;
+                break 'windows;
+            }
+            let documents = view.chunks()[chunk].documents;
+            if documents > CHUNK_DOCS {
+                return Err(Error::Chunk { chunk, documents });
+            }
+            gathering.add(&mut window, chunk, live(view, chunk))?;
+        }
+        next = window.chunks().end;
+    }
+    Ok(gathering.finish())
+}
+
+/// The matches of the chunks so far.
+struct Gathering<'a> {
+    ready: &'a ReadyPlan<'a>,
+    demands: Demands,
+    matches: Matches,
+    /// The best distances so far, for each leaf that wants the nearest.
+    best: Vec<Option<Best>>,
+    /// For each chunk of `matches`, what is still to be decided when all distances are known.
+    undecided: Vec<Residual>,
+    /// Leaves whose frequency counts.
+    counted: Vec<LeafId>,
+    /// Fields whose lengths count.
+    measured: BTreeSet<Arc<str>>,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(ready: &'a ReadyPlan<'a>, demands: Demands) -> Self {
+        let is_words = |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::WordIn(_));
+        let is_ranked = |leaf: &LeafId| {
+            ready.plan.leaves[leaf.0].term.is_some_and(|term| ready.plan.terms[term.0].annotations.ranked)
+        };
+        let all = (0..ready.leaves.len()).map(LeafId);
+        let counted: Vec<LeafId> =
+            all.filter(|leaf| demands.statistics && is_words(leaf) && is_ranked(leaf)).collect();
+        let best = ready.leaves.iter().map(|leaf| match &leaf.kind {
+            Kind::Nearest(_, wanted) => Some(Best::new(*wanted)),
+            _ => None,
+        });
+        Gathering {
+            demands,
+            matches: Matches {
+                statistics: Statistics {
+                    document_frequency: vec![0; ready.leaves.len()],
+                    ..Statistics::default()
+                },
+                ..Matches::default()
+            },
+            best: best.collect(),
+            undecided: Vec::new(),
+            measured: counted.iter().map(|leaf| Arc::clone(&ready.plan.leaves[leaf.0].field)).collect(),
+            counted,
+            ready,
+        }
+    }
+
+    fn add(&mut self, window: &mut Window<'_>, chunk: usize, live: Bits) -> Result<(), Error> {
+        self.matches.documents += live.count() as u64;
+        if live.is_empty() {
+            return Ok(());
+        }
+        self.measure(window, chunk, &live)?;
+        let mut pass = ChunkPass::new(self.ready, window, chunk, live);
+        for leaf in &self.counted {
+            pass.look(*leaf, &live)?;
+            self.matches.statistics.document_frequency[leaf.0] += pass.frequency(*leaf) as u64;
+        }
+        let residual = pass.evaluate(&mut self.best)?;
+        // What is too far away already will not come nearer; what is not to be near is decided at the end.
+        let matched = residual.resolve(&|leaf, negated| match (&self.best[leaf.0], negated) {
+            (Some(best), false) => pass.nearer(leaf, best.cutoff()),
+            _ => Bits::NONE,
+        });
+        if matched.is_empty() {
+            return Ok(());
+        }
+        let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
+        let leaves = (0..self.ready.leaves.len())
+            .map(|leaf| pass.extract(LeafId(leaf), &documents, &matched, self.demands.positions))
+            .collect::<Result<_, _>>()?;
+        self.matches.chunks.push(ChunkMatches { chunk, documents, leaves });
+        self.undecided.push(residual);
+        Ok(())
+    }
+
+    fn measure(&mut self, window: &mut Window<'_>, chunk: usize, live: &Bits) -> Result<(), Error> {
+        self.matches.statistics.documents += live.count() as u64;
+        for field in &self.measured {
+            let Some(Column::Tokens(tokens)) = window.column(&ColumnKey::tokens(field), chunk)? else {
+                continue;
+            };
+            let statistics: &mut FieldStatistics =
+                self.matches.statistics.fields.entry(Arc::clone(field)).or_default();
+            let starts = tokens.starts();
+            for document in live.iter() {
+                let length = starts[document + 1] - starts[document];
+                statistics.documents += u64::from(length > 0);
+                statistics.tokens += u64::from(length);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Matches {
+        if self.best.iter().any(Option::is_some) {
+            let chunks = std::mem::take(&mut self.matches.chunks);
+            let decided = chunks.into_iter().zip(&self.undecided).filter_map(|(chunk, residual)| {
+                let matched = residual.resolve(&|leaf, _| {
+                    let (Some(best), LeafMatches::Distances(distances), Kind::Nearest(measure, _)) =
+                        (&self.best[leaf.0], chunk.leaf(leaf), &self.ready.leaves[leaf.0].kind)
+                    else {
+                        return Bits::NONE;
+                    };
+                    let mut near = Bits::NONE;
+                    let most = best.cutoff().min(measure.reach());
+                    for (document, distance) in chunk.documents.iter().zip(distances) {
+                        if *distance <= most && *distance < f64::INFINITY {
+                            near.set(usize::from(*document));
+                        }
+                    }
+                    near
+                });
+                chunk.retain(|document| matched.get(usize::from(document)))
+            });
+            self.matches.chunks = decided.collect();
+        }
+        self.matches
+    }
+}

@@ -1,0 +1,391 @@
+//! A plan's tree over one chunk.
+
+use millrace_column::{Column, View};
+use millrace_plan::{LeafId, Node, Plan};
+
+use crate::bits::Bits;
+use crate::leaf::{Found, Kind, ReadyLeaf};
+use crate::nearest::Best;
+use crate::value::{Element, elements};
+use crate::window::Window;
+use crate::words::{Nearness, Places};
+use crate::{Error, LeafMatches};
+
+/// What is known of a (part of a) tree before it is known which documents are the nearest.
+pub(crate) enum Residual {
+    Known(Bits),
+    /// The documents among the nearest for this leaf.
+    Nearest(LeafId),
+    And(Vec<Residual>),
+    Or(Vec<Residual>),
+    AndNot(Box<Residual>, Vec<Residual>),
+}
+
+impl Residual {
+    /// The documents that match when `nearest` says which are the nearest for a leaf. Its second argument tells whether the answer
+    /// will be negated.
+    pub(crate) fn resolve(&self, nearest: &dyn Fn(LeafId, bool) -> Bits) -> Bits {
+        self.resolve_as(nearest, false)
+    }
+
+    fn resolve_as(&self, nearest: &dyn Fn(LeafId, bool) -> Bits, negated: bool) -> Bits {
+        let child = |child: &Residual| child.resolve_as(nearest, negated);
+        match self {
+            Residual::Known(bits) => *bits,
+            Residual::Nearest(leaf) => nearest(*leaf, negated),
+            Residual::And(children) => {
+                children.iter().map(child).reduce(|a, b| a.and(&b)).unwrap_or(Bits::NONE)
+            }
+            Residual::Or(children) => children.iter().map(child).fold(Bits::NONE, |a, b| a.or(&b)),
+            Residual::AndNot(positive, negatives) => negatives
+                .iter()
+                .map(|negative| negative.resolve_as(nearest, !negated))
+                .fold(child(positive), |a, b| a.without(&b)),
+        }
+    }
+
+    /// The documents that match if all that could be among the nearest are, and those only that it takes.
+    fn at_most(&self, within: &Bits) -> Bits {
+        self.resolve(&|_, negated| if negated { Bits::NONE } else { *within })
+    }
+
+    fn known(&self) -> Option<&Bits> {
+        match self {
+            Residual::Known(bits) => Some(bits),
+            _ => None,
+        }
+    }
+
+    fn leaves(&self, leaves: &mut Vec<LeafId>) {
+        match self {
+            Residual::Known(_) => {}
+            Residual::Nearest(leaf) => leaves.push(*leaf),
+            Residual::And(children) | Residual::Or(children) => {
+                children.iter().for_each(|child| child.leaves(leaves));
+            }
+            Residual::AndNot(positive, negatives) => {
+                positive.leaves(leaves);
+                negatives.iter().for_each(|negative| negative.leaves(leaves));
+            }
+        }
+    }
+}
+
+/// A plan with its leaves made ready.
+pub(crate) struct ReadyPlan<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) leaves: Vec<ReadyLeaf>,
+}
+
+impl<'p> ReadyPlan<'p> {
+    pub(crate) fn new(plan: &'p Plan) -> Result<Self, Error> {
+        let leaves = plan.leaves.iter().map(|leaf| ReadyLeaf::new(plan, leaf)).collect::<Result<_, _>>()?;
+        Ok(ReadyPlan { plan, leaves })
+    }
+
+    /// About what it costs to evaluate a node: as much as the dearest of its leaves.
+    fn cost(&self, node: &Node) -> u32 {
+        let most = |nodes: &[Node]| nodes.iter().map(|node| self.cost(node)).max().unwrap_or_default();
+        match node {
+            Node::True | Node::False => 0,
+            Node::And(children) | Node::Or(children) => most(children),
+            Node::AndNot(positive, negatives) => self.cost(positive).max(most(negatives)),
+            Node::Rank(first, _) => self.cost(first),
+            Node::Leaf(leaf) => self.leaves[leaf.0].cost(),
+            Node::Near { .. } => 3,
+            Node::SameElement { .. } => 4,
+        }
+    }
+}
+
+/// One chunk while a plan is matched to it.
+pub(crate) struct ChunkPass<'a, 'v> {
+    ready: &'a ReadyPlan<'a>,
+    window: &'a mut Window<'v>,
+    chunk: usize,
+    live: Bits,
+    found: Vec<Option<Evaluated>>,
+}
+
+/// What a leaf found, and in which documents it was looked for.
+struct Evaluated {
+    within: Bits,
+    found: Found,
+}
+
+impl<'a, 'v> ChunkPass<'a, 'v> {
+    pub(crate) fn new(
+        ready: &'a ReadyPlan<'a>,
+        window: &'a mut Window<'v>,
+        chunk: usize,
+        live: Bits,
+    ) -> Self {
+        ChunkPass { ready, window, chunk, live, found: ready.leaves.iter().map(|_| None).collect() }
+    }
+
+    /// The documents that match as far as that does not hang on who is nearest. Distances of all that could be are offered to
+    /// `best`, by leaf.
+    pub(crate) fn evaluate(&mut self, best: &mut [Option<Best>]) -> Result<Residual, Error> {
+        let plan = self.ready.plan;
+        let residual = self.node(&plan.root, &self.live.clone())?;
+        let mut nearest = Vec::new();
+        residual.leaves(&mut nearest);
+        // A leaf may stand in the tree more than once, but a document counts once among its nearest.
+        nearest.sort_unstable();
+        nearest.dedup();
+        if !nearest.is_empty() {
+            let candidates = residual.at_most(&self.live);
+            for leaf in nearest {
+                self.seek(leaf, &candidates)?;
+                let (Kind::Nearest(measure, _), Some(Found::Distances(distances)), Some(best)) =
+                    (&self.ready.leaves[leaf.0].kind, self.found(leaf), best[leaf.0].as_mut())
+                else {
+                    continue;
+                };
+                distances.within(measure.reach()).for_each(|(_, distance)| best.offer(distance));
+            }
+        }
+        Ok(residual)
+    }
+
+    /// The documents whose distance for `leaf` is at most `cutoff`.
+    pub(crate) fn nearer(&self, leaf: LeafId, cutoff: f64) -> Bits {
+        let mut bits = Bits::NONE;
+        if let (Kind::Nearest(measure, _), Some(Found::Distances(distances))) =
+            (&self.ready.leaves[leaf.0].kind, self.found(leaf))
+        {
+            let near = distances.within(cutoff.min(measure.reach()));
+            near.for_each(|(document, _)| bits.set(usize::from(document)));
+        }
+        bits
+    }
+
+    /// The documents among `within` in which a leaf is found.
+    pub(crate) fn look(&mut self, leaf: LeafId, within: &Bits) -> Result<Bits, Error> {
+        self.seek(leaf, within)?;
+        Ok(self.found(leaf).map_or(Bits::NONE, Found::bits).and(within))
+    }
+
+    /// Looks for a leaf in the documents `within`, as far as that has not been done.
+    fn seek(&mut self, leaf: LeafId, within: &Bits) -> Result<(), Error> {
+        let ready = &self.ready.leaves[leaf.0];
+        let missing = match &self.found[leaf.0] {
+            // The whole chunk is looked through in one go, and statistics want all of it.
+            None if matches!(ready.kind, Kind::Words(_)) => self.live,
+            None => *within,
+            Some(evaluated) => within.without(&evaluated.within),
+        };
+        if self.found[leaf.0].is_none() || !missing.is_empty() {
+            let column = self.column(leaf, &missing)?;
+            let more = ready.find(column.as_ref(), &missing);
+            match &mut self.found[leaf.0] {
+                Some(evaluated) => {
+                    evaluated.found.merge(more);
+                    evaluated.within = evaluated.within.or(&missing);
+                }
+                none => *none = Some(Evaluated { within: missing, found: more }),
+            }
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, leaf: LeafId, within: &Bits) -> Result<Option<Column>, Error> {
+        if within.is_empty() {
+            return Ok(None);
+        }
+        self.window.column(&self.ready.leaves[leaf.0].field.key, self.chunk)
+    }
+
+    fn found(&self, leaf: LeafId) -> Option<&Found> {
+        self.found[leaf.0].as_ref().map(|evaluated| &evaluated.found)
+    }
+
+    /// The places of a leaf that was looked for.
+    pub(crate) fn places(&self, leaf: LeafId) -> Option<&Places> {
+        match self.found(leaf) {
+            Some(Found::Places(places)) => Some(places),
+            _ => None,
+        }
+    }
+
+    /// In how many live documents a leaf that was looked for in all of them matches.
+    pub(crate) fn frequency(&self, leaf: LeafId) -> usize {
+        match self.found(leaf) {
+            Some(Found::Places(places)) => places.documents(),
+            Some(found) => found.bits().count(),
+            None => 0,
+        }
+    }
+
+    /// What a leaf found in `documents`, where that is to be told.
+    pub(crate) fn extract(
+        &mut self,
+        leaf: LeafId,
+        documents: &[u16],
+        matched: &Bits,
+        positions: bool,
+    ) -> Result<LeafMatches, Error> {
+        let asked = self.ready.plan.leaves[leaf.0].term.is_some()
+            || matches!(self.ready.leaves[leaf.0].kind, Kind::Nearest(..));
+        if !asked || self.look(leaf, matched)?.is_empty() {
+            return Ok(LeafMatches::None);
+        }
+        Ok(self.found(leaf).map_or(LeafMatches::None, |found| found.extract(documents, positions)))
+    }
+
+    fn node(&mut self, node: &Node, within: &Bits) -> Result<Residual, Error> {
+        if within.is_empty() {
+            return Ok(Residual::Known(Bits::NONE));
+        }
+        Ok(match node {
+            Node::True => Residual::Known(*within),
+            Node::False => Residual::Known(Bits::NONE),
+            Node::And(children) => self.all(children, within)?,
+            Node::Or(children) => {
+                let children =
+                    children.iter().map(|child| self.node(child, within)).collect::<Result<Vec<_>, _>>()?;
+                simplified(Residual::Or(children))
+            }
+            Node::AndNot(positive, negatives) => {
+                let positive = self.node(positive, within)?;
+                let within = positive.at_most(within);
+                let negatives = negatives
+                    .iter()
+                    .map(|negative| self.node(negative, &within))
+                    .collect::<Result<Vec<_>, _>>()?;
+                simplified(Residual::AndNot(Box::new(positive), negatives))
+            }
+            Node::Rank(first, _) => self.node(first, within)?,
+            Node::Leaf(leaf) => match self.ready.leaves[leaf.0].kind {
+                Kind::Nearest(..) => Residual::Nearest(*leaf),
+                _ => Residual::Known(self.look(*leaf, within)?),
+            },
+            Node::Near { leaves, excluded, distance, exclusion_distance, ordered } => {
+                let nearness = Nearness {
+                    distance: *distance,
+                    exclusion_distance: *exclusion_distance,
+                    ordered: *ordered,
+                };
+                Residual::Known(self.near(leaves, excluded, nearness, within)?)
+            }
+            Node::SameElement { field, child, elements } => {
+                Residual::Known(self.same_element(field, child, elements, within)?)
+            }
+        })
+    }
+
+    /// Children that cost little go first, and each is asked only about what the ones before it left.
+    fn all(&mut self, children: &[Node], within: &Bits) -> Result<Residual, Error> {
+        let mut by_cost: Vec<&Node> = children.iter().collect();
+        by_cost.sort_by_key(|child| self.ready.cost(child));
+        let mut left = *within;
+        let mut residuals = vec![Residual::Known(left)];
+        for child in by_cost {
+            let residual = self.node(child, &left)?;
+            left = left.and(&residual.at_most(&left));
+            residuals.push(residual);
+            if left.is_empty() {
+                return Ok(Residual::Known(Bits::NONE));
+            }
+        }
+        Ok(simplified(Residual::And(residuals)))
+    }
+
+    fn near(
+        &mut self,
+        leaves: &[LeafId],
+        excluded: &[LeafId],
+        near: Nearness,
+        within: &Bits,
+    ) -> Result<Bits, Error> {
+        let mut all = *within;
+        for leaf in leaves {
+            all = self.look(*leaf, &all)?;
+        }
+        let Some(first) = leaves.first() else { return Ok(Bits::NONE) };
+        let column = self.column(*first, &all)?;
+        let Some(Column::Tokens(tokens)) = column else { return Ok(Bits::NONE) };
+        for leaf in excluded {
+            self.look(*leaf, &all)?;
+        }
+        let places =
+            |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.places(*leaf)).collect::<Vec<_>>();
+        let (places, excluded) = (places(leaves), places(excluded));
+        let mut bits = Bits::NONE;
+        for document in all.iter() {
+            let here: Vec<&[u32]> = places.iter().map(|places| places.of(document)).collect();
+            let not: Vec<&[u32]> = excluded.iter().map(|places| places.of(document)).collect();
+            if near.holds(&here, &not, tokens.document(document)) {
+                bits.set(document);
+            }
+        }
+        Ok(bits)
+    }
+
+    /// Documents with an element in which all of `child` holds. Values are decoded one by one.
+    fn same_element(
+        &mut self,
+        field: &str,
+        child: &Node,
+        only: &[u32],
+        within: &Bits,
+    ) -> Result<Bits, Error> {
+        let ready = self.ready;
+        let Some(data_type) = ready.plan.schema.fields.get(field).map(|field| &field.data_type) else {
+            return Ok(Bits::NONE);
+        };
+        let key = millrace_column::ColumnKey::value(field);
+        let Some(column) = self.window.column(&key, self.chunk)? else { return Ok(Bits::NONE) };
+        let mut bits = Bits::NONE;
+        for document in within.iter() {
+            let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
+            let mut matches = false;
+            elements(&value, &mut |index, element| {
+                let allowed =
+                    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index));
+                matches |= allowed && !matches && holds(ready, child, element);
+            });
+            if matches {
+                bits.set(document);
+            }
+        }
+        Ok(bits)
+    }
+}
+
+/// A residual without anything unknown inside is known.
+fn simplified(residual: Residual) -> Residual {
+    let children: Box<dyn Iterator<Item = &Residual> + '_> = match &residual {
+        Residual::Known(_) | Residual::Nearest(_) => return residual,
+        Residual::And(children) | Residual::Or(children) => Box::new(children.iter()),
+        Residual::AndNot(positive, negatives) => Box::new(std::iter::once(&**positive).chain(negatives)),
+    };
+    let known = children.into_iter().all(|child| child.known().is_some());
+    if known { Residual::Known(residual.resolve(&|_, _| Bits::NONE)) } else { residual }
+}
+
+/// Whether a tree holds inside one element.
+pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>) -> bool {
+    match node {
+        Node::True => true,
+        Node::False => false,
+        Node::And(children) => children.iter().all(|child| holds(ready, child, element)),
+        Node::Or(children) => children.iter().any(|child| holds(ready, child, element)),
+        Node::AndNot(positive, negatives) => {
+            holds(ready, positive, element)
+                && !negatives.iter().any(|negative| holds(ready, negative, element))
+        }
+        Node::Rank(first, _) => holds(ready, first, element),
+        Node::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element),
+        // Positions are those of the whole field, and elements of elements have no names.
+        Node::Near { leaves, .. } => leaves.iter().all(|leaf| ready.leaves[leaf.0].matches_element(element)),
+        Node::SameElement { child, .. } => holds(ready, child, element),
+    }
+}
+
+/// The chunk's live documents.
+pub(crate) fn live(view: &dyn View, chunk: usize) -> Bits {
+    let chunk = &view.chunks()[chunk];
+    let all = Bits::first(chunk.documents);
+    chunk.live.as_ref().map_or(all, |live| Bits::from_words(live).and(&all))
+}

@@ -1,0 +1,271 @@
+//! Predicates over single values, and the way to the values inside a collection.
+
+use millrace_document::Value;
+use millrace_linguistics::Analyzer;
+use millrace_plan::{NumberRange, Predicate};
+
+use crate::Error;
+use crate::geo::{GeoBox, GeoCircle};
+use crate::pattern::WordMatcher;
+
+/// A predicate over one value, made ready.
+pub(crate) struct ValueTest {
+    kind: Kind,
+    /// Folds what is compared; none where case counts.
+    folding: Option<Analyzer>,
+}
+
+enum Kind {
+    Pattern(WordMatcher),
+    In(Vec<(String, i32)>),
+    Words { matchers: Vec<WordMatcher>, analyzer: Analyzer },
+    WordIn { words: Vec<(String, i32)>, analyzer: Analyzer },
+    Range(NumberRange),
+    NumberIn(Vec<(i64, i32)>),
+    Bool(bool),
+    Circle(GeoCircle),
+    Box(GeoBox),
+    Present,
+}
+
+impl ValueTest {
+    /// Makes the predicate of a leaf ready. `analyzer` is that of the field. None for what is no predicate over single values.
+    pub(crate) fn new(
+        field: &str,
+        predicate: &Predicate,
+        analyzer: impl Fn() -> Analyzer,
+    ) -> Result<Option<Self>, Error> {
+        let sorted = |values: &[(String, i32)]| {
+            let mut values = values.to_vec();
+            values.sort();
+            values
+        };
+        let mut folding = None;
+        let kind = match predicate {
+            Predicate::Value { pattern, cased } => {
+                folding = (!cased).then(&analyzer);
+                Kind::Pattern(WordMatcher::new(field, pattern, *cased)?)
+            }
+            Predicate::ValueIn { values, cased } => {
+                folding = (!cased).then(&analyzer);
+                Kind::In(sorted(values))
+            }
+            Predicate::Words(patterns) => Kind::Words {
+                matchers: patterns
+                    .iter()
+                    .map(|p| WordMatcher::new(field, p, false))
+                    .collect::<Result<_, _>>()?,
+                analyzer: analyzer(),
+            },
+            Predicate::WordIn(words) => Kind::WordIn { words: sorted(words), analyzer: analyzer() },
+            Predicate::Number(range) => Kind::Range(*range),
+            Predicate::NumberIn(numbers) => {
+                let mut numbers = numbers.clone();
+                numbers.sort_unstable();
+                Kind::NumberIn(numbers)
+            }
+            Predicate::Bool(wanted) => Kind::Bool(*wanted),
+            Predicate::GeoCircle { latitude, longitude, radius_km } => {
+                Kind::Circle(GeoCircle { latitude: *latitude, longitude: *longitude, radius_km: *radius_km })
+            }
+            Predicate::GeoBox(corners) => Kind::Box(GeoBox(*corners)),
+            Predicate::Present => Kind::Present,
+            Predicate::Nearest { .. } => return Ok(None),
+        };
+        Ok(Some(ValueTest { kind, folding }))
+    }
+
+    /// The query's weight of a value that matches; 1 where the query gives none.
+    pub(crate) fn value(&self, value: &Value) -> Option<i32> {
+        match value {
+            Value::Bool(value) => self.truth(*value),
+            Value::Byte(number) => self.integer(i64::from(*number)),
+            Value::Int(number) => self.integer(i64::from(*number)),
+            Value::Long(number) => self.integer(*number),
+            Value::Float(number) => self.float(f64::from(*number)),
+            Value::Double(number) => self.float(*number),
+            Value::String(text) => self.text(text, &mut String::new()),
+            Value::Position { latitude, longitude } => self.position(*latitude, *longitude),
+            _ => self.present(),
+        }
+    }
+
+    /// As [`ValueTest::value`]; `buffer` is for use inside, so that many texts need one allocation.
+    pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
+        match &self.kind {
+            Kind::Pattern(matcher) => {
+                if let (Some(_), Some([word])) = (&self.folding, matcher.words())
+                    && word.is_ascii()
+                    && text.is_ascii()
+                {
+                    return text.eq_ignore_ascii_case(word).then_some(1);
+                }
+                matcher.matches(self.folded(text, buffer)).then_some(1)
+            }
+            Kind::In(values) => weight(values, self.folded(text, buffer)),
+            Kind::Words { matchers, analyzer } => {
+                let mut words = Vec::new();
+                analyzer.tokens(text, |token| words.push(token.text.to_owned()));
+                let beside = |window: &[String]| window.iter().zip(matchers).all(|(word, m)| m.matches(word));
+                (!matchers.is_empty() && words.windows(matchers.len()).any(beside)).then_some(1)
+            }
+            Kind::WordIn { words, analyzer } => {
+                let mut best = None;
+                analyzer.tokens(text, |token| best = best.max(weight(words, token.text)));
+                best
+            }
+            _ => self.present(),
+        }
+    }
+
+    /// As [`ValueTest::value`].
+    pub(crate) fn integer(&self, number: i64) -> Option<i32> {
+        match &self.kind {
+            Kind::Range(NumberRange::Integer { low, high }) => (*low..=*high).contains(&number).then_some(1),
+            Kind::Range(_) => self.float(number as f64),
+            Kind::NumberIn(numbers) => {
+                let at = numbers.partition_point(|(listed, _)| *listed < number);
+                numbers.get(at).filter(|(listed, _)| *listed == number).map(|(_, weight)| *weight)
+            }
+            _ => self.present(),
+        }
+    }
+
+    /// As [`ValueTest::value`]. NaN is in no range.
+    pub(crate) fn float(&self, number: f64) -> Option<i32> {
+        match &self.kind {
+            Kind::Range(NumberRange::Integer { low, high }) => {
+                (number >= *low as f64 && number <= *high as f64).then_some(1)
+            }
+            Kind::Range(NumberRange::Float { low, low_inclusive, high, high_inclusive }) => {
+                let above = number > *low || (*low_inclusive && number == *low);
+                let below = number < *high || (*high_inclusive && number == *high);
+                (above && below).then_some(1)
+            }
+            Kind::NumberIn(numbers) => {
+                numbers.iter().find(|(listed, _)| *listed as f64 == number).map(|(_, weight)| *weight)
+            }
+            _ => self.present(),
+        }
+    }
+
+    /// As [`ValueTest::value`].
+    pub(crate) fn truth(&self, value: bool) -> Option<i32> {
+        match &self.kind {
+            Kind::Bool(wanted) => (value == *wanted).then_some(1),
+            _ => self.integer(i64::from(value)),
+        }
+    }
+
+    /// Whether the predicate holds of anything that is there.
+    pub(crate) fn present(&self) -> Option<i32> {
+        matches!(self.kind, Kind::Present).then_some(1)
+    }
+
+    fn position(&self, latitude: i32, longitude: i32) -> Option<i32> {
+        let (latitude, longitude) = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
+        match &self.kind {
+            Kind::Circle(circle) => circle.contains(latitude, longitude).then_some(1),
+            Kind::Box(geo_box) => geo_box.contains(latitude, longitude).then_some(1),
+            _ => self.present(),
+        }
+    }
+
+    fn folded<'b>(&self, text: &'b str, buffer: &'b mut String) -> &'b str {
+        let Some(analyzer) = &self.folding else { return text };
+        buffer.clear();
+        analyzer.fold_value_into(text, buffer);
+        buffer
+    }
+}
+
+/// The greatest weight given to a word; the list is sorted.
+fn weight(words: &[(String, i32)], word: &str) -> Option<i32> {
+    let after = words.partition_point(|(listed, _)| listed.as_str() <= word);
+    words[..after].last().filter(|(listed, _)| listed == word).map(|(_, weight)| *weight)
+}
+
+/// One part of a value that can match on its own: an element of an array or set, an entry of a map, or the value itself.
+#[derive(Clone, Copy)]
+pub(crate) enum Element<'v> {
+    /// A value; in a weighted set with its weight, elsewhere with 1.
+    Value(&'v Value, i32),
+    /// An entry of a map: key and value.
+    Entry(&'v Value, &'v Value),
+}
+
+impl<'v> Element<'v> {
+    /// Calls `each` with every value at the end of `path`, and its weight.
+    ///
+    /// A path goes through members of structs and `key` and `value` of maps; arrays and sets are gone through without a name.
+    pub(crate) fn at(self, path: &[&str], each: &mut impl FnMut(&'v Value, i32)) {
+        match self {
+            Element::Entry(key, value) => match path.split_first() {
+                Some((&"key", rest)) => Element::Value(key, 1).at(rest, each),
+                Some((&"value", rest)) => Element::Value(value, 1).at(rest, each),
+                Some(_) => {}
+                // The map as a whole is asked for: its keys stand for it, as the values of a set do.
+                None => Element::Value(key, 1).at(path, each),
+            },
+            Element::Value(value, weight) => match value {
+                Value::Array(_) | Value::WeightedSet(_) | Value::Map(_) => {
+                    elements(value, &mut |_, element| element.at(path, each));
+                }
+                Value::Struct(members) => match path.split_first() {
+                    Some((name, rest)) => {
+                        for (_, member) in members.iter().filter(|(member, _)| &**member == *name) {
+                            Element::Value(member, 1).at(rest, each);
+                        }
+                    }
+                    None => each(value, weight),
+                },
+                _ if path.is_empty() => each(value, weight),
+                _ => {}
+            },
+        }
+    }
+}
+
+/// Calls `each` with the elements of a collection and their indices; what is no collection is its own only element.
+pub(crate) fn elements<'v>(value: &'v Value, each: &mut impl FnMut(usize, Element<'v>)) {
+    match value {
+        Value::Array(values) => {
+            values.iter().enumerate().for_each(|(index, value)| each(index, Element::Value(value, 1)));
+        }
+        Value::WeightedSet(values) => {
+            let weighted = values.iter().enumerate();
+            weighted.for_each(|(index, (value, weight))| each(index, Element::Value(value, *weight)));
+        }
+        Value::Map(entries) => {
+            entries
+                .iter()
+                .enumerate()
+                .for_each(|(index, (key, value))| each(index, Element::Entry(key, value)));
+        }
+        _ => each(0, Element::Value(value, 1)),
+    }
+}
+
+/// What a leaf found in all values at the end of its path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weighing {
+    best: Option<i32>,
+    product: i64,
+}
+
+impl Weighing {
+    /// Adds a value that matches: the query's weight for it, and the document's.
+    pub(crate) fn add(&mut self, query: i32, document: i32, listed: bool) {
+        self.best = self.best.max(Some(if listed { query } else { document }));
+        self.product = self.product.saturating_add(i64::from(query) * i64::from(document));
+    }
+
+    /// The weight to report; none where the leaf does not match.
+    pub(crate) fn weight(self, dot_product_above: Option<f64>) -> Option<i32> {
+        match dot_product_above {
+            None => self.best,
+            Some(least) => (self.best.is_some() && self.product as f64 > least)
+                .then(|| self.product.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32),
+        }
+    }
+}

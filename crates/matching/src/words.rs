@@ -1,0 +1,243 @@
+//! Words among the token numbers of a chunk.
+//!
+//! 1. Each word's pattern becomes a set of numbers of the chunk's dictionary. One that is empty ends the search in the chunk.
+//! 2. The word that is likely to be the rarest is looked for among all token numbers.
+//! 3. The others must stand beside it, in the same document. Words of two elements never do: between those there is a boundary,
+//!    which no set contains.
+
+use millrace_column::{TokenIds, Tokens};
+
+use crate::bits::Bits;
+use crate::kernels;
+use crate::pattern::WordMatcher;
+
+/// Token numbers of one dictionary.
+#[derive(Debug)]
+pub(crate) enum Numbers {
+    /// Few ranges (both ends included), ascending.
+    Ranges(Vec<(u32, u32)>),
+    /// Any: a bit a number.
+    Table(Vec<u64>),
+}
+
+impl Numbers {
+    /// The numbers of the words that `matcher` describes.
+    pub(crate) fn of(matcher: &WordMatcher, tokens: &Tokens) -> Self {
+        if let Some(words) = matcher.words() {
+            return Self::from_ascending(ascending(
+                words.iter().filter_map(|word| tokens.number(word.as_bytes())),
+            ));
+        }
+        let range = tokens.prefixed(matcher.prefix().as_bytes());
+        if matcher.is_prefix() {
+            return Numbers::Ranges(if range.is_empty() {
+                Vec::new()
+            } else {
+                vec![(range.start, range.end - 1)]
+            });
+        }
+        let matches =
+            |number: &u32| std::str::from_utf8(tokens.word(*number)).is_ok_and(|word| matcher.matches(word));
+        Self::from_ascending(range.filter(matches).collect())
+    }
+
+    pub(crate) fn from_ascending(numbers: Vec<u32>) -> Self {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for number in &numbers {
+            match ranges.last_mut() {
+                Some((_, high)) if *high + 1 == *number => *high = *number,
+                _ => ranges.push((*number, *number)),
+            }
+        }
+        if ranges.len() <= kernels::RANGES {
+            return Numbers::Ranges(ranges);
+        }
+        let mut table = vec![0; numbers.last().map_or(0, |last| *last as usize / 64 + 1)];
+        numbers.iter().for_each(|number| table[*number as usize / 64] |= 1 << (number % 64));
+        Numbers::Table(table)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Numbers::Ranges(ranges) if ranges.is_empty())
+    }
+
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        match self {
+            Numbers::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&number)),
+            Numbers::Table(table) => {
+                table.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+            }
+        }
+    }
+
+    /// The places in `ids` that have one of the numbers, ascending.
+    pub(crate) fn find(&self, ids: TokenIds<'_>) -> Vec<u32> {
+        let mut found = Vec::new();
+        match (self, ids) {
+            (Numbers::Ranges(ranges), TokenIds::Narrow(ids)) => {
+                // A dictionary of narrow numbers has none that does not fit.
+                let ranges: Vec<(u16, u16)> =
+                    ranges.iter().map(|(low, high)| (*low as u16, *high as u16)).collect();
+                kernels::find_narrow(ids, &ranges, &mut found);
+            }
+            (Numbers::Ranges(ranges), TokenIds::Wide(ids)) => kernels::find_wide(ids, ranges, &mut found),
+            (Numbers::Table(_), ids) => {
+                let places = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
+                found.extend(places.map(|(place, _)| place as u32));
+            }
+        }
+        found
+    }
+}
+
+pub(crate) fn ascending(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Where something occurs in a chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// The documents, ascending, each with where its part of `places` ends.
+    documents: Vec<(u16, u32)>,
+    /// First tokens, as places among the document's tokens.
+    places: Vec<u32>,
+}
+
+impl Places {
+    /// The documents with at least one place.
+    pub(crate) fn bits(&self) -> Bits {
+        let mut bits = Bits::NONE;
+        self.documents.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
+        bits
+    }
+
+    /// How many documents have one.
+    pub(crate) fn documents(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// The places in a document, ascending.
+    pub(crate) fn of(&self, document: usize) -> &[u32] {
+        match self.documents.binary_search_by_key(&document, |(document, _)| usize::from(*document)) {
+            Ok(at) => self.nth(at),
+            Err(_) => &[],
+        }
+    }
+
+    /// The places in the `at`th document that has any.
+    fn nth(&self, at: usize) -> &[u32] {
+        let start = if at == 0 { 0 } else { self.documents[at - 1].1 };
+        &self.places[start as usize..self.documents[at].1 as usize]
+    }
+
+    /// Calls `each` with every document of `documents`, which ascend, and its places.
+    pub(crate) fn for_each(&self, documents: &[u16], mut each: impl FnMut(&[u32])) {
+        let mut at = 0;
+        for document in documents {
+            while self.documents.get(at).is_some_and(|(found, _)| found < document) {
+                at += 1;
+            }
+            let here = self.documents.get(at).is_some_and(|(found, _)| found == document);
+            each(if here { self.nth(at) } else { &[] });
+        }
+    }
+}
+
+/// Where the words stand one after another in the documents of `live`.
+pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits) -> Places {
+    let mut sets = Vec::with_capacity(matchers.len());
+    for matcher in matchers {
+        let numbers = Numbers::of(matcher, tokens);
+        if numbers.is_empty() {
+            return Places::default();
+        }
+        sets.push(numbers);
+    }
+    let Some(anchor) = (0..sets.len()).max_by_key(|index| matchers[*index].rarity()) else {
+        return Places::default();
+    };
+    let ids = tokens.ids();
+    let mut found = sets[anchor].find(ids);
+    if sets.len() == 1 {
+        return by_document(&found, tokens, live, 1);
+    }
+    found.retain_mut(|place| {
+        let Some(first) = (*place as usize).checked_sub(anchor) else { return false };
+        *place = first as u32;
+        first + sets.len() <= ids.len()
+            && sets
+                .iter()
+                .enumerate()
+                .all(|(offset, set)| offset == anchor || set.contains(ids.get(first + offset)))
+    });
+    by_document(&found, tokens, live, sets.len())
+}
+
+/// Shares the places among the documents; those of dead documents, and those where fewer than `length` tokens of the document
+/// are left, are dropped.
+fn by_document(found: &[u32], tokens: &Tokens, live: &Bits, length: usize) -> Places {
+    let starts = tokens.starts();
+    let mut places = Places { documents: Vec::new(), places: Vec::with_capacity(found.len()) };
+    let mut document = 0;
+    let mut rest = found;
+    while let Some(first) = rest.first() {
+        while starts[document + 1] <= *first {
+            document += 1;
+        }
+        let (start, end) = (starts[document], starts[document + 1]);
+        let here = rest.iter().take_while(|place| **place < end).count();
+        if live.get(document) {
+            let whole = rest[..here].iter().filter(|place| **place as usize + length <= end as usize);
+            places.places.extend(whole.map(|place| place - start));
+            let so_far = places.places.len() as u32;
+            if places.documents.last().map_or(0, |(_, end)| *end) < so_far {
+                places.documents.push((document as u16, so_far));
+            }
+        }
+        rest = &rest[here..];
+    }
+    places
+}
+
+/// What `near` asks of the places of its leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nearness {
+    pub(crate) distance: u32,
+    pub(crate) exclusion_distance: u32,
+    pub(crate) ordered: bool,
+}
+
+impl Nearness {
+    /// Whether a document has all of `places` near each other, none of `excluded` near them, and no element boundary between.
+    pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
+        let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
+        firsts.iter().flat_map(|places| places.iter()).any(|first| {
+            self.last(*first, places).is_some_and(|last| {
+                let zone = first.saturating_sub(self.exclusion_distance)
+                    ..=last.saturating_add(self.exclusion_distance);
+                document
+                    .slice(*first as usize..last as usize + 1)
+                    .iter()
+                    .all(|id| id != millrace_column::ELEMENT_BOUNDARY)
+                    && !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
+            })
+        })
+    }
+
+    /// The last place of the shortest match that begins at `first`, if it is not too far.
+    fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
+        let mut last = first;
+        for (index, places) in places.iter().enumerate() {
+            let from = match (self.ordered, index) {
+                (true, 0) | (false, _) => first,
+                (true, _) => last + 1,
+            };
+            let next = *places.get(places.partition_point(|place| *place < from))?;
+            last = last.max(next);
+        }
+        (last - first <= self.distance).then_some(last)
+    }
+}

@@ -1,0 +1,31 @@
+use millrace_column::ReadError;
+use millrace_schema::Place;
+
+/// Why a rank profile is refused, or ranking ended early.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The profile cannot work; found at deployment.
+    #[error("{place}: rank profile {profile}: {reason}")]
+    Profile {
+        /// Where in the application package.
+        place: Place,
+        /// The profile.
+        profile: String,
+        /// What was expected and found, and what would work.
+        reason: String,
+    },
+    /// The schema has no such profile.
+    #[error("schema {schema} has no rank profile '{profile}'; it has {known}")]
+    UnknownProfile {
+        /// The schema.
+        schema: String,
+        /// The name asked for.
+        profile: String,
+        /// The names it has.
+        known: String,
+    },
+    /// A column could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}

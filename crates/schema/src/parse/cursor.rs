@@ -1,0 +1,436 @@
+//! The steps that all constructs of a schema file share: words, names, lines, blocks, and the place of each.
+
+use crate::suggest::{did_you_mean, one_of};
+use crate::{Error, Place, Sourced};
+
+/// A name and where it stands.
+pub(crate) type Name = Sourced<String>;
+
+/// Blocks inside blocks, and types inside types, that are followed before a file is refused.
+const DEPTH_MAX: usize = 32;
+
+/// A place in the text of one file.
+pub(crate) struct Cursor<'a> {
+    file: &'a str,
+    text: &'a str,
+    line_starts: Vec<usize>,
+    at: usize,
+    depth: usize,
+    warnings: Vec<String>,
+}
+
+/// What follows the head of a construct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// `: value`, to the end of the line.
+    Line,
+    /// `{ … }`.
+    Block,
+    /// Nothing.
+    None,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Cursor { file, text, line_starts, at: 0, depth: 0, warnings: Vec::new() }
+    }
+
+    /// What people should know of the text read so far.
+    pub(crate) fn into_warnings(self) -> Vec<String> {
+        self.warnings
+    }
+
+    pub(crate) fn warn(&mut self, place: &Place, message: &str) {
+        self.warnings.push(format!("{place}: {message}"));
+    }
+
+    /// The place of what comes next, after white space.
+    pub(crate) fn place(&mut self) -> Place {
+        self.skip();
+        self.place_at(self.at)
+    }
+
+    fn place_at(&self, at: usize) -> Place {
+        let line = self.line_starts.partition_point(|&start| start <= at);
+        let column = self.text[self.line_starts[line - 1]..at].chars().count() + 1;
+        Place { file: self.file.to_owned(), line, column }
+    }
+
+    /// A syntax error at `place`.
+    pub(crate) fn error_at<T>(&self, place: Place, reason: impl Into<String>) -> Result<T, Error> {
+        Err(Error::Syntax { place, reason: reason.into() })
+    }
+
+    /// A syntax error at what comes next: what was expected, and what is there.
+    pub(crate) fn expected<T>(&mut self, what: &str) -> Result<T, Error> {
+        let place = self.place();
+        let found = self.found();
+        self.error_at(place, format!("expected {what}, found {found}"))
+    }
+
+    fn found(&self) -> String {
+        let rest = &self.text[self.at..];
+        let word: String = rest.chars().take_while(|c| is_word(*c)).take(40).collect();
+        match rest.chars().next() {
+            None => "the end of the file".to_owned(),
+            Some(c) if word.is_empty() => format!("'{c}'"),
+            Some(_) => format!("'{word}'"),
+        }
+    }
+
+    fn peek_char(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    /// Passes white space, line ends and comments.
+    pub(crate) fn skip(&mut self) {
+        loop {
+            let rest = &self.text[self.at..];
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            if !trimmed.starts_with('#') {
+                return;
+            }
+            self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    /// Passes white space within the line.
+    fn skip_in_line(&mut self) {
+        while self.peek_char().is_some_and(|c| c.is_whitespace() && c != '\n') {
+            self.at += self.peek_char().map_or(0, char::len_utf8);
+        }
+    }
+
+    /// Whether everything is read.
+    pub(crate) fn at_end(&mut self) -> bool {
+        self.skip();
+        self.at == self.text.len()
+    }
+
+    /// Passes `c` if it comes next.
+    pub(crate) fn eat(&mut self, c: char) -> bool {
+        self.skip();
+        let found = self.peek_char() == Some(c);
+        if found {
+            self.at += c.len_utf8();
+        }
+        found
+    }
+
+    /// Passes `c`, or says that it is missing.
+    pub(crate) fn expect(&mut self, c: char) -> Result<(), Error> {
+        if self.eat(c) { Ok(()) } else { self.expected(&format!("'{c}'")) }
+    }
+
+    /// Whether `c` comes next.
+    pub(crate) fn sees(&mut self, c: char) -> bool {
+        self.skip();
+        self.peek_char() == Some(c)
+    }
+
+    /// Whether something other than `:`, `{`, `}` follows in this line.
+    pub(crate) fn sees_more_in_line(&mut self) -> bool {
+        self.skip_in_line();
+        self.peek_char().is_some_and(|c| !matches!(c, '\n' | ':' | '{' | '}' | '#'))
+    }
+
+    /// Passes the word if exactly it comes next.
+    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
+        self.skip();
+        let rest = &self.text[self.at..];
+        let found = rest.starts_with(word) && !rest[word.len()..].starts_with(is_word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    /// The next run of letters, digits, `_`, `-` and `.`; none if something else comes.
+    pub(crate) fn word(&mut self) -> Option<Name> {
+        self.skip();
+        let rest = &self.text[self.at..];
+        let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        if length == 0 {
+            return None;
+        }
+        let place = self.place_at(self.at);
+        self.at += length;
+        Some(Name { value: rest[..length].to_owned(), place })
+    }
+
+    /// A name: of a field, a profile, a summary.
+    pub(crate) fn name(&mut self, what: &str) -> Result<Name, Error> {
+        let Some(name) = self.word() else { return self.expected(&format!("the name of the {what}")) };
+        let begins_well = name.value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if begins_well && name.value.is_ascii() {
+            return Ok(name);
+        }
+        self.error_at(
+            name.place,
+            format!("'{}' cannot be the name of a {what}: names begin with a-z, A-Z or _, and go on with these and digits", name.value),
+        )
+    }
+
+    /// `a, b, c`.
+    pub(crate) fn names(&mut self, what: &str) -> Result<Vec<Name>, Error> {
+        let mut names = vec![self.name(what)?];
+        while self.eat(',') {
+            names.push(self.name(what)?);
+        }
+        Ok(names)
+    }
+
+    /// `inherits a, b`, if it comes next.
+    pub(crate) fn inherits(&mut self, what: &str) -> Result<Vec<Name>, Error> {
+        if self.eat_word("inherits") { self.names(what) } else { Ok(Vec::new()) }
+    }
+
+    /// Text in double quotes, with `\"` and `\\`, if a quote comes next.
+    pub(crate) fn quoted(&mut self) -> Result<Option<Name>, Error> {
+        if !self.sees('"') {
+            return Ok(None);
+        }
+        let place = self.place_at(self.at);
+        let mut value = String::new();
+        let mut chars = self.text[self.at + 1..].char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += at + 2;
+                    return Ok(Some(Name { value, place }));
+                }
+                '\\' => match chars.next() {
+                    Some((_, escaped)) => value.push(escaped),
+                    None => break,
+                },
+                '\n' => break,
+                c => value.push(c),
+            }
+        }
+        self.error_at(place, "this text is not closed: put a \" before the end of the line")
+    }
+
+    /// One value: quoted text, or everything up to the next space, comma or bracket.
+    pub(crate) fn value(&mut self, what: &str) -> Result<Name, Error> {
+        self.skip_in_line();
+        if let Some(quoted) = self.quoted()? {
+            return Ok(quoted);
+        }
+        let rest = &self.text[self.at..];
+        let length = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '{' | '}' | ',' | '#'))
+            .unwrap_or(rest.len());
+        if length == 0 {
+            return self.expected(what);
+        }
+        let place = self.place_at(self.at);
+        self.at += length;
+        Ok(Name { value: rest[..length].to_owned(), place })
+    }
+
+    /// `: value` parsed as a number.
+    pub(crate) fn number<T: std::str::FromStr>(&mut self, keyword: &Name, what: &str) -> Result<T, Error> {
+        self.expect(':')?;
+        let value = self.value(what)?;
+        value.value.parse().or_else(|_| {
+            self.error_at(
+                value.place,
+                format!("'{}' is not {what}, which '{}' needs", value.value, keyword.value),
+            )
+        })
+    }
+
+    /// `: true` or `: false`; `on` and `off` are read too.
+    pub(crate) fn switch(&mut self) -> Result<bool, Error> {
+        self.expect(':')?;
+        let value = self.value("'true' or 'false'")?;
+        self.choose("value", &value, &[("true", true), ("false", false), ("on", true), ("off", false)])
+    }
+
+    /// What `name` stands for in the table; an error that lists it otherwise.
+    pub(crate) fn choose<T: Clone>(&self, what: &str, name: &Name, table: &[(&str, T)]) -> Result<T, Error> {
+        match table.iter().find(|(known, _)| *known == name.value) {
+            Some((_, meaning)) => Ok(meaning.clone()),
+            None => self.unknown(what, name, &table.iter().map(|(known, _)| *known).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The error for a word that is none of the known ones.
+    pub(crate) fn unknown<T>(&self, what: &str, name: &Name, known: &[&str]) -> Result<T, Error> {
+        let hint = did_you_mean(&name.value, known.iter().copied());
+        let list = one_of(known.iter().copied());
+        self.error_at(name.place.clone(), format!("unknown {what} '{}'{hint}: expected {list}", name.value))
+    }
+
+    /// What follows the head of a construct; the `:` or `{` is not passed.
+    pub(crate) fn body(&mut self) -> Body {
+        if self.sees(':') {
+            Body::Line
+        } else if self.sees('{') {
+            Body::Block
+        } else {
+            Body::None
+        }
+    }
+
+    /// `{ item … }`: calls `item` with each word that begins one.
+    pub(crate) fn block(
+        &mut self,
+        what: &str,
+        mut item: impl FnMut(&mut Self, Name) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let opened = self.place();
+        self.expect('{')?;
+        self.deeper(&opened, |this| {
+            loop {
+                if this.eat('}') {
+                    return Ok(());
+                }
+                if this.at_end() {
+                    let reason =
+                        format!("the '{{' of this {what} is not closed: the file ends before its '}}'");
+                    return this.error_at(opened.clone(), reason);
+                }
+                match this.word() {
+                    Some(word) => item(this, word)?,
+                    None => return this.expected(&format!("an element of the {what}, or '}}'")),
+                }
+            }
+        })
+    }
+
+    /// Runs `read` one level further down.
+    pub(crate) fn deeper<T>(
+        &mut self,
+        place: &Place,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.depth == DEPTH_MAX {
+            return self.error_at(place.clone(), format!("nested more than {DEPTH_MAX} deep"));
+        }
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Text of another language: `: text` to the end of the line, or `{ text }`. Comments become spaces, so places hold.
+    pub(crate) fn foreign(&mut self, keyword: &Name) -> Result<Sourced<String>, Error> {
+        match self.body() {
+            Body::Line => {
+                self.expect(':')?;
+                self.line(&keyword.value)
+            }
+            Body::Block => self.block_text(&keyword.value),
+            Body::None => self.expected(&format!("':' or '{{' after '{}'", keyword.value)),
+        }
+    }
+
+    /// Everything to the end of the line, or to a `}` that closes what is around it; never empty.
+    pub(crate) fn line(&mut self, what: &str) -> Result<Sourced<String>, Error> {
+        self.skip_in_line();
+        let text = self.scan(Until::LineEnd);
+        if text.value.is_empty() {
+            return self.error_at(
+                text.place,
+                format!("the value of '{what}' is missing: write it in the same line, or as {what} {{ … }}"),
+            );
+        }
+        Ok(text)
+    }
+
+    /// `{ text }` with balanced braces.
+    pub(crate) fn block_text(&mut self, what: &str) -> Result<Sourced<String>, Error> {
+        let opened = self.place();
+        self.expect('{')?;
+        let text = self.scan(Until::Brace);
+        if !self.eat('}') {
+            return self.error_at(
+                opened,
+                format!("the '{{' of this {what} is not closed: the file ends before its '}}'"),
+            );
+        }
+        Ok(text)
+    }
+
+    /// Text up to an unmatched `}` or the line's end, quotes passed as one, comments made spaces, white space around it
+    /// dropped.
+    fn scan(&mut self, until: Until) -> Sourced<String> {
+        let start = self.at;
+        let mut kept = String::new();
+        let mut open = 0_usize;
+        let mut last_visible = ' ';
+        while let Some(c) = self.peek_char() {
+            let rest = &self.text[self.at..];
+            let length = match c {
+                '}' if open == 0 => break,
+                '\n' if open == 0 && until == Until::LineEnd => {
+                    let next = rest.trim_start();
+                    if last_visible != '|' && !next.starts_with('|') {
+                        break;
+                    }
+                    rest.len() - next.len()
+                }
+                '"' | '\'' => closing_quote(rest, c),
+                '#' => {
+                    let length = rest.find('\n').unwrap_or(rest.len());
+                    kept.extend(std::iter::repeat_n(' ', rest[..length].chars().count()));
+                    self.at += length;
+                    continue;
+                }
+                '{' => {
+                    open += 1;
+                    1
+                }
+                '}' => {
+                    open -= 1;
+                    1
+                }
+                c => c.len_utf8(),
+            };
+            if !c.is_whitespace() {
+                last_visible = c;
+            }
+            kept.push_str(&rest[..length]);
+            self.at += length;
+        }
+        // Comments became as many spaces as they had characters, so characters tell where the text begins.
+        let lead = kept.len() - kept.trim_start().len();
+        let skipped = kept[..lead].chars().count();
+        let at = self.text[start..].char_indices().nth(skipped).map_or(self.text.len(), |(at, _)| start + at);
+        Sourced { value: kept.trim().to_owned(), place: self.place_at(at.min(self.at)) }
+    }
+}
+
+/// Where foreign text ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// At the line's end, or at a `}` that closes what is around it.
+    ///
+    /// A line goes on in the next where braces are open, and where it ends or the next begins with `|`.
+    LineEnd,
+    /// At a `}` that closes what is around it.
+    Brace,
+}
+
+/// Letters of words: names, keywords, numbers.
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// The length of the quoted text that `rest` begins with; 1 where the quote is not closed in its line.
+fn closing_quote(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            '\n' => break,
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    1
+}

@@ -1,0 +1,209 @@
+//! `field` and `struct-field`.
+
+use super::cursor::{Body, Cursor, Name};
+use super::syntax::{FieldDecl, MatchDecl};
+use super::{matching, summary, types};
+use crate::{Error, Sourced};
+
+/// What follows `field`.
+pub(super) fn field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
+    let name = cursor.name("field")?;
+    if !cursor.eat_word("type") {
+        return cursor.expected(&format!(
+            "'type' and the type of the field: field {} type string {{ … }}",
+            name.value
+        ));
+    }
+    let data_type = types::field_type(cursor)?;
+    body(cursor, FieldDecl::new(name, Some(data_type)))
+}
+
+/// What follows `struct-field`.
+fn struct_field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
+    let name = cursor.name("struct-field")?;
+    body(cursor, FieldDecl::new(name, None))
+}
+
+fn body(cursor: &mut Cursor<'_>, mut field: FieldDecl) -> Result<FieldDecl, Error> {
+    if cursor.sees('{') {
+        cursor.block("field", |cursor, word| element(cursor, word, &mut field))?;
+    }
+    Ok(field)
+}
+
+fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
+    match word.value.as_str() {
+        "indexing" => field.indexing = Some(cursor.foreign(&word)?),
+        "attribute" => {
+            own_name(cursor, field, "attribute")?;
+            matching::attribute(cursor, &word, field.attribute.get_or_insert_default(), &mut field.sorting)?;
+        }
+        "index" => {
+            own_name(cursor, field, "index")?;
+            matching::index(cursor, &word, field.index.get_or_insert_default())?;
+        }
+        "match" => matching::matching(cursor, &word, &mut field.matching)?,
+        "sorting" => matching::sorting(cursor, &word, &mut field.sorting)?,
+        "dictionary" => field.dictionary = Some(matching::dictionary(cursor, &word)?),
+        "linguistics" => field.linguistics = Some(matching::linguistics(cursor, &word)?),
+        "stemming" => field.stemming = Some(matching::stemming(cursor)?),
+        "normalizing" => matching::properties(cursor, &word, |cursor, word| {
+            field.normalizing = Some(cursor.choose(
+                "normalizing",
+                &word,
+                &[("none", false), ("accent", true), ("lowercase", true)],
+            )?);
+            Ok(())
+        })?,
+        "bolding" => field.bolding = Some(Sourced { value: cursor.switch()?, place: word.place }),
+        "rank" => rank(cursor, &word, field)?,
+        "rank-type" => {
+            cursor.expect(':')?;
+            field.rank_type = Some(rank_type(cursor)?);
+        }
+        "weight" => field.weight = Some(cursor.number(&word, "a whole number")?),
+        "weightedset" => matching::properties(cursor, &word, |cursor, word| {
+            match word.value.as_str() {
+                "create-if-nonexistent" => field.create_if_nonexistent = true,
+                "remove-if-zero" => field.remove_if_zero = true,
+                _ => {
+                    return cursor.unknown(
+                        "weightedset property",
+                        &word,
+                        &["create-if-nonexistent", "remove-if-zero"],
+                    );
+                }
+            }
+            Ok(())
+        })?,
+        "alias" => alias(cursor, field)?,
+        "query-command" => field.query_commands.push(query_command(cursor)?),
+        // Fields are told apart by name; numbers are not needed.
+        "id" => cursor.number::<u32>(&word, "a positive whole number").map(drop)?,
+        "summary" => {
+            let decl = summary::summary(cursor, &word)?;
+            field.summaries.push(decl);
+        }
+        "summary-to" => {
+            cursor.expect(':')?;
+            field.summary_to.extend(cursor.names("document-summary")?);
+        }
+        "struct-field" => field.struct_fields.push(struct_field(cursor)?),
+        "header" | "body" => {}
+        _ => {
+            let known = [
+                "indexing",
+                "attribute",
+                "index",
+                "match",
+                "sorting",
+                "dictionary",
+                "linguistics",
+                "stemming",
+                "normalizing",
+                "bolding",
+                "rank",
+                "rank-type",
+                "weight",
+                "weightedset",
+                "alias",
+                "query-command",
+                "id",
+                "summary",
+                "summary-to",
+                "struct-field",
+            ];
+            return cursor.unknown("element of a field", &word, &known);
+        }
+    }
+    Ok(())
+}
+
+/// `attribute other_name: …` and `index other_name: …`: the name is kept as an alias of the field.
+fn own_name(cursor: &mut Cursor<'_>, field: &mut FieldDecl, what: &str) -> Result<(), Error> {
+    if cursor.body() != Body::None {
+        return Ok(());
+    }
+    let name = cursor.name(what)?;
+    if name.value != field.name.value && !field.aliases.contains(&name.value) {
+        cursor.warn(
+            &name.place,
+            &format!("an {what} name that differs from the field's is read as an alias; prefer a field '{}' outside the document", name.value),
+        );
+        field.aliases.push(name.value);
+    }
+    Ok(())
+}
+
+/// `alias: name`, or `alias component: name` of a uri.
+fn alias(cursor: &mut Cursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
+    if cursor.body() == Body::None {
+        let component = cursor.name("component")?;
+        cursor.warn(
+            &component.place,
+            "the parts of a uri cannot be searched by themselves: this alias has no effect",
+        );
+        cursor.expect(':')?;
+        return cursor.name("alias").map(drop);
+    }
+    cursor.expect(':')?;
+    field.aliases.push(cursor.name("alias")?.value);
+    Ok(())
+}
+
+fn rank(cursor: &mut Cursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Result<(), Error> {
+    matching::properties(cursor, keyword, |cursor, word| {
+        match word.value.as_str() {
+            "filter" => field.rank_filter = Some(field.rank_filter.unwrap_or(true)),
+            "normal" => field.rank_filter = Some(false),
+            "identity" | "literal" => {}
+            "filter-threshold" => cursor.number::<f64>(&word, "a number between 0 and 1").map(drop)?,
+            _ => return cursor.unknown("rank setting", &word, &["filter", "normal", "filter-threshold"]),
+        }
+        Ok(())
+    })
+}
+
+/// The name of a rank type.
+pub(super) fn rank_type(cursor: &mut Cursor<'_>) -> Result<String, Error> {
+    let name = cursor.value("a rank type")?;
+    let table =
+        [("identity", ()), ("about", ()), ("tags", ()), ("empty", ()), ("simple", ()), ("default", ())];
+    cursor.choose("rank type", &name, &table)?;
+    Ok(name.value)
+}
+
+/// `: name` or `: "text"`.
+pub(super) fn query_command(cursor: &mut Cursor<'_>) -> Result<String, Error> {
+    cursor.expect(':')?;
+    Ok(cursor.value("a command")?.value)
+}
+
+/// What follows `fieldset`.
+pub(super) fn fieldset(cursor: &mut Cursor<'_>) -> Result<super::syntax::FieldsetDecl, Error> {
+    let name = cursor.name("fieldset")?;
+    let mut fieldset =
+        super::syntax::FieldsetDecl { name, fields: Vec::new(), matching: MatchDecl::default() };
+    cursor.block("fieldset", |cursor, word| {
+        match word.value.as_str() {
+            "fields" => {
+                cursor.expect(':')?;
+                fieldset.fields.extend(cursor.names("field")?);
+            }
+            "match" => matching::matching(cursor, &word, &mut fieldset.matching)?,
+            "query-command" => {
+                let place = word.place.clone();
+                let command = query_command(cursor)?;
+                cursor.warn(
+                    &place,
+                    &format!("query-command '{command}' has no effect: there are no searchers that read it"),
+                );
+            }
+            _ => {
+                return cursor.unknown("element of a fieldset", &word, &["fields", "match", "query-command"]);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(fieldset)
+}

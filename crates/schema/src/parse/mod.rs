@@ -1,0 +1,59 @@
+//! Schema files: text to [`SchemaDecl`], one room per construct.
+//!
+//! The language is regular: a keyword, mostly a name, then `: value` to the end of the line or `{ … }`. What stands in it of
+//! other languages (ranking expressions, indexing statements) is kept as text with its place.
+
+mod cursor;
+mod field;
+mod matching;
+mod model;
+mod phase;
+mod profile;
+mod schema;
+mod summary;
+pub(crate) mod syntax;
+mod types;
+
+#[cfg(test)]
+mod documentation_tests;
+
+use cursor::Cursor;
+pub(crate) use cursor::Name;
+use syntax::{ProfileDecl, SchemaDecl};
+
+use crate::Error;
+
+/// The largest schema file that is read, in bytes.
+const FILE_SIZE_MAX: usize = 4 << 20;
+
+/// Parses a schema (or document) file; what people should know is added to `warnings`.
+pub(crate) fn schema_file(file: &str, text: &str, warnings: &mut Vec<String>) -> Result<SchemaDecl, Error> {
+    read(file, text, warnings, schema::file)
+}
+
+/// Parses a `.profile` file.
+pub(crate) fn profile_file(file: &str, text: &str, warnings: &mut Vec<String>) -> Result<ProfileDecl, Error> {
+    read(file, text, warnings, profile::file)
+}
+
+fn read<T>(
+    file: &str,
+    text: &str,
+    warnings: &mut Vec<String>,
+    parse: impl FnOnce(&mut Cursor<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut cursor = Cursor::new(file, text.get(..text.len().min(FILE_SIZE_MAX)).unwrap_or_default());
+    if text.len() > FILE_SIZE_MAX {
+        let place = cursor.place();
+        return cursor.error_at(
+            place,
+            format!("larger than {FILE_SIZE_MAX} bytes: split it into several schemas or profiles"),
+        );
+    }
+    let parsed = parse(&mut cursor)?;
+    if !cursor.at_end() {
+        return cursor.expected("the end of the file");
+    }
+    warnings.extend(cursor.into_warnings());
+    Ok(parsed)
+}

@@ -1,0 +1,184 @@
+//! `constant`, `constants`, `inputs`, `onnx-model`: what expressions use that is not in documents.
+
+use millrace_tensor::TensorType;
+
+use super::cursor::{Cursor, Name};
+use super::syntax::{ConstantDecl, TextOrFile};
+use super::types;
+use crate::{Error, InputDef, InputType, OnnxModel, Sourced};
+
+/// What follows `constant` in a schema: a name, a file and a type.
+pub(super) fn constant(cursor: &mut Cursor<'_>) -> Result<ConstantDecl, Error> {
+    let name = feature_name(cursor, "constant")?;
+    let (mut value, mut constant_type) = (None, None);
+    cursor.block("constant", |cursor, word| {
+        match word.value.as_str() {
+            "file" => {
+                cursor.expect(':')?;
+                value = Some(TextOrFile::File(cursor.value("a path")?));
+            }
+            "uri" => return cursor.error_at(word.place, "constants are not fetched: put the file into the package, and write file: constants/name.json"),
+            "type" => {
+                cursor.expect(':')?;
+                constant_type = Some(types::input_type(cursor)?);
+            }
+            "value" => value = Some(TextOrFile::Text(cursor.foreign(&word)?)),
+            _ => return cursor.unknown("element of a constant", &word, &["file", "type", "value"]),
+        }
+        Ok(())
+    })?;
+    match (value, constant_type) {
+        (Some(value), Some(constant_type)) => Ok(ConstantDecl { name, constant_type, value }),
+        (None, _) => {
+            cursor.error_at(name.place, "this constant has no value: add 'file: constants/name.json'")
+        }
+        (_, None) => {
+            cursor.error_at(name.place, "this constant has no type: add 'type: tensor<float>(x[3])'")
+        }
+    }
+}
+
+/// `constants { name type: value … }`.
+pub(super) fn constants(cursor: &mut Cursor<'_>, constants: &mut Vec<ConstantDecl>) -> Result<(), Error> {
+    cursor.block("constants", |cursor, word| {
+        let name = argument(cursor, word, "constant")?;
+        if cursor.sees('{') {
+            // The older form: name { type: … value: … }
+            constants.push(old_constant(cursor, name)?);
+            return Ok(());
+        }
+        let constant_type = optional_type(cursor)?;
+        cursor.expect(':')?;
+        let text = cursor.line("constant")?;
+        let value = match text.value.strip_prefix("file:") {
+            Some(path) => TextOrFile::File(Name { value: path.trim().to_owned(), place: text.place }),
+            None => TextOrFile::Text(text),
+        };
+        constants.push(ConstantDecl { name, constant_type, value });
+        Ok(())
+    })
+}
+
+fn old_constant(cursor: &mut Cursor<'_>, name: Name) -> Result<ConstantDecl, Error> {
+    let (mut value, mut constant_type) = (None, InputType::Tensor(TensorType::scalar()));
+    cursor.block("constant", |cursor, word| {
+        match word.value.as_str() {
+            "type" => {
+                cursor.expect(':')?;
+                constant_type = types::input_type(cursor)?;
+            }
+            "value" => value = Some(TextOrFile::Text(cursor.foreign(&word)?)),
+            "file" => {
+                cursor.expect(':')?;
+                value = Some(TextOrFile::File(cursor.value("a path")?));
+            }
+            _ => return cursor.unknown("element of a constant", &word, &["type", "value", "file"]),
+        }
+        Ok(())
+    })?;
+    match value {
+        Some(value) => Ok(ConstantDecl { name, constant_type, value }),
+        None => cursor.error_at(name.place, "this constant has no value: add 'value: 1.0'"),
+    }
+}
+
+/// `inputs { query(name) type: default … }`.
+pub(super) fn inputs(cursor: &mut Cursor<'_>, inputs: &mut Vec<(Name, InputDef)>) -> Result<(), Error> {
+    cursor.block("inputs", |cursor, word| {
+        let name = argument(cursor, word, "query")?;
+        let input_type = optional_type(cursor)?;
+        let default = if cursor.sees(':') {
+            cursor.expect(':')?;
+            Some(cursor.line("input")?)
+        } else {
+            None
+        };
+        inputs.push((name, InputDef { input_type, default }));
+        Ok(())
+    })
+}
+
+/// A type in the same line, or a plain number.
+fn optional_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
+    if cursor.sees_more_in_line() {
+        types::input_type(cursor)
+    } else {
+        Ok(InputType::Tensor(TensorType::scalar()))
+    }
+}
+
+fn feature_name(cursor: &mut Cursor<'_>, feature: &str) -> Result<Name, Error> {
+    match cursor.word() {
+        Some(word) => argument(cursor, word, feature),
+        None => cursor.expected(&format!("the name of a {feature}")),
+    }
+}
+
+/// `name`, or the full form `feature(name)`.
+fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, Error> {
+    if word.value == feature && cursor.eat('(') {
+        let name = cursor.name(feature)?;
+        cursor.expect(')')?;
+        return Ok(name);
+    }
+    if cursor.sees('(') {
+        return cursor
+            .error_at(word.place, format!("expected a name or {feature}(name), found '{}('", word.value));
+    }
+    Ok(word)
+}
+
+/// What follows `onnx-model`.
+pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), Error> {
+    let name = cursor.name("onnx-model")?;
+    let mut file = None;
+    let (mut inputs, mut outputs, mut settings) = (Vec::new(), Vec::new(), Vec::new());
+    cursor.block("onnx-model", |cursor, word| {
+        match word.value.as_str() {
+            "file" => {
+                cursor.expect(':')?;
+                file = Some(cursor.value("a path")?);
+            }
+            "uri" | "url" => return cursor.error_at(word.place, "models are not fetched: put the file into models/ of the package, and write file: models/name.onnx"),
+            "input" => {
+                let onnx = onnx_name(cursor)?;
+                cursor.expect(':')?;
+                inputs.push((onnx, cursor.line("input")?));
+            }
+            "output" => {
+                let onnx = onnx_name(cursor)?;
+                cursor.expect(':')?;
+                outputs.push((onnx, cursor.line("output")?.value));
+            }
+            "gpu-device" | "intraop-threads" | "interop-threads" | "execution-mode" => {
+                cursor.expect(':')?;
+                let mut value = cursor.value("a value")?.value;
+                if cursor.sees_more_in_line() {
+                    value = format!("{value} {}", cursor.line(&word.value)?.value);
+                }
+                settings.push((word.value, value));
+            }
+            _ => {
+                let known = ["file", "input", "output", "gpu-device", "intraop-threads", "interop-threads", "execution-mode"];
+                return cursor.unknown("element of an onnx-model", &word, &known);
+            }
+        }
+        Ok(())
+    })?;
+    let Some(file) = file else {
+        return cursor.error_at(name.place, "this onnx-model names no file: add 'file: models/name.onnx'");
+    };
+    let file = Sourced { value: file.value, place: file.place };
+    Ok((name, OnnxModel { file, inputs, outputs, settings }))
+}
+
+/// The name that an ONNX model gives an input or output, mostly quoted.
+fn onnx_name(cursor: &mut Cursor<'_>) -> Result<String, Error> {
+    match cursor.quoted()? {
+        Some(name) => Ok(name.value),
+        None => match cursor.word() {
+            Some(name) => Ok(name.value),
+            None => cursor.expected("the name in the ONNX model, in quotes"),
+        },
+    }
+}

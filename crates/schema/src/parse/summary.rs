@@ -1,0 +1,113 @@
+//! `document-summary`, and `summary` in it and in fields.
+
+use super::cursor::{Body, Cursor, Name};
+use super::syntax::{SummaryDecl, SummaryFieldDecl};
+use super::types;
+use crate::{Error, SummaryMode};
+
+/// What follows `document-summary`.
+pub(super) fn document_summary(cursor: &mut Cursor<'_>) -> Result<SummaryDecl, Error> {
+    let name = cursor.name("document-summary")?;
+    let inherits = cursor.inherits("document-summary")?;
+    let mut decl = SummaryDecl { name, inherits, omit_summary_features: false, fields: Vec::new() };
+    cursor.block("document-summary", |cursor, word| {
+        match word.value.as_str() {
+            "summary" => {
+                let field = summary(cursor, &word)?;
+                if field.name.is_none() {
+                    return cursor.error_at(
+                        field.place,
+                        "a summary in a document-summary needs a name: summary title {}",
+                    );
+                }
+                if let Some(to) = field.to.first() {
+                    return cursor.error_at(
+                        to.place.clone(),
+                        "'to' is only for summaries in fields: this one is in its document-summary already",
+                    );
+                }
+                decl.fields.push(field);
+            }
+            // Columns are read from disk in any case.
+            "from-disk" => {}
+            "omit-summary-features" => decl.omit_summary_features = true,
+            _ => {
+                return cursor.unknown(
+                    "element of a document-summary",
+                    &word,
+                    &["summary", "from-disk", "omit-summary-features"],
+                );
+            }
+        }
+        Ok(())
+    })?;
+    Ok(decl)
+}
+
+/// What follows `summary`: `: dynamic`, `title type string { … }`, `title: dynamic`, `{ … }`.
+pub(super) fn summary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<SummaryFieldDecl, Error> {
+    let name = match cursor.body() {
+        Body::None => Some(cursor.name("summary")?),
+        Body::Line | Body::Block => None,
+    };
+    if cursor.eat_word("type") {
+        // The type is that of the source; it was once needed here.
+        types::field_type(cursor)?;
+    }
+    let mut decl = SummaryFieldDecl {
+        name,
+        sources: Vec::new(),
+        to: Vec::new(),
+        mode: None,
+        bolding: None,
+        place: keyword.place.clone(),
+    };
+    match cursor.body() {
+        Body::Block => cursor.block("summary", |cursor, word| property(cursor, word, &mut decl))?,
+        Body::Line => {
+            cursor.expect(':')?;
+            match cursor.word() {
+                Some(word) => property(cursor, word, &mut decl)?,
+                None => return cursor.expected("a summary property, such as 'dynamic'"),
+            }
+        }
+        Body::None => {}
+    }
+    Ok(decl)
+}
+
+fn property(cursor: &mut Cursor<'_>, word: Name, decl: &mut SummaryFieldDecl) -> Result<(), Error> {
+    match word.value.as_str() {
+        "full" | "static" => decl.mode = Some(SummaryMode::Full),
+        "dynamic" => decl.mode = Some(SummaryMode::Dynamic),
+        "matched-elements-only" => decl.mode = Some(SummaryMode::MatchedElements),
+        "tokens" => decl.mode = Some(SummaryMode::Tokens),
+        "select-elements-by" => {
+            cursor.expect(':')?;
+            decl.mode = Some(SummaryMode::SelectElementsBy(cursor.line("select-elements-by")?.value));
+        }
+        "bolding" => decl.bolding = Some(cursor.switch()?),
+        "source" => {
+            cursor.expect(':')?;
+            decl.sources = cursor.names("source field")?;
+        }
+        "to" => {
+            cursor.expect(':')?;
+            decl.to = cursor.names("document-summary")?;
+        }
+        _ => {
+            let known = [
+                "full",
+                "dynamic",
+                "matched-elements-only",
+                "select-elements-by",
+                "tokens",
+                "bolding",
+                "source",
+                "to",
+            ];
+            return cursor.unknown("summary property", &word, &known);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Fields as they are written to fields with their defaults.
+
+use millrace_document::DataType;
+
+use super::types::{self, Types};
+use crate::field::holds_text;
+use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl};
+use crate::{
+    Attribute, DefaultTerm, DistanceMetric, Error, IndexSettings, MatchMode, Matching, Place, SchemaField,
+    Stemming, SummaryMode,
+};
+
+/// Words of the indexing language, and names that results use for other things.
+const RESERVED: &[&str] = &[
+    "attribute",
+    "case",
+    "documentid",
+    "else",
+    "if",
+    "index",
+    "relevancy",
+    "sddocname",
+    "summary",
+    "switch",
+    "tokenize",
+];
+
+/// What fields take from their schema.
+pub(super) struct Defaults<'a> {
+    pub stemming: Stemming,
+    pub schema: &'a SchemaDecl,
+}
+
+/// A field of the document, or (`synthetic`) beside it.
+pub(super) fn resolve<'a>(
+    decl: &'a FieldDecl,
+    types: &mut Types<'a>,
+    synthetic: bool,
+    defaults: &Defaults<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<SchemaField, Error> {
+    let place = &decl.name.place;
+    let name = decl.name.value.as_str();
+    if RESERVED.contains(&name) {
+        warnings.push(format!("{place}: '{name}' is a reserved word: choose another name for the field"));
+    }
+    if name.contains(['-', '.']) {
+        return invalid(
+            place,
+            format!("'{name}' cannot be the name of a field: use letters, digits and '_'"),
+        );
+    }
+    let Some(type_decl) = &decl.data_type else { return invalid(place, "this field has no type".to_owned()) };
+    let data_type = types.resolve(type_decl, decl)?;
+    if matches!(data_type, DataType::Uri) {
+        warnings.push(format!("{place}: the type uri is read as text; prefer string"));
+    }
+    let mut field = with_type(decl, name, data_type, synthetic, defaults, warnings)?;
+    for part in &decl.struct_fields {
+        struct_field(part, "", &mut field, defaults, warnings)?;
+    }
+    Ok(field)
+}
+
+/// Adds the settings of a part of `field` and of the parts inside it.
+fn struct_field(
+    decl: &FieldDecl,
+    prefix: &str,
+    field: &mut SchemaField,
+    defaults: &Defaults<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let path =
+        if prefix.is_empty() { decl.name.value.clone() } else { format!("{prefix}.{}", decl.name.value) };
+    let data_type = match types::at_path(&field.data_type, &path) {
+        Ok(data_type) => data_type,
+        Err(reason) => return invalid(&decl.name.place, reason),
+    };
+    let full_name = format!("{}.{path}", field.name);
+    let part = with_type(decl, &full_name, data_type, field.synthetic, defaults, warnings)?;
+    field.struct_fields.push((path.clone(), part));
+    for inner in &decl.struct_fields {
+        struct_field(inner, &path, field, defaults, warnings)?;
+    }
+    Ok(())
+}
+
+fn with_type(
+    decl: &FieldDecl,
+    name: &str,
+    data_type: DataType,
+    synthetic: bool,
+    defaults: &Defaults<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<SchemaField, Error> {
+    let place = &decl.name.place;
+    let outputs = Outputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
+    let parts = matches!(bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
+    // Numbers and tensors are not split into words: for them `index` means what `attribute` does.
+    let text_index = outputs.index && (holds_text(&data_type) || parts);
+    let shared =
+        defaults.schema.indexes.iter().find(|(index, _)| index.value == name).map(|(_, index)| index);
+    let index = text_index.then(|| index_settings(decl.index.as_ref(), shared));
+    let attribute = if outputs.attribute || (outputs.index && !text_index) {
+        Some(attribute_settings(decl, &data_type)?)
+    } else {
+        if let Some(metric) = decl.attribute.as_ref().and_then(|attribute| attribute.distance_metric.as_ref())
+        {
+            warnings.push(format!("{}: distance-metric has no effect: '{name}' is not an attribute; add 'attribute' to its indexing", metric.place));
+        }
+        None
+    };
+    if let Some(hnsw) = decl.index.as_ref().and_then(|index| index.hnsw.as_ref()) {
+        warnings.push(format!("{hnsw}: hnsw has no effect: nearest neighbours are found exactly"));
+    }
+    let matching = matching(decl, &data_type, index.as_ref(), defaults);
+    if let Some(bolding) = decl.bolding.as_ref().filter(|bolding| bolding.value && !holds_text(&data_type)) {
+        return invalid(
+            &bolding.place,
+            format!("bolding is for strings and arrays of strings; '{name}' is {data_type}"),
+        );
+    }
+    let own_summary = decl.summaries.iter().find(|summary| summary.name.is_none());
+    let summary = own_summary.and_then(|summary| summary.mode.clone()).unwrap_or_default();
+    if let (SummaryMode::Dynamic, Some(own), false) = (&summary, own_summary, holds_text(&data_type)) {
+        return invalid(
+            &own.place,
+            format!("a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}"),
+        );
+    }
+    let bolding = decl
+        .bolding
+        .as_ref()
+        .map(|bolding| bolding.value)
+        .or(own_summary.and_then(|summary| summary.bolding));
+    Ok(SchemaField {
+        name: name.into(),
+        synthetic,
+        indexing: decl.indexing.clone(),
+        index,
+        attribute,
+        in_summary: outputs.summary,
+        bolding: bolding.unwrap_or(false) && summary != SummaryMode::Dynamic,
+        summary,
+        rank_filter: decl.rank_filter.unwrap_or(matching.mode == MatchMode::Exact),
+        rank_type: decl.rank_type.clone(),
+        weight: decl.weight.unwrap_or(100),
+        linguistics: decl.linguistics.clone(),
+        query_commands: decl.query_commands.clone(),
+        aliases: decl.aliases.clone(),
+        struct_fields: Vec::new(),
+        place: place.clone(),
+        matching,
+        data_type,
+    })
+}
+
+fn index_settings(own: Option<&IndexDecl>, shared: Option<&IndexDecl>) -> IndexSettings {
+    IndexSettings {
+        enable_bm25: own.into_iter().chain(shared).any(|index| index.enable_bm25),
+        stemming: own.and_then(|index| index.stemming).or(shared.and_then(|index| index.stemming)),
+    }
+}
+
+fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<Attribute, Error> {
+    let own = decl.attribute.clone().unwrap_or_default();
+    if let (Some(metric), false) = (&own.distance_metric, matches!(data_type, DataType::Tensor(_))) {
+        return invalid(
+            &metric.place,
+            format!("a distance-metric is for tensors; '{}' is {data_type}", decl.name.value),
+        );
+    }
+    if let (Some(metric), DataType::Tensor(tensor_type)) = (&own.distance_metric, data_type) {
+        let size = tensor_type.dense_size();
+        if metric.value == DistanceMetric::GeoDegrees && size != 2 {
+            return invalid(
+                &metric.place,
+                format!(
+                    "geodegrees compares latitude and longitude, 2 cells; '{}' has {size}",
+                    decl.name.value
+                ),
+            );
+        }
+    }
+    Ok(Attribute {
+        fast_search: own.fast_search,
+        fast_access: own.fast_access,
+        paged: own.paged,
+        mutable: own.mutable,
+        distance_metric: own.distance_metric.map(|metric| metric.value).unwrap_or_default(),
+        dictionary: decl.dictionary.unwrap_or_default(),
+        sorting: decl.sorting.clone(),
+    })
+}
+
+fn matching(
+    decl: &FieldDecl,
+    data_type: &DataType,
+    index: Option<&IndexSettings>,
+    defaults: &Defaults<'_>,
+) -> Matching {
+    let default_mode = if index.is_some() { MatchMode::Text } else { MatchMode::Word };
+    let mode = decl.matching.mode.unwrap_or(default_mode);
+    let words = index.is_some() && mode == MatchMode::Text;
+    let stemming = index.and_then(|index| index.stemming).or(decl.stemming).unwrap_or(defaults.stemming);
+    let base = Matching {
+        mode,
+        cased: false,
+        default_term: DefaultTerm::Word,
+        exact_terminator: None,
+        max_length: None,
+        max_occurrences: None,
+        max_token_length: None,
+        stemming: if words { stemming } else { Stemming::None },
+        normalizing: index.is_some()
+            && decl.normalizing.unwrap_or(true)
+            && !matches!(data_type, DataType::Uri),
+    };
+    override_matching(base, &decl.matching)
+}
+
+/// `base` with what a `match` says put over it.
+pub(super) fn override_matching(base: Matching, decl: &MatchDecl) -> Matching {
+    let mode = decl.mode.unwrap_or(base.mode);
+    Matching {
+        mode,
+        cased: decl.cased || base.cased,
+        default_term: decl.default_term.unwrap_or(base.default_term),
+        exact_terminator: decl.exact_terminator.clone().or(base.exact_terminator),
+        max_length: decl.max_length.or(base.max_length),
+        max_occurrences: decl.max_occurrences.or(base.max_occurrences),
+        max_token_length: decl.max_token_length.or(base.max_token_length),
+        stemming: if mode == MatchMode::Text { base.stemming } else { Stemming::None },
+        normalizing: base.normalizing,
+    }
+}
+
+/// The type inside arrays and weighted sets.
+fn bottom(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => bottom(element),
+        other => other,
+    }
+}
+
+/// Where indexing statements put their value.
+struct Outputs {
+    index: bool,
+    attribute: bool,
+    summary: bool,
+}
+
+impl Outputs {
+    /// Reads the words of the statements, quoted text aside.
+    fn of(indexing: &str) -> Self {
+        let mut outputs = Outputs { index: false, attribute: false, summary: false };
+        let unquoted = indexing.split('"').step_by(2);
+        for word in
+            unquoted.flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')))
+        {
+            match word {
+                "index" => outputs.index = true,
+                "attribute" => outputs.attribute = true,
+                "summary" => outputs.summary = true,
+                _ => {}
+            }
+        }
+        outputs
+    }
+}
+
+fn invalid<T>(place: &Place, reason: String) -> Result<T, Error> {
+    Err(Error::Invalid { place: place.clone(), reason })
+}

@@ -1,0 +1,344 @@
+//! Rank profiles with what they inherit put in.
+
+use std::collections::BTreeMap;
+
+use super::Sources;
+use crate::parse::Name;
+use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
+use crate::suggest::did_you_mean;
+use crate::{Constant, Error, FunctionDef, Phase, Place, RankProfile, Sourced};
+
+type Profiles = BTreeMap<String, RankProfile>;
+
+/// All profiles of a schema: `inherited` from its parent, and declared; `default` and `unranked` are added.
+pub(super) fn resolve(
+    declared: &[ProfileDecl],
+    inherited: &Profiles,
+    place: &Place,
+    sources: &Sources<'_>,
+) -> Result<Profiles, Error> {
+    let mut pending: BTreeMap<&str, &ProfileDecl> = BTreeMap::new();
+    for profile in declared.iter().flat_map(flatten) {
+        if let Some(first) = pending.insert(&profile.name.value, profile) {
+            return invalid(
+                &profile.name,
+                format!("rank-profile '{}' is declared at {} already", profile.name.value, first.name.place),
+            );
+        }
+    }
+    let mut resolver = Resolver { pending, inherited, done: BTreeMap::new(), sources, place };
+    while let Some(name) = resolver.pending.keys().next().copied() {
+        resolver.declared(name, &mut Vec::new())?;
+    }
+    let mut profiles = inherited.clone();
+    profiles.extend(resolver.done);
+    for name in ["default", "unranked"] {
+        profiles.entry(name.to_owned()).or_insert_with(|| built_in(name, place));
+    }
+    Ok(profiles)
+}
+
+/// A profile and those inside it.
+fn flatten(profile: &ProfileDecl) -> Vec<&ProfileDecl> {
+    std::iter::once(profile).chain(profile.inner.iter().flat_map(flatten)).collect()
+}
+
+/// The profiles that are there without being declared.
+fn built_in(name: &str, place: &Place) -> RankProfile {
+    let mut profile = RankProfile { name: name.to_owned(), place: place.clone(), ..RankProfile::default() };
+    if name == "unranked" {
+        profile.first_phase.expression = Some(Sourced { value: "0".to_owned(), place: place.clone() });
+        profile.ignore_default_rank_features = true;
+    }
+    profile
+}
+
+struct Resolver<'a> {
+    pending: BTreeMap<&'a str, &'a ProfileDecl>,
+    inherited: &'a Profiles,
+    done: Profiles,
+    sources: &'a Sources<'a>,
+    place: &'a Place,
+}
+
+impl<'a> Resolver<'a> {
+    /// Resolves a declared profile after those it inherits; `within` are those that wait for it.
+    fn declared(&mut self, name: &'a str, within: &mut Vec<&'a str>) -> Result<(), Error> {
+        let Some(decl) = self.pending.get(name).copied() else { return Ok(()) };
+        if within.contains(&name) {
+            return invalid(
+                &decl.name,
+                format!("rank-profile '{name}' inherits itself: {} → {name}", within.join(" → ")),
+            );
+        }
+        if within.len() == super::INHERITANCE_MAX {
+            return invalid(
+                &decl.name,
+                format!("rank-profiles inherit more than {} deep", super::INHERITANCE_MAX),
+            );
+        }
+        within.push(name);
+        let mut parents = Vec::new();
+        for parent in &decl.inherits {
+            if parent.value != name {
+                self.declared(&parent.value, within)?;
+            }
+            parents.push(self.parent(parent, name)?);
+        }
+        within.pop();
+        let profile = self.combine(decl, &parents)?;
+        self.pending.remove(name);
+        self.done.insert(name.to_owned(), profile);
+        Ok(())
+    }
+
+    /// A profile to inherit: of this schema, else of its parent; a profile that inherits its own name means the parent's.
+    fn parent(&self, parent: &Name, child: &str) -> Result<RankProfile, Error> {
+        let own = self.done.get(&parent.value).filter(|_| parent.value != child);
+        if let Some(profile) = own.or_else(|| self.inherited.get(&parent.value)) {
+            return Ok(profile.clone());
+        }
+        if matches!(parent.value.as_str(), "default" | "unranked") {
+            return Ok(built_in(&parent.value, self.place));
+        }
+        let known = self
+            .done
+            .keys()
+            .chain(self.inherited.keys())
+            .map(String::as_str)
+            .chain(self.pending.keys().copied());
+        let hint = did_you_mean(&parent.value, known.filter(|name| *name != child));
+        invalid(
+            parent,
+            format!("rank-profile '{child}' inherits '{}', which is not declared{hint}", parent.value),
+        )
+    }
+
+    fn combine(&self, decl: &ProfileDecl, parents: &[RankProfile]) -> Result<RankProfile, Error> {
+        let mut profile = RankProfile {
+            name: decl.name.value.clone(),
+            inherits: decl.inherits.iter().map(|name| name.value.clone()).collect(),
+            place: decl.name.place.clone(),
+            ..RankProfile::default()
+        };
+        let inherit = Inherit { child: &decl.name, parents };
+        profile.functions = inherit.map("function", |p| &p.functions, self.functions(&decl.functions)?)?;
+        let inputs = unique("input", decl.inputs.iter().map(|(name, def)| (name, def.clone())))?;
+        profile.inputs = inherit.map("input", |p| &p.inputs, inputs)?;
+        profile.constants =
+            inherit.map("constant", |p| &p.constants, constants(&decl.constants, self.sources)?)?;
+        let models =
+            unique("onnx-model", decl.onnx_models.iter().map(|(name, model)| (name, model.clone())))?;
+        profile.onnx_models = inherit.map("onnx-model", |p| &p.onnx_models, models)?;
+        let own = |rank: fn(&crate::parse::syntax::RankDecl) -> Option<u32>| {
+            decl.rank
+                .iter()
+                .filter_map(move |(name, settings)| Some((name.value.clone(), rank(settings)?)))
+                .collect()
+        };
+        profile.element_gaps =
+            inherit.map("element-gap", |p| &p.element_gaps, own(|rank| rank.element_gap.flatten()))?;
+        let rank_types =
+            decl.rank_types.iter().map(|(name, rank_type)| (name.value.clone(), rank_type.clone())).collect();
+        profile.rank_types = inherit.map("rank-type", |p| &p.rank_types, rank_types)?;
+        let weights = decl.weights.iter().map(|(name, weight)| (name.value.clone(), *weight)).collect();
+        profile.weights = inherit.map("weight", |p| &p.weights, weights)?;
+
+        profile.first_phase =
+            self.phase(&inherit, "first-phase", decl.first_phase.as_ref(), |p| &p.first_phase)?;
+        profile.second_phase =
+            self.phase(&inherit, "second-phase", decl.second_phase.as_ref(), |p| &p.second_phase)?;
+        profile.global_phase =
+            self.phase(&inherit, "global-phase", decl.global_phase.as_ref(), |p| &p.global_phase)?;
+
+        profile.match_features =
+            self.features(decl.match_features.as_ref(), &decl.name, parents, |p| &p.match_features)?;
+        profile.summary_features =
+            self.features(decl.summary_features.as_ref(), &decl.name, parents, |p| &p.summary_features)?;
+        profile.rank_features =
+            self.features(decl.rank_features.as_ref(), &decl.name, parents, |p| &p.rank_features)?;
+
+        profile.properties = properties(decl, parents);
+        profile.filter_fields = filter_fields(decl, parents);
+        profile.strict = decl.strict.unwrap_or_else(|| parents.iter().any(|parent| parent.strict));
+        profile.diversity = decl.diversity.as_ref().map(|(name, groups)| (name.value.clone(), *groups));
+        if profile.diversity.is_none() {
+            profile.diversity = parents.iter().find_map(|parent| parent.diversity.clone());
+        }
+        profile.use_significance_model = decl
+            .use_significance_model
+            .unwrap_or_else(|| parents.iter().any(|parent| parent.use_significance_model));
+        profile.ignore_default_rank_features = decl.ignore_default_rank_features
+            || parents.iter().any(|parent| parent.ignore_default_rank_features);
+        Ok(profile)
+    }
+
+    fn functions(&self, decls: &[FunctionDecl]) -> Result<BTreeMap<String, FunctionDef>, Error> {
+        let mut functions = Vec::new();
+        for decl in decls {
+            let body = self.sources.expression(&decl.body)?;
+            let def = FunctionDef { parameters: decl.parameters.clone(), body, inline: decl.inline };
+            functions.push((&decl.name, def));
+        }
+        unique("function", functions.into_iter())
+    }
+
+    fn phase(
+        &self,
+        inherit: &Inherit<'_>,
+        what: &str,
+        decl: Option<&PhaseDecl>,
+        get: fn(&RankProfile) -> &Phase,
+    ) -> Result<Phase, Error> {
+        let own = decl.cloned().unwrap_or_default();
+        let expression = own.expression.as_ref().map(|text| self.sources.expression(text)).transpose()?;
+        Ok(Phase {
+            expression: inherit.value(what, expression, |p| get(p).expression.as_ref())?,
+            rerank_count: inherit.value(what, own.rerank_count, |p| get(p).rerank_count.as_ref())?,
+            score_drop_limit: inherit
+                .value(what, own.score_drop_limit, |p| get(p).score_drop_limit.as_ref())?,
+            keep_rank_count: inherit.value(what, own.keep_rank_count, |p| get(p).keep_rank_count.as_ref())?,
+        })
+    }
+
+    /// Features are inherited where none are written, or where the list says `inherits`.
+    fn features(
+        &self,
+        decl: Option<&FeaturesDecl>,
+        child: &Name,
+        parents: &[RankProfile],
+        get: fn(&RankProfile) -> &Vec<Sourced<String>>,
+    ) -> Result<Vec<Sourced<String>>, Error> {
+        let Some(decl) = decl else {
+            return Ok(parents
+                .iter()
+                .map(get)
+                .find(|features| !features.is_empty())
+                .cloned()
+                .unwrap_or_default());
+        };
+        let mut features: Vec<Sourced<String>> = Vec::new();
+        for parent in &decl.inherits {
+            let known = parents.iter().find(|profile| profile.name == parent.value);
+            let parent = match known {
+                Some(profile) => profile.clone(),
+                None => self.parent(parent, &child.value)?,
+            };
+            features.extend(get(&parent).iter().cloned());
+        }
+        features.extend(decl.features.iter().cloned());
+        let mut seen = std::collections::BTreeSet::new();
+        features.retain(|feature| seen.insert(feature.value.clone()));
+        Ok(features)
+    }
+}
+
+/// What a profile takes from its parents.
+struct Inherit<'a> {
+    child: &'a Name,
+    parents: &'a [RankProfile],
+}
+
+impl Inherit<'_> {
+    /// Own entries, and those of parents; two parents that differ in an entry contradict each other.
+    fn map<T: Clone + PartialEq>(
+        &self,
+        what: &str,
+        get: fn(&RankProfile) -> &BTreeMap<String, T>,
+        own: BTreeMap<String, T>,
+    ) -> Result<BTreeMap<String, T>, Error> {
+        let mut all: BTreeMap<String, T> = BTreeMap::new();
+        for (name, value) in self.parents.iter().flat_map(get) {
+            match all.get(name) {
+                Some(other) if other != value && !own.contains_key(name) => {
+                    return self.contradiction(&format!("{what} '{name}'"));
+                }
+                _ => all.insert(name.clone(), value.clone()),
+            };
+        }
+        all.extend(own);
+        Ok(all)
+    }
+
+    /// The own value, else that of the parents.
+    fn value<T: Clone + PartialEq>(
+        &self,
+        what: &str,
+        own: Option<T>,
+        get: impl Fn(&RankProfile) -> Option<&T>,
+    ) -> Result<Option<T>, Error> {
+        if own.is_some() {
+            return Ok(own);
+        }
+        let mut values = self.parents.iter().filter_map(get);
+        let first = values.next();
+        match values.find(|value| Some(*value) != first) {
+            Some(_) => self.contradiction(what),
+            None => Ok(first.cloned()),
+        }
+    }
+
+    fn contradiction<T>(&self, what: &str) -> Result<T, Error> {
+        let parents: Vec<&str> = self.parents.iter().map(|parent| parent.name.as_str()).collect();
+        let reason = format!(
+            "rank-profile '{}' inherits different definitions of {what} from {}: declare it here, or inherit one of them",
+            self.child.value,
+            parents.join(" and ")
+        );
+        invalid(self.child, reason)
+    }
+}
+
+/// Constants by name, files read.
+pub(super) fn constants(
+    decls: &[ConstantDecl],
+    sources: &Sources<'_>,
+) -> Result<BTreeMap<String, Constant>, Error> {
+    let mut constants = Vec::new();
+    for decl in decls {
+        let value = sources.constant(&decl.value)?;
+        constants.push((&decl.name, Constant { constant_type: decl.constant_type.clone(), value }));
+    }
+    unique("constant", constants.into_iter())
+}
+
+/// A map of named things, each name once.
+pub(super) fn unique<'a, T>(
+    what: &str,
+    items: impl Iterator<Item = (&'a Name, T)>,
+) -> Result<BTreeMap<String, T>, Error> {
+    let mut map = BTreeMap::new();
+    for (name, item) in items {
+        if map.insert(name.value.clone(), item).is_some() {
+            return invalid(name, format!("{what} '{}' is declared twice", name.value));
+        }
+    }
+    Ok(map)
+}
+
+/// Own properties after inherited ones; a key that is set again is replaced.
+fn properties(decl: &ProfileDecl, parents: &[RankProfile]) -> Vec<(String, String)> {
+    let own_keys: std::collections::BTreeSet<&str> =
+        decl.properties.iter().map(|(key, _)| key.as_str()).collect();
+    let inherited = parents
+        .iter()
+        .flat_map(|parent| &parent.properties)
+        .filter(|(key, _)| !own_keys.contains(key.as_str()));
+    inherited.chain(&decl.properties).cloned().collect()
+}
+
+fn filter_fields(decl: &ProfileDecl, parents: &[RankProfile]) -> Vec<String> {
+    let mut fields: Vec<String> = parents.iter().flat_map(|parent| parent.filter_fields.clone()).collect();
+    for (name, rank) in &decl.rank {
+        match rank.filter {
+            Some(true) if !fields.contains(&name.value) => fields.push(name.value.clone()),
+            Some(false) => fields.retain(|field| *field != name.value),
+            _ => {}
+        }
+    }
+    fields
+}
+
+fn invalid<T>(name: &Name, reason: String) -> Result<T, Error> {
+    Err(Error::Invalid { place: name.place.clone(), reason })
+}

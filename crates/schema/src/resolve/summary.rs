@@ -1,0 +1,205 @@
+//! Document summaries: those that fields make, those that are declared, and what they inherit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::parse::Name;
+use crate::parse::syntax::{FieldDecl, SummaryDecl, SummaryFieldDecl};
+use crate::suggest::did_you_mean;
+use crate::{DocumentSummary, Error, SchemaField, SummaryField, SummaryMode};
+
+type Fields = BTreeMap<Arc<str>, SchemaField>;
+type Summaries = BTreeMap<String, DocumentSummary>;
+
+/// Fields of every document that no schema declares.
+const IMPLICIT_SOURCES: &[&str] = &["documentid", "sddocname"];
+
+/// All summaries of a schema: `inherited` from its parent, declared, and made by fields (in the order of `field_decls`).
+pub(super) fn resolve(
+    declared: &[SummaryDecl],
+    field_decls: &[&FieldDecl],
+    fields: &Fields,
+    inherited: Summaries,
+) -> Result<Summaries, Error> {
+    let mut summaries = inherited;
+    summaries.remove("default");
+    let mut pending: Vec<&SummaryDecl> = declared.iter().collect();
+    for (at, decl) in pending.iter().enumerate() {
+        if let Some(first) = pending[..at].iter().find(|other| other.name.value == decl.name.value) {
+            return invalid(
+                &decl.name,
+                format!("document-summary '{}' is declared at {} already", decl.name.value, first.name.place),
+            );
+        }
+        summaries.remove(&decl.name.value);
+    }
+    from_fields(field_decls, fields, &mut summaries)?;
+    // Each round resolves the summaries whose parents are known; a round without progress means a cycle or an unknown name.
+    while !pending.is_empty() {
+        let names: Vec<&str> = pending.iter().map(|decl| decl.name.value.as_str()).collect();
+        let waits = |decl: &SummaryDecl| {
+            decl.inherits
+                .iter()
+                .find(|parent| parent.value != decl.name.value && names.contains(&parent.value.as_str()))
+                .cloned()
+        };
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            pending.iter().copied().partition(|decl| waits(decl).is_none());
+        if let (true, Some(parent)) = (ready.is_empty(), waiting.first().and_then(|decl| waits(decl))) {
+            return invalid(&parent, format!("document-summary '{}' inherits itself", parent.value));
+        }
+        for decl in ready {
+            declared_summary(decl, fields, &mut summaries)?;
+        }
+        pending = waiting;
+    }
+    complete_default(fields, &mut summaries);
+    Ok(summaries)
+}
+
+/// `summary` in indexing, and `summary` and `summary-to` in fields.
+fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries) -> Result<(), Error> {
+    summary_named("default", summaries);
+    for decl in decls {
+        let Some(field) = fields.get(decl.name.value.as_str()) else { continue };
+        let own = SummaryField {
+            name: Arc::clone(&field.name),
+            source: Arc::clone(&field.name),
+            fallbacks: Vec::new(),
+            mode: field.summary.clone(),
+            bolding: field.bolding,
+        };
+        if field.in_summary {
+            put(summary_named("default", summaries), own.clone());
+        }
+        for target in &decl.summary_to {
+            put(summary_named(&target.value, summaries), own.clone());
+        }
+        for summary in &decl.summaries {
+            let Some(name) = &summary.name else {
+                for target in &summary.to {
+                    put(summary_named(&target.value, summaries), own.clone());
+                }
+                continue;
+            };
+            let shown = summary_field(summary, name, &decl.name, fields)?;
+            if summary.to.is_empty() {
+                put(summary_named("default", summaries), shown.clone());
+            }
+            for target in &summary.to {
+                put(summary_named(&target.value, summaries), shown.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn declared_summary(decl: &SummaryDecl, fields: &Fields, summaries: &mut Summaries) -> Result<(), Error> {
+    let mut shown = Vec::new();
+    for parent in decl.inherits.iter().filter(|parent| parent.value != decl.name.value) {
+        match summaries.get(&parent.value) {
+            Some(summary) => shown.extend(summary.fields.iter().cloned()),
+            None => {
+                let hint = did_you_mean(&parent.value, summaries.keys().map(String::as_str));
+                return invalid(parent, format!("unknown document-summary '{}'{hint}", parent.value));
+            }
+        }
+    }
+    for field in &decl.fields {
+        let Some(name) = &field.name else { continue };
+        shown.push(summary_field(field, name, name, fields)?);
+    }
+    let summary = summary_named(&decl.name.value, summaries);
+    summary.omit_summary_features = decl.omit_summary_features;
+    for field in shown {
+        put(summary, field);
+    }
+    Ok(())
+}
+
+/// The field that `decl` shows; without a `source` it is `implied`.
+fn summary_field(
+    decl: &SummaryFieldDecl,
+    name: &Name,
+    implied: &Name,
+    fields: &Fields,
+) -> Result<SummaryField, Error> {
+    let mut sources = Vec::new();
+    let written =
+        if decl.sources.is_empty() { std::slice::from_ref(implied) } else { decl.sources.as_slice() };
+    for source in written {
+        let base = source.value.split('.').next().unwrap_or_default();
+        if !fields.contains_key(base) && !IMPLICIT_SOURCES.contains(&base) {
+            let hint = did_you_mean(&source.value, fields.keys().map(|name| &**name));
+            let cure =
+                if decl.sources.is_empty() { ": add 'source: <field>' or declare the field" } else { "" };
+            return invalid(
+                source,
+                format!(
+                    "there is no field '{}' to show in summary '{}'{hint}{cure}",
+                    source.value, name.value
+                ),
+            );
+        }
+        sources.push(Arc::from(source.value.as_str()));
+    }
+    let source = sources.remove(0);
+    let field = fields.get(&source);
+    // A field is shown as it says itself, unless it is renamed or the summary says otherwise.
+    let own = field.filter(|field| *field.name == *name.value);
+    let mode = decl.mode.clone().or(own.map(|field| field.summary.clone())).unwrap_or_default();
+    if let (SummaryMode::Dynamic, Some(field)) = (&mode, field)
+        && !crate::field::holds_text(&field.data_type)
+    {
+        let reason = format!(
+            "a dynamic summary is for strings and arrays of strings; '{source}' is {}",
+            field.data_type
+        );
+        return invalid(name, reason);
+    }
+    let bolding =
+        decl.bolding.unwrap_or(own.is_some_and(|field| field.bolding)) && mode != SummaryMode::Dynamic;
+    Ok(SummaryField { name: name.value.as_str().into(), source, fallbacks: sources, mode, bolding })
+}
+
+/// The default summary also has what other summaries make of fields that are no attributes.
+fn complete_default(fields: &Fields, summaries: &mut Summaries) {
+    let is_attribute =
+        |shown: &SummaryField| fields.get(&shown.source).is_none_or(|field| field.attribute.is_some());
+    let missing: Vec<SummaryField> = summaries
+        .values()
+        .filter(|summary| summary.name != "default")
+        .flat_map(|summary| &summary.fields)
+        .filter(|shown| {
+            shown.mode != SummaryMode::Tokens && (shown.mode != SummaryMode::Full || !is_attribute(shown))
+        })
+        .filter(|shown| !IMPLICIT_SOURCES.contains(&&*shown.source))
+        .cloned()
+        .collect();
+    let default = summary_named("default", summaries);
+    for shown in missing {
+        if !default.fields.iter().any(|field| field.name == shown.name) {
+            default.fields.push(shown);
+        }
+    }
+}
+
+fn summary_named<'a>(name: &str, summaries: &'a mut Summaries) -> &'a mut DocumentSummary {
+    summaries.entry(name.to_owned()).or_insert_with(|| DocumentSummary {
+        name: name.to_owned(),
+        fields: Vec::new(),
+        omit_summary_features: false,
+    })
+}
+
+/// Adds a field, in place of one with the same name.
+fn put(summary: &mut DocumentSummary, field: SummaryField) {
+    match summary.fields.iter_mut().find(|other| other.name == field.name) {
+        Some(other) => *other = field,
+        None => summary.fields.push(field),
+    }
+}
+
+fn invalid<T>(name: &Name, reason: String) -> Result<T, Error> {
+    Err(Error::Invalid { place: name.place.clone(), reason })
+}

@@ -1,0 +1,231 @@
+//! Types as they are written to types as documents have them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_document::{DataType, Field, StructType};
+
+use crate::parse::Name;
+use crate::parse::syntax::{FieldDecl, StructDecl, TypeDecl};
+use crate::suggest::did_you_mean;
+use crate::{Error, Place};
+
+/// Types of these names can hold a single value.
+const PRIMITIVES: &[(&str, DataType)] = &[
+    ("string", DataType::String),
+    ("bool", DataType::Bool),
+    ("byte", DataType::Byte),
+    ("int", DataType::Int),
+    ("long", DataType::Long),
+    ("float16", DataType::Float16),
+    ("float", DataType::Float),
+    ("double", DataType::Double),
+    ("position", DataType::Position),
+    ("raw", DataType::Raw),
+    ("uri", DataType::Uri),
+];
+
+/// The struct types of one document type, each resolved once.
+pub(super) struct Types<'a> {
+    declared: BTreeMap<&'a str, &'a StructDecl>,
+    resolved: BTreeMap<&'a str, Arc<StructType>>,
+}
+
+impl<'a> Types<'a> {
+    /// Resolves all structs.
+    ///
+    /// # Errors
+    /// A struct that contains or inherits itself, an unknown type, a name that stands twice.
+    pub(super) fn new(structs: &'a [StructDecl]) -> Result<Self, Error> {
+        let mut types = Types { declared: BTreeMap::new(), resolved: BTreeMap::new() };
+        for decl in structs {
+            if PRIMITIVES.iter().any(|(name, _)| *name == decl.name.value) || decl.name.value == "tag" {
+                let reason = format!(
+                    "'{}' is the name of a type already: choose another for the struct",
+                    decl.name.value
+                );
+                return Err(Error::Invalid { place: decl.name.place.clone(), reason });
+            }
+            types.declared.insert(&decl.name.value, decl);
+        }
+        for decl in structs {
+            types.struct_type(decl, &mut Vec::new())?;
+        }
+        Ok(types)
+    }
+
+    /// The type of a document field.
+    pub(super) fn resolve(&mut self, decl: &'a TypeDecl, field: &'a FieldDecl) -> Result<DataType, Error> {
+        self.data_type(decl, &field.name.place, field, &mut Vec::new())
+    }
+
+    fn data_type(
+        &mut self,
+        decl: &'a TypeDecl,
+        place: &Place,
+        field: &'a FieldDecl,
+        within: &mut Vec<&'a str>,
+    ) -> Result<DataType, Error> {
+        let invalid = |place: &Place, reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        Ok(match decl {
+            TypeDecl::Tensor(tensor_type) => DataType::Tensor(tensor_type.clone()),
+            TypeDecl::Array(element) => {
+                DataType::Array(Box::new(self.data_type(element, place, field, within)?))
+            }
+            TypeDecl::Map(key, value) => {
+                let key = self.data_type(key, place, field, within)?;
+                if !is_primitive(&key) {
+                    return invalid(
+                        place,
+                        format!("{key} cannot be the key of a map: use string or a number"),
+                    );
+                }
+                DataType::Map(Box::new(key), Box::new(self.data_type(value, place, field, within)?))
+            }
+            TypeDecl::WeightedSet(element) => {
+                let element = self.data_type(element, place, field, within)?;
+                if !matches!(element, DataType::String | DataType::Byte | DataType::Int | DataType::Long) {
+                    return invalid(
+                        place,
+                        format!("a weightedset cannot hold {element}: use string, byte, int or long"),
+                    );
+                }
+                DataType::WeightedSet {
+                    element: Box::new(element),
+                    create_if_nonexistent: field.create_if_nonexistent,
+                    remove_if_zero: field.remove_if_zero,
+                }
+            }
+            TypeDecl::Reference(target) => {
+                return invalid(
+                    &target.place,
+                    "references are not supported, since each group's documents are searched by themselves: \
+                     feed the values that you need with the document"
+                        .to_owned(),
+                );
+            }
+            TypeDecl::Named(name) => self.named(name, within)?,
+        })
+    }
+
+    fn named(&mut self, name: &'a Name, within: &mut Vec<&'a str>) -> Result<DataType, Error> {
+        if let Some((_, data_type)) = PRIMITIVES.iter().find(|(known, _)| *known == name.value) {
+            return Ok(data_type.clone());
+        }
+        if let Some(decl) = self.declared.get(name.value.as_str()).copied() {
+            return Ok(DataType::Struct(self.struct_type(decl, within)?));
+        }
+        let reason = match name.value.as_str() {
+            // A weighted set of tags is what the name once stood for.
+            "tag" => {
+                return Ok(DataType::WeightedSet {
+                    element: Box::new(DataType::String),
+                    create_if_nonexistent: true,
+                    remove_if_zero: true,
+                });
+            }
+            "predicate" => {
+                "predicate fields are not supported: keep the conditions in fields that queries can match"
+                    .to_owned()
+            }
+            unknown => {
+                let known = PRIMITIVES.iter().map(|(name, _)| *name).chain(self.declared.keys().copied());
+                format!(
+                    "unknown type '{unknown}'{}: use a type such as string, int, long, double, tensor(…), array<…>, or declare 'struct {unknown}' in the document",
+                    did_you_mean(unknown, known)
+                )
+            }
+        };
+        Err(Error::Invalid { place: name.place.clone(), reason })
+    }
+
+    fn struct_type(
+        &mut self,
+        decl: &'a StructDecl,
+        within: &mut Vec<&'a str>,
+    ) -> Result<Arc<StructType>, Error> {
+        let name = decl.name.value.as_str();
+        if let Some(done) = self.resolved.get(name) {
+            return Ok(Arc::clone(done));
+        }
+        let invalid = |place: &Place, reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        if within.contains(&name) {
+            return invalid(&decl.name.place, format!("struct '{name}' contains itself"));
+        }
+        if within.len() == super::INHERITANCE_MAX {
+            return invalid(
+                &decl.name.place,
+                format!("structs are nested more than {} deep", super::INHERITANCE_MAX),
+            );
+        }
+        within.push(name);
+        let mut fields: Vec<Field> = Vec::new();
+        for parent in &decl.inherits {
+            let Some(parent_decl) = self.declared.get(parent.value.as_str()).copied() else {
+                let hint = did_you_mean(&parent.value, self.declared.keys().copied());
+                return invalid(&parent.place, format!("unknown struct '{}'{hint}", parent.value));
+            };
+            fields.extend(self.struct_type(parent_decl, within)?.fields.iter().cloned());
+        }
+        for field in &decl.fields {
+            if fields.iter().any(|other| *other.name == field.name.value) {
+                return invalid(
+                    &field.name.place,
+                    format!("struct '{name}' has a field '{}' already", field.name.value),
+                );
+            }
+            let Some(type_decl) = &field.data_type else { continue };
+            let data_type = self.data_type(type_decl, &field.name.place, field, within)?;
+            fields.push(Field { name: field.name.value.as_str().into(), data_type });
+        }
+        within.pop();
+        let done = Arc::new(StructType { name: name.to_owned(), fields });
+        self.resolved.insert(name, Arc::clone(&done));
+        Ok(done)
+    }
+}
+
+/// A single value that can be compared.
+fn is_primitive(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::String
+            | DataType::Bool
+            | DataType::Byte
+            | DataType::Int
+            | DataType::Long
+            | DataType::Float16
+            | DataType::Float
+            | DataType::Double
+    )
+}
+
+/// The type at `path` inside values of `data_type`: struct fields by name, `key` and `value` of maps; arrays are passed.
+pub(super) fn at_path(data_type: &DataType, path: &str) -> Result<DataType, String> {
+    let mut here = data_type.clone();
+    for part in path.split('.') {
+        while let DataType::Array(element) | DataType::WeightedSet { element, .. } = here {
+            here = *element;
+        }
+        here = match here {
+            DataType::Map(key, value) => match part {
+                "key" => *key,
+                "value" => *value,
+                _ => return Err(format!("a map has 'key' and 'value', not '{part}'")),
+            },
+            DataType::Struct(struct_type) => match struct_type.field(part) {
+                Some(field) => field.data_type.clone(),
+                None => {
+                    let known = struct_type.fields.iter().map(|field| &*field.name);
+                    return Err(format!(
+                        "struct '{}' has no field '{part}'{}",
+                        struct_type.name,
+                        did_you_mean(part, known)
+                    ));
+                }
+            },
+            other => return Err(format!("{other} has no parts, so there is no '{part}' in it")),
+        };
+    }
+    Ok(here)
+}

@@ -1,0 +1,78 @@
+use crate::{DimensionKind, Error, TensorType};
+
+/// Where a cell, or a block of cells, lies: dimension names with labels, resolved against a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// One entry a mapped dimension, in the type's order; `None` where the address does not name it.
+    pub labels: Vec<Option<String>>,
+    /// The row-major index in the dense subspace; `None` unless every indexed dimension is named. 0 where there is none.
+    pub index: Option<usize>,
+}
+
+impl Address {
+    /// Resolves `(dimension, label)` pairs in any order.
+    ///
+    /// # Errors
+    /// A dimension that the type lacks or that stands twice, or an index that is no number below the dimension's size.
+    pub fn resolve<'a>(
+        tensor_type: &TensorType,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Error> {
+        let fail = |reason: String| Error::Value { tensor_type: tensor_type.to_string(), reason };
+        let dimensions = tensor_type.dimensions();
+        let mut given: Vec<Option<&str>> = vec![None; dimensions.len()];
+        for (name, label) in pairs {
+            let at = dimensions
+                .iter()
+                .position(|dimension| dimension.name == name)
+                .ok_or_else(|| fail(format!("it has no dimension '{name}'")))?;
+            if given[at].replace(label).is_some() {
+                return Err(fail(format!("dimension '{name}' stands twice in an address")));
+            }
+        }
+        let mut labels = Vec::new();
+        let mut index = Some(0);
+        for (dimension, label) in dimensions.iter().zip(given) {
+            match dimension.kind {
+                DimensionKind::Mapped => labels.push(label.map(str::to_owned)),
+                DimensionKind::Indexed(size) => {
+                    let position = match label {
+                        None => None,
+                        Some(label) => Some(label.parse().ok().filter(|p| *p < size).ok_or_else(|| {
+                            fail(format!("'{}' is indexed 0..{size}, not '{label}'", dimension.name))
+                        })?),
+                    };
+                    index =
+                        index.zip(position).map(|(index, position): (usize, usize)| index * size + position);
+                }
+            }
+        }
+        Ok(Address { labels, index })
+    }
+
+    /// The labels and the index of one cell.
+    ///
+    /// # Errors
+    /// A dimension is missing.
+    pub fn into_cell(self, tensor_type: &TensorType) -> Result<(Vec<String>, usize), Error> {
+        match self.index {
+            Some(index) => Ok((self.into_block(tensor_type)?, index)),
+            None => Err(Self::incomplete(tensor_type)),
+        }
+    }
+
+    /// The labels of one dense subspace.
+    ///
+    /// # Errors
+    /// A mapped dimension is missing.
+    pub fn into_block(self, tensor_type: &TensorType) -> Result<Vec<String>, Error> {
+        self.labels.into_iter().collect::<Option<_>>().ok_or_else(|| Self::incomplete(tensor_type))
+    }
+
+    fn incomplete(tensor_type: &TensorType) -> Error {
+        Error::Value {
+            tensor_type: tensor_type.to_string(),
+            reason: "an address must name every dimension".to_owned(),
+        }
+    }
+}

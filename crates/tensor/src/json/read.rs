@@ -1,0 +1,517 @@
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use super::skip::Skipped;
+use crate::{Address, Cells, Tensor, TensorBuilder, TensorType};
+
+/// Reads a tensor of a type from any of its JSON forms:
+///
+/// - dense: `[1, 2]`, nested or flat, or hexadecimal digits; either may stand under `values`;
+/// - one mapped dimension: `{"a": 1}`, with a block in place of the number where other dimensions are indexed; either may
+///   stand under `cells` or `blocks`;
+/// - any: a list of `{"address": {"x": "a"}, "value": 1}`, which may stand under `cells`;
+/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}`, which may stand under `blocks`.
+///
+/// A `type` beside the content is skipped. Numbers that the cell type cannot hold are refused.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorSeed<'t>(pub &'t TensorType);
+
+impl<'de> DeserializeSeed<'de> for TensorSeed<'_> {
+    type Value = Tensor;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tensor, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TensorSeed<'_> {
+    type Value = Tensor;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        expect_tensor(f, self.0)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<Tensor, E> {
+        let mut cells = Cells::with_capacity(self.0.cell(), self.0.dense_size());
+        if !cells.extend_from_hex(digits) {
+            return Err(not_hex(digits, self.0));
+        }
+        Tensor::new(self.0.clone(), Vec::new(), cells).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tensor, A::Error> {
+        match (Numbers { tensor_type: self.0 }).visit_seq(seq)? {
+            Content::Cells(cells) => {
+                // A list without any cell is the empty tensor where a dimension is mapped.
+                Tensor::new(self.0.clone(), Vec::new(), cells).map_err(A::Error::custom)
+            }
+            Content::Tensor(tensor) => Ok(tensor),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tensor, A::Error> {
+        let mut builder = TensorBuilder::new(self.0);
+        let mut whole = None;
+        while let Some(key) = map.next_key_seed(Label)? {
+            if let Some(tensor) = map.next_value_seed(Entry { builder: &mut builder, key })? {
+                whole = Some(tensor);
+            }
+        }
+        Ok(whole.unwrap_or_else(|| builder.finish()))
+    }
+}
+
+fn expect_tensor(f: &mut fmt::Formatter<'_>, tensor_type: &TensorType) -> fmt::Result {
+    let example = match (tensor_type.mapped().count(), tensor_type.indexed().count()) {
+        (0, _) => r#"[1.0, 2.0]"#,
+        (1, 0) => r#"{"a": 1.0}"#,
+        (1, _) => r#"{"a": [1.0, 2.0]}"#,
+        (_, 0) => r#"[{"address": {"x": "a", "y": "b"}, "value": 1.0}]"#,
+        _ => r#"{"blocks": [{"address": {"x": "a", "y": "b"}, "values": [1.0, 2.0]}]}"#,
+    };
+    write!(f, "{tensor_type}, for example {example}")
+}
+
+fn not_hex<E: serde::de::Error>(digits: &str, tensor_type: &TensorType) -> E {
+    E::invalid_value(
+        serde::de::Unexpected::Str(digits),
+        &format!("{} hexadecimal digits a {} cell", tensor_type.cell().size() * 2, tensor_type.cell().name())
+            .as_str(),
+    )
+}
+
+/// What a list held: plain numbers in order, or addressed cells.
+enum Content {
+    Cells(Cells),
+    Tensor(Tensor),
+}
+
+/// Reads a list of numbers, nested as the indexed dimensions are or flat, or of addressed cells.
+struct Numbers<'t> {
+    tensor_type: &'t TensorType,
+}
+
+impl<'de> Visitor<'de> for Numbers<'_> {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        expect_tensor(f, self.tensor_type)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
+        let mut list = List::new(self.tensor_type);
+        while seq.next_element_seed(Element { list: &mut list, depth: 0 })?.is_some() {}
+        match list.builder {
+            None => Ok(Content::Cells(list.cells)),
+            Some(_) if !list.cells.is_empty() => {
+                Err(A::Error::custom("numbers and addressed cells are mixed in a list"))
+            }
+            Some(builder) => Ok(Content::Tensor(builder.finish())),
+        }
+    }
+}
+
+/// What a list has held so far.
+struct List<'t> {
+    tensor_type: &'t TensorType,
+    /// The cells of one dense subspace; asked for with every number, so kept here.
+    dense: usize,
+    cells: Cells,
+    /// Of addressed cells, once there is one.
+    builder: Option<TensorBuilder<'t>>,
+}
+
+impl<'t> List<'t> {
+    fn new(tensor_type: &'t TensorType) -> Self {
+        let dense = tensor_type.dense_size();
+        let cells = Cells::with_capacity(tensor_type.cell(), dense.min(1 << 16));
+        List { tensor_type, dense, cells, builder: None }
+    }
+}
+
+/// One element of a list of numbers: a number, a nested list, or (outermost) an addressed cell.
+struct Element<'l, 't> {
+    list: &'l mut List<'t>,
+    depth: usize,
+}
+
+impl Element<'_, '_> {
+    fn push<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        if self.list.cells.len() == self.list.dense {
+            return Err(E::custom(format!(
+                "more than the {} cells of {}",
+                self.list.dense, self.list.tensor_type
+            )));
+        }
+        if self.list.cells.try_push(value) { Ok(()) } else { Err(out_of_range(value, self.list.tensor_type)) }
+    }
+}
+
+fn out_of_range<E: serde::de::Error>(value: f64, tensor_type: &TensorType) -> E {
+    E::custom(format!("{value} is out of the range of a {} cell", tensor_type.cell().name()))
+}
+
+impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Element<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number as a tensor cell, for example 1.5")
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        self.push(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.push(value as f64)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.push(value as f64)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        let value =
+            special_number(text).ok_or_else(|| E::invalid_type(serde::de::Unexpected::Str(text), &self))?;
+        self.push(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Element { list, depth } = self;
+        let depth = depth + 1;
+        let sizes: Vec<usize> = list.tensor_type.indexed().map(|(_, size)| size).collect();
+        if depth >= sizes.len() {
+            return Err(A::Error::custom(format!("lists are nested deeper than {}", list.tensor_type)));
+        }
+        let before = list.cells.len();
+        while seq.next_element_seed(Element { list: &mut *list, depth })?.is_some() {}
+        let (expected, got) = (sizes[depth..].iter().product::<usize>(), list.cells.len() - before);
+        if expected == got {
+            Ok(())
+        } else {
+            let reason =
+                format!("expected {expected} cells in a nested list of {}, got {got}", list.tensor_type);
+            Err(A::Error::custom(reason))
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        if self.depth > 0 {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
+        }
+        let tensor_type = self.list.tensor_type;
+        let found = Addressed { tensor_type }.visit_map(map)?;
+        let address = found.address(tensor_type).map_err(A::Error::custom)?;
+        let builder = self.list.builder.get_or_insert_with(|| TensorBuilder::new(tensor_type));
+        if let Some(block) = found.values {
+            let added = address.into_block(tensor_type).and_then(|labels| builder.block(labels, &block));
+            return added.map_err(A::Error::custom);
+        }
+        let value = found.value.ok_or_else(|| A::Error::missing_field("value"))?;
+        check_range(value, tensor_type)?;
+        let added =
+            address.into_cell(tensor_type).and_then(|(labels, index)| builder.cell(labels, index, value));
+        added.map_err(A::Error::custom)
+    }
+}
+
+pub(super) fn check_range<E: serde::de::Error>(value: f64, tensor_type: &TensorType) -> Result<(), E> {
+    if Cells::with_capacity(tensor_type.cell(), 1).try_push(value) {
+        Ok(())
+    } else {
+        Err(out_of_range(value, tensor_type))
+    }
+}
+
+/// `NaN` and the infinities, which JSON has no numbers for.
+fn special_number(text: &str) -> Option<f64> {
+    // Without a digit: the digits of a block may also spell a number that is too large.
+    let name = !text.bytes().any(|byte| byte.is_ascii_digit());
+    if name { text.parse().ok() } else { None }
+}
+
+/// One member of the object form: `type`, `values`, `cells`, `blocks`, or a label.
+struct Entry<'b, 't> {
+    builder: &'b mut TensorBuilder<'t>,
+    key: String,
+}
+
+impl Entry<'_, '_> {
+    fn cell<E: serde::de::Error>(self, value: f64) -> Result<Option<Tensor>, E> {
+        let tensor_type = self.builder.tensor_type();
+        if tensor_type.indexed().next().is_some() {
+            return Err(E::invalid_type(serde::de::Unexpected::Float(value), &self));
+        }
+        check_range(value, tensor_type)?;
+        self.builder.cell(vec![self.key], 0, value).map_err(E::custom)?;
+        Ok(None)
+    }
+
+    fn is_dense(&self) -> bool {
+        self.builder.tensor_type().mapped().next().is_none()
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Entry<'_, '_> {
+    type Value = Option<Tensor>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Tensor>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_, '_> {
+    type Value = Option<Tensor>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        expect_tensor(f, self.builder.tensor_type())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Option<Tensor>, E> {
+        self.cell(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Option<Tensor>, E> {
+        self.cell(value as f64)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Option<Tensor>, E> {
+        self.cell(value as f64)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<Tensor>, E> {
+        let tensor_type = self.builder.tensor_type();
+        if self.key == "type" {
+            return Ok(None);
+        }
+        if self.key == "values" && self.is_dense() {
+            return TensorSeed(tensor_type).visit_str(text).map(Some);
+        }
+        match special_number(text) {
+            Some(value) if tensor_type.indexed().next().is_none() => self.cell(value),
+            _ => {
+                let mut cells = Cells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
+                if !cells.extend_from_hex(text) {
+                    return Err(not_hex(text, tensor_type));
+                }
+                self.builder.block(vec![self.key], &cells).map_err(E::custom)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Tensor>, A::Error> {
+        let tensor_type = self.builder.tensor_type();
+        if self.key == "cells" || (self.key == "values" && self.is_dense()) {
+            return TensorSeed(tensor_type).visit_seq(seq).map(Some);
+        }
+        if self.key == "blocks" {
+            while let Some(block) = seq.next_element_seed(Addressed { tensor_type })? {
+                let labels = block.address(tensor_type).and_then(|at| at.into_block(tensor_type));
+                let values = block.values.ok_or_else(|| A::Error::missing_field("values"))?;
+                labels.and_then(|labels| self.builder.block(labels, &values)).map_err(A::Error::custom)?;
+            }
+            return Ok(None);
+        }
+        match (Numbers { tensor_type }).visit_seq(seq)? {
+            Content::Cells(cells) => self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?,
+            Content::Tensor(_) => return Err(A::Error::custom("addressed cells stand in a block")),
+        }
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Tensor>, A::Error> {
+        if self.key != "cells" && self.key != "blocks" {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
+        }
+        // One level down everything is a label, even a label named "cells"; lists and digits there are blocks.
+        while let Some(key) = map.next_key_seed(Label)? {
+            let block = map.next_value_seed(Block { tensor_type: self.builder.tensor_type() })?;
+            self.builder.block(vec![key], &block).map_err(A::Error::custom)?;
+        }
+        Ok(None)
+    }
+}
+
+/// The cells of one subspace: a number where it has one cell, a list, or hexadecimal digits.
+pub(super) struct Block<'t> {
+    pub(super) tensor_type: &'t TensorType,
+}
+
+impl Block<'_> {
+    fn number<E: serde::de::Error>(self, value: f64) -> Result<Cells, E> {
+        let mut cells = Cells::with_capacity(self.tensor_type.cell(), 1);
+        if cells.try_push(value) { Ok(cells) } else { Err(out_of_range(value, self.tensor_type)) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Block<'_> {
+    type Value = Cells;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cells, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Block<'_> {
+    type Value = Cells;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the {} cells of a block of {}", self.tensor_type.dense_size(), self.tensor_type)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Cells, E> {
+        self.number(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Cells, E> {
+        self.number(value as f64)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Cells, E> {
+        self.number(value as f64)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Cells, E> {
+        if let Some(value) = special_number(text) {
+            return self.number(value);
+        }
+        let mut cells = Cells::with_capacity(self.tensor_type.cell(), self.tensor_type.dense_size());
+        if cells.extend_from_hex(text) { Ok(cells) } else { Err(not_hex(text, self.tensor_type)) }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Cells, A::Error> {
+        match (Numbers { tensor_type: self.tensor_type }).visit_seq(seq)? {
+            Content::Cells(cells) => Ok(cells),
+            Content::Tensor(_) => Err(A::Error::custom("addressed cells stand in a block")),
+        }
+    }
+}
+
+/// A cell or block with its address, as `{"address": {…}, "value": 1}` or `{"address": {…}, "values": […]}`.
+pub(super) struct Addressed<'t> {
+    pub(super) tensor_type: &'t TensorType,
+}
+
+/// What an [`Addressed`] object held.
+pub(super) struct AddressedCells {
+    pairs: Vec<(String, String)>,
+    pub(super) value: Option<f64>,
+    pub(super) values: Option<Cells>,
+}
+
+impl AddressedCells {
+    pub(super) fn address(&self, tensor_type: &TensorType) -> Result<Address, crate::Error> {
+        Address::resolve(tensor_type, self.pairs.iter().map(|(name, label)| (name.as_str(), label.as_str())))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Addressed<'_> {
+    type Value = AddressedCells;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<AddressedCells, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Addressed<'_> {
+    type Value = AddressedCells;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"a tensor cell, for example {"address": {"x": "a"}, "value": 1.0}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AddressedCells, A::Error> {
+        let mut found = AddressedCells { pairs: Vec::new(), value: None, values: None };
+        while let Some(key) = map.next_key_seed(Label)? {
+            match key.as_str() {
+                "address" => found.pairs = map.next_value_seed(Pairs)?,
+                "value" => {
+                    let cells = map.next_value_seed(Block { tensor_type: self.tensor_type })?;
+                    if cells.len() != 1 {
+                        return Err(A::Error::custom("a cell's 'value' is one number; blocks have 'values'"));
+                    }
+                    found.value = Some(cells.get(0));
+                }
+                "values" => {
+                    found.values = Some(map.next_value_seed(Block { tensor_type: self.tensor_type })?);
+                }
+                _ => {
+                    map.next_value::<Skipped>()?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// An address: dimension names with labels, which may be written as numbers.
+pub(super) struct Pairs;
+
+impl<'de> DeserializeSeed<'de> for Pairs {
+    type Value = Vec<(String, String)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Vec<(String, String)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"a tensor address, for example {"x": "a", "y": "0"}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(name) = map.next_key_seed(Label)? {
+            pairs.push((name, map.next_value_seed(Label)?));
+        }
+        Ok(pairs)
+    }
+}
+
+/// A label or key: text, or a whole number.
+pub(super) struct Label;
+
+impl<'de> DeserializeSeed<'de> for Label {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Label {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a label: text or a whole number")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<String, E> {
+        Ok(text)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+}

@@ -1,0 +1,184 @@
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use super::read::{Addressed, Block, Label, Pairs, check_range};
+use super::skip::Skipped;
+use crate::{Address, CellOperation, Modify, Remove, TensorType};
+
+/// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under `cells`,
+/// `addresses` or `blocks`, in any order.
+#[derive(Debug, Clone, Copy)]
+pub struct ModifySeed<'t>(pub &'t TensorType);
+
+impl<'de> DeserializeSeed<'de> for ModifySeed<'_> {
+    type Value = Modify;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Modify, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ModifySeed<'_> {
+    type Value = Modify;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"a tensor modification, for example {"operation": "add", "cells": {"a": 1.0}}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Modify, A::Error> {
+        let (mut operation, mut create, mut cells) = (None, false, Vec::new());
+        while let Some(key) = map.next_key_seed(Label)? {
+            match key.as_str() {
+                "operation" => {
+                    let name = map.next_value_seed(Label)?;
+                    operation = Some(match name.as_str() {
+                        "replace" => CellOperation::Replace,
+                        "add" => CellOperation::Add,
+                        "multiply" => CellOperation::Multiply,
+                        _ => return Err(A::Error::unknown_variant(&name, &["replace", "add", "multiply"])),
+                    });
+                }
+                "create" => create = map.next_value()?,
+                "cells" | "addresses" | "blocks" => {
+                    map.next_value_seed(Operands { tensor_type: self.0, cells: &mut cells })?;
+                }
+                _ => {
+                    map.next_value::<Skipped>()?;
+                }
+            }
+        }
+        let operation = operation.ok_or_else(|| A::Error::missing_field("operation"))?;
+        Ok(Modify { operation, create, cells })
+    }
+}
+
+/// The operands of a modification: addressed cells or blocks in a list, or by the label of the one mapped dimension.
+struct Operands<'t, 'c> {
+    tensor_type: &'t TensorType,
+    cells: &'c mut Vec<(Vec<String>, usize, f64)>,
+}
+
+impl Operands<'_, '_> {
+    fn block(&mut self, labels: &[String], block: &crate::Cells) -> Result<(), String> {
+        if block.len() != self.tensor_type.dense_size() {
+            return Err(format!(
+                "expected {} values in a block, got {}",
+                self.tensor_type.dense_size(),
+                block.len()
+            ));
+        }
+        self.cells.extend(block.iter().enumerate().map(|(index, value)| (labels.to_vec(), index, value)));
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Operands<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Operands<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"tensor cells, for example [{"address": {"x": "a"}, "value": 1.0}]"#)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        let tensor_type = self.tensor_type;
+        while let Some(found) = seq.next_element_seed(Addressed { tensor_type })? {
+            let address = found.address(tensor_type).map_err(A::Error::custom)?;
+            if let Some(block) = found.values {
+                let labels = address.into_block(tensor_type).map_err(A::Error::custom)?;
+                self.block(&labels, &block).map_err(A::Error::custom)?;
+            } else {
+                let (labels, index) = address.into_cell(tensor_type).map_err(A::Error::custom)?;
+                let value = found.value.ok_or_else(|| A::Error::missing_field("value"))?;
+                check_range(value, tensor_type)?;
+                self.cells.push((labels, index, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        if self.tensor_type.mapped().count() != 1 {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
+        }
+        while let Some(label) = map.next_key_seed(Label)? {
+            let block = map.next_value_seed(Block { tensor_type: self.tensor_type })?;
+            self.block(&[label], &block).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the object of a `remove` update: `{"addresses": [{"x": "a"}]}`, where an address may leave mapped dimensions out.
+#[derive(Debug, Clone, Copy)]
+pub struct RemoveSeed<'t>(pub &'t TensorType);
+
+impl<'de> DeserializeSeed<'de> for RemoveSeed<'_> {
+    type Value = Remove;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Remove, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RemoveSeed<'_> {
+    type Value = Remove;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"tensor addresses, for example {"addresses": [{"x": "a"}]}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Remove, A::Error> {
+        let mut patterns = Vec::new();
+        while let Some(key) = map.next_key_seed(Label)? {
+            if key == "addresses" {
+                map.next_value_seed(Patterns { tensor_type: self.0, patterns: &mut patterns })?;
+            } else {
+                map.next_value::<Skipped>()?;
+            }
+        }
+        Ok(Remove { patterns })
+    }
+}
+
+/// The list of addresses of a [`RemoveSeed`].
+struct Patterns<'t, 'p> {
+    tensor_type: &'t TensorType,
+    patterns: &'p mut Vec<Vec<Option<String>>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Patterns<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Patterns<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"a list of tensor addresses, for example [{"x": "a"}]"#)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(pairs) = seq.next_element_seed(Pairs)? {
+            let pairs = pairs.iter().map(|(name, label)| (name.as_str(), label.as_str()));
+            let labels = Address::resolve(self.tensor_type, pairs).map_err(A::Error::custom)?.labels;
+            if labels.iter().all(Option::is_none) {
+                return Err(A::Error::custom("an address to remove must name a mapped dimension"));
+            }
+            self.patterns.push(labels);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,427 @@
+//! Sums over the cells of vectors, with the widest instructions that the machine has.
+//!
+//! Each kernel comes as one generic body and is compiled three times: for AVX-512, for AVX2 with FMA, and plain. The plain
+//! form is the meaning of a kernel; the others differ from it only in the order of additions, and the tests hold them
+//! together. Cells of all types but `double` are summed in `f32` lanes.
+
+use half::bf16;
+
+/// A cell that kernels can read as `f32`.
+pub trait Lane: Copy + lanes::Wide {
+    /// The cell as `f32`; exact.
+    fn to_f32(self) -> f32;
+}
+
+impl Lane for f32 {
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+impl Lane for bf16 {
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+}
+
+impl Lane for i8 {
+    fn to_f32(self) -> f32 {
+        f32::from(self)
+    }
+}
+
+/// What a kernel sums over the pairs of cells of two vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairs {
+    /// `a × b`.
+    Product,
+    /// `(a − b)²`.
+    SquaredDifference,
+}
+
+/// The sum over the pairs of cells of `a` and `b`, as long as the shorter.
+pub fn sum_pairs<A: Lane, B: Lane>(pairs: Pairs, a: &[A], b: &[B]) -> f64 {
+    let mut sum = [0.0];
+    sum_rows(pairs, a, b, a.len().min(b.len()), &[0], &mut sum);
+    sum[0]
+}
+
+/// For each of `rows`, the sum over the pairs of cells of `vector` and that row of `cells`, which has rows of `width` cells.
+/// Row numbers past the end give 0.
+pub fn sum_rows<A: Lane, B: Lane>(
+    pairs: Pairs,
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) {
+    match pairs {
+        Pairs::Product => dispatch::<A, B, false>(vector, cells, width, rows, sums),
+        Pairs::SquaredDifference => dispatch::<A, B, true>(vector, cells, width, rows, sums),
+    }
+}
+
+/// The plain twin of the other forms.
+pub fn sum_pairs_plain(
+    pairs: Pairs,
+    a: impl IntoIterator<Item = f64>,
+    b: impl IntoIterator<Item = f64>,
+) -> f64 {
+    a.into_iter()
+        .zip(b)
+        .map(|(a, b)| match pairs {
+            Pairs::Product => a * b,
+            Pairs::SquaredDifference => (a - b) * (a - b),
+        })
+        .sum()
+}
+
+/// A cell that can be read as `f64`; exact.
+pub trait Widen: Copy {
+    /// The cell as `f64`.
+    fn widen(self) -> f64;
+}
+
+impl Widen for f64 {
+    fn widen(self) -> f64 {
+        self
+    }
+}
+
+impl<T: Lane> Widen for T {
+    fn widen(self) -> f64 {
+        f64::from(self.to_f32())
+    }
+}
+
+/// [`sum_pairs`] where one vector has `double` cells: summed in `f64`.
+pub fn sum_pairs_f64<B: Widen>(pairs: Pairs, a: &[f64], b: &[B]) -> f64 {
+    // Eight independent sums let the compiler use vector registers; a single one would fix the order of additions.
+    let len = a.len().min(b.len());
+    let ((a_blocks, a_rest), (b_blocks, b_rest)) = (a[..len].as_chunks::<8>(), b[..len].as_chunks::<8>());
+    let mut sums = [0.0f64; 8];
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for lane in 0..8 {
+            let (a, b) = (a[lane], b[lane].widen());
+            sums[lane] += match pairs {
+                Pairs::Product => a * b,
+                Pairs::SquaredDifference => (a - b) * (a - b),
+            };
+        }
+    }
+    let rest = sum_pairs_plain(pairs, a_rest.iter().copied(), b_rest.iter().map(|b| b.widen()));
+    sums.iter().sum::<f64>() + rest
+}
+
+/// How many bits differ between two equally long vectors of bytes; the longer one's rest does not count.
+pub fn hamming(a: &[i8], b: &[i8]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("popcnt") {
+        // SAFETY: the feature that the function needs was just found.
+        return unsafe { hamming_popcnt(a, b) };
+    }
+    hamming_plain(a, b)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt")]
+fn hamming_popcnt(a: &[i8], b: &[i8]) -> u64 {
+    hamming_plain(a, b)
+}
+
+#[inline(always)]
+fn hamming_plain(a: &[i8], b: &[i8]) -> u64 {
+    let len = a.len().min(b.len());
+    let (a, b): (&[u8], &[u8]) = (bytemuck::cast_slice(&a[..len]), bytemuck::cast_slice(&b[..len]));
+    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let words = a_words
+        .iter()
+        .zip(b_words)
+        .map(|(a, b)| u64::from((u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b)).count_ones()));
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| u64::from((a ^ b).count_ones()));
+    words.sum::<u64>() + rest.sum::<u64>()
+}
+
+fn dispatch<A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the feature that the function needs was just found.
+            return unsafe { x86::rows_avx512::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the features that the function needs were just found.
+            return unsafe { x86::rows_avx2::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
+        }
+    }
+    rows_plain::<A, B, DIFFERENCE>(vector, cells, width, rows, sums);
+}
+
+fn rows_plain<A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) {
+    for (sum, row) in sums.iter_mut().zip(rows) {
+        *sum = f64::from(rest::<A, B, DIFFERENCE>(vector, row_of(cells, width, *row)));
+    }
+}
+
+/// Row `row` of `cells`; empty where there is none.
+#[inline(always)]
+fn row_of<B>(cells: &[B], width: usize, row: u16) -> &[B] {
+    let from = usize::from(row) * width;
+    cells.get(from..from + width).unwrap_or_default()
+}
+
+#[inline(always)]
+fn rest<A: Lane, B: Lane, const DIFFERENCE: bool>(a: &[A], b: &[B]) -> f32 {
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| {
+            let (a, b) = (a.to_f32(), b.to_f32());
+            if DIFFERENCE { (a - b) * (a - b) } else { a * b }
+        })
+        .sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod lanes {
+    use std::arch::x86_64::*;
+
+    use half::bf16;
+
+    /// Loads several cells into one register as `f32`.
+    pub trait Wide: Copy {
+        /// Eight cells.
+        ///
+        /// # Safety
+        /// `from` points to at least eight cells, and the machine has AVX2.
+        unsafe fn load8(from: *const Self) -> __m256;
+        /// Sixteen cells.
+        ///
+        /// # Safety
+        /// `from` points to at least sixteen cells, and the machine has AVX-512F.
+        unsafe fn load16(from: *const Self) -> __m512;
+    }
+
+    // SAFETY of all bodies below: the caller promises enough cells behind the pointer, and the feature; loads are unaligned.
+    impl Wide for f32 {
+        #[inline(always)]
+        unsafe fn load8(from: *const Self) -> __m256 {
+            unsafe { _mm256_loadu_ps(from) }
+        }
+        #[inline(always)]
+        unsafe fn load16(from: *const Self) -> __m512 {
+            unsafe { _mm512_loadu_ps(from) }
+        }
+    }
+
+    impl Wide for bf16 {
+        #[inline(always)]
+        unsafe fn load8(from: *const Self) -> __m256 {
+            unsafe {
+                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            }
+        }
+        #[inline(always)]
+        unsafe fn load16(from: *const Self) -> __m512 {
+            unsafe {
+                let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+            }
+        }
+    }
+
+    impl Wide for i8 {
+        #[inline(always)]
+        unsafe fn load8(from: *const Self) -> __m256 {
+            unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+        }
+        #[inline(always)]
+        unsafe fn load16(from: *const Self) -> __m512 {
+            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod lanes {
+    /// Nothing to know where there is only the plain form.
+    pub trait Wide: Copy {}
+    impl<T: Copy> Wide for T {}
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::{Lane, rest, row_of};
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn rows_avx2<A: Lane, B: Lane, const DIFFERENCE: bool>(
+        vector: &[A],
+        cells: &[B],
+        width: usize,
+        rows: &[u16],
+        sums: &mut [f64],
+    ) {
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            let cells = row_of(cells, width, *row);
+            let len = vector.len().min(cells.len());
+            let mut parts = [_mm256_setzero_ps(); 4];
+            let mut at = 0;
+            while at + 32 <= len {
+                for (i, part) in parts.iter_mut().enumerate() {
+                    *part = step8::<A, B, DIFFERENCE>(
+                        *part,
+                        &vector[at + i * 8..][..8],
+                        &cells[at + i * 8..][..8],
+                    );
+                }
+                at += 32;
+            }
+            while at + 8 <= len {
+                parts[0] = step8::<A, B, DIFFERENCE>(parts[0], &vector[at..][..8], &cells[at..][..8]);
+                at += 8;
+            }
+            let all = _mm256_add_ps(_mm256_add_ps(parts[0], parts[1]), _mm256_add_ps(parts[2], parts[3]));
+            let mut lanes = [0.0f32; 8];
+            // SAFETY: `lanes` has room for eight numbers.
+            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), all) };
+            *sum =
+                f64::from(lanes.iter().sum::<f32>() + rest::<A, B, DIFFERENCE>(&vector[at..], &cells[at..]));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn step8<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m256, a: &[A], b: &[B]) -> __m256 {
+        assert!(a.len() == 8 && b.len() == 8, "a step takes eight cells of each");
+        // SAFETY: both slices have eight cells; the features are those of this function.
+        let (a, b) = unsafe { (A::load8(a.as_ptr()), B::load8(b.as_ptr())) };
+        if DIFFERENCE {
+            let difference = _mm256_sub_ps(a, b);
+            _mm256_fmadd_ps(difference, difference, sum)
+        } else {
+            _mm256_fmadd_ps(a, b, sum)
+        }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
+        vector: &[A],
+        cells: &[B],
+        width: usize,
+        rows: &[u16],
+        sums: &mut [f64],
+    ) {
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            let cells = row_of(cells, width, *row);
+            let len = vector.len().min(cells.len());
+            let mut parts = [_mm512_setzero_ps(); 4];
+            let mut at = 0;
+            while at + 64 <= len {
+                for (i, part) in parts.iter_mut().enumerate() {
+                    *part = step16::<A, B, DIFFERENCE>(
+                        *part,
+                        &vector[at + i * 16..][..16],
+                        &cells[at + i * 16..][..16],
+                    );
+                }
+                at += 64;
+            }
+            while at + 16 <= len {
+                parts[0] = step16::<A, B, DIFFERENCE>(parts[0], &vector[at..][..16], &cells[at..][..16]);
+                at += 16;
+            }
+            let all = _mm512_add_ps(_mm512_add_ps(parts[0], parts[1]), _mm512_add_ps(parts[2], parts[3]));
+            *sum =
+                f64::from(_mm512_reduce_add_ps(all) + rest::<A, B, DIFFERENCE>(&vector[at..], &cells[at..]));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn step16<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m512, a: &[A], b: &[B]) -> __m512 {
+        assert!(a.len() == 16 && b.len() == 16, "a step takes sixteen cells of each");
+        // SAFETY: both slices have sixteen cells; the feature is that of this function.
+        let (a, b) = unsafe { (A::load16(a.as_ptr()), B::load16(b.as_ptr())) };
+        if DIFFERENCE {
+            let difference = _mm512_sub_ps(a, b);
+            _mm512_fmadd_ps(difference, difference, sum)
+        } else {
+            _mm512_fmadd_ps(a, b, sum)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every compiled form against the plain one, over whole numbers, where `f32` sums are exact in any order.
+    fn check<A: Lane, B: Lane>(a: &[A], b: &[B]) {
+        let twin = |pairs| {
+            sum_pairs_plain(
+                pairs,
+                a.iter().map(|a| f64::from(a.to_f32())),
+                b.iter().map(|b| f64::from(b.to_f32())),
+            )
+        };
+        assert_eq!(sum_pairs(Pairs::Product, a, b), twin(Pairs::Product));
+        assert_eq!(sum_pairs(Pairs::SquaredDifference, a, b), twin(Pairs::SquaredDifference));
+        let width = a.len().min(b.len());
+        let mut sums = [0.0];
+        rows_plain::<A, B, false>(a, b, width, &[0], &mut sums);
+        assert_eq!(sums[0], twin(Pairs::Product));
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the features that the function needs were just found.
+            unsafe { x86::rows_avx2::<A, B, true>(a, b, width, &[0], &mut sums) };
+            assert_eq!(sums[0], twin(Pairs::SquaredDifference));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn kernels_equal_their_plain_twins(cells in proptest::collection::vec((-9i8..9, -9i8..9), 0..200)) {
+            let (a, b): (Vec<i8>, Vec<i8>) = cells.into_iter().unzip();
+            let float = |cells: &[i8]| cells.iter().map(|c| f32::from(*c)).collect::<Vec<_>>();
+            let brain = |cells: &[i8]| cells.iter().map(|c| bf16::from_f32(f32::from(*c))).collect::<Vec<_>>();
+            let double = |cells: &[i8]| cells.iter().map(|c| f64::from(*c)).collect::<Vec<_>>();
+            check(&a, &b);
+            check(&float(&a), &float(&b));
+            check(&float(&a), &brain(&b));
+            check(&brain(&a), &brain(&b));
+            check(&float(&a), &b);
+            for pairs in [Pairs::Product, Pairs::SquaredDifference] {
+                let twin = sum_pairs_plain(pairs, double(&a), double(&b));
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), twin);
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &brain(&b)), twin);
+            }
+            let bits: u64 = a.iter().zip(&b).map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
+            prop_assert_eq!(hamming(&a, &b), bits);
+        }
+    }
+
+    #[test]
+    fn rows_are_found_by_number_and_those_past_the_end_give_zero() {
+        let cells = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let mut sums = [9.0; 3];
+        sum_rows(Pairs::Product, &[1.0f32, 10.0], &cells, 2, &[2, 0, 7], &mut sums);
+        assert_eq!(sums, [65.0, 21.0, 0.0]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Partial updates: what changes some cells of a tensor and leaves the others.
+
+use std::collections::HashMap;
+
+use crate::{Cells, Error, Tensor};
+
+/// What a [`Modify`] does with each cell it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CellOperation {
+    /// The new value takes the old one's place.
+    Replace,
+    /// The new value is added to the old one.
+    Add,
+    /// The old value is multiplied by the new one.
+    Multiply,
+}
+
+impl CellOperation {
+    /// The value a cell has before it is modified, where the modification creates it.
+    const fn default(self) -> f64 {
+        match self {
+            CellOperation::Replace | CellOperation::Add => 0.0,
+            CellOperation::Multiply => 1.0,
+        }
+    }
+
+    fn apply(self, old: f64, new: f64) -> f64 {
+        match self {
+            CellOperation::Replace => new,
+            CellOperation::Add => old + new,
+            CellOperation::Multiply => old * new,
+        }
+    }
+}
+
+/// Changes single cells. Cells that are not there are left out, or created first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Modify {
+    /// What is done with each cell.
+    pub operation: CellOperation,
+    /// Create the subspaces that are not there.
+    pub create: bool,
+    /// Labels of the mapped dimensions, the row-major index in the subspace, and the operand.
+    pub cells: Vec<(Vec<String>, usize, f64)>,
+}
+
+/// Takes subspaces away: each pattern has one label, or `None` for any, a mapped dimension.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remove {
+    /// A subspace that fits one of these goes.
+    pub patterns: Vec<Vec<Option<String>>>,
+}
+
+impl Tensor {
+    /// This tensor with some cells modified.
+    ///
+    /// # Errors
+    /// A cell's labels or index are not of this type.
+    pub fn modified(&self, modify: &Modify) -> Result<Tensor, Error> {
+        let dense = self.tensor_type().dense_size();
+        let mapped = self.tensor_type().mapped().count();
+        let mut labels = self.all_labels().to_vec();
+        let mut cells = self.cells().clone();
+        let mut by_labels: HashMap<Vec<String>, usize> =
+            (0..self.subspaces()).map(|index| (self.labels(index).to_vec(), index)).collect();
+        for (address, index, value) in &modify.cells {
+            if address.len() != mapped || *index >= dense {
+                return Err(Error::Value {
+                    tensor_type: self.tensor_type().to_string(),
+                    reason: "an address must name every dimension".to_owned(),
+                });
+            }
+            let subspace = match by_labels.get(address) {
+                Some(&subspace) => subspace,
+                None if modify.create => {
+                    let subspace = by_labels.len();
+                    labels.extend_from_slice(address);
+                    (0..dense).for_each(|_| cells.push(modify.operation.default()));
+                    by_labels.insert(address.clone(), subspace);
+                    subspace
+                }
+                None => continue,
+            };
+            let at = subspace * dense + index;
+            cells.set(at, modify.operation.apply(cells.get(at), *value));
+        }
+        Tensor::new(self.tensor_type().clone(), labels, cells)
+    }
+
+    /// This tensor with the subspaces of `other` added; where both have one, that of `other` holds.
+    ///
+    /// # Errors
+    /// The types differ, or no dimension is mapped, so that nothing can be added.
+    pub fn with_subspaces(&self, other: &Tensor) -> Result<Tensor, Error> {
+        if self.tensor_type() != other.tensor_type() || self.tensor_type().mapped().next().is_none() {
+            return Err(self.only_mapped("added"));
+        }
+        let mut builder = crate::TensorBuilder::new(self.tensor_type());
+        let dense = self.tensor_type().dense_size();
+        for tensor in [self, other] {
+            for index in 0..tensor.subspaces() {
+                let block = tensor.cells().slice(index * dense..(index + 1) * dense);
+                builder.block(tensor.labels(index).to_vec(), &block)?;
+            }
+        }
+        Ok(builder.finish())
+    }
+
+    /// This tensor without the subspaces that fit a pattern.
+    ///
+    /// # Errors
+    /// No dimension is mapped, so that nothing can be removed.
+    pub fn without_subspaces(&self, remove: &Remove) -> Result<Tensor, Error> {
+        if self.tensor_type().mapped().next().is_none() {
+            return Err(self.only_mapped("removed"));
+        }
+        let dense = self.tensor_type().dense_size();
+        let mut labels = Vec::new();
+        let mut cells = Cells::with_capacity(self.tensor_type().cell(), self.cells().len());
+        for index in 0..self.subspaces() {
+            let of = self.labels(index);
+            let fits = |pattern: &Vec<Option<String>>| {
+                pattern.iter().zip(of).all(|(wanted, label)| wanted.as_ref().is_none_or(|w| w == label))
+            };
+            if !remove.patterns.iter().any(fits) {
+                labels.extend_from_slice(of);
+                (index * dense..(index + 1) * dense).for_each(|at| cells.push(self.cells().get(at)));
+            }
+        }
+        Tensor::new(self.tensor_type().clone(), labels, cells)
+    }
+
+    fn only_mapped(&self, what: &str) -> Error {
+        Error::Value {
+            tensor_type: self.tensor_type().to_string(),
+            reason: format!("cells can only be {what} where a dimension is mapped; use modify or assign"),
+        }
+    }
+}
