@@ -83,14 +83,14 @@ fn find_in_segments(
             let after = infos.partition_point(|info| info.first_location <= location);
             let before = infos.partition_point(|info| info.first_location < location);
             let source = SegmentChunks { segment: segment.clone(), section, chunks: Vec::new() };
-            for chunk in before.saturating_sub(1)..after {
+            for (chunk, info) in infos.iter().enumerate().take(after).skip(before.saturating_sub(1)) {
                 let number = entry.first_chunk + chunk as u32;
                 let column = &ids(&source, number..number + 1)?[0];
                 let wanted = Some(id.as_str().as_bytes());
                 let Some(row) = (0..column.len()).find(|row| column.get(*row) == wanted) else { continue };
                 let timestamp = timestamps(&source, number..number + 1)?[0].cells::<u64>()[row];
                 if best.as_ref().is_none_or(|best| timestamp > best.timestamp) {
-                    let removed = infos[chunk].removed > 0 && removed_rows(&source, number)?.contains(&row);
+                    let removed = info.removed > 0 && removed_rows(&source, number)?.contains(&row);
                     best = Some(Found { source: source.clone(), chunk: number, row, timestamp, removed });
                 }
             }

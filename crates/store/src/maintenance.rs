@@ -208,9 +208,9 @@ impl Maintenance {
 
     /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
     fn forget_marks(&self, state: &State) -> Result<bool, Error> {
-        let oldest_generation_is_alone = state.generations.len() == 1;
+        // Rows that come from now on are newer than the marks.
         let no_rows = state.generations.iter().all(|generation| generation.rows.load(Ordering::Relaxed) == 0);
-        if state.marks.is_empty() || !oldest_generation_is_alone || !no_rows {
+        if state.marks.is_empty() || !no_rows {
             return Ok(false);
         }
         let is_applied = |mark: &Mark, state: &State| {
@@ -224,7 +224,6 @@ impl Maintenance {
         if !state.marks.list().iter().any(|mark| is_applied(mark, state)) {
             return Ok(false);
         }
-        // Rows of the tail are looked at before the state: what comes later is newer than the marks.
         self.shared.publish(|state| {
             let mut new = state.clone();
             let mut marks = (*state.marks).clone();

@@ -50,6 +50,12 @@ pub(crate) enum Source {
     Tail(Arc<TailChunk>),
 }
 
+/// What is called with each group and its chunks.
+pub(crate) type GroupVisitor<'a> = dyn FnMut(&Group, Vec<Part>) -> Result<ControlFlow<()>, Error> + 'a;
+
+/// Groups by location and key, and where their documents are.
+type Groups = BTreeMap<(u32, String), Found>;
+
 /// Where the group's documents are.
 #[derive(Default)]
 struct Found {
@@ -121,7 +127,7 @@ impl<'a> Reading<'a> {
         document_type: &str,
         bucket: &Bucket,
         from: (u32, &str),
-        visit: &mut dyn FnMut(&Group, Vec<Part>) -> Result<ControlFlow<()>, Error>,
+        visit: &mut GroupVisitor<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let (first, last) = bucket.locations();
         let mut begin = first.max(from.0);
@@ -150,10 +156,10 @@ impl<'a> Reading<'a> {
         bucket: &Bucket,
         begin: u32,
         from: (u32, &str),
-    ) -> Result<(BTreeMap<(u32, String), Found>, u32), Error> {
+    ) -> Result<(Groups, u32), Error> {
         let wanted = |location: u32, group: &str| !group.is_empty() && (location, group) >= from;
         let (_, mut end) = bucket.locations();
-        let mut groups: BTreeMap<(u32, String), Found> = BTreeMap::new();
+        let mut groups = Groups::new();
         for segment in bucket.open_segments()? {
             let Some(section) = segment.section(document_type) else { continue };
             let (mut count, mut reached) = (0, begin);

@@ -155,18 +155,25 @@ fn idle_for(shared: &Shared, us: u64) -> bool {
     shared.timestamps.now().0.saturating_sub(last_write) >= us
 }
 
-/// Gives the segment to the bucket; or to its children, when it was split meanwhile.
+/// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
 fn add(buckets: &mut [Arc<Bucket>], id: millrace_bucket::BucketId, segment: &BucketSegment) {
     for bucket in buckets {
         let covers = bucket.id.used_bits() >= id.used_bits()
             && millrace_bucket::BucketId::new(id.used_bits(), bucket.id.bits()) == id;
         if covers {
             let mut segments = bucket.segments.clone();
-            segments.push(segment.clone());
+            let mut segment = segment.clone();
+            let halved = bucket.id.used_bits() - id.used_bits();
+            segment.record.bytes >>= halved;
+            segment.record.documents >>= halved;
+            segments.push(segment);
             *bucket = Arc::new(Bucket { id: bucket.id, segments });
         }
     }
 }
+
+/// What is called with each row: its key, taken apart, and its value.
+type KeyVisitor<'a> = dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error> + 'a;
 
 /// The rows of one bucket in one generation.
 struct SealBucket<'a> {
@@ -205,7 +212,7 @@ impl SealBucket<'_> {
     }
 
     /// All rows of the bucket.
-    fn rows(&self, visit: &mut dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    fn rows(&self, visit: &mut KeyVisitor<'_>) -> Result<(), Error> {
         let (first, last) = self.bucket.locations();
         let to = last.checked_add(1).map(u32::to_be_bytes);
         self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {

@@ -47,11 +47,18 @@ pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
 /// The bytes of a file up to its last one that was written: logs are made 64 MB long at once, most of which is a hole.
 fn read_written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    let mut end = 0;
-    while let Ok(data) = seek(&file, SeekFrom::Data(end)) {
-        end = seek(&file, SeekFrom::Hole(data))?;
+    let mut length = 0;
+    loop {
+        match seek(&file, SeekFrom::Data(length)) {
+            Ok(data) => length = seek(&file, SeekFrom::Hole(data))?,
+            Err(rustix::io::Errno::NXIO) => break,
+            // A file system that does not know holes.
+            Err(_) => {
+                length = file.metadata()?.len();
+                break;
+            }
+        }
     }
-    let length = if end == 0 { file.metadata()?.len() } else { end };
     file.rewind()?;
     let mut bytes = Vec::with_capacity(length as usize);
     file.take(length).read_to_end(&mut bytes)?;
