@@ -130,6 +130,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let residual = self.node(&plan.root, &self.live.clone())?;
         let mut nearest = Vec::new();
         residual.leaves(&mut nearest);
+        // A leaf may stand in the tree more than once, but a document counts once among its nearest.
+        nearest.sort_unstable();
+        nearest.dedup();
         if !nearest.is_empty() {
             let candidates = residual.at_most(&self.live);
             for leaf in nearest {
