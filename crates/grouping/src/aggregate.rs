@@ -1,7 +1,7 @@
 //! Aggregates of many groups at once: one vector a statistic, one place a group.
 
-use crate::check::Aggregate;
 use crate::datum::{Datum, double_order};
+use crate::level::Aggregate;
 use crate::node::Kind;
 use crate::request::Aggregator;
 

@@ -7,9 +7,9 @@ use millrace_column::{Bytes, Cell, Column, ColumnKey, Fixed, Layout, View, layou
 use millrace_document::{DataType, Value};
 
 use crate::Error;
-use crate::check::Grouping;
 use crate::datum::Datum;
 use crate::field::{Field, Reach};
+use crate::level::Grouping;
 
 /// Some documents of one chunk, and the columns that a grouping reads.
 pub(crate) struct Batch<'d> {
@@ -81,7 +81,9 @@ impl<'d> Batch<'d> {
         if let (Reach::Whole, Some(column)) = (&field.reach, self.column(field)) {
             let document = usize::from(self.documents[row]);
             let direct = match (column, layout(&field.data_type)) {
-                (Column::Fixed(column), Layout::Number(cell)) if column.cell() == cell => {
+                (Column::Fixed(column), Layout::Number(cell))
+                    if column.cell() == cell && column.width() == 1 =>
+                {
                     Some(number_at(column, document))
                 }
                 (Column::Bytes(column), Layout::Text) => Some(text_at(column, document).map(Datum::Text)),

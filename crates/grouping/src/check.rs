@@ -1,7 +1,5 @@
 //! Requests against a schema: what may stand where, of which type, and how large the answer can get.
 
-use std::collections::HashMap;
-
 use icu_collator::Collator as IcuCollator;
 use icu_collator::options::{CollatorOptions, Strength};
 use icu_locale_core::Locale;
@@ -11,14 +9,14 @@ use millrace_schema::Schema;
 use regex::Regex;
 
 use crate::Error;
+use crate::buckets::check_buckets;
 use crate::continuation;
 use crate::datum::Datum;
 use crate::field::Field;
 use crate::functions::{Accepts, Function, Returns};
-use crate::node::{Buckets, Collator, FilterNode, Kind, Node};
-use crate::request::{
-    Aggregator, Bound, Bucket, Each, Expression, Filter, Limit, Number, Operation, Order, Request,
-};
+use crate::level::{Aggregate, GroupNode, Grouping, GroupsList, HitList, Level};
+use crate::node::{Collator, FilterNode, Kind, Node};
+use crate::request::{Aggregator, Each, Expression, Filter, Limit, Number, Operation, Order, Request};
 use crate::zone::Zone;
 
 /// What the query parameters say about grouping.
@@ -50,90 +48,6 @@ impl Settings {
             now,
         })
     }
-}
-
-/// A request checked against a schema, ready to be executed.
-#[derive(Debug)]
-pub struct Grouping {
-    /// The fields whose value columns are read.
-    pub(crate) fields: Vec<(String, DataType)>,
-    pub(crate) reads_ids: bool,
-    pub(crate) zone: Zone,
-    pub(crate) all_documents: bool,
-    /// Only the best so many documents are grouped.
-    pub(crate) top: Option<usize>,
-    pub(crate) root: Level,
-    /// First entries of lists that continuations ask for, by the list's key.
-    pub(crate) offsets: HashMap<u64, usize>,
-}
-
-impl Grouping {
-    /// Whether all documents in scope are to be collected, whether they match or not: `where(true)`.
-    pub fn all_documents(&self) -> bool {
-        self.all_documents
-    }
-
-    /// The fields whose value columns are read.
-    pub fn fields(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().map(|(name, _)| name.as_str())
-    }
-}
-
-/// What is computed for each group at one place of the request.
-#[derive(Debug, Default)]
-pub(crate) struct Level {
-    pub(crate) aggregates: Vec<Aggregate>,
-    pub(crate) outputs: Vec<(String, GroupNode)>,
-    pub(crate) hit_lists: Vec<HitList>,
-    pub(crate) lists: Vec<GroupsList>,
-}
-
-/// An aggregate and what it is taken of.
-#[derive(Debug)]
-pub(crate) struct Aggregate {
-    /// Its text, by which a second mention of the same one is known.
-    text: String,
-    pub(crate) aggregator: Aggregator,
-    pub(crate) input: Option<Node>,
-    pub(crate) kind: Kind,
-    pub(crate) quantiles: Vec<f64>,
-}
-
-/// Hits of a group.
-#[derive(Debug)]
-pub(crate) struct HitList {
-    pub(crate) label: String,
-    pub(crate) summary: Option<String>,
-    pub(crate) max: Option<usize>,
-}
-
-/// Groups inside a group.
-#[derive(Debug)]
-pub(crate) struct GroupsList {
-    pub(crate) label: String,
-    pub(crate) by: Node,
-    /// The rows inside remember which element of the list each came from.
-    pub(crate) binds: bool,
-    pub(crate) filter: Option<FilterNode>,
-    pub(crate) order: Vec<(bool, GroupNode)>,
-    pub(crate) max: Option<usize>,
-    pub(crate) level: Level,
-    /// Whether the groups are shown, and not only counted.
-    pub(crate) shown: bool,
-}
-
-/// An expression over a group.
-#[derive(Debug)]
-pub(crate) enum GroupNode {
-    Constant(Datum<'static>),
-    /// An aggregate of the level, by place.
-    Aggregate(usize),
-    /// How many groups a list of the level has, by the list's place.
-    GroupCount(usize),
-    Call {
-        function: &'static Function,
-        arguments: Vec<GroupNode>,
-    },
 }
 
 impl Request {
@@ -663,92 +577,4 @@ fn collator(locale: &str, strength: Option<&str>) -> Result<Collator, Error> {
     IcuCollator::try_new(parsed.into(), options)
         .map(Collator)
         .map_err(|error| Error::invalid(format!("uca(…): locale '{locale}': {error}")))
-}
-
-/// Brings buckets to half-open ranges of one kind.
-fn check_buckets(buckets: &[Bucket]) -> Result<Buckets, Error> {
-    let bounds = || buckets.iter().flat_map(|bucket| std::iter::once(&bucket.from).chain(&bucket.to));
-    let mixed = || Error::invalid("the buckets of predefined(…) must be all numbers, all texts or all bytes");
-    let is = |wanted: fn(&Bound) -> bool| bounds().all(|bound| wanted(bound) || *bound == Bound::Infinite);
-    let overlap = || Error::invalid("the buckets of predefined(…) must ascend and not overlap");
-    if is(|bound| matches!(bound, Bound::Long(_))) {
-        let ranges = half_open(
-            buckets,
-            i64::MIN,
-            i64::MAX,
-            |bound| match bound {
-                Bound::Long(value) => Some(*value),
-                _ => None,
-            },
-            |value| value.saturating_add(1),
-        );
-        ascending(&ranges, i64::cmp).then_some(Buckets::Long(ranges)).ok_or_else(overlap)
-    } else if is(|bound| matches!(bound, Bound::Long(_) | Bound::Double(_))) {
-        let ranges = half_open(
-            buckets,
-            f64::NEG_INFINITY,
-            f64::INFINITY,
-            |bound| match bound {
-                Bound::Long(value) => Some(*value as f64),
-                Bound::Double(value) => Some(*value),
-                _ => None,
-            },
-            |value| value.next_up(),
-        );
-        ascending(&ranges, f64::total_cmp).then_some(Buckets::Double(ranges)).ok_or_else(overlap)
-    } else if is(|bound| matches!(bound, Bound::Text(_))) {
-        let ranges = half_open(
-            buckets,
-            String::new(),
-            char::MAX.to_string(),
-            |bound| match bound {
-                Bound::Text(text) => Some(text.clone()),
-                _ => None,
-            },
-            |text| text + " ",
-        );
-        ascending(&ranges, String::cmp).then_some(Buckets::Text(ranges)).ok_or_else(overlap)
-    } else if is(|bound| matches!(bound, Bound::Raw(_))) {
-        let ranges = half_open(
-            buckets,
-            Vec::new(),
-            vec![0xff; 16],
-            |bound| match bound {
-                Bound::Raw(bytes) => Some(bytes.clone()),
-                _ => None,
-            },
-            |mut bytes| {
-                bytes.push(0);
-                bytes
-            },
-        );
-        ascending(&ranges, Vec::cmp).then_some(Buckets::Raw(ranges)).ok_or_else(overlap)
-    } else {
-        Err(mixed())
-    }
-}
-
-fn half_open<T: Clone>(
-    buckets: &[Bucket],
-    lowest: T,
-    highest: T,
-    value: impl Fn(&Bound) -> Option<T>,
-    next: impl Fn(T) -> T,
-) -> Vec<(T, T)> {
-    let range = |bucket: &Bucket| {
-        let start = value(&bucket.from);
-        let end = match &bucket.to {
-            None => start.clone().map(&next),
-            Some(to) if bucket.to_inclusive => value(to).map(&next),
-            Some(to) => value(to),
-        };
-        let start = if bucket.from_inclusive { start } else { start.map(&next) };
-        (start.unwrap_or_else(|| lowest.clone()), end.unwrap_or_else(|| highest.clone()))
-    };
-    buckets.iter().map(range).collect()
-}
-
-fn ascending<T>(ranges: &[(T, T)], order: impl Fn(&T, &T) -> std::cmp::Ordering) -> bool {
-    ranges.iter().all(|(from, to)| order(from, to).is_le())
-        && ranges.windows(2).all(|pair| order(&pair[0].1, &pair[1].0).is_le())
 }

@@ -6,9 +6,9 @@ use millrace_column::{Cell, Column, View};
 use crate::Error;
 use crate::aggregate::Accumulator;
 use crate::batch::{Batch, text_at};
-use crate::check::{Grouping, GroupsList, Level};
 use crate::datum::Datum;
 use crate::field::Reach;
+use crate::level::{Grouping, GroupsList, Level};
 use crate::node::{Context, Node};
 use crate::table::Table;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult, Hit};
 
-use crate::check::{GroupNode, Grouping, GroupsList, Level};
 use crate::continuation::{self, Path};
 use crate::datum::Datum;
 use crate::execution::{Execution, HitRef, LevelState, ListState};
+use crate::level::{GroupNode, Grouping, GroupsList, Level};
 
 /// Makes hits of references by the document summary named, one hit for each reference, in order.
 pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E> + 'f;

@@ -11,6 +11,7 @@
 
 mod aggregate;
 mod batch;
+mod buckets;
 mod check;
 mod continuation;
 mod datum;
@@ -19,6 +20,7 @@ mod execution;
 mod field;
 mod finish;
 mod functions;
+mod level;
 mod lexer;
 mod node;
 mod parse;
@@ -26,11 +28,12 @@ mod request;
 mod table;
 mod zone;
 
-pub use check::{Grouping, Settings};
+pub use check::Settings;
 pub use error::Error;
 pub use execution::{Execution, HitRef};
 pub use finish::Fill;
 pub use functions::{Accepts, FUNCTIONS, Function, Returns};
+pub use level::Grouping;
 pub use request::{
     Aggregator, Bound, Bucket, Each, Expression, FieldPath, Filter, Limit, Number, Operation, Order, Output,
     Request, Step,

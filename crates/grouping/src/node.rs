@@ -8,7 +8,8 @@ use millrace_document::Value;
 use regex::Regex;
 
 use crate::batch::Batch;
-use crate::datum::{Datum, double_order};
+use crate::buckets::Buckets;
+use crate::datum::Datum;
 use crate::field::Field;
 use crate::functions::Function;
 use crate::zone::Zone;
@@ -129,61 +130,6 @@ fn each<'a>(value: Datum<'a>, code: impl Fn(Datum<'a>) -> Datum<'a>) -> Datum<'a
     match value {
         Datum::List(list) => Datum::List(list.into_iter().map(code).collect()),
         value => code(value),
-    }
-}
-
-/// Buckets of one kind, ascending, without overlap.
-#[derive(Debug)]
-pub(crate) enum Buckets {
-    Long(Vec<(i64, i64)>),
-    Double(Vec<(f64, f64)>),
-    Text(Vec<(String, String)>),
-    Raw(Vec<(Vec<u8>, Vec<u8>)>),
-}
-
-impl Buckets {
-    /// The bucket of a value, which is first made a value of the buckets' kind; null where there is none.
-    fn find<'b>(&'b self, value: &Datum<'_>) -> Datum<'b> {
-        match self {
-            Buckets::Long(buckets) => {
-                let value = value.to_long();
-                let index = buckets.partition_point(|(_, to)| *to <= value && *to != i64::MAX);
-                match buckets.get(index) {
-                    Some((from, to)) if *from <= value => Datum::LongBucket(*from, *to),
-                    _ => Datum::Null,
-                }
-            }
-            Buckets::Double(buckets) => {
-                let value = value.to_double();
-                // NaN is below all numbers, so only a bucket from −∞ has it.
-                let index = buckets
-                    .partition_point(|(_, to)| double_order(*to, value).is_le() && *to != f64::INFINITY);
-                match buckets.get(index) {
-                    Some((from, to)) if *from <= value || *from == f64::NEG_INFINITY => {
-                        Datum::DoubleBucket(*from, *to)
-                    }
-                    _ => Datum::Null,
-                }
-            }
-            Buckets::Text(buckets) => {
-                let value = value.to_text();
-                match buckets.get(buckets.partition_point(|(_, to)| **to <= *value)) {
-                    Some((from, to)) if **from <= *value => {
-                        Datum::TextBucket(Cow::Borrowed(from), Cow::Borrowed(to))
-                    }
-                    _ => Datum::Null,
-                }
-            }
-            Buckets::Raw(buckets) => {
-                let value = value.to_raw();
-                match buckets.get(buckets.partition_point(|(_, to)| **to <= *value)) {
-                    Some((from, to)) if **from <= *value => {
-                        Datum::RawBucket(Cow::Borrowed(from), Cow::Borrowed(to))
-                    }
-                    _ => Datum::Null,
-                }
-            }
-        }
     }
 }
 

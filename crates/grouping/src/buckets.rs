@@ -1,0 +1,150 @@
+//! Buckets of `predefined(…)`.
+
+use std::borrow::Cow;
+
+use crate::Error;
+use crate::datum::{Datum, double_order};
+use crate::request::{Bound, Bucket};
+
+/// Buckets of one kind, ascending, without overlap.
+#[derive(Debug)]
+pub(crate) enum Buckets {
+    Long(Vec<(i64, i64)>),
+    Double(Vec<(f64, f64)>),
+    Text(Vec<(String, String)>),
+    Raw(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl Buckets {
+    /// The bucket of a value, which is first made a value of the buckets' kind; null where there is none.
+    pub(crate) fn find<'b>(&'b self, value: &Datum<'_>) -> Datum<'b> {
+        match self {
+            Buckets::Long(buckets) => {
+                let value = value.to_long();
+                let index = buckets.partition_point(|(_, to)| *to <= value && *to != i64::MAX);
+                match buckets.get(index) {
+                    Some((from, to)) if *from <= value => Datum::LongBucket(*from, *to),
+                    _ => Datum::Null,
+                }
+            }
+            Buckets::Double(buckets) => {
+                let value = value.to_double();
+                // NaN is below all numbers, so only a bucket from −∞ has it.
+                let index = buckets
+                    .partition_point(|(_, to)| double_order(*to, value).is_le() && *to != f64::INFINITY);
+                match buckets.get(index) {
+                    Some((from, to)) if *from <= value || *from == f64::NEG_INFINITY => {
+                        Datum::DoubleBucket(*from, *to)
+                    }
+                    _ => Datum::Null,
+                }
+            }
+            Buckets::Text(buckets) => {
+                let value = value.to_text();
+                match buckets.get(buckets.partition_point(|(_, to)| **to <= *value)) {
+                    Some((from, to)) if **from <= *value => {
+                        Datum::TextBucket(Cow::Borrowed(from), Cow::Borrowed(to))
+                    }
+                    _ => Datum::Null,
+                }
+            }
+            Buckets::Raw(buckets) => {
+                let value = value.to_raw();
+                match buckets.get(buckets.partition_point(|(_, to)| **to <= *value)) {
+                    Some((from, to)) if **from <= *value => {
+                        Datum::RawBucket(Cow::Borrowed(from), Cow::Borrowed(to))
+                    }
+                    _ => Datum::Null,
+                }
+            }
+        }
+    }
+}
+
+/// Brings buckets to half-open ranges of one kind.
+pub(crate) fn check_buckets(buckets: &[Bucket]) -> Result<Buckets, Error> {
+    let bounds = || buckets.iter().flat_map(|bucket| std::iter::once(&bucket.from).chain(&bucket.to));
+    let mixed = || Error::invalid("the buckets of predefined(…) must be all numbers, all texts or all bytes");
+    let is = |wanted: fn(&Bound) -> bool| bounds().all(|bound| wanted(bound) || *bound == Bound::Infinite);
+    let overlap = || Error::invalid("the buckets of predefined(…) must ascend and not overlap");
+    if is(|bound| matches!(bound, Bound::Long(_))) {
+        let ranges = half_open(
+            buckets,
+            i64::MIN,
+            i64::MAX,
+            |bound| match bound {
+                Bound::Long(value) => Some(*value),
+                _ => None,
+            },
+            |value| value.saturating_add(1),
+        );
+        ascending(&ranges, i64::cmp).then_some(Buckets::Long(ranges)).ok_or_else(overlap)
+    } else if is(|bound| matches!(bound, Bound::Long(_) | Bound::Double(_))) {
+        let ranges = half_open(
+            buckets,
+            f64::NEG_INFINITY,
+            f64::INFINITY,
+            |bound| match bound {
+                Bound::Long(value) => Some(*value as f64),
+                Bound::Double(value) => Some(*value),
+                _ => None,
+            },
+            |value| value.next_up(),
+        );
+        ascending(&ranges, f64::total_cmp).then_some(Buckets::Double(ranges)).ok_or_else(overlap)
+    } else if is(|bound| matches!(bound, Bound::Text(_))) {
+        let ranges = half_open(
+            buckets,
+            String::new(),
+            char::MAX.to_string(),
+            |bound| match bound {
+                Bound::Text(text) => Some(text.clone()),
+                _ => None,
+            },
+            |text| text + " ",
+        );
+        ascending(&ranges, String::cmp).then_some(Buckets::Text(ranges)).ok_or_else(overlap)
+    } else if is(|bound| matches!(bound, Bound::Raw(_))) {
+        let ranges = half_open(
+            buckets,
+            Vec::new(),
+            vec![0xff; 16],
+            |bound| match bound {
+                Bound::Raw(bytes) => Some(bytes.clone()),
+                _ => None,
+            },
+            |mut bytes| {
+                bytes.push(0);
+                bytes
+            },
+        );
+        ascending(&ranges, Vec::cmp).then_some(Buckets::Raw(ranges)).ok_or_else(overlap)
+    } else {
+        Err(mixed())
+    }
+}
+
+fn half_open<T: Clone>(
+    buckets: &[Bucket],
+    lowest: T,
+    highest: T,
+    value: impl Fn(&Bound) -> Option<T>,
+    next: impl Fn(T) -> T,
+) -> Vec<(T, T)> {
+    let range = |bucket: &Bucket| {
+        let start = value(&bucket.from);
+        let end = match &bucket.to {
+            None => start.clone().map(&next),
+            Some(to) if bucket.to_inclusive => value(to).map(&next),
+            Some(to) => value(to),
+        };
+        let start = if bucket.from_inclusive { start } else { start.map(&next) };
+        (start.unwrap_or_else(|| lowest.clone()), end.unwrap_or_else(|| highest.clone()))
+    };
+    buckets.iter().map(range).collect()
+}
+
+fn ascending<T>(ranges: &[(T, T)], order: impl Fn(&T, &T) -> std::cmp::Ordering) -> bool {
+    ranges.iter().all(|(from, to)| order(from, to).is_le())
+        && ranges.windows(2).all(|pair| order(&pair[0].1, &pair[1].0).is_le())
+}

@@ -1,0 +1,353 @@
+//! Expressions: sums and products of values, functions, aggregates, fields, buckets.
+
+use super::Parser;
+use crate::Error;
+use crate::functions::{self, Function};
+use crate::lexer::Lexer;
+use crate::request::{Aggregator, Bound, Bucket, Expression, FieldPath, Number, Step};
+
+impl Parser<'_> {
+    /// Sums; `*`, `/` and `%` bind closer.
+    pub(super) fn expression(&mut self) -> Result<Expression, Error> {
+        self.nested(|parser| {
+            let mut left = parser.product()?;
+            loop {
+                let name = if parser.lexer.take_symbol('+') {
+                    "add"
+                } else if parser.lexer.take_symbol('-') {
+                    "sub"
+                } else {
+                    return Ok(left);
+                };
+                let right = parser.product()?;
+                left = parser.call(name, vec![left, right])?;
+            }
+        })
+    }
+
+    fn product(&mut self) -> Result<Expression, Error> {
+        let mut left = self.value()?;
+        loop {
+            let name = if self.lexer.take_symbol('*') {
+                "mul"
+            } else if self.lexer.take_symbol('/') {
+                "div"
+            } else if self.lexer.take_symbol('%') {
+                "mod"
+            } else {
+                return Ok(left);
+            };
+            let right = self.value()?;
+            left = self.call(name, vec![left, right])?;
+        }
+    }
+
+    fn value(&mut self) -> Result<Expression, Error> {
+        self.count()?;
+        if self.lexer.peek_symbol('(') {
+            return self.parenthesised(Self::expression);
+        }
+        if self.lexer.take_symbol('$') {
+            return self.alias_use();
+        }
+        if let Some(number) = self.lexer.number()? {
+            return Ok(match number {
+                Number::Long(value) => Expression::Long(value),
+                Number::Double(value) => Expression::Double(value),
+            });
+        }
+        if self.lexer.take_symbol('-') {
+            let operand = self.nested(Self::value)?;
+            return self.call("neg", vec![operand]);
+        }
+        if let Some(text) = self.lexer.string()? {
+            return Ok(Expression::Text(text));
+        }
+        let before = self.lexer.clone();
+        let name = self.lexer.word().map(str::to_owned);
+        match name {
+            Some(name) => self.named(name, before),
+            None => Err(self.lexer.expected("a field, a number, a text, a function or '('")),
+        }
+    }
+
+    fn alias_use(&mut self) -> Result<Expression, Error> {
+        let name = self.name()?;
+        if self.lexer.take_symbol('=') {
+            let before = self.parts;
+            let expression = self.expression()?;
+            self.aliases.insert(name, (expression.clone(), self.parts - before));
+            return Ok(expression);
+        }
+        let Some((expression, parts)) = self.aliases.get(&name) else {
+            return Err(self.lexer.expected(&format!("alias({name}, …) before ${name} is used")));
+        };
+        self.parts += parts;
+        let expression = expression.clone();
+        self.count()?;
+        Ok(expression)
+    }
+
+    /// What begins with a name, which stands at `start`: a function, an aggregate, or a field.
+    fn named(&mut self, mut name: String, mut start: Lexer<'_>) -> Result<Expression, Error> {
+        if ["math", "time", "zcurve", "array"].contains(&name.as_str()) && self.lexer.peek_symbol('.') {
+            let before = self.lexer.clone();
+            self.lexer.symbol('.')?;
+            let member = format!("{name}.{}", self.lexer.word().unwrap_or_default());
+            if self.lexer.peek_symbol('(') {
+                name = member;
+            } else {
+                self.lexer = before;
+            }
+        }
+        if !self.lexer.peek_symbol('(') {
+            return self.field(name, false);
+        }
+        let aggregate =
+            |aggregator, input| Expression::Aggregate { aggregator, input, quantiles: Vec::new() };
+        let none = |parser: &mut Self| {
+            parser.lexer.symbol('(')?;
+            parser.lexer.symbol(')')
+        };
+        match name.as_str() {
+            "count" => none(self).map(|()| aggregate(Aggregator::Count, None)),
+            "relevance" => none(self).map(|()| Expression::Relevance),
+            "now" => none(self).map(|()| Expression::Now),
+            "docidnsspecific" => none(self).map(|()| Expression::DocumentName),
+            "sum" | "avg" | "stddev" => {
+                let aggregator = match name.as_str() {
+                    "sum" => Aggregator::Sum,
+                    "avg" => Aggregator::Avg,
+                    _ => Aggregator::Stddev,
+                };
+                Ok(aggregate(aggregator, Some(Box::new(self.parenthesised(Self::expression)?))))
+            }
+            "quantiles" => self.parenthesised(Self::quantiles),
+            "summary" => {
+                self.lexer.symbol('(')?;
+                let class = self.lexer.dashed_word().map(str::to_owned);
+                self.lexer.symbol(')')?;
+                Ok(Expression::Summary(class))
+            }
+            "attribute" => self.parenthesised(|parser| {
+                let name = parser.name()?;
+                parser.field(name, true)
+            }),
+            "predefined" => self.parenthesised(Self::predefined),
+            "fixedwidth" => self.parenthesised(Self::fixed_width),
+            "uca" => self.parenthesised(Self::collate),
+            "geo_distance" => self.geo_distance(),
+            // Waiting serves Vespa's own tests; the value is that of the first argument.
+            "debugwait" => self.parenthesised(|parser| {
+                let value = parser.expression()?;
+                parser.lexer.symbol(',')?;
+                parser.lexer.float()?;
+                parser.lexer.symbol(',')?;
+                parser.boolean()?;
+                Ok(value)
+            }),
+            _ => match functions::find(&name) {
+                Some(function) => {
+                    let arguments = self.list(Self::expression)?;
+                    self.check_arity(function, arguments.len())?;
+                    Ok(Expression::Call { function, arguments })
+                }
+                None => Err(start.expected("a function or aggregate of the grouping language")),
+            },
+        }
+    }
+
+    fn check_arity(&self, function: &Function, given: usize) -> Result<(), Error> {
+        if (function.min_arguments..=function.max_arguments).contains(&given) {
+            return Ok(());
+        }
+        Err(self.lexer.wrong(format!(
+            "'{}' takes {} argument{}, not {given}",
+            function.name,
+            if given < function.min_arguments { function.min_arguments } else { function.max_arguments },
+            if function.max_arguments == 1 { "" } else { "s" },
+        )))
+    }
+
+    fn field(&mut self, field: String, wrapped: bool) -> Result<Expression, Error> {
+        let mut steps = Vec::new();
+        loop {
+            if self.lexer.take_symbol('.') {
+                let name = self.name()?;
+                if name == "at" && self.lexer.peek_symbol('(') {
+                    let place = self.parenthesised(Self::expression)?;
+                    let list = Expression::Field { path: FieldPath { field, steps }, wrapped };
+                    return self.call("array.at", vec![list, place]);
+                }
+                steps.push(Step::Name(name));
+            } else if self.lexer.take_symbol('{') {
+                let key = match self.lexer.string()? {
+                    Some(key) => Step::Key(key),
+                    None if self.lexer.take_word("attribute") => Step::KeyOf(self.parenthesised_name()?),
+                    None => match self.lexer.number()? {
+                        Some(Number::Long(key)) => Step::Key(key.to_string()),
+                        _ => {
+                            return Err(self
+                                .lexer
+                                .expected("a key, as in map{\"key\"} or map{attribute(field)}"));
+                        }
+                    },
+                };
+                self.lexer.symbol('}')?;
+                steps.push(key);
+            } else {
+                break;
+            }
+        }
+        Ok(Expression::Field { path: FieldPath { field, steps }, wrapped })
+    }
+
+    fn quantiles(&mut self) -> Result<Expression, Error> {
+        self.lexer.symbol('[')?;
+        let mut quantiles = Vec::new();
+        loop {
+            let quantile = self.lexer.float()?;
+            if !(0.0..=1.0).contains(&quantile) {
+                return Err(self.lexer.wrong(format!("a quantile is from 0 to 1, and {quantile} is not")));
+            }
+            quantiles.push(quantile);
+            if !self.lexer.take_symbol(',') {
+                break;
+            }
+        }
+        self.lexer.symbol(']')?;
+        self.lexer.symbol(',')?;
+        let input = Some(Box::new(self.expression()?));
+        Ok(Expression::Aggregate { aggregator: Aggregator::Quantiles, input, quantiles })
+    }
+
+    fn predefined(&mut self) -> Result<Expression, Error> {
+        let input = Box::new(self.expression()?);
+        self.lexer.symbol(',')?;
+        let parenthesised = self.lexer.take_symbol('(');
+        let mut buckets = Vec::new();
+        loop {
+            self.count()?;
+            buckets.push(self.bucket()?);
+            if !self.lexer.take_symbol(',') {
+                break;
+            }
+        }
+        if parenthesised {
+            self.lexer.symbol(')')?;
+        }
+        Ok(Expression::Predefined { input, buckets })
+    }
+
+    fn bucket(&mut self) -> Result<Bucket, Error> {
+        if !self.lexer.take_word("bucket") {
+            return Err(self.lexer.expected("bucket(from, to), bucket[from, to> or bucket<from, to]"));
+        }
+        let from_inclusive = if self.lexer.take_symbol('(') || self.lexer.take_symbol('[') {
+            true
+        } else if self.lexer.take_symbol('<') {
+            false
+        } else {
+            return Err(self.lexer.expected("'(', '[' or '<'"));
+        };
+        let from = self.bound()?;
+        let to = if self.lexer.take_symbol(',') { Some(self.bound()?) } else { None };
+        let to_inclusive = if self.lexer.take_symbol(']') {
+            to.is_some()
+        } else if self.lexer.take_symbol(')') || self.lexer.take_symbol('>') {
+            false
+        } else {
+            return Err(self.lexer.expected("')', ']' or '>'"));
+        };
+        Ok(Bucket { from, from_inclusive, to, to_inclusive })
+    }
+
+    fn bound(&mut self) -> Result<Bound, Error> {
+        let before = self.lexer.clone();
+        let negative = self.lexer.take_symbol('-');
+        if self.lexer.take_word("inf") {
+            return Ok(Bound::Infinite);
+        }
+        if negative {
+            self.lexer = before;
+        }
+        if let Some(text) = self.lexer.string()? {
+            return Ok(Bound::Text(text));
+        }
+        if self.lexer.take_symbol('{') {
+            return self.raw().map(Bound::Raw);
+        }
+        match self.lexer.number()? {
+            Some(Number::Long(value)) => Ok(Bound::Long(value)),
+            Some(Number::Double(value)) => Ok(Bound::Double(value)),
+            None => Err(self.lexer.expected("a number, a text, {bytes}, inf or -inf")),
+        }
+    }
+
+    /// Bytes as numbers and texts: `{10, 'a', 255}`.
+    fn raw(&mut self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        while !self.lexer.take_symbol('}') {
+            if let Some(text) = self.lexer.string()? {
+                bytes.extend_from_slice(text.as_bytes());
+            } else {
+                match self.lexer.number()? {
+                    Some(Number::Long(byte)) if (-128..=255).contains(&byte) => bytes.push(byte as u8),
+                    _ => return Err(self.lexer.expected("a byte (a number from 0 to 255) or a text")),
+                }
+            }
+            self.lexer.take_symbol(',');
+        }
+        Ok(bytes)
+    }
+
+    fn fixed_width(&mut self) -> Result<Expression, Error> {
+        let input = Box::new(self.expression()?);
+        self.lexer.symbol(',')?;
+        match self.lexer.number()? {
+            Some(width @ Number::Long(1..)) => Ok(Expression::FixedWidth { input, width }),
+            Some(width @ Number::Double(size)) if size > 0.0 => Ok(Expression::FixedWidth { input, width }),
+            _ => Err(self.lexer.expected("a width above 0, as in fixedwidth(price, 100)")),
+        }
+    }
+
+    fn collate(&mut self) -> Result<Expression, Error> {
+        let input = Box::new(self.expression()?);
+        self.lexer.symbol(',')?;
+        let locale = self.string("a locale in quotes, as in uca(name, \"sv\")")?;
+        let strength = if self.lexer.take_symbol(',') {
+            Some(self.string("a strength, as in \"PRIMARY\"")?)
+        } else {
+            None
+        };
+        Ok(Expression::Collate { input, locale, strength })
+    }
+
+    fn geo_distance(&mut self) -> Result<Expression, Error> {
+        self.lexer.symbol('(')?;
+        if !self.lexer.take_word("attribute") {
+            return Err(self
+                .lexer
+                .expected("attribute(field), as in geo_distance(attribute(place), 63.4, 10.4).km"));
+        }
+        let field = self.parenthesised_name()?;
+        self.lexer.symbol(',')?;
+        let latitude = self.lexer.float()?;
+        self.lexer.symbol(',')?;
+        let longitude = self.lexer.float()?;
+        self.lexer.symbol(')')?;
+        self.lexer.symbol('.')?;
+        let miles = match self.lexer.word() {
+            Some("km") => false,
+            Some("miles") => true,
+            _ => return Err(self.lexer.expected("km or miles")),
+        };
+        Ok(Expression::GeoDistance { field, latitude, longitude, miles })
+    }
+
+    fn call(&mut self, name: &str, arguments: Vec<Expression>) -> Result<Expression, Error> {
+        self.count()?;
+        let function = functions::find(name).ok_or_else(|| self.lexer.expected("a function"))?;
+        Ok(Expression::Call { function, arguments })
+    }
+}
