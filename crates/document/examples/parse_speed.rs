@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use millrace_document::json::{ParseOptions, parse};
 use millrace_document::{DataType, DocumentId, DocumentType, Field, OperationKind};
 use millrace_tensor::TensorType;
+use millrace_tensor::json::TensorSeed;
+use serde::de::DeserializeSeed;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let floats: Vec<f32> = (0..384).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 997.0).collect();
@@ -32,6 +34,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .is_ok()
         });
     }
+    let tensor_type = TensorType::parse("tensor<float>(x[384])")?;
+    measure("vector alone, sonic-rs", || {
+        TensorSeed(&tensor_type).deserialize(&mut sonic_rs::Deserializer::from_str(&list)).is_ok()
+    });
+    measure("vector alone, serde_json", || {
+        TensorSeed(&tensor_type).deserialize(&mut serde_json::Deserializer::from_str(&list)).is_ok()
+    });
     measure("floor: sonic-rs, Vec<f32>", || sonic_rs::from_str::<Vec<f32>>(&list).is_ok());
     measure("sonic-rs, tree of values", || sonic_rs::from_str::<sonic_rs::Value>(&body).is_ok());
     measure("serde_json, Vec<f32>", || serde_json::from_str::<Vec<f32>>(&list).is_ok());
