@@ -1,5 +1,7 @@
 //! RFC 5322 and MIME to [`MailMessage`].
 
+use std::borrow::Cow;
+
 use mail_parser::{Addr, Address, HeaderValue, Message, MessageParser, MimeHeaders, PartType};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -17,7 +19,8 @@ const LIST_MAX: usize = 1_000;
 /// # Errors
 /// Text that is no mail: it has none of the headers that every mail has.
 pub(crate) fn read(raw: &[u8], folder: &str, threads: &mut Threads) -> Result<MailMessage, &'static str> {
-    let message = MessageParser::default().parse(raw).ok_or("it has no headers")?;
+    let flat = flatten(raw);
+    let message = parse(&flat)?;
     if message.from().is_none()
         && message.subject().is_none()
         && message.date().is_none()
@@ -58,6 +61,57 @@ pub(crate) fn read(raw: &[u8], folder: &str, threads: &mut Threads) -> Result<Ma
     })
 }
 
+/// Parses the structure of a message. Should the parser fail on one of millions of messages, that one is left out.
+fn parse(raw: &[u8]) -> Result<Message<'_>, &'static str> {
+    match std::panic::catch_unwind(|| MessageParser::default().parse(raw)) {
+        Ok(message) => message.ok_or("it has no headers"),
+        Err(_) => Err("its structure cannot be read"),
+    }
+}
+
+/// The message with the messages inside it made plain attachments: they are not read, and a parser that goes into them goes as
+/// deep as a sender likes.
+///
+/// Content types such as `message/rfc822` are renamed where they stand, so nothing else moves.
+fn flatten(raw: &[u8]) -> Cow<'_, [u8]> {
+    const HEADER: &[u8] = b"content-type";
+    let mut flat = Cow::Borrowed(raw);
+    let mut line = 0;
+    while line < raw.len() {
+        let next = memchr::memchr(b'\n', &raw[line..]).map_or(raw.len(), |end| line + end + 1);
+        let is_header = raw[line..].get(..HEADER.len()).is_some_and(|name| name.eq_ignore_ascii_case(HEADER));
+        if is_header {
+            let end = value_end(raw, next);
+            let value = &raw[line..end];
+            // The type ends at the first `;`, unless that stands in a comment.
+            let semicolon = memchr::memchr(b';', value).unwrap_or(value.len());
+            let type_end =
+                if memchr::memchr(b'(', &value[..semicolon]).is_some() { value.len() } else { semicolon };
+            for word in [&b"rfc822"[..], b"global", b"digest"] {
+                let found = value[..type_end]
+                    .windows(word.len())
+                    .enumerate()
+                    .filter(|(_, window)| window.eq_ignore_ascii_case(word));
+                for (at, _) in found {
+                    flat.to_mut()[line + at] = b'x';
+                }
+            }
+            line = end;
+        } else {
+            line = next;
+        }
+    }
+    flat
+}
+
+/// Where a header ends whose first line ends at `next`: folded lines begin with white space.
+fn value_end(raw: &[u8], mut next: usize) -> usize {
+    while matches!(raw.get(next), Some(b' ' | b'\t')) {
+        next = memchr::memchr(b'\n', &raw[next..]).map_or(raw.len(), |end| next + end + 1);
+    }
+    next
+}
+
 /// Message ids of References or In-Reply-To.
 fn ids(value: &HeaderValue<'_>) -> Vec<String> {
     match value {
@@ -96,15 +150,18 @@ fn label(message: &Message<'_>) -> Option<String> {
 }
 
 fn attachments(message: &Message<'_>) -> Vec<String> {
-    let names = message.attachments().filter_map(|part| match &part.body {
-        PartType::Message(inner) => Some(
-            inner
-                .subject()
-                .map_or_else(|| "message.eml".to_owned(), |subject| format!("{}.eml", line(subject))),
-        ),
-        _ => part.attachment_name().map(line),
+    let names = message.attachments().filter_map(|part| {
+        let is_message = part.content_type().is_some_and(|content_type| content_type.ctype() == "message");
+        part.attachment_name().map(line).or_else(|| is_message.then(|| message_name(part.contents())))
     });
     names.filter(|name| !name.is_empty()).take(LIST_MAX).collect()
+}
+
+/// A forwarded message is called by its subject.
+fn message_name(raw: &[u8]) -> String {
+    let headers = MessageParser::default().parse_headers(raw);
+    let subject = headers.as_ref().and_then(Message::subject).map(line).unwrap_or_default();
+    format!("{}.eml", if subject.is_empty() { "message" } else { subject.as_str() })
 }
 
 /// The text parts; HTML where there is no plain text.
@@ -113,7 +170,7 @@ fn body(message: &Message<'_>) -> String {
     for part in message.text_bodies() {
         let text = match &part.body {
             PartType::Text(text) => text.as_ref().into(),
-            PartType::Html(html) => std::borrow::Cow::Owned(html::to_text(html)),
+            PartType::Html(html) => Cow::Owned(html::to_text(html)),
             _ => continue,
         };
         if !body.is_empty() {

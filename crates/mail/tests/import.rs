@@ -148,6 +148,19 @@ fn groups_must_fit_an_id() {
     }
 }
 
+#[test]
+fn messages_in_messages_are_answered() {
+    let nested = "Content-Type: message/rfc822\n\n".repeat(100_000);
+    let parts = (0..20_000)
+        .map(|at| format!("Content-Type: multipart/mixed; boundary=b{at}\n\n--b{at}\n"))
+        .collect::<String>();
+    let digests = "Content-Type: multipart/digest; boundary=b\n\n--b\n\n".repeat(50_000);
+    let comments = "content-type:\n message/(;)RFC822\n\n".repeat(50_000);
+    for body in [nested, parts, digests, comments] {
+        mbox(&[&format!("Subject: deep\nFrom: a@b\n{body}")]).for_each(drop);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
