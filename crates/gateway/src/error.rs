@@ -13,7 +13,9 @@ use hyper::StatusCode;
 #[non_exhaustive]
 pub enum StartError {
     /// A port cannot be had.
-    #[error("cannot listen at {address}: {source}; is another server running there? Choose another with {flag}")]
+    #[error(
+        "cannot listen at {address}: {source}; is another server running there? Choose another with {flag}"
+    )]
     Listen {
         /// Address and port.
         address: std::net::SocketAddr,
@@ -119,6 +121,20 @@ pub enum Error {
     /// The text of a query is wrong.
     #[error("{0}")]
     Query(#[from] millrace_query::Error),
+    /// The query does not go with the schema.
+    #[error("{0}")]
+    Plan(#[from] millrace_plan::Error),
+    /// The query asks for a schema or content cluster that is not there.
+    #[error("there is no source '{name}'; there are {known}")]
+    UnknownSource {
+        /// As asked.
+        name: String,
+        /// What there is, joined by commas.
+        known: String,
+    },
+    /// The search cannot be made ready, or does not come through.
+    #[error("{0}")]
+    Search(#[from] millrace_search::Error),
     /// The store refuses or fails.
     #[error("{0}")]
     Store(#[from] millrace_store::Error),
@@ -170,7 +186,10 @@ impl Error {
             | Error::Compile(_)
             | Error::Document(_)
             | Error::Selection(_)
-            | Error::Query(_) => Kind::BadRequest,
+            | Error::Query(_)
+            | Error::Plan(_)
+            | Error::UnknownSource { .. } => Kind::BadRequest,
+            Error::Search(error) => search_kind(error),
             Error::NotFound(_) => Kind::NotFound,
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,
@@ -186,6 +205,41 @@ impl Error {
     /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         self.kind().status()
+    }
+}
+
+/// What the caller can do about what the store says.
+fn store_kind(error: &millrace_store::Error) -> Kind {
+    use millrace_store::Error as Store;
+    match error {
+        Store::Overloaded => Kind::Overloaded,
+        Store::DiskFull { .. } => Kind::Storage,
+        Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => Kind::BadRequest,
+        Store::Closed | Store::Poisoned { .. } => Kind::Unavailable,
+        Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
+            Kind::Internal
+        }
+        // The store's errors may become more.
+        _ => Kind::Internal,
+    }
+}
+
+/// What the caller can do about what a search says.
+fn search_kind(error: &millrace_search::Error) -> Kind {
+    use millrace_grouping::Error as Grouping;
+    use millrace_search::Error as Search;
+    match error {
+        Search::Grouping(Grouping::Syntax { .. } | Grouping::Invalid(_))
+        | Search::Selection(_)
+        | Search::Collation { .. } => Kind::BadRequest,
+        Search::Matching(_)
+        | Search::Ranking(_)
+        | Search::Grouping(_)
+        | Search::Summary(_)
+        | Search::Id { .. }
+        | Search::Read(_) => Kind::Internal,
+        // The search's errors may become more.
+        _ => Kind::Internal,
     }
 }
 

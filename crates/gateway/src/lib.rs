@@ -1,1 +1,28 @@
-//! x
+//! HTTP over one node: deploying applications, feeding and reading documents, queries, status.
+//!
+//! A [`Node`] holds the store, the active [`Deployment`] and the threads for work. [`Server`] listens for it. Every operation is one
+//! function that takes its request apart, calls an engine, and renders what came back. Deploying swaps the whole [`Deployment`] at
+//! once: a request sees one of them from beginning to end.
+//!
+//! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the threads that wait for the
+//! network: that is what the [`pool`] is for.
+
+mod config_api;
+mod deployment;
+mod deployments;
+mod document_api;
+mod error;
+mod http;
+mod metrics;
+mod node;
+pub mod pool;
+mod search_api;
+mod server;
+mod settings;
+mod status_api;
+
+pub use deployment::Deployment;
+pub use error::{Error, Kind, StartError};
+pub use node::Node;
+pub use server::Server;
+pub use settings::{Settings, TlsFiles};

@@ -50,9 +50,19 @@ const DESCRIPTIONS: [(Metric, &str, &str, &str); 16] = [
     (Metric::Gets, "httpapi_num_gets", "operation", "Documents read"),
     (Metric::Visits, "httpapi_num_visits", "operation", "Visit requests"),
     (Metric::OperationLatency, "httpapi_latency", "millisecond", "Time of a document operation"),
-    (Metric::ConditionFailures, "httpapi_condition_not_met", "operation", "Conditional writes whose condition did not hold"),
+    (
+        Metric::ConditionFailures,
+        "httpapi_condition_not_met",
+        "operation",
+        "Conditional writes whose condition did not hold",
+    ),
     (Metric::FailedOperations, "httpapi_failed", "operation", "Document operations answered with an error"),
-    (Metric::Rejected, "jdisc.http.requests.rejected", "operation", "Requests refused because too many waited"),
+    (
+        Metric::Rejected,
+        "jdisc.http.requests.rejected",
+        "operation",
+        "Requests refused because too many waited",
+    ),
     (Metric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
 ];
 
@@ -68,7 +78,10 @@ struct Series {
 impl Metrics {
     /// All at zero.
     pub(crate) fn new() -> Self {
-        Metrics { started: SystemTime::now(), series: DESCRIPTIONS.iter().map(|_| Series::default()).collect() }
+        Metrics {
+            started: SystemTime::now(),
+            series: DESCRIPTIONS.iter().map(|_| Series::default()).collect(),
+        }
     }
 
     /// One more.
@@ -192,7 +205,11 @@ impl Metrics {
             let kind = if summed { "summary" } else { "counter" };
             let shown = if summed { name.clone() } else { format!("{name}_count") };
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "# HELP {shown} {description}\n# TYPE {shown} {kind}\n{name}_count {}", values.count);
+            let _ = writeln!(
+                text,
+                "# HELP {shown} {description}\n# TYPE {shown} {kind}\n{name}_count {}",
+                values.count
+            );
             if summed {
                 let _ = writeln!(text, "{name}_sum {}", values.sum);
                 let _ = writeln!(text, "# TYPE {name}_max gauge\n{name}_max {}", values.max);
@@ -200,7 +217,11 @@ impl Metrics {
         }
         for gauge in gauges {
             let name = gauge.name.replace(['.', '-'], "_");
-            let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} gauge\n{name} {}", gauge.description, gauge.value);
+            let _ = writeln!(
+                text,
+                "# HELP {name} {}\n# TYPE {name} gauge\n{name} {}",
+                gauge.description, gauge.value
+            );
         }
         text
     }
@@ -246,7 +267,10 @@ mod tests {
         assert!(text.contains("query_latency_sum 12\n"), "{text}");
         assert!(text.contains("content_proton_documentdb_documents_total 5\n"), "{text}");
         let node = metrics.node("here", std::slice::from_ref(&gauge));
-        assert_eq!(node.pointer("/nodes/0/services/0/metrics/0/values/query_latency.average"), Some(&json!(6.0)));
+        assert_eq!(
+            node.pointer("/nodes/0/services/0/metrics/0/values/query_latency.average"),
+            Some(&json!(6.0))
+        );
         let state = metrics.state(&[gauge]);
         assert_eq!(state.pointer("/values/1/values/max"), Some(&json!(8.0)));
     }

@@ -24,7 +24,7 @@ pub struct Settings {
     /// Requests that may wait for a thread.
     pub queue_max: usize,
     /// Bytes of columns kept in memory between requests.
-    pub cache_bytes: usize,
+    pub cache_bytes: u64,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
 }

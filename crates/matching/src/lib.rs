@@ -12,6 +12,7 @@
 //! This crate does not know scores, and nothing of where columns come from.
 
 mod bits;
+mod elements;
 mod error;
 mod geo;
 mod kernels;
@@ -25,6 +26,7 @@ mod value;
 mod window;
 mod words;
 
+pub use elements::MatchedElements;
 pub use error::Error;
 pub use matches::{ChunkMatches, Demands, FieldStatistics, LeafMatches, Matches, Occurrences, Statistics};
 pub use pattern::WordMatcher;

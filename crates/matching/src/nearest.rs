@@ -10,11 +10,12 @@ use millrace_tensor::kernels::{self, Lane, Pairs};
 use millrace_tensor::{Cells, Tensor};
 
 use crate::geo;
+use crate::kernels::BrainQuery;
 
 /// A query vector, in the form in which none of its cells is rounded.
 enum Query {
-    /// Also the query's cells as 64-bit floats, for documents that have such.
-    Single(Vec<f32>),
+    /// As it is, and split for rows of brain floats.
+    Single(Vec<f32>, BrainQuery),
     Double,
     /// Bits in bytes.
     Bits(Vec<i8>),
@@ -25,6 +26,7 @@ enum Query {
 /// What a nearest-neighbour leaf looks for.
 pub(crate) struct Nearest {
     query: Query,
+    /// The query's cells as 64-bit floats, for documents that have such.
     doubles: Vec<f64>,
     /// The query's length, squared.
     square: f64,
@@ -44,15 +46,19 @@ impl Nearest {
             (_, Cells::Double(cells)) if cells.iter().any(|cell| f64::from(*cell as f32) != *cell) => {
                 Query::Double
             }
-            _ => Query::Single(doubles.iter().map(|cell| *cell as f32).collect()),
+            _ => {
+                let cells: Vec<f32> = doubles.iter().map(|cell| *cell as f32).collect();
+                let split = BrainQuery::new(&cells);
+                Query::Single(cells, split)
+            }
         };
         let square = doubles.iter().map(|cell| cell * cell).sum();
         Nearest { query, doubles, square, metric, threshold: threshold.unwrap_or(f64::INFINITY) }
     }
 
-    /// Whether a document this far away can match.
-    pub(crate) fn admits(&self, distance: f64) -> bool {
-        distance < f64::INFINITY && distance <= self.threshold
+    /// The distance past which nothing matches.
+    pub(crate) fn reach(&self) -> f64 {
+        self.threshold
     }
 
     /// The distances of the documents `rows` of a column, in that order; infinite where there is no vector, or one that does not
@@ -103,12 +109,15 @@ impl Nearest {
         let width = self.doubles.len();
         let row = |row: &u16| &cells[usize::from(*row) * width..][..width];
         match (&self.query, C::bits(cells)) {
-            (Query::Single(query), _) => {
+            (Query::Single(query, split), _) => {
                 let pairs = match self.metric {
                     DistanceMetric::Euclidean => Pairs::SquaredDifference,
                     _ => Pairs::Product,
                 };
-                kernels::sum_rows(pairs, query, cells, width, rows, distances);
+                match C::brain(cells) {
+                    Some(cells) => split.sum_rows(pairs, cells, rows, distances),
+                    None => kernels::sum_rows(pairs, query, cells, width, rows, distances),
+                }
                 for (distance, number) in distances.iter_mut().zip(rows) {
                     let square = || {
                         let row = row(number);
@@ -193,10 +202,19 @@ trait VectorCell: Lane + bytemuck::AnyBitPattern {
     fn bits(_cells: &[Self]) -> Option<&[i8]> {
         None
     }
+
+    /// The cells as brain floats, where they are such.
+    fn brain(_cells: &[Self]) -> Option<&[bf16]> {
+        None
+    }
 }
 
 impl VectorCell for f32 {}
-impl VectorCell for bf16 {}
+impl VectorCell for bf16 {
+    fn brain(cells: &[bf16]) -> Option<&[bf16]> {
+        Some(cells)
+    }
+}
 impl VectorCell for i8 {
     fn bits(cells: &[i8]) -> Option<&[i8]> {
         Some(cells)

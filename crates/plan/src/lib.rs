@@ -6,8 +6,20 @@
 //!
 //! This crate does not know where documents are, nor how they are matched or ranked.
 
+mod display;
+mod error;
+mod inputs;
+mod make;
 mod node;
+mod number;
 mod plan;
+mod scope;
+mod sorting;
+mod target;
+mod tree;
+mod words;
 
+pub use error::Error;
+pub use make::{Context, has_field};
 pub use node::{Leaf, LeafId, Node, NumberRange, Predicate, Term, TermId, WordPattern};
 pub use plan::{Input, Missing, Plan, Scope, SortBy, SortColumn, TextOrder};

@@ -392,3 +392,25 @@ impl Default for Annotations {
         }
     }
 }
+
+impl Item {
+    /// What of it has no text to search for, if something has: `a term`, `a phrase`.
+    pub(crate) fn find_empty(&self) -> Option<&'static str> {
+        let any = |children: &[Item]| children.iter().find_map(Item::find_empty);
+        match self {
+            Item::Term { text, .. } => text.text.trim().is_empty().then_some("a term"),
+            Item::Phrase { words, .. } => {
+                words.iter().all(|word| word.text.trim().is_empty()).then_some("a phrase")
+            }
+            Item::Text(text) => text.text.trim().is_empty().then_some("user text"),
+            Item::In { values, .. } => values.is_empty().then_some("a list"),
+            Item::And(children) | Item::Or(children) | Item::Rank(children) => any(children),
+            Item::Near { words: children, .. }
+            | Item::Equiv { words: children, .. }
+            | Item::SameElement { children, .. }
+            | Item::WeakAnd { children, .. } => any(children),
+            Item::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
+            _ => None,
+        }
+    }
+}

@@ -3,15 +3,25 @@
 //! [`Query`] is what YQL, the simple query language, the JSON form and the request's parameters are parsed into. Names of
 //! fields, profiles and summaries are text here; `plan` checks them against a schema.
 
+mod build;
+mod display;
 mod error;
+mod grammar;
 mod item;
+mod parameters;
 mod request;
+mod select;
+pub mod simple;
+pub mod sorting;
+mod syntax;
+mod yql;
 
 pub use error::Error;
 pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,
     Tokenization, UserText, WeightedOperator,
 };
+pub use parameters::{Limits, flatten};
 pub use request::{
     Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
 };

@@ -5,6 +5,8 @@ use crate::Hit;
 pub struct GroupingResult {
     /// The root.
     pub root: Group,
+    /// The continuation that gives this very page again; empty where every list is at its first page.
+    pub continuation: String,
 }
 
 /// A group: what its documents have in common, what was computed over them, and the groups inside.
@@ -79,8 +81,10 @@ pub enum GroupValue {
     Double(f64),
     /// Text.
     String(String),
+    /// A truth value.
+    Bool(bool),
     /// Bytes.
     Raw(Vec<u8>),
-    /// Several (quantiles).
-    List(Vec<GroupValue>),
+    /// Quantiles: which, from 0 to 1, and the value there.
+    Quantiles(Vec<(f64, f64)>),
 }

@@ -1,7 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Place, QueryProfile, Schema, ValidationOverride};
+use std::path::Path;
+
+use crate::package::{self, Files};
+use crate::suggest::did_you_mean;
+use crate::{Error, Place, QueryProfile, Schema, ValidationOverride};
+use crate::{overrides, parse, query_profile, resolve, services, xml};
 
 /// An application package, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +28,66 @@ pub struct Application {
 }
 
 impl Application {
+    /// Reads and checks a package in a zip archive.
+    ///
+    /// # Errors
+    /// What cannot be read or cannot work, with file, line and column.
+    pub fn from_zip(archive: &[u8]) -> Result<Self, Error> {
+        Self::from_files(package::from_zip(archive)?)
+    }
+
+    /// Reads and checks a package in a tar archive compressed by gzip.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Error> {
+        Self::from_files(package::from_tar_gz(archive)?)
+    }
+
+    /// Reads and checks a package in a directory; `.vespaignore` is honoured, names that begin with a dot are left out.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_dir(directory: &Path) -> Result<Self, Error> {
+        Self::from_files(package::from_dir(directory)?)
+    }
+
+    /// Checks a package given as files by path.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+        let mut warnings = Vec::new();
+        let services_xml = find_services(&files)?;
+        let schemas = resolve::schemas(&parse_schemas(&files, &mut warnings)?, &files, &mut warnings)?;
+        let services = services::read(services_xml, &schemas, &mut warnings)?;
+        let overrides = match files.get(overrides::FILE) {
+            Some(bytes) => overrides::read(xml::text(overrides::FILE, bytes)?)?,
+            None => Vec::new(),
+        };
+        for file in ["hosts.xml", "deployment.xml"] {
+            if let Some(bytes) = files.get(file) {
+                xml::parse(file, xml::text(file, bytes)?)?;
+            }
+        }
+        for path in files.keys() {
+            if path.starts_with("components/") && path.ends_with(".jar") {
+                warnings.push(format!("{path}: Java components do not run here"));
+            } else if path.starts_with("rules/") {
+                warnings.push(format!("{path}: query rewriting rules are not applied"));
+            }
+        }
+        Ok(Application {
+            schemas,
+            content: services.content,
+            container: services.container,
+            query_profiles: query_profile::read_all(&files, &mut warnings)?,
+            overrides,
+            warnings,
+            files,
+        })
+    }
+
     /// The cluster that documents of this type belong to.
     pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
         self.content.iter().find(|cluster| cluster.document(document_type).is_some())
@@ -130,4 +195,63 @@ pub struct Tuning {
     pub bucket_bytes_max: Option<u64>,
     /// `query-timeout` in seconds.
     pub query_timeout_s: Option<f64>,
+}
+
+fn find_services(files: &Files) -> Result<&str, Error> {
+    if let Some(bytes) = files.get(services::FILE) {
+        return xml::text(services::FILE, bytes);
+    }
+    let nested = files.keys().find(|path| path.ends_with("/services.xml"));
+    Err(Error::Package(match nested {
+        Some(path) => format!("services.xml is not at the root but at {path}: archive the content of its directory"),
+        None => "there is no services.xml, which lists the clusters: add one beside schemas/ with \
+                 <services version='1.0'><container id='default' version='1.0'><search/><document-api/></container>\
+                 <content id='content' version='1.0'><documents><document type='mail' mode='streaming'/></documents></content></services>"
+            .to_owned(),
+    }))
+}
+
+/// Parses the schemas of a package, and adds the rank profiles that lie in files of their own.
+fn parse_schemas(files: &Files, warnings: &mut Vec<String>) -> Result<Vec<parse::syntax::SchemaDecl>, Error> {
+    let mut schemas = Vec::new();
+    for (path, name, bytes) in
+        files.iter().filter_map(|(path, bytes)| Some((path, schema_name(path)?, bytes)))
+    {
+        let schema = parse::schema_file(path, xml::text(path, bytes)?, warnings)?;
+        if schema.name.value != name {
+            let reason = format!("schema '{0}' lies in {path}: name the file {0}.sd", schema.name.value);
+            return Err(Error::Invalid { place: schema.name.place, reason });
+        }
+        schemas.push(schema);
+    }
+    if schemas.is_empty() {
+        return Err(Error::Package(
+            "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'"
+                .to_owned(),
+        ));
+    }
+    for (path, bytes) in
+        files.iter().filter(|(path, _)| path.starts_with("schemas/") && path.ends_with(".profile"))
+    {
+        let owner = path["schemas/".len()..].split('/').next().unwrap_or_default();
+        let profile = parse::profile_file(path, xml::text(path, bytes)?, warnings)?;
+        match schemas.iter_mut().find(|schema| schema.name.value == owner) {
+            Some(schema) => schema.profiles.push(profile),
+            None => {
+                let hint = did_you_mean(owner, schemas.iter().map(|schema| schema.name.value.as_str()));
+                let reason = format!(
+                    "there is no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
+                );
+                return Err(Error::Invalid { place: profile.name.place, reason });
+            }
+        }
+    }
+    Ok(schemas)
+}
+
+/// The name that the schema in this file must have; none for other files.
+fn schema_name(path: &str) -> Option<&str> {
+    let name =
+        path.strip_prefix("schemas/").or(path.strip_prefix("searchdefinitions/"))?.strip_suffix(".sd")?;
+    (!name.contains('/')).then_some(name)
 }

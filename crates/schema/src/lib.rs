@@ -4,18 +4,37 @@
 //! done with each field ([`SchemaField`]), and how documents are ranked and shown. Ranking expressions and indexing statements
 //! stay text here, with the place where they stand; `ranking` and `indexing` compile them.
 //!
+//! A package goes through three steps, each in a folder of its own: `parse` reads files to declarations with places,
+//! `resolve` puts in what is inherited and what is left out, `services` reads the clusters. Then [`change::compare`] says what a
+//! new version of an application needs.
+//!
+//! ```
+//! let files = [
+//!     ("services.xml", "<services><content id='c'><documents><document type='note' mode='streaming'/></documents></content></services>"),
+//!     ("schemas/note.sd", "schema note { document note { field text type string { indexing: index } } }"),
+//! ];
+//! let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
+//! let application = millrace_schema::Application::from_files(files)?;
+//! assert!(application.schemas["note"].fields["text"].is_text());
+//! # Ok::<(), millrace_schema::Error>(())
+//! ```
+//!
 //! This crate does not know documents' values, queries, or where anything is stored.
 
 mod application;
+pub mod change;
 mod error;
 mod field;
 mod overrides;
+mod package;
 mod parse;
 mod profile;
 mod query_profile;
 mod resolve;
 mod schema;
+mod services;
 mod suggest;
+mod xml;
 
 pub use application::{
     Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
@@ -29,3 +48,4 @@ pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::QueryProfile;
 pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
+pub use suggest::did_you_mean;

@@ -1,4 +1,6 @@
-use crate::Place;
+//! validation-overrides.xml: permissions for changes that lose data or results.
+
+use crate::{Error, Place, xml};
 
 /// A permission of validation-overrides.xml.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,4 +11,96 @@ pub struct ValidationOverride {
     pub until_day: i64,
     /// Where it stands.
     pub place: Place,
+}
+
+/// The path of the file.
+pub(crate) const FILE: &str = "validation-overrides.xml";
+
+/// Reads the file.
+pub(crate) fn read(text: &str) -> Result<Vec<ValidationOverride>, Error> {
+    let document = xml::parse(FILE, text)?;
+    let root = document.root_element();
+    if root.tag_name().name() != "validation-overrides" {
+        return xml::invalid(
+            FILE,
+            root,
+            format!("expected <validation-overrides>, found <{}>", root.tag_name().name()),
+        );
+    }
+    let mut overrides = Vec::new();
+    for allow in xml::elements(root) {
+        if allow.tag_name().name() != "allow" {
+            return xml::invalid(
+                FILE,
+                allow,
+                format!("unknown element <{}>: expected <allow until='YYYY-MM-DD'>", allow.tag_name().name()),
+            );
+        }
+        let Some(until_day) = allow.attribute("until").and_then(day_of) else {
+            return xml::invalid(
+                FILE,
+                allow,
+                "<allow> needs the attribute 'until' with a day such as 2026-01-30",
+            );
+        };
+        overrides.push(ValidationOverride {
+            id: xml::content(allow).to_owned(),
+            until_day,
+            place: xml::place(FILE, allow),
+        });
+    }
+    Ok(overrides)
+}
+
+/// The days from 1970-01-01 to `YYYY-MM-DD`; none if that is not a day of the Gregorian calendar.
+fn day_of(text: &str) -> Option<i64> {
+    let mut parts = text.trim().splitn(3, '-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let length = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1970..=9999).contains(&year) || !(1..=length).contains(&day) {
+        return None;
+    }
+    // Years begin in March here, so the leap day comes last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    Some(year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_from_1970() {
+        for (text, expected) in [
+            ("1970-01-01", Some(0)),
+            ("2000-02-29", Some(11_016)),
+            ("2026-11-21", Some(20_778)),
+            ("2026-02-29", None),
+            ("2026-13-01", None),
+            ("tomorrow", None),
+        ] {
+            assert_eq!(day_of(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_override_is_refused() {
+        let check = |text: &str, expected: &str| {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(
+            "<validation-overrides><allow>x</allow></validation-overrides>",
+            "1:23: <allow> needs the attribute 'until'",
+        );
+        check("<overrides/>", "expected <validation-overrides>");
+        check("<validation-overrides>", "not well-formed XML");
+    }
 }

@@ -1,8 +1,8 @@
 //! "Did you mean": the known name nearest to one that is not known.
 
 /// ` (did you mean 'x'?)` when a known name is near enough, else nothing.
-pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let limit = (given.chars().count() / 3).max(1);
+pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let limit = given.chars().count().div_ceil(3);
     known
         .into_iter()
         .map(|name| (distance(given, name), name))

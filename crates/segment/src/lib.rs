@@ -1,1 +1,35 @@
-//! One bucket's immutable file.
+//! One bucket's immutable file: written, read, merged, verified.
+//!
+//! A [`Segment`] holds versions of documents, sorted by document type and then by [`millrace_bucket::SortKey`]. What is stored is
+//! columns in chunks: a chunk covers at most [`millrace_column::CHUNK_DOCS`] documents of one type and one group, and a column of a
+//! chunk is one piece of the file with a checksum. The pieces of one column of a group lie one after another, so that a
+//! query reads what it uses, and reads it in one go.
+//!
+//! - [`Writer`] writes a file, chunk by chunk, in order.
+//! - [`Segment`] finds groups and reads columns. An open one takes memory for its catalog alone; directory pages and columns
+//!   live in a [`Cache`] that all segments share.
+//! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
+//! - [`Segment::verify`] reads everything and compares checksums.
+//!
+//! `docs/format.md` describes the file byte by byte. This crate knows neither the tail, nor schemas, nor that there are other nodes.
+
+mod cache;
+mod catalog;
+mod chunk;
+mod error;
+mod format;
+mod groups;
+mod merge;
+mod segment;
+mod verify;
+mod writer;
+
+pub use cache::{Cache, CacheStatistics};
+pub use catalog::Section;
+pub use chunk::ChunkInfo;
+pub use error::Error;
+pub use groups::GroupEntry;
+pub use merge::{MergeInput, MergePolicy, absent_like, merge};
+pub use segment::Segment;
+pub use verify::Verified;
+pub use writer::{NewChunk, Summary, Writer};

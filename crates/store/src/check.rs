@@ -1,4 +1,14 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millrace_env::{Disk, RealDisk};
+use millrace_segment::{Cache, Segment};
+
+use crate::manifest::Manifest;
+use crate::open::Lock;
+use crate::shared::{segment_path, tail_path};
+use crate::tail::{FjallTails, Tails};
+use crate::{Error, Options};
 
 /// What [`crate::check`] found in a data directory.
 #[derive(Debug, Clone, Default)]
@@ -24,4 +34,109 @@ pub struct Finding {
     pub meaning: String,
     /// What to do.
     pub cure: String,
+}
+
+/// Checks every file of a data directory that no process has open, and changes nothing. What is wrong is part of the report.
+///
+/// # Errors
+/// The directory is in use, or cannot be listed.
+pub fn check(data_dir: &Path) -> Result<Report, Error> {
+    if !data_dir.is_dir() {
+        return Err(Error::DataDirectory {
+            path: data_dir.to_owned(),
+            reason: "there is no such directory".to_owned(),
+        });
+    }
+    let _lock = Lock::take(data_dir)?;
+    let options = Options::new(data_dir);
+    let mut report = Report::default();
+    let manifest = match Manifest::read(&RealDisk, data_dir) {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) => {
+            report.find(
+                data_dir.join("manifest"),
+                None,
+                "there is no manifest: this is no data directory, or its manifest was lost",
+                "restore the file from a copy of the directory",
+            );
+            return Ok(report);
+        }
+        Err(error) => {
+            report.add(
+                &error,
+                data_dir.join("manifest"),
+                "which segments there are is unknown",
+                "restore the file from a copy of the directory",
+            );
+            return Ok(report);
+        }
+    };
+    report.files += 1;
+    for number in &manifest.generations {
+        report.check_generation(&tail_path(&options, *number));
+    }
+    let mut numbers: Vec<u64> =
+        manifest.buckets.iter().flat_map(|(_, segments)| segments).map(|segment| segment.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    for number in &numbers {
+        report.check_segment(&segment_path(&options, *number));
+    }
+    let directory = data_dir.join("segments");
+    for path in RealDisk.list(&directory).map_err(|error| Error::io("list segments", &error))? {
+        if !numbers.iter().any(|number| segment_path(&options, *number) == path) {
+            report.find(
+                path,
+                None,
+                "no bucket has this file: a crash left it behind",
+                "nothing: the next start deletes it",
+            );
+        }
+    }
+    Ok(report)
+}
+
+impl Report {
+    fn find(&mut self, path: PathBuf, offset: Option<u64>, meaning: &str, cure: &str) {
+        self.findings.push(Finding { path, offset, meaning: meaning.to_owned(), cure: cure.to_owned() });
+    }
+
+    fn add(&mut self, error: &Error, path: PathBuf, consequence: &str, cure: &str) {
+        let (path, offset, reason) = match error {
+            Error::Corrupt { path, offset, reason } => (path.clone(), Some(*offset), reason.clone()),
+            other => (path, None, other.to_string()),
+        };
+        self.find(path, offset, &format!("{reason}: {consequence}"), cure);
+    }
+
+    fn check_generation(&mut self, directory: &Path) {
+        self.files += 1;
+        if let Err(error) = FjallTails.check(directory) {
+            self.add(
+                &error,
+                directory.to_owned(),
+                "the latest writes cannot be read, and the store does not start",
+                "restore the directory from a copy or a replica; deleting it loses the latest writes",
+            );
+        }
+    }
+
+    fn check_segment(&mut self, path: &Path) {
+        self.files += 1;
+        let verified = Segment::open(&RealDisk, path, 0, Arc::new(Cache::new(1 << 20)))
+            .and_then(|segment| segment.verify())
+            .map_err(Error::from);
+        match verified {
+            Ok(verified) => {
+                self.bytes += verified.bytes;
+                self.documents += verified.documents;
+            }
+            Err(error) => self.add(
+                &error,
+                path.to_owned(),
+                "the documents of its bucket cannot be read",
+                "restore the file from a copy or a replica",
+            ),
+        }
+    }
 }

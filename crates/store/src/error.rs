@@ -77,3 +77,20 @@ pub enum Error {
     #[error("the store is closed")]
     Closed,
 }
+
+impl Error {
+    pub(crate) fn io(action: &str, error: &std::io::Error) -> Self {
+        Error::Io { action: action.to_owned(), reason: error.to_string() }
+    }
+}
+
+impl From<millrace_segment::Error> for Error {
+    fn from(error: millrace_segment::Error) -> Self {
+        match error {
+            millrace_segment::Error::Corrupt { path, offset, reason } => {
+                Error::Corrupt { path, offset, reason: reason.to_owned() }
+            }
+            other => Error::Io { action: "segment".to_owned(), reason: other.to_string() },
+        }
+    }
+}

@@ -4,9 +4,11 @@
 //! [`RemoveSeed`]. Writing is by [`Tensor::rendered`](crate::Tensor::rendered) in a [`Format`].
 
 mod read;
+mod skip;
 mod update;
 mod write;
 
 pub use read::TensorSeed;
+pub use skip::Skipped;
 pub use update::{ModifySeed, RemoveSeed};
 pub use write::{Format, Rendered, Shape};

@@ -180,7 +180,7 @@ impl<'t> Parser<'t> {
         if sizes.is_empty() {
             self.cell(&mut cells)?;
         } else if self.peek() == Some('[') {
-            self.list(tensor_type, &sizes, &mut cells)?;
+            self.list(&sizes, &mut cells)?;
         } else {
             let digits = self.word();
             if !cells.extend_from_hex(digits) {
@@ -191,14 +191,14 @@ impl<'t> Parser<'t> {
     }
 
     /// `[…]` over the outermost of `sizes`: nested lists, or all cells flat.
-    fn list(&mut self, tensor_type: &TensorType, sizes: &[usize], cells: &mut Cells) -> Result<(), Error> {
+    fn list(&mut self, sizes: &[usize], cells: &mut Cells) -> Result<(), Error> {
         self.expect('[')?;
         let before = cells.len();
         while self.peek() != Some(']') {
             if self.peek() != Some('[') {
                 self.cell(cells)?;
             } else if sizes.len() > 1 {
-                self.list(tensor_type, &sizes[1..], cells)?;
+                self.list(&sizes[1..], cells)?;
             } else {
                 return Err(self.fail("lists are nested deeper than the type"));
             }

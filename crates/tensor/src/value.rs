@@ -108,7 +108,7 @@ impl Cells {
     /// False, with some cells added, where they are no whole number of cells or no hexadecimal digits.
     pub(crate) fn extend_from_hex(&mut self, digits: &str) -> bool {
         let width = self.cell_type().size() * 2;
-        if digits.len() % width != 0 || !digits.is_ascii() {
+        if !digits.len().is_multiple_of(width) || !digits.is_ascii() {
             return false;
         }
         for cell in digits.as_bytes().chunks_exact(width) {
@@ -244,7 +244,9 @@ impl Tensor {
         if mapped == 0 && cells.len() != dense {
             return Err(fail(format!("expected {dense} cells, got {}", cells.len())));
         }
-        if mapped > 0 && (labels.len() % mapped != 0 || labels.len() / mapped * dense != cells.len()) {
+        if mapped > 0
+            && (!labels.len().is_multiple_of(mapped) || labels.len() / mapped * dense != cells.len())
+        {
             return Err(fail(format!("{} labels do not fit {} cells", labels.len(), cells.len())));
         }
         if mapped == 0 && !labels.is_empty() {

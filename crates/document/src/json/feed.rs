@@ -9,6 +9,9 @@ use crate::{DocumentId, Error, OperationKind};
 /// The most bytes of one operation, unless [`FeedReader::with_limit`] says otherwise.
 const OPERATION_BYTES_MAX: usize = 256 << 20;
 
+/// Objects and lists inside an operation are read to this depth.
+const DEPTH: usize = 64;
+
 /// One operation of a feed: what it does to which document, and its JSON, not yet read further.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedOperation {
@@ -135,6 +138,9 @@ impl<R: Read> FeedReader<R> {
                 return Err(self.fail("the feed ends inside an operation; expected '}'"));
             }
             let (count, closed) = scan.advance(bytes);
+            if scan.depth > DEPTH || scan.brackets > DEPTH {
+                return Err(self.fail(format!("an operation is nested deeper than {DEPTH}")));
+            }
             if json.len() + count > limit {
                 return Err(self.fail(format!("an operation is larger than {limit} bytes")));
             }
@@ -171,10 +177,12 @@ impl<R: Read> Iterator for FeedReader<R> {
     }
 }
 
-/// Finds the end of an object across buffers: counts braces and brackets outside of strings.
+/// Finds the end of an object across buffers: counts braces outside of strings. Brackets are counted only to bound nesting,
+/// since what reads the object recurses.
 #[derive(Default)]
 struct Scan {
     depth: usize,
+    brackets: usize,
     in_string: bool,
     escaped: bool,
 }
@@ -196,11 +204,18 @@ impl Scan {
                     self.escaped = true;
                 }
             } else {
-                let Some(found) = memchr::memchr3(b'"', b'{', b'}', &bytes[at..]) else { break };
+                let found = memchr::memchr3(b'"', b'{', b'}', &bytes[at..]);
+                self.count_brackets(&bytes[at..found.map_or(bytes.len(), |found| at + found)]);
+                let Some(found) = found else { break };
                 at += found + 1;
                 match bytes[at - 1] {
                     b'"' => self.in_string = true,
-                    b'{' => self.depth += 1,
+                    b'{' => {
+                        self.depth += 1;
+                        if self.depth > DEPTH {
+                            return (at, false);
+                        }
+                    }
                     _ => {
                         self.depth -= 1;
                         if self.depth == 0 {
@@ -211,6 +226,17 @@ impl Scan {
             }
         }
         (bytes.len(), false)
+    }
+
+    /// Counts how deep lists are nested; what is closed without having been opened is for the parser to refuse.
+    fn count_brackets(&mut self, bytes: &[u8]) {
+        for at in memchr::memchr2_iter(b'[', b']', bytes) {
+            if self.brackets > DEPTH {
+                return;
+            }
+            self.brackets =
+                if bytes[at] == b'[' { self.brackets + 1 } else { self.brackets.saturating_sub(1) };
+        }
     }
 }
 

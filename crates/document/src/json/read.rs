@@ -3,10 +3,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_tensor::json::TensorSeed;
-use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
-};
+use millrace_tensor::json::{Skipped, TensorSeed};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::failure::Failure;
 use super::update::read_field_update;
@@ -129,11 +127,11 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
                     OperationKind::Update => {
                         body.fields = Fields::Updates(map.next_value_seed(UpdatesSeed(self.reader))?);
                     }
-                    OperationKind::Remove => drop(map.next_value::<IgnoredAny>()?),
+                    OperationKind::Remove => drop(map.next_value::<Skipped>()?),
                 },
                 "condition" => body.condition = map.next_value()?,
                 "create" => body.create = map.next_value::<Option<bool>>()?.unwrap_or(false),
-                "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<IgnoredAny>()?),
+                "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<Skipped>()?),
                 _ => {
                     return Err(A::Error::custom(format!(
                         "unknown member '{key}' of an operation, which has fields, condition and create"
@@ -174,7 +172,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
             Vec::with_capacity(reader.document_type.fields().len().min(64));
         while let Some(field) = map.next_key_seed(FieldName(reader))? {
             let Some(field) = field else {
-                map.next_value::<IgnoredAny>()?;
+                map.next_value::<Skipped>()?;
                 continue;
             };
             let seed = ValueSeed { data_type: &field.data_type, failure: reader.failure };
@@ -242,7 +240,7 @@ impl<'de> Visitor<'de> for UpdatesSeed<'_> {
             let name = &path[..path.find(['{', '[', '.']).unwrap_or(path.len())];
             if document_type.field(name).is_none() {
                 if options.ignore_undefined_fields {
-                    map.next_value::<IgnoredAny>()?;
+                    map.next_value::<Skipped>()?;
                     continue;
                 }
                 failure.at_unknown_field(name);
@@ -470,7 +468,7 @@ impl<'a> ValueSeed<'a> {
                 "lng" => lng = Some(map.next_value::<f64>()?),
                 "x" => x = Some(map.next_value::<i64>()?),
                 "y" => y = Some(map.next_value::<i64>()?),
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                _ => drop(map.next_value::<Skipped>()?),
             }
         }
         let place = match (lat.zip(lng), y.zip(x)) {
@@ -530,7 +528,7 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
                 "value" => {
                     value = map.next_value_seed(ValueSeed { data_type: self.value, failure: self.failure })?
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                _ => drop(map.next_value::<Skipped>()?),
             }
         }
         let key = key.ok_or_else(|| A::Error::missing_field("key"))?;

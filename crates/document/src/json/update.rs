@@ -1,7 +1,7 @@
 use std::fmt;
 
-use millrace_tensor::json::{ModifySeed, RemoveSeed, TensorSeed};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use millrace_tensor::json::{ModifySeed, RemoveSeed, Skipped, TensorSeed};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::failure::Failure;
 use super::read::ValueSeed;
@@ -79,7 +79,7 @@ impl Operations<'_> {
                 None => Change::Clear,
             },
             ("remove", _) if self.is_entry => {
-                map.next_value::<IgnoredAny>()?;
+                map.next_value::<Skipped>()?;
                 Change::Clear
             }
             ("add", data_type @ DataType::Array(_)) => match map.next_value_seed(value(data_type))? {
@@ -195,7 +195,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
         let mut elements = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             elements.push(scalar::parse(&key, self.data_type).map_err(A::Error::custom)?);
-            map.next_value::<IgnoredAny>()?;
+            map.next_value::<Skipped>()?;
         }
         Ok(elements)
     }

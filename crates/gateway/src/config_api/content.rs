@@ -30,8 +30,8 @@ pub(super) fn read_session(
 }
 
 /// `PUT …/session/N/content/PATH`. Directories are there as soon as a file is in them.
-pub(super) async fn write(node: Arc<Node>, id: u64, path: String, request: Request) -> Result<Response, Error> {
-    let path = checked(&path)?;
+pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request) -> Result<Response, Error> {
+    let path = checked(path)?;
     let (parts, body) = request.into_parts();
     let bytes = http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?;
     if !path.ends_with('/') {
@@ -40,7 +40,10 @@ pub(super) async fn write(node: Arc<Node>, id: u64, path: String, request: Reque
             session.prepared = None;
         })?;
     }
-    Ok(http::json(StatusCode::OK, &json!({ "prepared": format!("/application/v2/tenant/default/session/{id}/prepared") })))
+    Ok(http::json(
+        StatusCode::OK,
+        &json!({ "prepared": format!("/application/v2/tenant/default/session/{id}/prepared") }),
+    ))
 }
 
 /// `DELETE …/session/N/content/PATH`.
@@ -73,7 +76,8 @@ fn read(files: &Files, base: &str, path: &str, request: &Request) -> Result<Resp
     let status = parameters.get("return") == Some("status");
     let request_path = request.uri().path();
     // The address of the content's root, whatever was asked below it.
-    let root = request_path.find("/content").map_or(request_path, |at| &request_path[..at + "/content".len()]);
+    let root =
+        request_path.find("/content").map_or(request_path, |at| &request_path[..at + "/content".len()]);
     let url = |name: &str| format!("{base}{root}/{name}");
     if let Some(content) = files.get(&path) {
         return Ok(match status {
@@ -85,7 +89,10 @@ fn read(files: &Files, base: &str, path: &str, request: &Request) -> Result<Resp
     let recursive = parameters.flag("recursive")?.unwrap_or(false);
     let names = list(files, &directory, recursive);
     if names.is_empty() && !directory.is_empty() {
-        return Err(Error::NotFound(format!("the package has no file '{}'", directory.trim_end_matches('/'))));
+        return Err(Error::NotFound(format!(
+            "the package has no file '{}'",
+            directory.trim_end_matches('/')
+        )));
     }
     let listed: Value = names
         .iter()
@@ -136,15 +143,21 @@ mod tests {
 
     #[test]
     fn listings() {
-        let files: Files =
-            ["services.xml", "schemas/a.sd", "schemas/a/p.profile"].map(|name| (name.to_owned(), vec![])).into();
+        let files: Files = ["services.xml", "schemas/a.sd", "schemas/a/p.profile"]
+            .map(|name| (name.to_owned(), vec![]))
+            .into();
         #[track_caller]
         fn check(files: &Files, directory: &str, recursive: bool, expected: &[&str]) {
             assert_eq!(list(files, directory, recursive).iter().collect::<Vec<_>>(), expected, "{directory}");
         }
         check(&files, "", false, &["schemas/", "services.xml"]);
         check(&files, "schemas/", false, &["schemas/a.sd", "schemas/a/"]);
-        check(&files, "", true, &["schemas/", "schemas/a.sd", "schemas/a/", "schemas/a/p.profile", "services.xml"]);
+        check(
+            &files,
+            "",
+            true,
+            &["schemas/", "schemas/a.sd", "schemas/a/", "schemas/a/p.profile", "services.xml"],
+        );
         check(&files, "models/", true, &[]);
     }
 

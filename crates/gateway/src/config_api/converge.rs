@@ -11,7 +11,8 @@ use crate::{Error, Node};
 pub(super) fn applications(node: &Node, base: &str) -> Response {
     const PATH: &str =
         "/application/v2/tenant/default/application/default/environment/prod/region/default/instance/default";
-    let active: Vec<String> = node.deployments().current().map(|_| format!("{base}{PATH}")).into_iter().collect();
+    let active: Vec<String> =
+        node.deployments().current().map(|_| format!("{base}{PATH}")).into_iter().collect();
     http::json(StatusCode::OK, &json!(active))
 }
 
@@ -82,5 +83,7 @@ pub(super) fn reindex(node: &Node) -> Result<Response, Error> {
 
 /// The active deployment. On the config port its absence is a 404.
 fn active(node: &Node) -> Result<std::sync::Arc<crate::Deployment>, Error> {
-    node.deployments().current().map_err(|_| Error::NotFound("No application is active; deploy one".to_owned()))
+    node.deployments()
+        .current()
+        .map_err(|_| Error::NotFound("No application is active; deploy one".to_owned()))
 }

@@ -7,12 +7,12 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
+use millrace_schema::Application;
+use millrace_schema::change::Effect;
 use serde_json::{Value, json};
 
-use super::sessions::Files;
-use crate::deployment::{self, Deployment};
 use crate::http::{self, Parameters};
-use crate::{Error, Node};
+use crate::{Deployment, Error, Node};
 
 /// Packages carry models and may be this many times as large as other requests.
 const PACKAGE_FACTOR: usize = 10;
@@ -27,11 +27,11 @@ pub(super) async fn prepare_and_activate(
     base: &str,
     request: Request,
 ) -> Result<Response, Error> {
-    let files = upload(&node, request).await?;
+    let application = upload(&node, request).await?;
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
-    let deployment = compile(&node, files, id).await?;
-    let log = log(&deployment);
+    let deployment = compile(&node, move || Ok(application), id).await?;
+    let (log, actions) = (log(&deployment), change_actions(&deployment));
     activate_deployment(&node, deployment, base_generation).await?;
     Ok(http::json(
         StatusCode::OK,
@@ -41,21 +41,17 @@ pub(super) async fn prepare_and_activate(
             "session-id": id.to_string(),
             "url": format!("{base}{APPLICATION}"),
             "message": format!("Session {id} for tenant 'default' prepared and activated."),
-            "configChangeActions": no_actions(),
+            "configChangeActions": actions,
         }),
     ))
 }
 
 /// `POST …/session`, with a package or from the active application.
-pub(super) async fn create_session(
-    node: Arc<Node>,
-    base: &str,
-    request: Request,
-) -> Result<Response, Error> {
+pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
     let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
     let files = match parameters.get("from") {
         Some(_) => node.deployments().current()?.application.files.clone(),
-        None => upload(&node, request).await?,
+        None => upload(&node, request).await?.files,
     };
     let id = node.deployments().next_generation();
     node.sessions().create(id, files);
@@ -76,8 +72,8 @@ pub(super) async fn create_session(
 pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
     let files = node.sessions().with(id, |session| session.files.clone())?;
     let based_on = node.deployments().generation();
-    let deployment = compile(&node, files, id).await?;
-    let answer = prepared_answer(base, id, log(&deployment));
+    let deployment = compile(&node, move || Application::from_files(files), id).await?;
+    let answer = prepared_answer(base, id, log(&deployment), change_actions(&deployment));
     node.sessions().with(id, |session| {
         session.prepared = Some(deployment);
         session.based_on = based_on;
@@ -87,12 +83,15 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 
 /// `GET …/session/N/prepared`.
 pub(super) fn prepared(node: &Node, base: &str, id: u64) -> Result<Response, Error> {
-    let log = node.sessions().with(id, |session| session.prepared.as_deref().map(log))?;
-    let log = log.ok_or_else(|| Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared")))?;
-    Ok(prepared_answer(base, id, log))
+    let ready = |deployment: &Deployment| (log(deployment), change_actions(deployment));
+    let prepared = node.sessions().with(id, |session| session.prepared.as_deref().map(ready))?;
+    let (log, actions) = prepared.ok_or_else(|| {
+        Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared"))
+    })?;
+    Ok(prepared_answer(base, id, log, actions))
 }
 
-fn prepared_answer(base: &str, id: u64, log: Value) -> Response {
+fn prepared_answer(base: &str, id: u64, log: Value, actions: Value) -> Response {
     http::json(
         StatusCode::OK,
         &json!({
@@ -101,7 +100,7 @@ fn prepared_answer(base: &str, id: u64, log: Value) -> Response {
             "activate": format!("{base}/application/v2/tenant/default/session/{id}/active"),
             "message": format!("Session {id} for tenant 'default' prepared."),
             "log": log,
-            "configChangeActions": no_actions(),
+            "configChangeActions": actions,
         }),
     )
 }
@@ -133,8 +132,8 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
     Ok(http::json(StatusCode::OK, &json!({ "message": "Application 'default' was deleted" })))
 }
 
-/// The files of the package in the body.
-async fn upload(node: &Node, request: Request) -> Result<Files, Error> {
+/// The package in the body.
+async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
     let (parts, body) = request.into_parts();
     let content_type = parts
         .headers
@@ -142,9 +141,9 @@ async fn upload(node: &Node, request: Request) -> Result<Files, Error> {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next())
         .map(|value| value.trim().to_ascii_lowercase());
-    let archive = match content_type.as_deref() {
-        Some("application/zip") => deployment::Archive::Zip,
-        Some("application/x-gzip" | "application/gzip") => deployment::Archive::TarGzip,
+    let read = match content_type.as_deref() {
+        Some("application/zip") => Application::from_zip,
+        Some("application/x-gzip" | "application/gzip") => Application::from_tar_gz,
         other => {
             return Err(Error::BadRequest(format!(
                 "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
@@ -154,13 +153,17 @@ async fn upload(node: &Node, request: Request) -> Result<Files, Error> {
     };
     let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
     let bytes = http::read_body(&parts.headers, body, limit).await?;
-    node.pool().run(move || deployment::unpack(archive, &bytes)).await?
+    Ok(node.pool().run(move || read(&bytes)).await??)
 }
 
-async fn compile(node: &Arc<Node>, files: Files, generation: u64) -> Result<Arc<Deployment>, Error> {
+async fn compile(
+    node: &Node,
+    application: impl FnOnce() -> Result<Application, millrace_schema::Error> + Send + 'static,
+    generation: u64,
+) -> Result<Arc<Deployment>, Error> {
     let current = node.deployments().current().ok();
     node.pool()
-        .run(move || Deployment::compile(files, generation, current.as_deref()).map(Arc::new))
+        .run(move || Deployment::compile(application()?, generation, current.as_deref()).map(Arc::new))
         .await?
 }
 
@@ -184,7 +187,22 @@ fn log(deployment: &Deployment) -> Value {
         .collect()
 }
 
-/// What is left to do after a change of the application: nothing, since columns are derived when they are asked for.
-fn no_actions() -> Value {
-    json!({ "restart": [], "refeed": [], "reindex": [] })
+/// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived from stored values is
+/// derived anew by itself.
+fn change_actions(deployment: &Deployment) -> Value {
+    let of = |effect: Effect| -> Value {
+        let actions = deployment.changes.actions.iter().filter(|action| action.effect == effect);
+        actions
+            .map(|action| {
+                let cluster = deployment.application.cluster_of(&action.document_type);
+                json!({
+                    "documentType": &*action.document_type,
+                    "clusterName": cluster.map_or("", |cluster| &*cluster.id),
+                    "messages": [action.reason],
+                    "services": [],
+                })
+            })
+            .collect()
+    };
+    json!({ "restart": [], "refeed": of(Effect::Refeed), "reindex": of(Effect::Reindex) })
 }

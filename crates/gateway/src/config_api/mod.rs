@@ -8,6 +8,8 @@ mod converge;
 mod deploy;
 mod sessions;
 
+pub(crate) use sessions::Sessions;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -131,7 +133,9 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
     let path = request.uri().path().to_owned();
     let method = request.method().as_str().to_owned();
     let target = Target::parse(&path).ok_or_else(|| {
-        Error::NotFound(format!("nothing is at {path}: there is one tenant and one application, both called 'default'"))
+        Error::NotFound(format!(
+            "nothing is at {path}: there is one tenant and one application, both called 'default'"
+        ))
     })?;
     let base = base_url(&node, &request);
     let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.clone(), allowed });
@@ -155,7 +159,7 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
             content::read_session(&node, &base, *id, file, &request)
         }
         (Target::Session(id, SessionPart::Content(file)), "PUT") => {
-            content::write(node, *id, file.to_owned(), request).await
+            content::write(node, *id, file, request).await
         }
         (Target::Session(id, SessionPart::Content(file)), "DELETE") => content::delete(&node, *id, file),
         (Target::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),
@@ -178,7 +182,8 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
 /// Scheme, host and port as the client sees them, for addresses in answers.
 fn base_url(node: &Node, request: &Request) -> String {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
-    let host = request.headers().get(hyper::header::HOST).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let host =
+        request.headers().get(hyper::header::HOST).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
     let host = authority.or(host).unwrap_or_else(|| format!("localhost:{}", node.settings().config_port));
     format!("{scheme}://{host}")
@@ -215,8 +220,14 @@ mod tests {
         check("/application/v2/tenant/default", Some(Target::Tenant));
         check("/application/v2/tenant/default/prepareandactivate", Some(Target::PrepareAndActivate));
         check("/application/v2/tenant/default/session", Some(Target::NewSession));
-        check("/application/v2/tenant/default/session/3/prepared", Some(Target::Session(3, SessionPart::Prepared)));
-        check("/application/v2/tenant/default/session/3/active", Some(Target::Session(3, SessionPart::Active)));
+        check(
+            "/application/v2/tenant/default/session/3/prepared",
+            Some(Target::Session(3, SessionPart::Prepared)),
+        );
+        check(
+            "/application/v2/tenant/default/session/3/active",
+            Some(Target::Session(3, SessionPart::Active)),
+        );
         check(
             "/application/v2/tenant/default/session/3/content/schemas/a.sd",
             Some(Target::Session(3, SessionPart::Content("schemas/a.sd"))),

@@ -50,7 +50,10 @@ impl Parameters {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.parse::<u64>() {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(Error::parameter(name, format!("expected a whole number from {least} to {most}, got '{text}'"))),
+            _ => Err(Error::parameter(
+                name,
+                format!("expected a whole number from {least} to {most}, got '{text}'"),
+            )),
         }
     }
 

@@ -14,6 +14,9 @@ mod summary;
 pub(crate) mod syntax;
 mod types;
 
+#[cfg(test)]
+mod documentation_tests;
+
 use cursor::Cursor;
 pub(crate) use cursor::Name;
 use syntax::{ProfileDecl, SchemaDecl};

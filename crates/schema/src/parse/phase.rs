@@ -56,10 +56,16 @@ pub(super) fn expression(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Text
 /// What follows `match-features` and its like: `: a b`, or `inherits p { a b }`.
 pub(super) fn features(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<FeaturesDecl, Error> {
     let inherits = cursor.inherits("rank-profile")?;
-    if !inherits.is_empty() && cursor.body() == Body::None {
-        return Ok(FeaturesDecl { inherits, features: Vec::new() });
-    }
-    let text = cursor.foreign(keyword)?;
+    let text = match cursor.body() {
+        Body::None if !inherits.is_empty() => None,
+        Body::Line => {
+            cursor.expect(':')?;
+            // An empty list takes away what is inherited.
+            if cursor.sees_more_in_line() { Some(cursor.line(&keyword.value)?) } else { None }
+        }
+        Body::Block | Body::None => Some(cursor.foreign(keyword)?),
+    };
+    let Some(text) = text else { return Ok(FeaturesDecl { inherits, features: Vec::new() }) };
     Ok(FeaturesDecl { inherits, features: split(&text) })
 }
 

@@ -1,8 +1,9 @@
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::read::{Addressed, Block, Label, Pairs, check_range};
+use super::skip::Skipped;
 use crate::{Address, CellOperation, Modify, Remove, TensorType};
 
 /// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under `cells`,
@@ -43,7 +44,7 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
                     map.next_value_seed(Operands { tensor_type: self.0, cells: &mut cells })?;
                 }
                 _ => {
-                    map.next_value::<IgnoredAny>()?;
+                    map.next_value::<Skipped>()?;
                 }
             }
         }
@@ -141,7 +142,7 @@ impl<'de> Visitor<'de> for RemoveSeed<'_> {
             if key == "addresses" {
                 map.next_value_seed(Patterns { tensor_type: self.0, patterns: &mut patterns })?;
             } else {
-                map.next_value::<IgnoredAny>()?;
+                map.next_value::<Skipped>()?;
             }
         }
         Ok(Remove { patterns })

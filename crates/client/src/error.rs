@@ -1,0 +1,76 @@
+use std::path::PathBuf;
+
+/// What can go wrong while speaking to a node.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is not one.
+    #[error("'{text}' is not an address such as http://localhost:8080: {reason}")]
+    Address {
+        /// As given.
+        text: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nobody answers there.
+    #[error("cannot reach {address}: {reason}; is the node running? Start one with: millrace serve")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The connection broke before the whole answer was there.
+    #[error("the answer of {address} broke off: {reason}")]
+    Broken {
+        /// Where.
+        address: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// No answer came in time.
+    #[error("{address} did not answer within {seconds} seconds")]
+    Timeout {
+        /// Where.
+        address: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The node refuses, or fails.
+    #[error("{message} (HTTP {status})")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The node's own words.
+        message: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A directory is not an application package.
+    #[error("{}: {reason}", path.display())]
+    Package {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The text is not a document id.
+    #[error("{0}")]
+    Id(#[from] millrace_document::Error),
+    /// The feed is not one.
+    #[error("{input}, byte {offset}: {reason}")]
+    Feed {
+        /// The file, or `standard input`.
+        input: String,
+        /// Where, from 0.
+        offset: u64,
+        /// What is wrong and what was expected.
+        reason: String,
+    },
+}

@@ -1,0 +1,301 @@
+//! Sending what the reader cuts.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use hyper::{Method, StatusCode};
+use millrace_document::{DocumentId, OperationKind};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::operations::{Operation, Operations, Place};
+use super::report::{Failure, Progress, Report};
+use super::resume::{Frontier, Resume};
+use super::throttle::Throttle;
+use crate::{Client, Error, Protocol, Request};
+
+/// Operations read ahead of sending.
+const READ_AHEAD: usize = 256;
+
+/// How often progress is told and the resume file written.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How a feed is sent.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Connections, each of which carries many operations.
+    pub connections: usize,
+    /// The most operations under way.
+    pub in_flight_max: usize,
+    /// How long one operation is tried again.
+    pub patience: Duration,
+    /// How long the node may take for one attempt.
+    pub timeout: Duration,
+    /// Whether to stop at the first operation that fails for good.
+    pub stop_at_failure: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            connections: 2,
+            in_flight_max: 1024,
+            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(180),
+            stop_at_failure: false,
+        }
+    }
+}
+
+/// Feeds what `stream` has to the node at `base`, telling `progress` now and then. `input` is the stream's name in messages and in
+/// the resume file.
+///
+/// # Errors
+/// The node cannot be reached at all; the stream cannot be read or is no feed; the resume file cannot be written. Operations that
+/// fail are part of the report.
+pub async fn feed(
+    base: &str,
+    input: &str,
+    stream: impl Read + Send + 'static,
+    options: &Options,
+    resume: Option<&mut Resume>,
+    progress: impl FnMut(&Progress),
+) -> Result<Report, Error> {
+    let clients: Vec<Client> = (0..options.connections.max(1))
+        .map(|_| Client::new(base, Protocol::Http2))
+        .collect::<Result<_, _>>()?;
+    let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
+    let operations = Operations::new(input, stream, start)?;
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    // Reading may wait for a pipe, so it has a thread of its own. It ends when nobody receives any more.
+    let reading = tokio::task::spawn_blocking(move || {
+        for next in operations {
+            if sender.blocking_send(next).is_err() {
+                return;
+            }
+        }
+    });
+    let now = Instant::now();
+    let feeding = Feeding {
+        input,
+        options,
+        clients,
+        receiver,
+        throttle: Throttle::new(options.in_flight_max, now),
+        sending: JoinSet::new(),
+        behind: HashMap::new(),
+        waiting: 0,
+        frontier: Frontier::from(start),
+        report: Report::default(),
+        latency_sum: Duration::ZERO,
+        next_client: 0,
+        started: now,
+    };
+    let report = feeding.run(resume, progress).await?;
+    // The reader has ended or sees at once that nobody receives; if it panicked, what it read was fed.
+    let _ = reading.await;
+    Ok(report)
+}
+
+/// A feed under way.
+struct Feeding<'a> {
+    input: &'a str,
+    options: &'a Options,
+    clients: Vec<Client>,
+    receiver: mpsc::Receiver<Result<Operation, Error>>,
+    throttle: Throttle,
+    sending: JoinSet<Sent>,
+    /// For each document with an operation under way, those that wait for it.
+    behind: HashMap<DocumentId, VecDeque<Operation>>,
+    /// How many wait so.
+    waiting: usize,
+    frontier: Frontier,
+    report: Report,
+    latency_sum: Duration,
+    next_client: usize,
+    started: Instant,
+}
+
+/// What became of an operation.
+struct Sent {
+    id: DocumentId,
+    place: Place,
+    bytes: usize,
+    /// Status and message.
+    result: Result<(StatusCode, String), Error>,
+    latency: Duration,
+    retries: u64,
+    overloaded: bool,
+}
+
+impl Feeding<'_> {
+    async fn run(
+        mut self,
+        mut resume: Option<&mut Resume>,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<Report, Error> {
+        let mut tick = tokio::time::interval(TICK);
+        let mut open = true;
+        let mut fatal = None;
+        while open || !self.sending.is_empty() {
+            let room = self.sending.len() + self.waiting < self.throttle.window();
+            tokio::select! {
+                biased;
+                Some(sent) = self.sending.join_next(), if !self.sending.is_empty() => {
+                    if let Ok(sent) = sent {
+                        open &= self.sent(sent);
+                    }
+                }
+                next = self.receiver.recv(), if open && room => match next {
+                    Some(Ok(operation)) => self.accept(operation),
+                    Some(Err(Error::Feed { input, offset, reason })) => {
+                        // The text after an operation that makes no sense can still be read, unless the reader ended.
+                        self.failed(offset, String::new(), 0, reason.clone());
+                        fatal = Some(Error::Feed { input, offset, reason });
+                        open &= !self.options.stop_at_failure;
+                    }
+                    Some(Err(error)) => return Err(error),
+                    None => open = false,
+                },
+                _ = tick.tick() => {
+                    if let Some(resume) = resume.as_deref_mut() {
+                        resume.save(self.input, self.frontier.offset())?;
+                    }
+                    progress(&self.progress());
+                }
+            }
+        }
+        if let Some(resume) = resume {
+            resume.save(self.input, self.frontier.offset())?;
+        }
+        self.report.progress = self.progress();
+        progress(&self.report.progress);
+        self.report.elapsed = self.started.elapsed();
+        let answered = self.report.progress.done + self.report.progress.condition_not_met;
+        self.report.latency_mean = self.latency_sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
+        // A feed of which nothing could be read is not a feed.
+        match fatal {
+            Some(error) if answered == 0 && self.report.progress.failed == 1 => Err(error),
+            _ => Ok(self.report),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            in_flight: self.sending.len(),
+            window: self.throttle.window(),
+            ..self.report.progress.clone()
+        }
+    }
+
+    /// Sends the operation, or lets it wait for an earlier one on the same document.
+    fn accept(&mut self, operation: Operation) {
+        self.frontier.begin(operation.place.offset);
+        self.report.progress.read_bytes = operation.place.end;
+        match self.behind.get_mut(&operation.id) {
+            Some(queue) => {
+                queue.push_back(operation);
+                self.waiting += 1;
+            }
+            None => {
+                self.behind.insert(operation.id.clone(), VecDeque::new());
+                self.send(operation);
+            }
+        }
+    }
+
+    fn send(&mut self, operation: Operation) {
+        let client = self.clients[self.next_client % self.clients.len()].clone();
+        self.next_client += 1;
+        let (patience, timeout) = (self.options.patience, self.options.timeout);
+        self.sending.spawn(deliver(client, operation, patience, timeout));
+    }
+
+    /// Counts an operation that ended, and sends the one behind it. False when the feed is to stop.
+    fn sent(&mut self, sent: Sent) -> bool {
+        let now = Instant::now();
+        let progress = &mut self.report.progress;
+        progress.retried += sent.retries;
+        match sent.overloaded {
+            true => self.throttle.refused(now),
+            false => self.throttle.answered(sent.latency, now),
+        }
+        let mut go_on = true;
+        match sent.result {
+            Ok((status, message)) if status.is_success() || status == StatusCode::PRECONDITION_FAILED => {
+                match status.is_success() {
+                    true => progress.done += 1,
+                    false => progress.condition_not_met += 1,
+                }
+                progress.sent_bytes += sent.bytes as u64;
+                self.latency_sum += sent.latency;
+                self.report.latency_max = self.report.latency_max.max(sent.latency);
+                drop(message);
+            }
+            Ok((status, message)) => {
+                self.failed(sent.place.offset, sent.id.to_string(), status.as_u16(), message);
+                go_on = !self.options.stop_at_failure;
+            }
+            Err(error) => {
+                self.failed(sent.place.offset, sent.id.to_string(), 0, error.to_string());
+                go_on = !self.options.stop_at_failure;
+            }
+        }
+        self.frontier.end(sent.place.offset, sent.place.end);
+        let next = self.behind.get_mut(&sent.id).and_then(VecDeque::pop_front);
+        match next {
+            Some(operation) => {
+                self.waiting -= 1;
+                self.send(operation);
+            }
+            None => {
+                self.behind.remove(&sent.id);
+            }
+        }
+        go_on
+    }
+
+    fn failed(&mut self, offset: u64, id: String, status: u16, message: String) {
+        self.report.progress.failed += 1;
+        if self.report.failures.len() < Report::FAILURES_MAX {
+            self.report.failures.push(Failure { input: self.input.to_owned(), offset, id, status, message });
+        }
+    }
+}
+
+/// Sends one operation until it is answered for good.
+async fn deliver(client: Client, operation: Operation, patience: Duration, timeout: Duration) -> Sent {
+    let method = match operation.kind {
+        OperationKind::Put => Method::POST,
+        OperationKind::Update => Method::PUT,
+        OperationKind::Remove => Method::DELETE,
+    };
+    let Operation { id, target, body, place, .. } = operation;
+    let bytes = body.len();
+    let body = hyper::body::Bytes::from(body);
+    let begun = Instant::now();
+    let (mut retries, mut overloaded) = (0, false);
+    loop {
+        let attempt = Instant::now();
+        let request = Request::new(method.clone(), target.clone())
+            .body("application/json", body.clone())
+            .timeout(timeout);
+        let result = client.send(request).await;
+        let passing = match &result {
+            Ok(answer) => matches!(answer.status.as_u16(), 429 | 502 | 503 | 504),
+            Err(_) => true,
+        };
+        overloaded |= matches!(&result, Ok(answer) if answer.status == StatusCode::TOO_MANY_REQUESTS);
+        if !passing || begun.elapsed() > patience {
+            let result = result.map(|answer| {
+                let message = if answer.status.is_success() { String::new() } else { answer.message() };
+                (answer.status, message)
+            });
+            return Sent { id, place, bytes, result, latency: attempt.elapsed(), retries, overloaded };
+        }
+        retries += 1;
+        let pause = Duration::from_millis(20 << retries.min(7));
+        tokio::time::sleep(pause).await;
+    }
+}

@@ -1,0 +1,126 @@
+//! Where a feed was, so that it can go on there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// How far each input was fed, kept in a file.
+#[derive(Debug)]
+pub struct Resume {
+    path: PathBuf,
+    offsets: BTreeMap<String, u64>,
+}
+
+impl Resume {
+    /// Reads the file, where it is there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not what this wrote.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let offsets = match std::fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::Package {
+                path: path.to_owned(),
+                reason: format!("not a resume file ({error}); remove it to begin anew"),
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(source) => return Err(Error::File { path: path.to_owned(), source }),
+        };
+        Ok(Resume { path: path.to_owned(), offsets })
+    }
+
+    /// The byte up to which `input` was fed.
+    pub fn offset(&self, input: &str) -> u64 {
+        self.offsets.get(input).copied().unwrap_or(0)
+    }
+
+    /// `input` is fed up to this byte.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn save(&mut self, input: &str, offset: u64) -> Result<(), Error> {
+        self.offsets.insert(input.to_owned(), offset);
+        let next = self.path.with_extension("next");
+        let text = serde_json::json!(self.offsets).to_string();
+        std::fs::write(&next, text)
+            .and_then(|()| std::fs::rename(&next, &self.path))
+            .map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+
+    /// All is fed; the file goes.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn finish(self) -> Result<(), Error> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::File { path: self.path, source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The place before which everything is done, though operations end in any order.
+#[derive(Debug, Default)]
+pub(super) struct Frontier {
+    /// Where the operations under way begin.
+    under_way: BTreeSet<u64>,
+    reached: u64,
+}
+
+impl From<u64> for Frontier {
+    /// Everything before this byte was done earlier.
+    fn from(reached: u64) -> Self {
+        Frontier { under_way: BTreeSet::new(), reached }
+    }
+}
+
+impl Frontier {
+    /// An operation begins at this byte.
+    pub(super) fn begin(&mut self, offset: u64) {
+        self.under_way.insert(offset);
+    }
+
+    /// The operation from `offset` to `end` is done.
+    pub(super) fn end(&mut self, offset: u64, end: u64) {
+        self.under_way.remove(&offset);
+        self.reached = self.reached.max(end);
+    }
+
+    /// Everything before this byte is done.
+    pub(super) fn offset(&self) -> u64 {
+        self.under_way.first().copied().unwrap_or(self.reached)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frontier_is_the_first_that_is_not_done() {
+        let mut frontier = Frontier::default();
+        for offset in [0, 10, 20] {
+            frontier.begin(offset);
+        }
+        frontier.end(10, 20);
+        assert_eq!(frontier.offset(), 0);
+        frontier.end(0, 10);
+        assert_eq!(frontier.offset(), 20);
+        frontier.end(20, 30);
+        assert_eq!(frontier.offset(), 30);
+    }
+
+    #[test]
+    fn what_was_saved_is_read_again() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("feed.resume");
+        let mut resume = Resume::open(&path).expect("no file is no progress");
+        assert_eq!(resume.offset("a"), 0);
+        resume.save("a", 42).expect("the directory can be written");
+        assert_eq!(Resume::open(&path).expect("it was written just now").offset("a"), 42);
+        resume.finish().expect("the file can be removed");
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,162 @@
+//! An application in effect: what its package says, made ready for requests.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Cursor, Write as _};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millrace_env::SystemClock;
+use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
+use millrace_ranking::Profile;
+use millrace_schema::change::{self, Changes};
+use millrace_schema::{Application, ClusterDocument, ContentCluster, DocumentMode, Schema};
+use millrace_selection::Selection;
+use millrace_store::Layout;
+
+use crate::Error;
+
+/// An application, compiled. It never changes: a deployment makes a new one.
+pub struct Deployment {
+    /// Counts deployments, from 1.
+    pub generation: u64,
+    /// The package.
+    pub application: Application,
+    /// When it was made, in milliseconds since 1970.
+    pub(crate) made_ms: u64,
+    /// What changes for documents that are there already.
+    pub(crate) changes: Changes,
+    kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
+    columns: Arc<Columns>,
+}
+
+/// What is ready for the documents of one type.
+pub(crate) struct DocumentKind {
+    pub(crate) schema: Arc<Schema>,
+    /// The content cluster the type belongs to.
+    pub(crate) cluster: Arc<str>,
+    /// How the type is searched.
+    pub(crate) mode: DocumentMode,
+    pub(crate) scripts: Scripts,
+    /// Rank profiles by name.
+    pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
+    /// What documents must match to be kept.
+    pub(crate) belongs: Option<Selection>,
+}
+
+impl Deployment {
+    /// Compiles everything that requests will use, and checks that the change from `current` is allowed.
+    ///
+    /// # Errors
+    /// What cannot work, with its place in the package.
+    pub fn compile(
+        application: Application,
+        generation: u64,
+        current: Option<&Deployment>,
+    ) -> Result<Self, Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut changes = Changes::default();
+        if let Some(current) = current {
+            changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
+        }
+        let surroundings =
+            Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
+        let mut kinds = HashMap::new();
+        for cluster in &application.content {
+            for document in &cluster.documents {
+                let Some(schema) = application.schemas.get(&document.document_type) else { continue };
+                let kind = DocumentKind::compile(schema, cluster, document, &surroundings)?;
+                kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+            }
+        }
+        let columns = Arc::new(Columns::new(&application));
+        Ok(Deployment { generation, application, made_ms: now.as_millis() as u64, changes, kinds, columns })
+    }
+
+    /// How the store lays out this application's documents.
+    pub(crate) fn layout(&self) -> Arc<dyn Layout> {
+        Arc::clone(&self.columns) as Arc<dyn Layout>
+    }
+
+    /// What is ready for documents of this type.
+    ///
+    /// # Errors
+    /// The application has no such type, or no content cluster has it.
+    pub(crate) fn kind(&self, document_type: &str) -> Result<&Arc<DocumentKind>, Error> {
+        self.kinds.get(document_type).ok_or_else(|| {
+            let mut known: Vec<&str> = self.kinds.keys().map(|name| &**name).collect();
+            known.sort_unstable();
+            Error::BadRequest(format!(
+                "Document type {document_type} does not exist; this application has {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    /// What is ready for every document type.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
+        self.kinds.values()
+    }
+
+    /// The content cluster of this id.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn cluster(&self, id: &str) -> Result<&ContentCluster, Error> {
+        self.application.content.iter().find(|cluster| &*cluster.id == id).ok_or_else(|| {
+            let known: Vec<String> =
+                self.application.content.iter().map(|cluster| format!("'{}'", cluster.id)).collect();
+            // Clients read the names from between the quotes.
+            Error::BadRequest(format!(
+                "Your Vespa deployment has no content cluster '{id}', only {}",
+                known.join(", ")
+            ))
+        })
+    }
+}
+
+impl DocumentKind {
+    fn compile(
+        schema: &Arc<Schema>,
+        cluster: &ContentCluster,
+        document: &ClusterDocument,
+        surroundings: &Arc<Surroundings>,
+    ) -> Result<Self, Error> {
+        let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(surroundings))
+            .map_err(|error| Error::Compile(error.to_string()))?;
+        let mut profiles = BTreeMap::new();
+        for name in schema.rank_profiles.keys() {
+            let profile =
+                Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
+            profiles.insert(name.clone(), Arc::new(profile));
+        }
+        let belongs = match cluster.belongs(&schema.name) {
+            Some(text) => Some(Selection::parse(&text).map_err(|error| {
+                Error::Compile(format!("services.xml: selection of '{}': {error}", schema.name))
+            })?),
+            None => None,
+        };
+        Ok(DocumentKind {
+            schema: Arc::clone(schema),
+            cluster: Arc::clone(&cluster.id),
+            mode: document.mode,
+            scripts,
+            profiles,
+            belongs,
+        })
+    }
+}
+
+/// The files of a package as a zip archive.
+pub(crate) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
+    // Writing to memory fails for names and sizes only that no archive could have brought.
+    let fail =
+        |error: &dyn std::fmt::Display| Error::Internal(format!("the package cannot be kept: {error}"));
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (path, content) in files {
+        archive
+            .start_file(path.as_str(), zip::write::SimpleFileOptions::default())
+            .map_err(|error| fail(&error))?;
+        archive.write_all(content).map_err(|error| fail(&error))?;
+    }
+    Ok(archive.finish().map_err(|error| fail(&error))?.into_inner())
+}

@@ -1,0 +1,149 @@
+//! Which application is active: one pointer for requests, one file for restarts.
+//!
+//! The directory holds the packages as zip archives by generation, and a file `active` that names one of them. That file is
+//! replaced by a rename once everything else is on disk, so that a crash leaves the old application or the new one.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+
+use millrace_schema::Application;
+
+use crate::deployment::{self, Deployment};
+use crate::{Error, StartError};
+
+/// The active deployment, in memory and on disk.
+pub(crate) struct Deployments {
+    directory: PathBuf,
+    current: ArcSwapOption<Deployment>,
+    /// The highest generation handed out.
+    last: AtomicU64,
+    /// Held while the active deployment changes.
+    change: Mutex<()>,
+}
+
+impl Deployments {
+    /// Reads what was active.
+    pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
+        std::fs::create_dir_all(directory)
+            .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
+        let deployments = Deployments {
+            directory: directory.to_owned(),
+            current: ArcSwapOption::empty(),
+            last: AtomicU64::new(0),
+            change: Mutex::new(()),
+        };
+        let active = deployments.directory.join("active");
+        let text = match std::fs::read_to_string(&active) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(deployments),
+            Err(source) => return Err(StartError::Directory { path: active, source }),
+        };
+        let fail = |path: &Path, reason: String| StartError::Application { path: path.to_owned(), reason };
+        let generation: u64 = text
+            .trim()
+            .parse()
+            .map_err(|_| fail(&active, format!("it should hold a generation, not '{}'", text.trim())))?;
+        deployments.last.store(generation, Ordering::Relaxed);
+        let package = deployments.package(generation);
+        if text.trim() == "0" {
+            return Ok(deployments);
+        }
+        let bytes = std::fs::read(&package)
+            .map_err(|source| StartError::Directory { path: package.clone(), source })?;
+        let deployment = Application::from_zip(&bytes)
+            .map_err(Error::from)
+            .and_then(|application| Deployment::compile(application, generation, None))
+            .map_err(|error| fail(&package, error.to_string()))?;
+        deployments.current.store(Some(Arc::new(deployment)));
+        Ok(deployments)
+    }
+
+    /// The active deployment.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn current(&self) -> Result<Arc<Deployment>, Error> {
+        self.current.load_full().ok_or(Error::NotDeployed)
+    }
+
+    /// The generation of the active deployment; 0 where there is none.
+    pub(crate) fn generation(&self) -> u64 {
+        self.current.load().as_ref().map_or(0, |deployment| deployment.generation)
+    }
+
+    /// A generation that no deployment has had.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Persists `deployment`, calls `in_effect`, and hands the deployment to every later request.
+    ///
+    /// # Errors
+    /// Another deployment became active since generation `based_on`; or the disk refuses.
+    pub(crate) fn activate(
+        &self,
+        deployment: Arc<Deployment>,
+        based_on: u64,
+        in_effect: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let active = self.generation();
+        if active != based_on {
+            return Err(Error::Conflict(format!(
+                "generation {active} was activated since this one was prepared; prepare it again"
+            )));
+        }
+        let generation = deployment.generation;
+        self.persist(generation, &deployment::pack(&deployment.application.files)?)
+            .map_err(|error| self.disk_error(&error))?;
+        in_effect();
+        self.current.store(Some(deployment));
+        if active != generation {
+            // A package that stays behind costs its room only.
+            let _ = std::fs::remove_file(self.package(active));
+        }
+        Ok(())
+    }
+
+    /// Takes the active deployment away.
+    pub(crate) fn delete(&self) -> Result<(), Error> {
+        let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let active = self.generation();
+        self.point_to("0").map_err(|error| self.disk_error(&error))?;
+        self.current.store(None);
+        // A package that stays behind costs its room only.
+        let _ = std::fs::remove_file(self.package(active));
+        Ok(())
+    }
+
+    fn package(&self, generation: u64) -> PathBuf {
+        self.directory.join(format!("{generation}.zip"))
+    }
+
+    fn persist(&self, generation: u64, package: &[u8]) -> io::Result<()> {
+        write_synced(&self.package(generation), package)?;
+        self.point_to(&generation.to_string())
+    }
+
+    fn point_to(&self, generation: &str) -> io::Result<()> {
+        let next = self.directory.join("active.next");
+        write_synced(&next, generation.as_bytes())?;
+        std::fs::rename(&next, self.directory.join("active"))?;
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn disk_error(&self, error: &io::Error) -> Error {
+        Error::Internal(format!("the application could not be kept in {}: {error}", self.directory.display()))
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

@@ -1,0 +1,42 @@
+//! How documents are shown: which fields, and tensors in which form.
+
+use millrace_document::json::{FieldsJson, fields};
+use millrace_document::{Document, FieldSet};
+use millrace_tensor::json::Format;
+
+use super::Call;
+use crate::{Deployment, Error};
+
+/// How a request wants its documents.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    pub(super) field_set: FieldSet,
+    tensors: Format,
+}
+
+impl Shape {
+    /// What the parameters `fieldSet` and `format.tensors` say.
+    pub(super) fn of(call: &Call) -> Result<Self, Error> {
+        let field_set = match call.parameters.get("fieldSet") {
+            Some(text) => text.parse()?,
+            None => FieldSet::Document,
+        };
+        let tensors = match call.parameters.get("format.tensors") {
+            None => Format::default(),
+            Some(text) => {
+                text.parse().map_err(|reason: String| Error::parameter("format.tensors", reason))?
+            }
+        };
+        Ok(Shape { field_set, tensors })
+    }
+
+    /// The fields of a document that are shown.
+    pub(super) fn fields<'a>(&'a self, deployment: &'a Deployment, document: &'a Document) -> FieldsJson<'a> {
+        let document_type = deployment
+            .application
+            .schemas
+            .get(document.id.document_type())
+            .map(|schema| &*schema.document_type);
+        fields(document, document_type, &self.field_set, self.tensors)
+    }
+}

@@ -1,0 +1,162 @@
+//! `/document/v1/`: single documents, visits, and changes of many documents at once.
+
+mod format;
+mod get;
+mod path;
+mod sweep;
+mod visit;
+mod write;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{Method, StatusCode};
+use millrace_document::DocumentId;
+use serde_json::{Map, Value};
+
+use crate::error::Kind;
+use crate::http::{self, Parameters};
+use crate::metrics::Metric;
+use crate::{Deployment, Error, Node};
+use path::Target;
+
+/// How long an operation may take where the request does not say.
+const TIMEOUT: Duration = Duration::from_secs(180);
+
+/// A request, taken apart as far as all operations need it.
+struct Call {
+    node: Arc<Node>,
+    /// The path as it came.
+    path: String,
+    parameters: Parameters,
+    started: Instant,
+    timeout: Duration,
+}
+
+impl Call {
+    /// The active application.
+    fn deployment(&self) -> Result<Arc<Deployment>, Error> {
+        self.node.deployments().current()
+    }
+
+    /// The beginning of every answer: the path, and the id where there is one.
+    fn answer(&self, id: Option<&DocumentId>) -> Map<String, Value> {
+        let mut answer = Map::new();
+        answer.insert("pathId".to_owned(), Value::String(self.path.clone()));
+        if let Some(id) = id {
+            answer.insert("id".to_owned(), Value::String(id.as_str().to_owned()));
+        }
+        answer
+    }
+
+    /// What is left of the request's time.
+    fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.started.elapsed())
+    }
+
+    /// `future`, unless the request's time is over first.
+    async fn within<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        match tokio::time::timeout(self.left(), future).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout(self.timeout)),
+        }
+    }
+}
+
+/// Answers any request below `/document/v1/`.
+pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+    if request.method() == Method::OPTIONS {
+        return options();
+    }
+    let mut call = Call {
+        path: request.uri().path().to_owned(),
+        parameters: Parameters::parse(request.uri().query().unwrap_or("")),
+        node,
+        started: Instant::now(),
+        timeout: TIMEOUT,
+    };
+    let target = match Target::parse(&call.path) {
+        Ok(target) => target,
+        Err(error) => return render(&call, None, &error),
+    };
+    let id = match &target {
+        Target::Document(id) => Some(id.clone()),
+        Target::Documents(_) => None,
+    };
+    match route(&mut call, target, request).await {
+        Ok(response) => {
+            call.node.metrics().time(Metric::OperationLatency, call.started.elapsed());
+            response
+        }
+        Err(error) => render(&call, id.as_ref(), &error),
+    }
+}
+
+async fn route(call: &mut Call, target: Target, request: Request) -> Result<Response, Error> {
+    if let Some(timeout) = call.parameters.duration("timeout")? {
+        call.timeout = timeout;
+    }
+    call.parameters.number("tracelevel", 0, 9)?;
+    if call.parameters.flag("dryRun")? == Some(true) {
+        return dry_run(call, &target, request).await;
+    }
+    let method = request.method().as_str().to_owned();
+    match (target, method.as_str()) {
+        (Target::Document(id), "GET") => get::document(call, &id).await,
+        (Target::Document(id), "POST") => write::put(call, id, request).await,
+        (Target::Document(id), "PUT") => write::update(call, id, request).await,
+        (Target::Document(id), "DELETE") => write::remove(call, id).await,
+        (Target::Document(_), _) => {
+            Err(Error::MethodNotAllowed { method, allowed: "GET, POST, PUT, DELETE, OPTIONS" })
+        }
+        (Target::Documents(documents), "GET") => {
+            visit::documents(call, documents, visit::accepts_lines(request.headers())).await
+        }
+        (Target::Documents(_), "POST") => Err(sweep::copying_refused(call)),
+        (Target::Documents(documents), "PUT") => sweep::update_where(call, documents, request).await,
+        (Target::Documents(documents), "DELETE") => sweep::delete_where(call, documents).await,
+        (Target::Documents(_), _) => {
+            Err(Error::MethodNotAllowed { method, allowed: "GET, POST, PUT, DELETE, OPTIONS" })
+        }
+    }
+}
+
+/// Reads the request and changes nothing: clients measure their connection so.
+async fn dry_run(call: &Call, target: &Target, request: Request) -> Result<Response, Error> {
+    let (parts, body) = request.into_parts();
+    http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    let id = match target {
+        Target::Document(id) => Some(id),
+        Target::Documents(_) => None,
+    };
+    Ok(http::json(StatusCode::OK, &Value::Object(call.answer(id))))
+}
+
+fn options() -> Response {
+    let mut response = Response::new(axum::body::Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+        .headers_mut()
+        .insert(hyper::header::ALLOW, HeaderValue::from_static("GET, POST, PUT, DELETE, OPTIONS"));
+    response
+}
+
+/// An error as `/document/v1/` tells it.
+fn render(call: &Call, id: Option<&DocumentId>, error: &Error) -> Response {
+    let metrics = call.node.metrics();
+    match error.kind() {
+        Kind::Precondition => metrics.count(Metric::ConditionFailures),
+        Kind::Overloaded => metrics.count(Metric::Rejected),
+        _ => metrics.count(Metric::FailedOperations),
+    }
+    let mut answer = call.answer(id);
+    answer.insert("message".to_owned(), Value::String(error.to_string()));
+    let mut response = http::json(error.status(), &Value::Object(answer));
+    if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

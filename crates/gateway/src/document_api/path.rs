@@ -1,0 +1,129 @@
+//! The paths below `/document/v1/`.
+
+use millrace_document::{DocumentId, Group};
+
+use crate::Error;
+use crate::http::percent_decode;
+
+/// What a path addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// One document.
+    Document(DocumentId),
+    /// All documents of a kind.
+    Documents(Documents),
+}
+
+/// Which documents a path without an id addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Documents {
+    /// Namespace and document type; all of them where the path does not say.
+    pub(super) of: Option<(String, String)>,
+    /// The group, where the path names one.
+    pub(super) group: Option<Group>,
+}
+
+impl Target {
+    /// Takes the path of a request apart, in its percent-encoding. An encoded slash does not end a part; the document's own name
+    /// may hold plain ones.
+    pub(super) fn parse(path: &str) -> Result<Self, Error> {
+        let unknown = || {
+            Error::NotFound(format!(
+                "nothing is at {path}; documents are at /document/v1/NAMESPACE/TYPE/docid/ID, \
+                 /document/v1/NAMESPACE/TYPE/group/GROUP/ID and /document/v1/NAMESPACE/TYPE/number/NUMBER/ID"
+            ))
+        };
+        let rest = path.strip_prefix("/document/v1").ok_or_else(unknown)?;
+        let rest = rest.strip_prefix('/').unwrap_or(rest);
+        if rest.is_empty() {
+            return Ok(Target::Documents(Documents::default()));
+        }
+        let mut parts = rest.splitn(4, '/');
+        let (Some(namespace), Some(document_type), Some(kind)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return Err(unknown());
+        };
+        let namespace = percent_decode(namespace).into_owned();
+        let document_type = percent_decode(document_type).into_owned();
+        let rest = parts.next().unwrap_or("");
+        let (group, name) = match kind {
+            "docid" => (None, rest),
+            "group" | "number" => {
+                let (group, name) = rest.split_once('/').unwrap_or((rest, ""));
+                if group.is_empty() {
+                    return Err(unknown());
+                }
+                let group = percent_decode(group).into_owned();
+                let group = match kind {
+                    "number" => Group::Number(group.parse().map_err(|_| {
+                        Error::BadRequest(format!(
+                            "'{group}' is not a number; after /number/ comes one of up to 64 bits"
+                        ))
+                    })?),
+                    _ => Group::Name(group),
+                };
+                (Some(group), name)
+            }
+            _ => return Err(unknown()),
+        };
+        if name.is_empty() {
+            return Ok(Target::Documents(Documents { of: Some((namespace, document_type)), group }));
+        }
+        let group = group.unwrap_or(Group::None);
+        let id = DocumentId::new(&namespace, &document_type, &group, &percent_decode(name))?;
+        Ok(Target::Document(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_documents() {
+        #[track_caller]
+        fn check(path: &str, expected: &str) {
+            match Target::parse(path) {
+                Ok(Target::Document(id)) => assert_eq!(id.as_str(), expected),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        check("/document/v1/ns/t/docid/a", "id:ns:t::a");
+        check("/document/v1/ns/t/docid/a/b", "id:ns:t::a/b");
+        check("/document/v1/ns/t/docid/a%2Fb", "id:ns:t::a/b");
+        check("/document/v1/ns/t/docid/http://x:1/y", "id:ns:t::http://x:1/y");
+        check("/document/v1/ns/t/docid/a+b%20c", "id:ns:t::a+b c");
+        check("/document/v1/ns/t/group/g%2Fh/a", "id:ns:t:g=g/h:a");
+        check("/document/v1/ns/t/number/23/a", "id:ns:t:n=23:a");
+        check("/document/v1/ns/t/docid/æ", "id:ns:t::æ");
+    }
+
+    #[test]
+    fn paths_of_many() {
+        #[track_caller]
+        fn check(path: &str, of: Option<(&str, &str)>, group: Option<Group>) {
+            let of = of.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+            assert_eq!(Target::parse(path).ok(), Some(Target::Documents(Documents { of, group })), "{path}");
+        }
+        check("/document/v1", None, None);
+        check("/document/v1/", None, None);
+        check("/document/v1/ns/t/docid", Some(("ns", "t")), None);
+        check("/document/v1/ns/t/docid/", Some(("ns", "t")), None);
+        check("/document/v1/ns/t/group/g", Some(("ns", "t")), Some(Group::Name("g".to_owned())));
+        check("/document/v1/ns/t/number/7/", Some(("ns", "t")), Some(Group::Number(7)));
+    }
+
+    #[test]
+    fn paths_of_nothing() {
+        #[track_caller]
+        fn check(path: &str) {
+            assert!(Target::parse(path).is_err(), "{path}");
+        }
+        check("/document/v1/ns");
+        check("/document/v1/ns/t");
+        check("/document/v1/ns/t/what/a");
+        check("/document/v1/ns/t/group/");
+        check("/document/v1/ns/t/number/x/a");
+        check("/document/v1/ns/t/docid/a%01b");
+    }
+}

@@ -1,0 +1,203 @@
+//! Changing all documents that a selection picks: delete-where and update-where.
+//!
+//! The documents are visited; each is looked at again in the moment it is changed, so that what no longer matches stays.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use millrace_column::{Column, ColumnKey, View};
+use millrace_document::{Action, DocumentId, Group, OperationKind, Update, json};
+use millrace_store::{Change, Modification, ViewScope, Visited, Write};
+use serde_json::{Value, json as object};
+
+use super::Call;
+use super::path::Documents;
+use super::visit::Pass;
+use super::write::{apply, commit};
+use crate::deployment::DocumentKind;
+use crate::http;
+use crate::metrics::Metric;
+use crate::{Error, Node};
+
+/// Documents changed at one time.
+const TOGETHER: usize = 256;
+
+/// How long one request goes on where it does not say.
+const TIME_CHUNK: Duration = Duration::from_secs(60);
+
+/// `DELETE` of many documents.
+pub(super) async fn delete_where(call: &Call, documents: Documents) -> Result<Response, Error> {
+    check_parameters(call)?;
+    let pass = Pass::new(call, documents.clone())?;
+    if let (Some(group), Some((namespace, document_type))) = (documents.group, documents.of)
+        && call.parameters.get("selection").map(str::trim) == Some("true")
+        && pass.start().is_none()
+        && let Some(count) = drop_group(&call.node, &namespace, &document_type, group).await?
+    {
+        return Ok(answer(call, count, None));
+    }
+    sweep(call, pass, |_| Ok(Modification::Remove)).await
+}
+
+/// `PUT` of many documents.
+pub(super) async fn update_where(
+    call: &Call,
+    documents: Documents,
+    request: Request,
+) -> Result<Response, Error> {
+    check_parameters(call)?;
+    let Some((namespace, document_type)) = documents.of.clone() else {
+        return Err(Error::BadRequest(
+            "an update needs a document type: PUT to /document/v1/NAMESPACE/TYPE/docid/".to_owned(),
+        ));
+    };
+    let pass = Pass::new(call, documents)?;
+    let kind = Arc::clone(pass.deployment.kind(&document_type)?);
+    let update = read_update(call, &kind, &namespace, request).await?;
+    sweep(call, pass, move |document| apply(&kind, &update, Some(document)).map(Modification::Put)).await
+}
+
+/// `POST` to many documents would copy them to another cluster.
+pub(super) fn copying_refused(call: &Call) -> Error {
+    match call.parameters.get("destinationCluster") {
+        Some(_) => Error::BadRequest(
+            "copying between content clusters is not supported: all clusters of this node share one store; visit the \
+             documents and feed them again"
+                .to_owned(),
+        ),
+        None => Error::BadRequest(
+            "a document id is missing in the path: POST to /document/v1/NAMESPACE/TYPE/docid/ID".to_owned(),
+        ),
+    }
+}
+
+fn check_parameters(call: &Call) -> Result<(), Error> {
+    for name in ["selection", "cluster"] {
+        if call.parameters.get(name).is_none_or(|value| value.trim().is_empty()) {
+            let cure = "it says which documents are changed; selection=true stands for all of them";
+            return Err(Error::BadRequest(format!("Must specify '{name}' at '{}': {cure}", call.path)));
+        }
+    }
+    Ok(())
+}
+
+async fn read_update(
+    call: &Call,
+    kind: &DocumentKind,
+    namespace: &str,
+    request: Request,
+) -> Result<Update, Error> {
+    let (parts, body) = request.into_parts();
+    let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    // The update is applied to many documents; parsing wants one id, which is not looked at after that.
+    let id = DocumentId::new(namespace, kind.schema.document_type.name(), &Group::None, "any")?;
+    let options = json::ParseOptions::default();
+    let operation = json::parse(&body, OperationKind::Update, id, &kind.schema.document_type, options)?;
+    match operation.action {
+        Action::Update(update) => Ok(update),
+        Action::Put(_) | Action::Remove(_) => Err(Error::BadRequest("the body is not an update".to_owned())),
+    }
+}
+
+/// Drops a whole group at once, at a cost that does not depend on its size. Possible where all of the group's documents are of the
+/// namespace; answers how many there were, or `None` where it was not possible.
+async fn drop_group(
+    node: &Arc<Node>,
+    namespace: &str,
+    document_type: &str,
+    group: Group,
+) -> Result<Option<u64>, Error> {
+    let store = node.store().clone();
+    let (namespace, document_type) = (namespace.to_owned(), document_type.to_owned());
+    node.pool()
+        .run(move || {
+            let view = store.view(&document_type, &ViewScope::Groups(vec![group.clone()]))?;
+            let prefix = format!("id:{namespace}:{document_type}:");
+            let Some(count) = count_where_all_begin_with(&*view, prefix.as_bytes())? else { return Ok(None) };
+            store.drop_group(Some(&document_type), &group)?;
+            Ok(Some(count))
+        })
+        .await?
+}
+
+/// How many documents a view has, if all their ids begin with `prefix`.
+fn count_where_all_begin_with(view: &dyn View, prefix: &[u8]) -> Result<Option<u64>, Error> {
+    let chunks = view.chunks();
+    let columns = view
+        .columns(&ColumnKey::id(), 0..chunks.len())
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    let mut count = 0;
+    for (chunk, column) in chunks.iter().zip(columns) {
+        let Some(Column::Bytes(ids)) = column else { return Ok(None) };
+        let live = |index: &usize| {
+            chunk.live.as_ref().is_none_or(|words| words[index / 64] >> (index % 64) & 1 == 1)
+        };
+        for index in (0..chunk.documents).filter(live) {
+            if !ids.get(index).is_some_and(|id| id.starts_with(prefix)) {
+                return Ok(None);
+            }
+            count += 1;
+        }
+    }
+    Ok(Some(count))
+}
+
+/// Changes every document of `pass` until the end or the request's time for one go.
+async fn sweep(
+    call: &Call,
+    pass: Pass,
+    change: impl Fn(millrace_document::Document) -> Result<Modification, millrace_store::Refusal>
+    + Send
+    + Sync
+    + 'static,
+) -> Result<Response, Error> {
+    let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
+    let deadline = Instant::now() + chunk.min(call.left());
+    let (pass, change) = (Arc::new(pass), Arc::new(change));
+    let mut continuation = pass.start();
+    let mut count = 0;
+    call.node.metrics().count(Metric::Visits);
+    loop {
+        let (stepping, from) = (Arc::clone(&pass), continuation);
+        let found = call.node.pool().run(move || stepping.step(from, TOGETHER)).await??;
+        let mut writes = Vec::with_capacity(found.documents.len());
+        for visited in found.documents {
+            let Visited::Document(document, _) = visited else { continue };
+            let (pass, change) = (Arc::clone(&pass), Arc::clone(&change));
+            let modify = Change::Modify(Box::new(move |stored| match stored {
+                Some((document, _)) if pass.wants(&document) => change(document),
+                _ => Ok(Modification::Nothing),
+            }));
+            writes.push(Write { id: document.id, change: modify });
+        }
+        // All of them are under way before the first is waited for: the store syncs once for many.
+        let store = call.node.store().clone();
+        let commits: Vec<_> = writes
+            .into_iter()
+            .map(|write| {
+                let store = store.clone();
+                tokio::spawn(async move { commit(&store, write).await })
+            })
+            .collect();
+        for commit in commits {
+            let written = commit.await.map_err(|error| Error::Internal(error.to_string()))??;
+            count += u64::from(written.changed);
+        }
+        continuation = found.continuation;
+        if continuation.is_none() || Instant::now() >= deadline {
+            return Ok(answer(call, count, continuation));
+        }
+    }
+}
+
+fn answer(call: &Call, count: u64, continuation: Option<String>) -> Response {
+    let mut answer = call.answer(None);
+    answer.insert("documentCount".to_owned(), object!(count));
+    if let Some(continuation) = continuation {
+        answer.insert("continuation".to_owned(), Value::String(continuation));
+    }
+    http::json(StatusCode::OK, &Value::Object(answer))
+}

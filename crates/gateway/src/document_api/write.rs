@@ -1,0 +1,218 @@
+//! Changing one document.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use millrace_document::{Action, Document, DocumentId, Operation, OperationKind, Update, json};
+use millrace_selection::Selection;
+use millrace_store::{Change, Modification, Modify, Refusal, Store, Write, Written};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::Call;
+use crate::deployment::DocumentKind;
+use crate::http;
+use crate::metrics::Metric;
+use crate::{Deployment, Error};
+
+/// Bodies up to this size are parsed where they arrive: handing them to another thread costs more.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// [`Refusal::code`] of a condition that does not hold.
+pub(super) const CONDITION: u16 = 412;
+
+/// [`Refusal::code`] of a change that does not go with the document.
+pub(super) const MISFIT: u16 = 400;
+
+/// `POST` of a document.
+pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
+    let operation = read(call, OperationKind::Put, &id, request).await?;
+    let response = write(call, id, operation).await?;
+    call.node.metrics().count(Metric::Puts);
+    Ok(response)
+}
+
+/// `PUT` of a document.
+pub(super) async fn update(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
+    let operation = read(call, OperationKind::Update, &id, request).await?;
+    let response = write(call, id, operation).await?;
+    call.node.metrics().count(Metric::Updates);
+    Ok(response)
+}
+
+/// `DELETE` of a document.
+pub(super) async fn remove(call: &Call, id: DocumentId) -> Result<Response, Error> {
+    let operation = Operation { action: Action::Remove(id.clone()), condition: None, create: false };
+    let response = write(call, id, operation).await?;
+    call.node.metrics().count(Metric::Removes);
+    Ok(response)
+}
+
+/// The operation in the body of a request. Its id comes from the path, whatever the body says.
+async fn read(
+    call: &Call,
+    kind: OperationKind,
+    id: &DocumentId,
+    request: Request,
+) -> Result<Operation, Error> {
+    let deployment = call.deployment()?;
+    let schema = Arc::clone(&deployment.kind(id.document_type())?.schema);
+    let (parts, body) = request.into_parts();
+    let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    let options = json::ParseOptions {
+        ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
+    };
+    let id = id.clone();
+    let small = body.len() <= INLINE_BYTES_MAX;
+    let parse = move || json::parse(&body, kind, id, &schema.document_type, options);
+    if small { Ok(parse()?) } else { Ok(call.node.pool().run(parse).await??) }
+}
+
+/// Carries the operation out.
+async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<Response, Error> {
+    let deployment = call.deployment()?;
+    let kind = Arc::clone(deployment.kind(id.document_type())?);
+    check_route(call, &deployment, &kind)?;
+    if let Some(condition) = call.parameters.get("condition") {
+        operation.condition = Some(condition.to_owned());
+    }
+    if let Some(create) = call.parameters.flag("create")? {
+        operation.create = create;
+    }
+    let answer = Value::Object(call.answer(Some(&id)));
+    let Some(change) = change(&deployment, &kind, operation)? else {
+        let mut response = http::json(StatusCode::OK, &answer);
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static("x-vespa-ignored-operation"), HeaderValue::from_static("true"));
+        return Ok(response);
+    };
+    call.within(commit(call.node.store(), Write { id, change })).await?;
+    Ok(http::json(StatusCode::OK, &answer))
+}
+
+/// The parameters that choose where an operation goes: there is one place.
+fn check_route(call: &Call, deployment: &Deployment, kind: &DocumentKind) -> Result<(), Error> {
+    if let Some(cluster) = call.parameters.get("cluster") {
+        deployment.cluster(cluster)?;
+    }
+    match call.parameters.get("route") {
+        None | Some("default" | "") => Ok(()),
+        Some(route) if route.split([' ', ',']).any(|hop| hop == &*kind.cluster || hop == "default") => Ok(()),
+        Some(route) => Err(Error::parameter(
+            "route",
+            format!("'{route}' leads nowhere; use 'default' or the content cluster '{}'", kind.cluster),
+        )),
+    }
+}
+
+/// What the store is to do; `None` for a document that does not belong into its cluster, which is passed over.
+fn change(
+    deployment: &Arc<Deployment>,
+    kind: &Arc<DocumentKind>,
+    operation: Operation,
+) -> Result<Option<Change>, Error> {
+    let condition = operation.condition.as_deref().map(|text| condition(deployment, text)).transpose()?;
+    let create = operation.create;
+    Ok(Some(match (operation.action, condition) {
+        (Action::Put(document), condition) => {
+            let document =
+                kind.scripts.run(document).map_err(|error| Error::BadRequest(error.to_string()))?;
+            if kind.belongs.as_ref().is_some_and(|belongs| !holds(belongs, &document)) {
+                return Ok(None);
+            }
+            match condition {
+                None => Change::Put(document),
+                Some(condition) => Change::Modify(Box::new(move |stored| {
+                    condition.check(stored.as_ref().map(|(document, _)| document), create)?;
+                    Ok(Modification::Put(document))
+                })),
+            }
+        }
+        (Action::Remove(_), None) => Change::Remove,
+        (Action::Remove(_), Some(condition)) => Change::Modify(Box::new(move |stored| {
+            condition.check(stored.as_ref().map(|(document, _)| document), false)?;
+            Ok(Modification::Remove)
+        })),
+        (Action::Update(update), condition) => {
+            Change::Modify(modify(Arc::clone(kind), update, condition, create))
+        }
+    }))
+}
+
+/// Applies an update to the document that is there.
+fn modify(kind: Arc<DocumentKind>, update: Update, condition: Option<Condition>, create: bool) -> Modify {
+    Box::new(move |stored| {
+        let document = stored.map(|(document, _)| document);
+        if let Some(condition) = condition {
+            condition.check(document.as_ref(), create)?;
+        }
+        if document.is_none() && !create {
+            return Ok(Modification::Nothing);
+        }
+        apply(&kind, &update, document).map(Modification::Put)
+    })
+}
+
+/// The document after the update, with what its indexing statements make of it.
+pub(super) fn apply(
+    kind: &DocumentKind,
+    update: &Update,
+    document: Option<Document>,
+) -> Result<Document, Refusal> {
+    let misfit = |reason: String| Refusal { code: MISFIT, reason };
+    let updated =
+        update.apply(document, &kind.schema.document_type).map_err(|error| misfit(error.to_string()))?;
+    kind.scripts.run_update(updated, update).map_err(|error| misfit(error.to_string()))
+}
+
+/// A test-and-set condition.
+struct Condition {
+    text: String,
+    selection: Selection,
+}
+
+fn condition(_deployment: &Deployment, text: &str) -> Result<Condition, Error> {
+    let selection =
+        Selection::parse(text).map_err(|error| Error::parameter("condition", error.to_string()))?;
+    Ok(Condition { text: text.to_owned(), selection })
+}
+
+impl Condition {
+    /// Refuses a document for which the condition does not hold; one that is not there as well, unless it may be created.
+    fn check(&self, document: Option<&Document>, create: bool) -> Result<(), Refusal> {
+        let refuse = |reason: String| Err(Refusal { code: CONDITION, reason });
+        match document {
+            Some(document) if holds(&self.selection, document) => Ok(()),
+            Some(_) => refuse(format!("{}; the stored document does not match", self.text)),
+            None if create => Ok(()),
+            None => refuse(format!("{}; the document does not exist", self.text)),
+        }
+    }
+}
+
+/// Whether a selection is true of a document.
+pub(super) fn holds(selection: &Selection, document: &Document) -> bool {
+    selection.matches(document)
+}
+
+/// Hands a write to the store and waits until it is durable.
+pub(super) async fn commit(store: &Store, write: Write) -> Result<Written, Error> {
+    let (sender, receiver) = oneshot::channel();
+    store.write(write, move |result| {
+        // Whoever waited may have left; the write stands all the same.
+        let _ = sender.send(result);
+    });
+    match receiver.await {
+        Ok(Ok(written)) => Ok(written),
+        Ok(Err(millrace_store::Error::Refused(refusal))) => Err(match refusal.code {
+            CONDITION => Error::Condition(refusal.reason),
+            _ => Error::BadRequest(refusal.reason),
+        }),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Error::Internal("the store dropped a write; see the log".to_owned())),
+    }
+}

@@ -1,0 +1,178 @@
+//! The node: what all endpoints share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use millrace_indexing::Columns;
+use millrace_schema::Application;
+use millrace_store::{Options, Store};
+
+use crate::config_api::Sessions;
+use crate::deployment::Deployment;
+use crate::deployments::Deployments;
+use crate::metrics::{Gauge, Metrics};
+use crate::pool::Pool;
+use crate::{Error, Settings, StartError};
+
+/// A node: the store, the active application, and the threads for work.
+pub struct Node {
+    settings: Settings,
+    store: Store,
+    deployments: Deployments,
+    sessions: Sessions,
+    metrics: Metrics,
+    pool: Pool,
+    /// The data port, once it is bound.
+    port: AtomicU16,
+}
+
+impl Node {
+    /// Opens the data directory, with the application that was active in it.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or holds an application that this build cannot run.
+    pub fn open(settings: Settings) -> Result<Arc<Node>, StartError> {
+        std::fs::create_dir_all(&settings.data_dir)
+            .map_err(|source| StartError::Directory { path: settings.data_dir.clone(), source })?;
+        let mut options = Options::new(&settings.data_dir);
+        options.cache_bytes = settings.cache_bytes;
+        let deployments = Deployments::open(&settings.data_dir.join("application"))?;
+        let layout = match deployments.current() {
+            Ok(deployment) => deployment.layout(),
+            Err(_) => Arc::new(Columns::default()),
+        };
+        let store = Store::open(options, layout)?;
+        let pool = Pool::new(settings.threads, settings.queue_max).map_err(StartError::Threads)?;
+        Ok(Arc::new(Node {
+            port: AtomicU16::new(settings.port),
+            settings,
+            store,
+            deployments,
+            sessions: Sessions::default(),
+            metrics: Metrics::new(),
+            pool,
+        }))
+    }
+
+    /// What the node was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The threads for work.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Makes an application the active one, as a deployment over HTTP does, unless it is that already. Answers its generation.
+    ///
+    /// # Errors
+    /// The application is refused; the active one stays as it was.
+    pub fn deploy(&self, application: Application) -> Result<u64, Error> {
+        if let Ok(current) = self.deployments.current()
+            && current.application.files == application.files
+        {
+            return Ok(current.generation);
+        }
+        let based_on = self.deployments.generation();
+        let generation = self.deployments.next_generation();
+        let current = self.deployments.current().ok();
+        let deployment = Deployment::compile(application, generation, current.as_deref())?;
+        self.activate(Arc::new(deployment), based_on)?;
+        Ok(generation)
+    }
+
+    /// Waits for writes under way and closes the store. Requests after that fail.
+    pub fn close(&self) {
+        self.store.clone().close();
+    }
+
+    pub(crate) fn deployments(&self) -> &Deployments {
+        &self.deployments
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The port that serves documents and queries.
+    pub(crate) fn port(&self) -> u16 {
+        self.port.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bound(&self, port: u16) {
+        self.port.store(port, Ordering::Relaxed);
+    }
+
+    /// Puts `deployment` into effect: it is on disk before the first request sees it. Document types that it no longer has are
+    /// dropped.
+    pub(crate) fn activate(&self, deployment: Arc<Deployment>, based_on: u64) -> Result<(), Error> {
+        let before = self.deployments.current().ok();
+        let layout = deployment.layout();
+        self.deployments.activate(Arc::clone(&deployment), based_on, || self.store.set_layout(layout))?;
+        for document_type in before.iter().flat_map(|before| before.application.schemas.keys()) {
+            if !deployment.application.schemas.contains_key(document_type) {
+                self.store.drop_type(document_type)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the application away, and its documents.
+    pub(crate) fn delete_application(&self) -> Result<(), Error> {
+        let current = self.deployments.current().map_err(|_| {
+            Error::NotFound("No application is active; there is nothing to delete".to_owned())
+        })?;
+        self.deployments.delete()?;
+        for document_type in current.application.schemas.keys() {
+            self.store.drop_type(document_type)?;
+        }
+        self.store.set_layout(Arc::new(Columns::default()));
+        Ok(())
+    }
+
+    /// What is read when metrics are asked for.
+    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+        let status = self.store.status();
+        let gauge = |name, description, value: f64| Gauge { name, description, value };
+        vec![
+            gauge("content.proton.documentdb.documents.total", "Documents stored", status.documents as f64),
+            gauge(
+                "content.proton.documentdb.disk_usage",
+                "Bytes of segment files",
+                status.segment_bytes as f64,
+            ),
+            gauge("vds.datastored.alldisks.buckets", "Buckets", status.buckets as f64),
+            gauge("millrace.store.segments", "Segment files", status.segments as f64),
+            gauge(
+                "millrace.store.tail_bytes",
+                "Bytes of rows that are not sealed yet",
+                status.tail_bytes as f64,
+            ),
+            gauge("millrace.store.cache_bytes", "Bytes of columns in memory", status.cache_bytes as f64),
+            gauge("millrace.store.cache_hits", "Reads that the cache answered", status.cache_hits as f64),
+            gauge("millrace.store.cache_misses", "Reads that went to the disk", status.cache_misses as f64),
+            gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
+            gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
+            gauge(
+                "jdisc.thread_pool.work_queue.size",
+                "Requests that wait for a thread",
+                self.pool.waiting() as f64,
+            ),
+            gauge(
+                "application_generation",
+                "Generation of the active application",
+                self.deployments.generation() as f64,
+            ),
+        ]
+    }
+}

@@ -1,0 +1,101 @@
+//! The two ports of a node.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::middleware::from_fn;
+use axum::routing::any;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Node, StartError, config_api, document_api, http, search_api, status_api};
+
+/// The ports of a node, bound and ready to be served.
+pub struct Server {
+    node: Arc<Node>,
+    data: TcpListener,
+    config: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Server {
+    /// Binds both ports.
+    ///
+    /// # Errors
+    /// A port is taken; the certificate does not work.
+    pub async fn bind(node: Arc<Node>) -> Result<Server, StartError> {
+        let settings = node.settings();
+        let tls = settings.tls.as_ref().map(http::acceptor).transpose()?;
+        let data = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
+        let config = listen(SocketAddr::new(settings.listen, settings.config_port), "--config-port").await?;
+        if let Ok(address) = data.local_addr() {
+            node.bound(address.port());
+        }
+        Ok(Server { node, data, config, tls })
+    }
+
+    /// Where documents and queries are served, and where deployment is.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.data.local_addr()?, self.config.local_addr()?))
+    }
+
+    /// Serves until `stop` is done; then lets the requests under way end, and closes the store.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let (stopped, stopping) = watch::channel(false);
+        let drain = self.node.settings().drain;
+        let data = http::serve(
+            self.data,
+            self.tls.clone(),
+            data_router(Arc::clone(&self.node)),
+            stopping.clone(),
+            drain,
+        );
+        let config =
+            http::serve(self.config, self.tls, config_router(Arc::clone(&self.node)), stopping, drain);
+        let stop = async {
+            stop.await;
+            // Both servers wait for this; if they have ended by themselves, there is nobody to tell.
+            let _ = stopped.send(true);
+        };
+        tokio::join!(data, config, stop);
+        let node = self.node;
+        // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.
+        let _ = tokio::task::spawn_blocking(move || node.close()).await;
+    }
+}
+
+async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, source })
+}
+
+fn data_router(node: Arc<Node>) -> Router {
+    Router::new()
+        .route("/search", any(search_api::handle))
+        .route("/search/", any(search_api::handle))
+        .route("/document/v1", any(document_api::handle))
+        .route("/document/v1/", any(document_api::handle))
+        .route("/document/v1/{*path}", any(document_api::handle))
+        .merge(status_api::data_routes())
+        .fallback(unknown)
+        .with_state(node)
+        .layer(from_fn(http::compress_response))
+}
+
+fn config_router(node: Arc<Node>) -> Router {
+    config_api::router(node).layer(from_fn(http::compress_response))
+}
+
+async fn unknown(State(_): State<Arc<Node>>, request: axum::extract::Request) -> axum::response::Response {
+    let message = format!(
+        "nothing is at {}; documents are at /document/v1/, queries at /search/, the list of handlers at /",
+        request.uri().path()
+    );
+    http::json(hyper::StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))
+}

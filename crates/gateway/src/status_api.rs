@@ -1,0 +1,174 @@
+//! What the node tells about itself.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use crate::http::{self, answer};
+use crate::{Error, Node};
+
+/// The routes of the data port.
+pub(crate) fn data_routes() -> Router<Arc<Node>> {
+    Router::new()
+        .route("/", get(root))
+        .route("/ApplicationStatus", get(application_status))
+        .route("/status.html", get(status_page))
+        .route("/state/v1", get(resources))
+        .route("/state/v1/", get(resources))
+        .route("/state/v1/health", get(data_health))
+        .route("/state/v1/config", get(config))
+        .route("/state/v1/version", get(version))
+        .route("/state/v1/metrics", get(metrics))
+        .route("/metrics/v2/values", get(node_metrics))
+        .route("/prometheus/v1/values", get(prometheus))
+}
+
+/// The routes of the config port.
+pub(crate) fn config_routes() -> Router<Arc<Node>> {
+    Router::new()
+        .route("/status.html", get(config_status_page))
+        .route("/state/v1", get(resources))
+        .route("/state/v1/", get(resources))
+        .route("/state/v1/health", get(config_health))
+        .route("/state/v1/config", get(config))
+        .route("/state/v1/version", get(version))
+        .route("/state/v1/metrics", get(metrics))
+        .route("/metrics/v2/values", get(node_metrics))
+        .route("/prometheus/v1/values", get(prometheus))
+}
+
+/// The handlers, as Vespa names them: clients look for the paths they need.
+fn handlers(port: u16) -> Value {
+    let handler = |id: &str, class: &str, paths: &[&str]| {
+        let bindings: Vec<String> = paths
+            .iter()
+            .flat_map(|path| [format!("http://*:{port}{path}"), format!("http://*{path}")])
+            .collect();
+        json!({ "id": id, "class": class, "bundle": "millrace", "serverBindings": bindings })
+    };
+    json!([
+        handler(
+            "com.yahoo.document.restapi.resource.DocumentV1ApiHandler",
+            "com.yahoo.document.restapi.resource.DocumentV1ApiHandler",
+            &["/document/v1/*", "/document/v1/*/"],
+        ),
+        handler(
+            "com.yahoo.search.handler.SearchHandler",
+            "com.yahoo.search.handler.SearchHandler",
+            &["/search/*"],
+        ),
+        handler(
+            "com.yahoo.container.jdisc.state.StateHandler",
+            "com.yahoo.container.jdisc.state.StateHandler",
+            &["/state/v1", "/state/v1/*"],
+        ),
+    ])
+}
+
+async fn root(State(node): State<Arc<Node>>) -> Response {
+    http::json(StatusCode::OK, &json!({ "handlers": handlers(node.port()) }))
+}
+
+async fn application_status(State(node): State<Arc<Node>>) -> Response {
+    let application = match node.deployments().current() {
+        Ok(deployment) => json!({
+            "meta": {
+                "name": "default",
+                "user": "",
+                "path": "",
+                "generation": deployment.generation,
+                "timestamp": deployment.made_ms,
+                "date": "",
+                "checksum": "",
+            },
+            "schemas": deployment.application.schemas.keys().map(|name| json!(&**name)).collect::<Value>(),
+        }),
+        Err(_) => json!({ "meta": { "name": "", "generation": 0 } }),
+    };
+    http::json(
+        StatusCode::OK,
+        &json!({
+            "application": application,
+            "abstract-components": [],
+            "handlers": handlers(node.port()),
+            "config": { "generation": node.deployments().generation() },
+        }),
+    )
+}
+
+/// Up once an application is active: before that nothing here can be served.
+async fn status_page(State(node): State<Arc<Node>>) -> Response {
+    match node.deployments().current() {
+        Ok(_) => answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec()),
+        Err(error) => answer(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "text/plain;charset=utf-8",
+            error.to_string().into_bytes(),
+        ),
+    }
+}
+
+async fn config_status_page() -> Response {
+    answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec())
+}
+
+async fn resources() -> Response {
+    let list: Vec<Value> = ["config", "health", "metrics", "version"]
+        .iter()
+        .map(|name| json!({ "url": format!("/state/v1/{name}") }))
+        .collect();
+    http::json(StatusCode::OK, &json!({ "resources": list }))
+}
+
+async fn data_health(State(node): State<Arc<Node>>) -> Response {
+    match node.deployments().current() {
+        Ok(_) => health(&node, StatusCode::OK, json!({ "code": "up" })),
+        Err(error) => health(
+            &node,
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({ "code": "initializing", "message": Error::to_string(&error) }),
+        ),
+    }
+}
+
+async fn config_health(State(node): State<Arc<Node>>) -> Response {
+    health(&node, StatusCode::OK, json!({ "code": "up" }))
+}
+
+fn health(node: &Node, status: StatusCode, code: Value) -> Response {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    http::json(status, &json!({ "time": now, "status": code, "metrics": node.metrics().health() }))
+}
+
+async fn config(State(node): State<Arc<Node>>) -> Response {
+    let generation = node.deployments().generation();
+    http::json(
+        StatusCode::OK,
+        &json!({ "config": { "generation": generation, "container": { "generation": generation } } }),
+    )
+}
+
+async fn version() -> Response {
+    http::json(StatusCode::OK, &json!({ "version": env!("CARGO_PKG_VERSION") }))
+}
+
+async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let metrics = node.metrics().state(&node.gauges());
+    http::json(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
+}
+
+async fn node_metrics(State(node): State<Arc<Node>>) -> Response {
+    http::json(StatusCode::OK, &node.metrics().node("localhost", &node.gauges()))
+}
+
+async fn prometheus(State(node): State<Arc<Node>>) -> Response {
+    let text = node.metrics().prometheus(&node.gauges());
+    answer(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes())
+}

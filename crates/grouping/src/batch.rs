@@ -1,0 +1,131 @@
+//! The columns of one chunk, as expressions read them.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use millrace_column::{Bytes, Cell, Column, ColumnKey, Fixed, Layout, View, layout, value};
+use millrace_document::{DataType, Value};
+
+use crate::Error;
+use crate::check::Grouping;
+use crate::datum::Datum;
+use crate::field::{Field, Reach};
+
+/// Some documents of one chunk, and the columns that a grouping reads.
+pub(crate) struct Batch<'d> {
+    pub(crate) documents: &'d [u16],
+    /// One a document, or none for all 0.
+    pub(crate) scores: &'d [f64],
+    columns: Vec<FieldColumn>,
+    ids: Option<Column>,
+}
+
+struct FieldColumn {
+    name: String,
+    data_type: DataType,
+    column: Option<Column>,
+    /// The values of `documents`, decoded when first asked for.
+    decoded: OnceCell<Vec<Option<Value>>>,
+}
+
+impl<'d> Batch<'d> {
+    pub(crate) fn read(
+        grouping: &Grouping,
+        view: &dyn View,
+        chunk: usize,
+        documents: &'d [u16],
+        scores: &'d [f64],
+    ) -> Result<Self, Error> {
+        let read = |key: &ColumnKey| {
+            let columns = view.columns(key, chunk..chunk + 1).map_err(|error| Error::Read(error.0))?;
+            Ok(columns.into_iter().next().flatten())
+        };
+        let columns = grouping
+            .fields
+            .iter()
+            .map(|(name, data_type)| {
+                let column = read(&ColumnKey::value(name))?;
+                Ok(FieldColumn {
+                    name: name.clone(),
+                    data_type: data_type.clone(),
+                    column,
+                    decoded: OnceCell::new(),
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        let ids = if grouping.reads_ids { read(&ColumnKey::id())? } else { None };
+        Ok(Batch { documents, scores, columns, ids })
+    }
+
+    pub(crate) fn score(&self, row: usize) -> f64 {
+        self.scores.get(row).copied().unwrap_or(0.0)
+    }
+
+    /// The user-specified part of the id of the document in `row`.
+    pub(crate) fn document_name(&self, row: usize) -> Datum<'_> {
+        let id = match &self.ids {
+            Some(Column::Bytes(ids)) => ids.get(usize::from(self.documents[row])),
+            _ => None,
+        };
+        let id = id.and_then(|id| std::str::from_utf8(id).ok()).unwrap_or_default();
+        Datum::Text(Cow::Borrowed(id.splitn(5, ':').nth(4).unwrap_or_default()))
+    }
+
+    /// The value column of a field, if the chunk has it.
+    pub(crate) fn column(&self, field: &Field) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == field.name).and_then(|column| column.column.as_ref())
+    }
+
+    /// The value of a field in the document of `row`; with `element`, only that one of a list.
+    pub(crate) fn field(&self, field: &Field, row: usize, element: Option<usize>) -> Datum<'_> {
+        if let (Reach::Whole, Some(column)) = (&field.reach, self.column(field)) {
+            let document = usize::from(self.documents[row]);
+            let direct = match (column, layout(&field.data_type)) {
+                (Column::Fixed(column), Layout::Number(cell)) if column.cell() == cell => {
+                    Some(number_at(column, document))
+                }
+                (Column::Bytes(column), Layout::Text) => Some(text_at(column, document).map(Datum::Text)),
+                _ => None,
+            };
+            if let Some(datum) = direct {
+                return datum.unwrap_or_else(|| field.undefined());
+            }
+        }
+        let key_of = |key: &Field| self.field(key, row, None).to_text().into_owned();
+        field.take(self.value(field, row), element, key_of)
+    }
+
+    /// The decoded value of a field in the document of `row`.
+    pub(crate) fn value(&self, field: &Field, row: usize) -> Option<&Value> {
+        let column = self.columns.iter().find(|column| column.name == field.name)?;
+        let values = column.decoded.get_or_init(|| {
+            let decode = |document: &u16| {
+                column
+                    .column
+                    .as_ref()
+                    .and_then(|cells| value(cells, &column.data_type, usize::from(*document)))
+            };
+            self.documents.iter().map(decode).collect()
+        });
+        values.get(row).and_then(Option::as_ref)
+    }
+}
+
+/// The number of a document in a column of one number a document.
+pub(crate) fn number_at(column: &Fixed, document: usize) -> Option<Datum<'static>> {
+    column.presence().get(document).then(|| match column.cell() {
+        Cell::Bool => Datum::Bool(column.cells::<u8>()[document] != 0),
+        Cell::I8 => Datum::Long(i64::from(column.cells::<i8>()[document])),
+        Cell::I32 => Datum::Long(i64::from(column.cells::<i32>()[document])),
+        Cell::I64 => Datum::Long(column.cells::<i64>()[document]),
+        Cell::U64 => Datum::Long(column.cells::<u64>()[document] as i64),
+        Cell::F32 => Datum::Double(f64::from(column.cells::<f32>()[document])),
+        Cell::F64 => Datum::Double(column.cells::<f64>()[document]),
+        Cell::BF16 => Datum::Double(column.number(document).unwrap_or(f64::NAN)),
+    })
+}
+
+/// The text of a document in a column of text.
+pub(crate) fn text_at(column: &Bytes, document: usize) -> Option<Cow<'_, str>> {
+    column.get(document).map(String::from_utf8_lossy)
+}

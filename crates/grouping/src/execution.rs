@@ -1,0 +1,383 @@
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use millrace_column::{Cell, Column, View};
+
+use crate::Error;
+use crate::aggregate::Accumulator;
+use crate::batch::{Batch, text_at};
+use crate::check::{Grouping, GroupsList, Level};
+use crate::datum::Datum;
+use crate::field::Reach;
+use crate::node::{Context, Node};
+use crate::table::Table;
+
+/// A hit inside a group, to be filled with a document summary at the end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HitRef {
+    /// Which of the executions that were merged it comes from, as said to [`Execution::new`].
+    pub part: u32,
+    /// The chunk's number in that execution's view.
+    pub chunk: usize,
+    /// The place in the chunk.
+    pub document: u16,
+    /// Its score.
+    pub score: f64,
+}
+
+impl HitRef {
+    /// Best first; the same on every run.
+    pub(crate) fn order(&self, other: &HitRef) -> Ordering {
+        other.score.total_cmp(&self.score).then_with(|| {
+            (self.part, self.chunk, self.document).cmp(&(other.part, other.chunk, other.document))
+        })
+    }
+}
+
+/// A grouping while documents come in. Memory is for groups, not for documents, but for quantiles and `max(inf)` hits.
+#[derive(Debug)]
+pub struct Execution {
+    grouping: Arc<Grouping>,
+    part: u32,
+    pub(crate) root: LevelState,
+    /// With a limit on documents: the best so far, grouped at the end.
+    best: Vec<HitRef>,
+}
+
+/// The groups of one [`Level`], by group number.
+#[derive(Debug, Default)]
+pub(crate) struct LevelState {
+    /// The best score of each group's documents.
+    pub(crate) ranks: Vec<f64>,
+    pub(crate) aggregates: Vec<Accumulator>,
+    /// For each list of hits, for each group.
+    pub(crate) hits: Vec<Vec<Vec<HitRef>>>,
+    /// For each list of groups.
+    pub(crate) lists: Vec<ListState>,
+}
+
+/// All groups of one [`GroupsList`].
+#[derive(Debug, Default)]
+pub(crate) struct ListState {
+    pub(crate) table: Table,
+    pub(crate) level: LevelState,
+    /// The groups inside each group around, once everything is collected.
+    pub(crate) members: Vec<Vec<u32>>,
+}
+
+/// Rows of a batch on their way into groups. A row can come several times, once for each group.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<u32>,
+    /// The group of each.
+    groups: Vec<u32>,
+    /// The elements that each remembers: `width` a row.
+    elements: Vec<u32>,
+    width: usize,
+}
+
+impl Rows {
+    fn elements(&self, index: usize) -> &[u32] {
+        &self.elements[index * self.width..(index + 1) * self.width]
+    }
+
+    fn push(&mut self, row: u32, group: u32) {
+        self.rows.push(row);
+        self.groups.push(group);
+    }
+}
+
+impl Execution {
+    /// Nothing collected yet. `part` is put into the [`HitRef`]s, to tell executions apart after merging.
+    pub fn new(grouping: Arc<Grouping>, part: u32) -> Self {
+        let mut root = LevelState::new(&grouping.root);
+        root.grow(&grouping.root, 1);
+        Execution { grouping, part, root, best: Vec::new() }
+    }
+
+    /// The request.
+    pub fn grouping(&self) -> &Arc<Grouping> {
+        &self.grouping
+    }
+
+    /// Collects documents of a chunk: places in it, ascending, and their scores (empty where nothing was ranked: all 0).
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn collect(
+        &mut self,
+        view: &dyn View,
+        chunk: usize,
+        documents: &[u16],
+        scores: &[f64],
+    ) -> Result<(), Error> {
+        let Some(top) = self.grouping.top else { return self.group(view, chunk, documents, scores) };
+        let part = self.part;
+        self.best.extend(documents.iter().enumerate().map(|(row, document)| HitRef {
+            part,
+            chunk,
+            document: *document,
+            score: scores.get(row).copied().unwrap_or(0.0),
+        }));
+        keep_best(&mut self.best, top, top.saturating_mul(2).max(4096));
+        Ok(())
+    }
+
+    /// To be called once after the last chunk, with the same view: groups what was kept back because the request is for the
+    /// best documents only.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn complete(&mut self, view: &dyn View) -> Result<(), Error> {
+        let mut best = std::mem::take(&mut self.best);
+        keep_best(&mut best, self.grouping.top.unwrap_or(usize::MAX), 0);
+        best.sort_unstable_by_key(|hit| (hit.chunk, hit.document));
+        for hits in best.chunk_by(|a, b| a.chunk == b.chunk) {
+            let documents: Vec<u16> = hits.iter().map(|hit| hit.document).collect();
+            let scores: Vec<f64> = hits.iter().map(|hit| hit.score).collect();
+            self.group(view, hits[0].chunk, &documents, &scores)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what another execution of the same request has collected, both completed: exactly as if this one had collected it.
+    pub fn merge(&mut self, other: Execution) {
+        let grouping = Arc::clone(&self.grouping);
+        self.root.merge(&grouping.root, other.root, &[0], grouping.hit_slack());
+    }
+
+    fn group(
+        &mut self,
+        view: &dyn View,
+        chunk: usize,
+        documents: &[u16],
+        scores: &[f64],
+    ) -> Result<(), Error> {
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let grouping = Arc::clone(&self.grouping);
+        let batch = Batch::read(&grouping, view, chunk, documents, scores)?;
+        let rows = Rows {
+            rows: (0..documents.len() as u32).collect(),
+            groups: vec![0; documents.len()],
+            elements: Vec::new(),
+            width: 0,
+        };
+        let collector = Collector {
+            batch: &batch,
+            grouping: &grouping,
+            part: self.part,
+            chunk,
+            slack: grouping.hit_slack(),
+        };
+        collector.level(&grouping.root, &mut self.root, &rows);
+        Ok(())
+    }
+}
+
+impl Grouping {
+    /// How many hits past `max` a list keeps, so that every page that was asked for can be shown, and whether there is a next.
+    fn hit_slack(&self) -> usize {
+        self.offsets.values().copied().max().unwrap_or(0).saturating_add(1)
+    }
+}
+
+impl LevelState {
+    fn new(level: &Level) -> Self {
+        LevelState {
+            ranks: Vec::new(),
+            aggregates: level.aggregates.iter().map(Accumulator::new).collect(),
+            hits: level.hit_lists.iter().map(|_| Vec::new()).collect(),
+            lists: level
+                .lists
+                .iter()
+                .map(|list| ListState {
+                    table: Table::default(),
+                    level: LevelState::new(&list.level),
+                    members: Vec::new(),
+                })
+                .collect(),
+        }
+    }
+
+    fn grow(&mut self, level: &Level, groups: usize) {
+        self.ranks.resize(groups, f64::NEG_INFINITY);
+        self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
+        self.hits.iter_mut().for_each(|hits| hits.resize(groups, Vec::new()));
+        debug_assert_eq!(level.lists.len(), self.lists.len(), "state is made of its level");
+    }
+
+    /// Fills [`ListState::members`] everywhere inside.
+    pub(crate) fn index(&mut self) {
+        let groups = self.ranks.len();
+        for list in &mut self.lists {
+            list.members = vec![Vec::new(); groups];
+            for (group, parent) in list.table.parents.iter().enumerate() {
+                list.members[*parent as usize].push(group as u32);
+            }
+            list.level.index();
+        }
+    }
+
+    /// Group `n` of the other is group `numbers[n]` here.
+    fn merge(&mut self, level: &Level, other: LevelState, numbers: &[u32], slack: usize) {
+        for (rank, number) in other.ranks.into_iter().zip(numbers) {
+            let kept = &mut self.ranks[*number as usize];
+            *kept = kept.max(rank);
+        }
+        for (aggregate, theirs) in self.aggregates.iter_mut().zip(other.aggregates) {
+            aggregate.merge(theirs, numbers);
+        }
+        for ((spec, mine), theirs) in level.hit_lists.iter().zip(&mut self.hits).zip(other.hits) {
+            for (mut hits, number) in theirs.into_iter().zip(numbers) {
+                let kept = &mut mine[*number as usize];
+                kept.append(&mut hits);
+                keep_best(kept, spec.max.unwrap_or(usize::MAX).saturating_add(slack), 0);
+            }
+        }
+        for ((spec, mine), theirs) in level.lists.iter().zip(&mut self.lists).zip(other.lists) {
+            let inner: Vec<u32> = theirs
+                .table
+                .parents
+                .iter()
+                .zip(&theirs.table.keys)
+                .map(|(parent, key)| mine.table.number(numbers[*parent as usize], key))
+                .collect();
+            mine.level.grow(&spec.level, mine.table.len());
+            mine.level.merge(&spec.level, theirs.level, &inner, slack);
+        }
+    }
+}
+
+/// Cuts a list to its best, once it is longer than `when`.
+fn keep_best(hits: &mut Vec<HitRef>, count: usize, when: usize) {
+    if hits.len() > count && hits.len() > when {
+        hits.select_nth_unstable_by(count, HitRef::order);
+        hits.truncate(count);
+    }
+}
+
+/// Puts the rows of one batch into groups.
+struct Collector<'b> {
+    batch: &'b Batch<'b>,
+    grouping: &'b Grouping,
+    part: u32,
+    chunk: usize,
+    slack: usize,
+}
+
+impl<'b> Collector<'b> {
+    fn level(&self, level: &'b Level, state: &mut LevelState, rows: &Rows) {
+        for (row, group) in rows.rows.iter().zip(&rows.groups) {
+            let rank = &mut state.ranks[*group as usize];
+            *rank = rank.max(self.batch.score(*row as usize));
+        }
+        for (aggregate, accumulator) in level.aggregates.iter().zip(&mut state.aggregates) {
+            match &aggregate.input {
+                None => rows.groups.iter().for_each(|group| accumulator.count(*group)),
+                Some(input) => {
+                    for (index, group) in rows.groups.iter().enumerate() {
+                        accumulator
+                            .take(*group, input.eval(self.context(rows.rows[index], rows.elements(index))));
+                    }
+                }
+            }
+        }
+        for (spec, hits) in level.hit_lists.iter().zip(&mut state.hits) {
+            let keep = spec.max.unwrap_or(usize::MAX).saturating_add(self.slack);
+            for (row, group) in rows.rows.iter().zip(&rows.groups) {
+                let list = &mut hits[*group as usize];
+                let row = *row as usize;
+                list.push(HitRef {
+                    part: self.part,
+                    chunk: self.chunk,
+                    document: self.batch.documents[row],
+                    score: self.batch.score(row),
+                });
+                keep_best(list, keep, keep.saturating_mul(2).max(64));
+            }
+        }
+        for (spec, list) in level.lists.iter().zip(&mut state.lists) {
+            let inner = self.assign(spec, &mut list.table, rows);
+            list.level.grow(&spec.level, list.table.len());
+            self.level(&spec.level, &mut list.level, &inner);
+        }
+    }
+
+    fn context<'e>(&'e self, row: u32, elements: &'e [u32]) -> Context<'e> {
+        Context { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
+    }
+
+    /// Gives each row its groups in a list.
+    fn assign(&self, list: &'b GroupsList, table: &mut Table, rows: &Rows) -> Rows {
+        let width = rows.width + usize::from(list.binds);
+        let mut inner = Rows { width, ..Rows::default() };
+        if self.assign_column(list, table, rows, &mut inner) {
+            return inner;
+        }
+        let mut elements = Vec::with_capacity(width);
+        for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
+            let outer = rows.elements(index);
+            let key = list.by.eval(self.context(row, outer));
+            let (values, one) = match key {
+                Datum::List(values) => (values, None),
+                value => (Vec::new(), Some(value)),
+            };
+            for (place, value) in values.iter().chain(&one).enumerate() {
+                elements.clear();
+                elements.extend_from_slice(outer);
+                if list.binds {
+                    elements.push(place as u32);
+                }
+                if list.filter.as_ref().is_none_or(|filter| filter.passes(self.context(row, &elements))) {
+                    inner.push(row, table.number(group, value));
+                    inner.elements.extend_from_slice(&elements);
+                }
+            }
+        }
+        inner
+    }
+
+    /// The common case of a plain field of whole numbers or text, without a filter, straight from its column.
+    fn assign_column(&self, list: &GroupsList, table: &mut Table, rows: &Rows, inner: &mut Rows) -> bool {
+        let Node::Field { field, element: None } = &list.by else { return false };
+        if !matches!(field.reach, Reach::Whole) || list.filter.is_some() || rows.width > 0 {
+            return false;
+        }
+        let documents = rows.rows.iter().map(|row| usize::from(self.batch.documents[*row as usize]));
+        let undefined = field.undefined();
+        match (self.batch.column(field), &undefined) {
+            (Some(Column::Fixed(column)), Datum::Long(undefined)) if column.width() == 1 => {
+                let presence = column.presence();
+                let mut number = |read: &dyn Fn(usize) -> i64| {
+                    for (document, group) in documents.clone().zip(&rows.groups) {
+                        let value = if presence.get(document) { read(document) } else { *undefined };
+                        inner.groups.push(table.long(*group, value));
+                    }
+                };
+                match column.cell() {
+                    Cell::I64 => {
+                        let cells = column.cells::<i64>();
+                        number(&|document| cells[document]);
+                    }
+                    Cell::I32 => {
+                        let cells = column.cells::<i32>();
+                        number(&|document| i64::from(cells[document]));
+                    }
+                    _ => return false,
+                }
+            }
+            (Some(Column::Bytes(column)), Datum::Text(_))
+                if matches!(millrace_column::layout(&field.data_type), millrace_column::Layout::Text) =>
+            {
+                for (document, group) in documents.zip(&rows.groups) {
+                    inner.groups.push(table.text(*group, &text_at(column, document).unwrap_or_default()));
+                }
+            }
+            _ => return false,
+        }
+        inner.rows.extend_from_slice(&rows.rows);
+        true
+    }
+}

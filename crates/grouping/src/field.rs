@@ -1,0 +1,292 @@
+//! Fields of a schema as grouping sees them: where the value lies, and what a document without one counts as.
+
+use std::borrow::Cow;
+
+use millrace_document::{DataType, Value};
+use millrace_schema::Schema;
+
+use crate::Error;
+use crate::datum::Datum;
+use crate::node::Kind;
+use crate::request::{FieldPath, Step};
+
+/// A checked path into a field.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    /// The name of the column's field.
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) reach: Reach,
+    /// Names of struct fields, from the outside in, after `reach`.
+    members: Vec<String>,
+    pub(crate) kind: Kind,
+    /// The type at the end of the path.
+    leaf: DataType,
+}
+
+/// What of a field's value is taken.
+#[derive(Debug, Clone)]
+pub(crate) enum Reach {
+    /// The value.
+    Whole,
+    /// Each element of an array, each value of a weighted set.
+    Elements,
+    /// Each key of a map.
+    Keys,
+    /// Each value of a map.
+    Values,
+    /// The map's value of a key.
+    At(String),
+    /// The map's value of the key that another field has.
+    AtKeyOf(Box<Field>),
+    /// A position as a z-curve value; of each element where it is an array.
+    ZCurve,
+}
+
+impl Field {
+    /// Finds a path in a schema.
+    pub(crate) fn resolve(path: &FieldPath, schema: &Schema) -> Result<Self, Error> {
+        let no_field = || {
+            let names: Vec<&str> = schema.fields.keys().map(|name| &**name).take(20).collect();
+            Error::invalid(format!(
+                "schema '{}' has no field '{}'; its fields are {}",
+                schema.name,
+                path.field,
+                names.join(", ")
+            ))
+        };
+        let field = schema.fields.get(path.field.as_str());
+        let position = path
+            .field
+            .strip_suffix("_zcurve")
+            .filter(|_| field.is_none() && path.steps.is_empty())
+            .and_then(|name| schema.fields.get(name));
+        if let Some(position) = position
+            && is_position(&position.data_type)
+        {
+            return Ok(Field {
+                name: position.name.to_string(),
+                data_type: position.data_type.clone(),
+                reach: Reach::ZCurve,
+                members: Vec::new(),
+                kind: Kind::Long,
+                leaf: DataType::Long,
+            });
+        }
+        let field = field.ok_or_else(no_field)?;
+        let mut at = &field.data_type;
+        let mut steps = path.steps.iter();
+        let wrong = |at: &DataType, cure: &str| Error::invalid(format!("'{path}' is of type {at}; {cure}"));
+        let reach = match at {
+            DataType::Array(element) | DataType::WeightedSet { element, .. } => {
+                at = element;
+                Reach::Elements
+            }
+            DataType::Map(key, value) => {
+                let step = steps.next();
+                at = match step {
+                    Some(Step::Name(name)) if name == "key" => key,
+                    _ => value,
+                };
+                match step {
+                    Some(Step::Name(name)) if name == "key" => Reach::Keys,
+                    Some(Step::Name(name)) if name == "value" => Reach::Values,
+                    Some(Step::Key(key)) => Reach::At(key.clone()),
+                    Some(Step::KeyOf(name)) => Reach::AtKeyOf(Box::new(Field::resolve(
+                        &FieldPath { field: name.clone(), steps: Vec::new() },
+                        schema,
+                    )?)),
+                    _ => {
+                        return Err(wrong(
+                            &field.data_type,
+                            &format!("write {0}.key, {0}.value or {0}{{\"key\"}}", path.field),
+                        ));
+                    }
+                }
+            }
+            _ => Reach::Whole,
+        };
+        let mut members = Vec::new();
+        for step in steps {
+            let member = match (at, step) {
+                (DataType::Struct(struct_type), Step::Name(name)) => struct_type.field(name),
+                _ => None,
+            };
+            let Some(member) = member else {
+                return Err(wrong(at, "the path goes on inside it with a name that it does not have"));
+            };
+            members.push(member.name.to_string());
+            at = &member.data_type;
+        }
+        let kind = match at {
+            DataType::Bool => Kind::Bool,
+            DataType::Byte | DataType::Int | DataType::Long => Kind::Long,
+            DataType::Float16 | DataType::Float | DataType::Double => Kind::Double,
+            DataType::String | DataType::Uri | DataType::Reference(_) | DataType::Predicate => Kind::Text,
+            DataType::Raw => Kind::Raw,
+            DataType::Tensor(_) => return Err(wrong(at, "tensors cannot be grouped")),
+            DataType::Position => {
+                return Err(wrong(at, &format!("write {}_zcurve or geo_distance(…)", path.field)));
+            }
+            DataType::Struct(_) => return Err(wrong(at, "name one of its fields after a dot")),
+            _ => return Err(wrong(at, "a collection inside a collection cannot be grouped")),
+        };
+        let (leaf, data_type) = (at.clone(), field.data_type.clone());
+        Ok(Field { name: field.name.to_string(), data_type, reach, members, kind, leaf })
+    }
+
+    /// A position field, for `geo_distance`.
+    pub(crate) fn position(name: &str, schema: &Schema) -> Result<Self, Error> {
+        match schema.fields.get(name) {
+            Some(field) if is_position(&field.data_type) => Ok(Field {
+                name: name.to_owned(),
+                data_type: field.data_type.clone(),
+                reach: Reach::Whole,
+                members: Vec::new(),
+                kind: Kind::Double,
+                leaf: DataType::Double,
+            }),
+            Some(field) => Err(Error::invalid(format!(
+                "geo_distance needs a position, and '{name}' is of type {}",
+                field.data_type
+            ))),
+            None => Err(Error::invalid(format!("schema '{}' has no field '{name}'", schema.name))),
+        }
+    }
+
+    /// Whether a document can have several values.
+    pub(crate) fn is_list(&self) -> bool {
+        match self.reach {
+            Reach::Elements | Reach::Keys | Reach::Values => true,
+            Reach::ZCurve => matches!(self.data_type, DataType::Array(_)),
+            Reach::Whole | Reach::At(_) | Reach::AtKeyOf(_) => false,
+        }
+    }
+
+    /// Whether elements are parts of something larger: other paths of the same field then stay with the same element.
+    pub(crate) fn is_structured(&self) -> bool {
+        matches!(self.reach, Reach::Keys | Reach::Values)
+            || (matches!(self.reach, Reach::Elements) && !self.members.is_empty())
+    }
+
+    /// What a document without a value counts as.
+    pub(crate) fn undefined(&self) -> Datum<'static> {
+        match self.leaf {
+            DataType::Bool => Datum::Bool(false),
+            DataType::Byte => Datum::Long(i64::from(i8::MIN)),
+            DataType::Int => Datum::Long(i64::from(i32::MIN)),
+            DataType::Long => Datum::Long(i64::MIN),
+            DataType::Float16 | DataType::Float | DataType::Double => Datum::Double(f64::NAN),
+            DataType::Raw => Datum::Raw(Cow::Borrowed(&[])),
+            _ => Datum::Text(Cow::Borrowed("")),
+        }
+    }
+
+    /// Takes the path's values from a decoded value. With `element`, only that one of a list.
+    pub(crate) fn take<'a>(
+        &self,
+        value: Option<&'a Value>,
+        element: Option<usize>,
+        key_of: impl FnOnce(&Field) -> String,
+    ) -> Datum<'a> {
+        match (&self.reach, value) {
+            (Reach::Whole, value) => self.leaf(value),
+            (Reach::At(key), Some(Value::Map(entries))) => self.entry(entries, key),
+            (Reach::AtKeyOf(field), Some(Value::Map(entries))) => self.entry(entries, &key_of(field)),
+            (Reach::At(_) | Reach::AtKeyOf(_), _) => self.undefined(),
+            (Reach::ZCurve, Some(Value::Array(places))) => {
+                self.pick(places.len(), element, |index| zcurve(Some(&places[index])))
+            }
+            (Reach::ZCurve, value) => zcurve(value),
+            (Reach::Elements, Some(Value::Array(items))) => {
+                self.pick(items.len(), element, |index| self.leaf(Some(&items[index])))
+            }
+            (Reach::Elements, Some(Value::WeightedSet(items))) => {
+                self.pick(items.len(), element, |index| self.leaf(Some(&items[index].0)))
+            }
+            (Reach::Keys, Some(Value::Map(entries))) => {
+                self.pick(entries.len(), element, |index| self.leaf(Some(&entries[index].0)))
+            }
+            (Reach::Values, Some(Value::Map(entries))) => {
+                self.pick(entries.len(), element, |index| self.leaf(Some(&entries[index].1)))
+            }
+            (Reach::Elements | Reach::Keys | Reach::Values, _) => match element {
+                Some(_) => self.undefined(),
+                None => Datum::List(Vec::new()),
+            },
+        }
+    }
+
+    fn pick<'a>(&self, len: usize, element: Option<usize>, at: impl Fn(usize) -> Datum<'a>) -> Datum<'a> {
+        match element {
+            Some(element) if element < len => at(element),
+            Some(_) => self.undefined(),
+            None => Datum::List((0..len).map(at).collect()),
+        }
+    }
+
+    fn entry<'a>(&self, entries: &'a [(Value, Value)], key: &str) -> Datum<'a> {
+        let found = entries.iter().find(|(name, _)| match name {
+            Value::String(name) => name == key,
+            Value::Int(name) => key.parse() == Ok(*name),
+            Value::Long(name) => key.parse() == Ok(*name),
+            Value::Byte(name) => key.parse() == Ok(*name),
+            _ => false,
+        });
+        self.leaf(found.map(|(_, value)| value))
+    }
+
+    fn leaf<'a>(&self, value: Option<&'a Value>) -> Datum<'a> {
+        let mut value = value;
+        for member in &self.members {
+            value = match value {
+                Some(Value::Struct(fields)) => {
+                    fields.iter().find(|(name, _)| **name == **member).map(|(_, value)| value)
+                }
+                _ => None,
+            };
+        }
+        match value {
+            Some(Value::Bool(value)) => Datum::Bool(*value),
+            Some(Value::Byte(value)) => Datum::Long(i64::from(*value)),
+            Some(Value::Int(value)) => Datum::Long(i64::from(*value)),
+            Some(Value::Long(value)) => Datum::Long(*value),
+            Some(Value::Float(value)) => Datum::Double(f64::from(*value)),
+            Some(Value::Double(value)) => Datum::Double(*value),
+            Some(Value::String(text)) => Datum::Text(Cow::Borrowed(text)),
+            Some(Value::Raw(bytes)) => Datum::Raw(Cow::Borrowed(bytes)),
+            _ => self.undefined(),
+        }
+    }
+}
+
+fn is_position(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Position => true,
+        DataType::Array(element) => **element == DataType::Position,
+        _ => false,
+    }
+}
+
+/// Interleaves the bits of longitude (even places) and latitude (odd places), both in millionths of a degree.
+fn zcurve(value: Option<&Value>) -> Datum<'static> {
+    let spread = |part: i32| {
+        let mut bits = u64::from(part as u32);
+        for (shift, mask) in [
+            (16, 0x0000_ffff_0000_ffff),
+            (8, 0x00ff_00ff_00ff_00ff),
+            (4, 0x0f0f_0f0f_0f0f_0f0f),
+            (2, 0x3333_3333_3333_3333),
+            (1, 0x5555_5555_5555_5555),
+        ] {
+            bits = (bits | bits << shift) & mask;
+        }
+        bits
+    };
+    match value {
+        Some(Value::Position { latitude, longitude }) => {
+            Datum::Long((spread(*longitude) | spread(*latitude) << 1) as i64)
+        }
+        _ => Datum::Long(i64::MIN),
+    }
+}

@@ -1,0 +1,199 @@
+//! From what was collected to the groups that are shown: order, pages, hits.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult, Hit};
+
+use crate::check::{GroupNode, Grouping, GroupsList, Level};
+use crate::continuation::{self, Path};
+use crate::datum::Datum;
+use crate::execution::{Execution, HitRef, LevelState, ListState};
+
+/// Makes hits of references by the document summary named, one hit for each reference, in order.
+pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E> + 'f;
+
+/// Hits that were chosen for a list, not filled yet.
+struct Chosen {
+    summary: Option<String>,
+    hits: Vec<HitRef>,
+}
+
+impl Execution {
+    /// The groups, in their order and cut to their pages.
+    ///
+    /// `fill` makes hits of what is shown in lists of hits: it is called once for each document summary that the request names
+    /// (`None`: the query's own), and gives one hit for each reference, in order.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn finish<E>(mut self, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
+        let grouping = Arc::clone(self.grouping());
+        self.root.index();
+        let mut builder = Builder { grouping: &grouping, chosen: Vec::new() };
+        let (outputs, lists) = builder.inside(&grouping.root, &self.root, 0, Path::ROOT);
+        let mut root = Group { id: GroupId::Root, relevance: 1.0, outputs, lists };
+        let mut filled = fill_all(&builder.chosen, fill)?.into_iter();
+        place(&mut root, &mut filled);
+        let mut offsets: Vec<(u64, usize)> =
+            grouping.offsets.iter().map(|(list, offset)| (*list, *offset)).collect();
+        offsets.sort_unstable();
+        Ok(GroupingResult { root, continuation: continuation::encode(offsets) })
+    }
+}
+
+/// Fills the hits of all lists: one call for each document summary.
+fn fill_all<E>(chosen: &[Chosen], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<Hit>>, E> {
+    let mut filled: Vec<Vec<Hit>> = chosen.iter().map(|_| Vec::new()).collect();
+    let mut summaries: Vec<Option<&str>> = chosen.iter().map(|list| list.summary.as_deref()).collect();
+    summaries.sort_unstable();
+    summaries.dedup();
+    for summary in summaries {
+        let lists = || chosen.iter().enumerate().filter(|(_, list)| list.summary.as_deref() == summary);
+        let references: Vec<HitRef> = lists().flat_map(|(_, list)| list.hits.iter().copied()).collect();
+        let mut hits = fill(summary, &references)?.into_iter();
+        for (index, list) in lists() {
+            filled[index] = hits.by_ref().take(list.hits.len()).collect();
+        }
+    }
+    Ok(filled)
+}
+
+/// Puts filled hits into the lists, which come in the order in which they were chosen.
+fn place(group: &mut Group, filled: &mut impl Iterator<Item = Vec<Hit>>) {
+    for list in &mut group.lists {
+        match list {
+            GroupList::Hits { hits, .. } => *hits = filled.next().unwrap_or_default(),
+            GroupList::Groups { groups, .. } => groups.iter_mut().for_each(|group| place(group, filled)),
+        }
+    }
+}
+
+struct Builder<'g> {
+    grouping: &'g Grouping,
+    chosen: Vec<Chosen>,
+}
+
+type Inside = (Vec<(String, GroupValue)>, Vec<GroupList>);
+
+impl Builder<'_> {
+    /// The outputs and lists of a group.
+    fn inside(&mut self, level: &Level, state: &LevelState, group: usize, path: Path) -> Inside {
+        let outputs = level
+            .outputs
+            .iter()
+            .filter_map(|(name, node)| {
+                let quantiles = match node {
+                    GroupNode::Aggregate(index) => {
+                        let wanted = &level.aggregates[*index].quantiles;
+                        state.aggregates[*index].quantiles(group, wanted).map(GroupValue::Quantiles)
+                    }
+                    _ => None,
+                };
+                let value = quantiles.or_else(|| group_value(self.eval(node, state, group)));
+                value.map(|value| (name.clone(), value))
+            })
+            .collect();
+        let mut lists = Vec::new();
+        for (place, (spec, hits)) in level.hit_lists.iter().zip(&state.hits).enumerate() {
+            let mut hits = hits[group].clone();
+            hits.sort_unstable_by(HitRef::order);
+            let path = path.list(place);
+            let (offset, end, continuation) = self.page(hits.len(), spec.max, path);
+            self.chosen.push(Chosen { summary: spec.summary.clone(), hits: hits[offset..end].to_vec() });
+            lists.push(GroupList::Hits { label: spec.label.clone(), hits: Vec::new(), continuation });
+        }
+        for (place, (spec, list)) in level.lists.iter().zip(&state.lists).enumerate() {
+            if spec.shown {
+                let path = path.list(level.hit_lists.len() + place);
+                lists.push(self.groups(spec, list, group, path));
+            }
+        }
+        (outputs, lists)
+    }
+
+    fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize, path: Path) -> GroupList {
+        let mut members: Vec<(Vec<Datum<'static>>, usize)> = list.members[parent]
+            .iter()
+            .map(|group| {
+                let group = *group as usize;
+                let keys = spec.order.iter().map(|(_, node)| self.eval(node, &list.level, group));
+                (keys.collect(), group)
+            })
+            .collect();
+        members.sort_by(|(a_keys, a), (b_keys, b)| {
+            let by_order =
+                spec.order.iter().zip(a_keys.iter().zip(b_keys)).map(|((descending, _), (a, b))| {
+                    let order = a.order(b);
+                    if *descending { order.reverse() } else { order }
+                });
+            by_order
+                .fold(Ordering::Equal, Ordering::then)
+                .then_with(|| list.level.ranks[*b].total_cmp(&list.level.ranks[*a]))
+                .then_with(|| list.table.keys[*a].order(&list.table.keys[*b]))
+        });
+        let (offset, end, continuation) = self.page(members.len(), spec.max, path);
+        let groups = members[offset..end]
+            .iter()
+            .map(|(_, group)| {
+                let key = &list.table.keys[*group];
+                let (outputs, lists) = self.inside(&spec.level, &list.level, *group, path.group(key));
+                Group { id: group_id(key), relevance: list.level.ranks[*group], outputs, lists }
+            })
+            .collect();
+        GroupList::Groups { label: spec.label.clone(), groups, continuation }
+    }
+
+    /// Which entries of a list are shown, and the continuations of the pages beside it.
+    fn page(
+        &self,
+        len: usize,
+        max: Option<usize>,
+        path: Path,
+    ) -> (usize, usize, (Option<String>, Option<String>)) {
+        let offset = self.grouping.offsets.get(&path.0).copied().unwrap_or(0).min(len);
+        let Some(max) = max else { return (offset, len, (None, None)) };
+        let end = offset.saturating_add(max).min(len);
+        let next = (end < len).then(|| continuation::encode([(path.0, end)]));
+        let previous = (offset > 0).then(|| continuation::encode([(path.0, offset.saturating_sub(max))]));
+        (offset, end, (next, previous))
+    }
+
+    fn eval(&self, node: &GroupNode, state: &LevelState, group: usize) -> Datum<'static> {
+        match node {
+            GroupNode::Constant(value) => value.clone(),
+            GroupNode::Aggregate(index) => state.aggregates[*index].value(group),
+            GroupNode::GroupCount(list) => Datum::Long(state.lists[*list].members[group].len() as i64),
+            GroupNode::Call { function, arguments } => {
+                let arguments = arguments.iter().map(|argument| self.eval(argument, state, group));
+                function.apply(arguments, &self.grouping.zone)
+            }
+        }
+    }
+}
+
+fn group_value(value: Datum<'_>) -> Option<GroupValue> {
+    Some(match value {
+        Datum::Long(value) => GroupValue::Long(value),
+        Datum::Double(value) => GroupValue::Double(value),
+        Datum::Bool(value) => GroupValue::Bool(value),
+        Datum::Text(text) => GroupValue::String(text.into_owned()),
+        Datum::Raw(bytes) => GroupValue::Raw(bytes.into_owned()),
+        _ => return None,
+    })
+}
+
+fn group_id(key: &Datum<'_>) -> GroupId {
+    match key {
+        Datum::Null | Datum::List(_) => GroupId::Null,
+        Datum::Bool(value) => GroupId::Bool(*value),
+        Datum::Long(value) => GroupId::Long(*value),
+        Datum::Double(value) => GroupId::Double(*value),
+        Datum::Text(text) => GroupId::String(text.to_string()),
+        Datum::Raw(bytes) => GroupId::Raw(bytes.to_vec()),
+        Datum::LongBucket(from, to) => GroupId::LongBucket(*from, *to),
+        Datum::DoubleBucket(from, to) => GroupId::DoubleBucket(*from, *to),
+        Datum::TextBucket(from, to) => GroupId::StringBucket(from.to_string(), to.to_string()),
+        Datum::RawBucket(from, to) => GroupId::RawBucket(from.to_vec(), to.to_vec()),
+    }
+}

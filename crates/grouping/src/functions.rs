@@ -1,0 +1,339 @@
+//! The functions of the language: one row each, with what it takes, what it gives, what it means, and its code.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use md5::{Digest, Md5};
+
+use crate::datum::{Datum, double_order};
+use crate::zone::Zone;
+
+/// A function over values of a document.
+#[derive(Debug)]
+pub struct Function {
+    /// The name in the language.
+    pub name: &'static str,
+    /// The fewest arguments.
+    pub min_arguments: usize,
+    /// The most arguments.
+    pub max_arguments: usize,
+    /// What every argument must be.
+    pub accepts: Accepts,
+    /// What it gives.
+    pub returns: Returns,
+    /// What it means.
+    pub doc: &'static str,
+    pub(crate) code: Code,
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// What a function takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepts {
+    /// Values of any kind.
+    Any,
+    /// Numbers and truth values.
+    Numbers,
+    /// A list of any kind first, then numbers.
+    ListThenNumbers,
+}
+
+/// What a function gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returns {
+    /// A whole number.
+    Long,
+    /// A float.
+    Double,
+    /// Text.
+    Text,
+    /// Bytes.
+    Raw,
+    /// A float where an argument is one, else a whole number.
+    Number,
+    /// The kind of its first argument.
+    Same,
+    /// The kind of an element of its first argument.
+    Element,
+}
+
+/// How a function is computed.
+pub(crate) enum Code {
+    /// Of one value; of a list, for each element.
+    Each(for<'a> fn(Datum<'a>) -> Datum<'a>),
+    /// As [`Code::Each`], in a time zone.
+    Time(fn(i64, &Zone) -> Datum<'static>),
+    /// A float of a float.
+    Math(fn(f64) -> f64),
+    /// From left to right. One list: over its elements. Several arguments: element by element, shorter ones repeated.
+    Fold(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
+    /// Of one value, a list as a whole.
+    Whole(for<'a> fn(Datum<'a>) -> Datum<'a>),
+    /// Of two values, a list as a whole.
+    Pair(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("code")
+    }
+}
+
+impl Function {
+    /// Applies it. There are as many arguments as the table says; a plan has checked that.
+    pub(crate) fn apply<'a>(&self, arguments: impl Iterator<Item = Datum<'a>>, zone: &Zone) -> Datum<'a> {
+        let mut arguments = arguments;
+        let first = arguments.next().unwrap_or(Datum::Null);
+        match &self.code {
+            Code::Each(code) => each(first, code),
+            Code::Time(code) => each(first, &|value| code(value.to_long(), zone)),
+            Code::Math(code) => each(first, &|value| Datum::Double(code(value.to_double()))),
+            Code::Whole(code) => code(first),
+            Code::Pair(code) => code(first, arguments.next().unwrap_or(Datum::Null)),
+            Code::Fold(code) => match arguments.next() {
+                None => match first {
+                    Datum::List(list) => list.into_iter().reduce(code).unwrap_or(Datum::Long(0)),
+                    value => value,
+                },
+                Some(second) => arguments.fold(together(first, second, *code), |a, b| together(a, b, *code)),
+            },
+        }
+    }
+}
+
+impl Function {
+    /// Whether the elements of a list that it gives belong to those of the list it takes, one by one.
+    pub(crate) fn maps_elements(&self, arguments: usize) -> bool {
+        match self.code {
+            Code::Each(_) | Code::Time(_) | Code::Math(_) => true,
+            Code::Fold(_) => arguments > 1,
+            Code::Whole(_) | Code::Pair(_) => false,
+        }
+    }
+}
+
+fn each<'a>(value: Datum<'a>, code: &impl Fn(Datum<'a>) -> Datum<'a>) -> Datum<'a> {
+    match value {
+        Datum::List(list) => Datum::List(list.into_iter().map(code).collect()),
+        value => code(value),
+    }
+}
+
+fn together<'a>(
+    a: Datum<'a>,
+    b: Datum<'a>,
+    code: for<'b> fn(Datum<'b>, Datum<'b>) -> Datum<'b>,
+) -> Datum<'a> {
+    let list = |value| match value {
+        Datum::List(list) => list,
+        value => vec![value],
+    };
+    match (a, b) {
+        (a @ Datum::List(_), b) | (a, b @ Datum::List(_)) => {
+            let (a, b) = (list(a), list(b));
+            if a.is_empty() || b.is_empty() {
+                return Datum::List(if a.is_empty() { b } else { a });
+            }
+            let len = a.len().max(b.len());
+            let at = |list: &[Datum<'a>], index: usize| list[index % list.len()].clone();
+            Datum::List((0..len).map(|index| code(at(&a, index), at(&b, index))).collect())
+        }
+        (a, b) => code(a, b),
+    }
+}
+
+/// The function of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Function> {
+    FUNCTIONS.iter().find(|function| function.name == name)
+}
+
+const fn function(
+    name: &'static str,
+    (min_arguments, max_arguments): (usize, usize),
+    accepts: Accepts,
+    returns: Returns,
+    code: Code,
+    doc: &'static str,
+) -> Function {
+    Function { name, min_arguments, max_arguments, accepts, returns, doc, code }
+}
+
+const MANY: usize = 1000;
+
+/// All functions but those whose arguments are read specially (`predefined`, `fixedwidth`, `uca`, `geo_distance`, `debugwait`).
+#[rustfmt::skip]
+pub static FUNCTIONS: &[Function] = {
+    use Accepts::*;
+    use Returns::*;
+    &[
+        function("add", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, i64::wrapping_add, |a, b| a + b)), "The sum; of one list, of its elements."),
+        function("sub", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, i64::wrapping_sub, |a, b| a - b)), "The first less all others."),
+        function("mul", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, i64::wrapping_mul, |a, b| a * b)), "The product."),
+        function("div", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, divide, |a, b| a / b)), "The first divided by all others; whole numbers are cut towards 0, and divided by 0 give 0."),
+        function("mod", (1, MANY), Numbers, Number, Code::Fold(|a, b| arithmetic(a, b, modulo, |a, b| a % b)), "The remainder of the first divided by all others in turn; of whole numbers by 0, it is 0."),
+        function("neg", (1, 1), Numbers, Number, Code::Each(negate), "The negative."),
+        function("min", (1, MANY), Any, Number, Code::Fold(|a, b| if b.order(&a).is_lt() { b } else { a }), "The smallest."),
+        function("max", (1, MANY), Any, Number, Code::Fold(|a, b| if b.order(&a).is_gt() { b } else { a }), "The largest."),
+        function("and", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() & b.to_long())), "Bitwise and."),
+        function("or", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() | b.to_long())), "Bitwise or."),
+        function("xor", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() ^ b.to_long())), "Bitwise exclusive or."),
+        function("strlen", (1, 1), Any, Long, Code::Each(|value| Datum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
+        function("strcat", (1, MANY), Any, Text, Code::Fold(|a, b| Datum::text(a.to_text().into_owned() + &b.to_text())), "The texts one after another."),
+        function("normalizesubject", (1, 1), Any, Text, Code::Each(normalize_subject), "The subject of a mail without the marks of replies and forwards before it."),
+        function("todouble", (1, 1), Any, Double, Code::Each(|value| Datum::Double(value.to_double())), "As a float."),
+        function("tolong", (1, 1), Any, Long, Code::Each(|value| Datum::Long(value.to_long())), "As a whole number."),
+        function("tostring", (1, 1), Any, Text, Code::Each(|value| Datum::text(value.to_text().into_owned())), "As text."),
+        function("toraw", (1, 1), Any, Raw, Code::Each(|value| Datum::Raw(Cow::Owned(value.to_raw().into_owned()))), "As bytes."),
+        function("cat", (1, MANY), Any, Raw, Code::Fold(|a, b| Datum::Raw(Cow::Owned([a.to_raw(), b.to_raw()].concat()))), "The binary representations one after another."),
+        function("md5", (2, 2), Any, Raw, Code::Pair(md5), "The lowest bits, as many as the second argument says, of the MD5 of the binary representation."),
+        function("xorbit", (2, 2), Any, Raw, Code::Pair(xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
+        function("array.at", (2, 2), ListThenNumbers, Element, Code::Pair(array_at), "The element at a place; places outside are the nearest end."),
+        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, Code::Pair(interpolated_lookup), "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
+        function("size", (1, 1), Any, Long, Code::Whole(|value| Datum::Long(match value { Datum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
+        function("sort", (1, 1), Any, Same, Code::Whole(|value| match value { Datum::List(mut list) => { list.sort_by(Datum::order); Datum::List(list) } value => value }), "A list in ascending order."),
+        function("reverse", (1, 1), Any, Same, Code::Whole(|value| match value { Datum::List(mut list) => { list.reverse(); Datum::List(list) } value => value }), "A list from its end to its beginning."),
+        function("time.date", (1, 1), Numbers, Text, Code::Time(date), "The date: 2009-01-10."),
+        function("time.year", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).year)), "The year."),
+        function("time.monthofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).month)), "The month, 1 to 12."),
+        function("time.dayofmonth", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
+        function("time.dayofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_year)), "The day of the year, 0 to 365."),
+        function("time.dayofweek", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_week)), "The day of the week, Monday 0 to Sunday 6."),
+        function("time.hourofday", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 3600)), "The hour, 0 to 23."),
+        function("time.minuteofhour", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 60 % 60)), "The minute, 0 to 59."),
+        function("time.secondofminute", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day % 60)), "The second, 0 to 59."),
+        function("math.exp", (1, 1), Numbers, Double, Code::Math(f64::exp), "e to this power."),
+        function("math.log", (1, 1), Numbers, Double, Code::Math(f64::ln), "The natural logarithm."),
+        function("math.log1p", (1, 1), Numbers, Double, Code::Math(f64::ln_1p), "The natural logarithm of 1 more."),
+        function("math.log10", (1, 1), Numbers, Double, Code::Math(f64::log10), "The logarithm to base 10."),
+        function("math.sqrt", (1, 1), Numbers, Double, Code::Math(f64::sqrt), "The square root."),
+        function("math.cbrt", (1, 1), Numbers, Double, Code::Math(f64::cbrt), "The cube root."),
+        function("math.sin", (1, 1), Numbers, Double, Code::Math(f64::sin), "The sine of radians."),
+        function("math.cos", (1, 1), Numbers, Double, Code::Math(f64::cos), "The cosine of radians."),
+        function("math.tan", (1, 1), Numbers, Double, Code::Math(f64::tan), "The tangent of radians."),
+        function("math.asin", (1, 1), Numbers, Double, Code::Math(f64::asin), "The arc sine."),
+        function("math.acos", (1, 1), Numbers, Double, Code::Math(f64::acos), "The arc cosine."),
+        function("math.atan", (1, 1), Numbers, Double, Code::Math(f64::atan), "The arc tangent."),
+        function("math.sinh", (1, 1), Numbers, Double, Code::Math(f64::sinh), "The hyperbolic sine."),
+        function("math.cosh", (1, 1), Numbers, Double, Code::Math(f64::cosh), "The hyperbolic cosine."),
+        function("math.tanh", (1, 1), Numbers, Double, Code::Math(f64::tanh), "The hyperbolic tangent."),
+        function("math.asinh", (1, 1), Numbers, Double, Code::Math(f64::asinh), "The inverse hyperbolic sine."),
+        function("math.acosh", (1, 1), Numbers, Double, Code::Math(f64::acosh), "The inverse hyperbolic cosine."),
+        function("math.atanh", (1, 1), Numbers, Double, Code::Math(f64::atanh), "The inverse hyperbolic tangent."),
+        function("math.pow", (2, 2), Numbers, Double, Code::Fold(|a, b| Datum::Double(a.to_double().powf(b.to_double()))), "The first to the power of the second."),
+        function("math.hypot", (2, 2), Numbers, Double, Code::Fold(|a, b| Datum::Double(a.to_double().hypot(b.to_double()))), "The hypotenuse of two sides."),
+        function("zcurve.x", (1, 1), Numbers, Long, Code::Each(|value| Datum::Long(zcurve_part(value.to_long()))), "The x (longitude) of a z-curve value."),
+        function("zcurve.y", (1, 1), Numbers, Long, Code::Each(|value| Datum::Long(zcurve_part(value.to_long() >> 1))), "The y (latitude) of a z-curve value."),
+    ]
+};
+
+fn arithmetic<'a>(
+    a: Datum<'a>,
+    b: Datum<'a>,
+    whole: fn(i64, i64) -> i64,
+    float: fn(f64, f64) -> f64,
+) -> Datum<'a> {
+    match (&a, &b) {
+        (Datum::Double(_), _) | (_, Datum::Double(_)) => Datum::Double(float(a.to_double(), b.to_double())),
+        _ => Datum::Long(whole(a.to_long(), b.to_long())),
+    }
+}
+
+fn divide(a: i64, b: i64) -> i64 {
+    if b == 0 { 0 } else { a.wrapping_div(b) }
+}
+
+fn modulo(a: i64, b: i64) -> i64 {
+    if b == 0 { 0 } else { a.wrapping_rem(b) }
+}
+
+fn negate(value: Datum<'_>) -> Datum<'_> {
+    match value {
+        Datum::Double(value) => Datum::Double(-value),
+        value => Datum::Long(value.to_long().wrapping_neg()),
+    }
+}
+
+fn date(at: i64, zone: &Zone) -> Datum<'static> {
+    let civil = zone.civil(at);
+    let mut text = String::with_capacity(10);
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{}-{:02}-{:02}", civil.year, civil.month, civil.day);
+    Datum::text(text)
+}
+
+fn md5<'a>(value: Datum<'a>, width: Datum<'a>) -> Datum<'a> {
+    let digest = Md5::digest(value.to_raw());
+    let bytes = (width.to_long().clamp(0, 128) as usize).div_ceil(8);
+    Datum::Raw(Cow::Owned(digest[..bytes].to_vec()))
+}
+
+fn xorbit<'a>(value: Datum<'a>, width: Datum<'a>) -> Datum<'a> {
+    let bytes = (width.to_long().clamp(8, 4096) as usize).div_ceil(8);
+    let mut folded = vec![0; bytes];
+    value.to_raw().iter().enumerate().for_each(|(index, byte)| folded[index % bytes] ^= byte);
+    Datum::Raw(Cow::Owned(folded))
+}
+
+fn array_at<'a>(list: Datum<'a>, place: Datum<'a>) -> Datum<'a> {
+    let Datum::List(mut list) = list else { return list };
+    if list.is_empty() {
+        return Datum::Null;
+    }
+    let place = place.to_long().clamp(0, list.len() as i64 - 1);
+    list.swap_remove(place as usize)
+}
+
+fn interpolated_lookup<'a>(list: Datum<'a>, sought: Datum<'a>) -> Datum<'a> {
+    let Datum::List(list) = list else { return Datum::Double(0.0) };
+    let sought = sought.to_double();
+    let first_not_below = list.iter().position(|item| double_order(item.to_double(), sought).is_ge());
+    Datum::Double(match first_not_below {
+        None => list.len().saturating_sub(1) as f64,
+        Some(0) => 0.0,
+        Some(index) => {
+            let (low, high) = (list[index - 1].to_double(), list[index].to_double());
+            index as f64 - 1.0 + (sought - low) / (high - low)
+        }
+    })
+}
+
+/// Every second bit, from the lowest, put together to a signed 32-bit number.
+fn zcurve_part(bits: i64) -> i64 {
+    let mut part = bits as u64 & 0x5555_5555_5555_5555;
+    for (shift, mask) in [
+        (1, 0x3333_3333_3333_3333),
+        (2, 0x0f0f_0f0f_0f0f_0f0f),
+        (4, 0x00ff_00ff_00ff_00ff),
+        (8, 0x0000_ffff_0000_ffff),
+        (16, 0x0000_0000_ffff_ffff),
+    ] {
+        part = (part | part >> shift) & mask;
+    }
+    i64::from(part as u32 as i32)
+}
+
+fn normalize_subject(value: Datum<'_>) -> Datum<'_> {
+    let text = value.to_text().into_owned();
+    let mut rest = text.trim();
+    loop {
+        let lower = rest.to_ascii_lowercase();
+        let Some(mark) = ["re", "fw", "fwd", "sv", "vs"].into_iter().find_map(|mark| {
+            let after = lower.strip_prefix(mark)?;
+            let counted = after
+                .strip_prefix(['[', '('])
+                .and_then(|count| count.split_once([']', ')']))
+                .filter(|(count, _)| !count.is_empty() && count.bytes().all(|c| c.is_ascii_digit()));
+            let after = counted.map_or(after, |(_, after)| after);
+            after.strip_prefix(':').map(|after| lower.len() - after.len())
+        }) else {
+            break;
+        };
+        rest = rest[mark..].trim_start();
+    }
+    Datum::text(rest.to_owned())
+}

@@ -1,0 +1,174 @@
+use crate::Error;
+use crate::request::Number;
+
+/// Reads words, numbers, texts and symbols; whitespace between them does not matter.
+#[derive(Clone)]
+pub(crate) struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Lexer { text, at: 0 }
+    }
+
+    fn rest(&mut self) -> &'a str {
+        let rest = &self.text[self.at..];
+        let trimmed = rest.trim_start();
+        self.at += rest.len() - trimmed.len();
+        trimmed
+    }
+
+    pub(crate) fn at_end(&mut self) -> bool {
+        self.rest().is_empty()
+    }
+
+    pub(crate) fn peek_symbol(&mut self, symbol: char) -> bool {
+        self.rest().starts_with(symbol)
+    }
+
+    pub(crate) fn take_symbol(&mut self, symbol: char) -> bool {
+        let found = self.peek_symbol(symbol);
+        if found {
+            self.at += symbol.len_utf8();
+        }
+        found
+    }
+
+    pub(crate) fn symbol(&mut self, symbol: char) -> Result<(), Error> {
+        if self.take_symbol(symbol) { Ok(()) } else { Err(self.expected(&format!("'{symbol}'"))) }
+    }
+
+    /// A name of letters, digits and underscores that does not begin with a digit.
+    pub(crate) fn word(&mut self) -> Option<&'a str> {
+        self.word_with(|_| false)
+    }
+
+    /// As [`Lexer::word`], with dashes inside.
+    pub(crate) fn dashed_word(&mut self) -> Option<&'a str> {
+        self.word_with(|c| c == '-')
+    }
+
+    fn word_with(&mut self, also: impl Fn(char) -> bool) -> Option<&'a str> {
+        let rest = self.rest();
+        let end = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '@' || also(c)))
+            .unwrap_or(rest.len());
+        let word = &rest[..end];
+        if word.is_empty() || word.starts_with(|c: char| c.is_ascii_digit() || also(c)) {
+            return None;
+        }
+        self.at += end;
+        Some(word)
+    }
+
+    pub(crate) fn take_word(&mut self, word: &str) -> bool {
+        let before = self.at;
+        let found = self.word() == Some(word);
+        if !found {
+            self.at = before;
+        }
+        found
+    }
+
+    /// A number, with a sign directly before it if it has one.
+    pub(crate) fn number(&mut self) -> Result<Option<Number>, Error> {
+        let rest = self.rest();
+        let unsigned = rest.strip_prefix('-').unwrap_or(rest);
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let mut len = digits(unsigned);
+        let mut float = false;
+        if len == 0 {
+            return Ok(None);
+        }
+        if unsigned[len..].starts_with('.') && digits(&unsigned[len + 1..]) > 0 {
+            len += 1 + digits(&unsigned[len + 1..]);
+            float = true;
+        }
+        if unsigned[len..].starts_with(['e', 'E']) {
+            let exponent = &unsigned[len + 1..];
+            let sign = usize::from(exponent.starts_with(['+', '-']));
+            if digits(&exponent[sign..]) > 0 {
+                len += 1 + sign + digits(&exponent[sign..]);
+                float = true;
+            }
+        }
+        let text = &rest[..rest.len() - unsigned.len() + len];
+        let whole = if float { None } else { text.parse().ok().map(Number::Long) };
+        let Some(number) = whole.or_else(|| text.parse().ok().map(Number::Double)) else {
+            return Err(self.expected("a number"));
+        };
+        self.at += text.len();
+        Ok(Some(number))
+    }
+
+    pub(crate) fn float(&mut self) -> Result<f64, Error> {
+        let before = self.at;
+        let negative = self.take_symbol('-');
+        if self.take_word("inf") {
+            return Ok(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
+        }
+        self.at = before;
+        match self.number()? {
+            Some(Number::Long(value)) => Ok(value as f64),
+            Some(Number::Double(value)) => Ok(value),
+            None => Err(self.expected("a number")),
+        }
+    }
+
+    /// A text in double or single quotes.
+    pub(crate) fn string(&mut self) -> Result<Option<String>, Error> {
+        let rest = self.rest();
+        let Some(quote) = rest.chars().next().filter(|c| *c == '"' || *c == '\'') else { return Ok(None) };
+        let mut text = String::new();
+        let mut chars = rest.char_indices().skip(1);
+        while let Some((at, c)) = chars.next() {
+            match c {
+                c if c == quote => {
+                    self.at += at + 1;
+                    return Ok(Some(text));
+                }
+                '\\' => match chars.next().map(|(_, c)| c) {
+                    Some('n') => text.push('\n'),
+                    Some('t') => text.push('\t'),
+                    Some('r') => text.push('\r'),
+                    Some('f') => text.push('\u{c}'),
+                    Some('x') => {
+                        let code: String = chars.by_ref().take(2).map(|(_, c)| c).collect();
+                        match u8::from_str_radix(&code, 16) {
+                            Ok(code) => text.push(char::from(code)),
+                            Err(_) => return Err(self.wrong("\\x wants two hexadecimal digits".to_owned())),
+                        }
+                    }
+                    // A backslash before anything else belongs to what the text is for: regular expressions.
+                    Some(c @ ('"' | '\'' | '\\')) => text.push(c),
+                    Some(c) => text.extend(['\\', c]),
+                    None => break,
+                },
+                c => text.push(c),
+            }
+        }
+        Err(self.wrong(format!("the text that begins here is not closed by {quote}")))
+    }
+
+    /// An error at this place, which says what was expected and shows what stands here.
+    pub(crate) fn expected(&mut self, what: &str) -> Error {
+        let found = match self.rest() {
+            "" => "the end".to_owned(),
+            rest => format!("'{}'", rest.chars().take(20).collect::<String>()),
+        };
+        self.wrong(format!("expected {what}, found {found}"))
+    }
+
+    /// An error at this place.
+    pub(crate) fn wrong(&self, reason: String) -> Error {
+        let before = &self.text[..self.at];
+        let line_at = before.rfind('\n').map_or(0, |at| at + 1);
+        Error::Syntax {
+            line: before.matches('\n').count() + 1,
+            column: before[line_at..].chars().count() + 1,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Expressions over a document, checked and ready to be evaluated.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use icu_collator::CollatorBorrowed;
+use millrace_document::Value;
+use regex::Regex;
+
+use crate::batch::Batch;
+use crate::datum::{Datum, double_order};
+use crate::field::Field;
+use crate::functions::Function;
+use crate::zone::Zone;
+
+/// What an expression gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    Long,
+    Double,
+    Text,
+    Raw,
+    Bucket,
+}
+
+impl Kind {
+    pub(crate) const fn is_number(self) -> bool {
+        matches!(self, Kind::Bool | Kind::Long | Kind::Double)
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Kind::Bool => "a truth value",
+            Kind::Long => "a whole number",
+            Kind::Double => "a number",
+            Kind::Text => "a text",
+            Kind::Raw => "bytes",
+            Kind::Bucket => "a bucket",
+        }
+    }
+}
+
+/// An expression over a document.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Constant(Datum<'static>),
+    Field {
+        field: Field,
+        /// The place among the row's elements that says which element of the list is meant; none for the whole list.
+        element: Option<usize>,
+    },
+    Score,
+    DocumentName,
+    Call {
+        function: &'static Function,
+        arguments: Vec<Node>,
+    },
+    LongWidth {
+        input: Box<Node>,
+        width: i64,
+    },
+    DoubleWidth {
+        input: Box<Node>,
+        width: f64,
+    },
+    Predefined {
+        input: Box<Node>,
+        buckets: Buckets,
+    },
+    Collate {
+        input: Box<Node>,
+        collator: Collator,
+    },
+    Distance {
+        field: Field,
+        latitude: f64,
+        longitude: f64,
+        miles: bool,
+    },
+}
+
+/// A row of a batch, and what an expression may need beside it.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'b> {
+    pub(crate) batch: &'b Batch<'b>,
+    pub(crate) zone: &'b Zone,
+    pub(crate) row: usize,
+    /// The elements of structured fields that outer groups were made by.
+    pub(crate) elements: &'b [u32],
+}
+
+impl Node {
+    pub(crate) fn eval<'b>(&'b self, context: Context<'b>) -> Datum<'b> {
+        match self {
+            Node::Constant(Datum::Text(text)) => Datum::Text(Cow::Borrowed(text)),
+            Node::Constant(value) => value.clone(),
+            Node::Field { field, element } => {
+                let element = element.map(|place| context.elements[place] as usize);
+                context.batch.field(field, context.row, element)
+            }
+            Node::Score => Datum::Double(context.batch.score(context.row)),
+            Node::DocumentName => context.batch.document_name(context.row),
+            Node::Call { function, arguments } => {
+                function.apply(arguments.iter().map(|argument| argument.eval(context)), context.zone)
+            }
+            Node::LongWidth { input, width } => each(input.eval(context), |value| {
+                let value = value.to_long();
+                let from = value.saturating_sub(value.rem_euclid(*width));
+                Datum::LongBucket(from, from.saturating_add(*width))
+            }),
+            Node::DoubleWidth { input, width } => each(input.eval(context), |value| {
+                let from = (value.to_double() / width).floor() * width;
+                Datum::DoubleBucket(from, from + width)
+            }),
+            Node::Predefined { input, buckets } => each(input.eval(context), |value| buckets.find(&value)),
+            Node::Collate { input, collator } => {
+                each(input.eval(context), |value| collator.key(&value.to_text()))
+            }
+            Node::Distance { field, latitude, longitude, miles } => {
+                let km = kilometres(context.batch.value(field, context.row), *latitude, *longitude);
+                Datum::Double(if *miles { km / 1.609_344 } else { km })
+            }
+        }
+    }
+}
+
+fn each<'a>(value: Datum<'a>, code: impl Fn(Datum<'a>) -> Datum<'a>) -> Datum<'a> {
+    match value {
+        Datum::List(list) => Datum::List(list.into_iter().map(code).collect()),
+        value => code(value),
+    }
+}
+
+/// Buckets of one kind, ascending, without overlap.
+#[derive(Debug)]
+pub(crate) enum Buckets {
+    Long(Vec<(i64, i64)>),
+    Double(Vec<(f64, f64)>),
+    Text(Vec<(String, String)>),
+    Raw(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl Buckets {
+    /// The bucket of a value, which is first made a value of the buckets' kind; null where there is none.
+    fn find<'b>(&'b self, value: &Datum<'_>) -> Datum<'b> {
+        match self {
+            Buckets::Long(buckets) => {
+                let value = value.to_long();
+                let index = buckets.partition_point(|(_, to)| *to <= value && *to != i64::MAX);
+                match buckets.get(index) {
+                    Some((from, to)) if *from <= value => Datum::LongBucket(*from, *to),
+                    _ => Datum::Null,
+                }
+            }
+            Buckets::Double(buckets) => {
+                let value = value.to_double();
+                // NaN is below all numbers, so only a bucket from −∞ has it.
+                let index = buckets
+                    .partition_point(|(_, to)| double_order(*to, value).is_le() && *to != f64::INFINITY);
+                match buckets.get(index) {
+                    Some((from, to)) if *from <= value || *from == f64::NEG_INFINITY => {
+                        Datum::DoubleBucket(*from, *to)
+                    }
+                    _ => Datum::Null,
+                }
+            }
+            Buckets::Text(buckets) => {
+                let value = value.to_text();
+                match buckets.get(buckets.partition_point(|(_, to)| **to <= *value)) {
+                    Some((from, to)) if **from <= *value => {
+                        Datum::TextBucket(Cow::Borrowed(from), Cow::Borrowed(to))
+                    }
+                    _ => Datum::Null,
+                }
+            }
+            Buckets::Raw(buckets) => {
+                let value = value.to_raw();
+                match buckets.get(buckets.partition_point(|(_, to)| **to <= *value)) {
+                    Some((from, to)) if **from <= *value => {
+                        Datum::RawBucket(Cow::Borrowed(from), Cow::Borrowed(to))
+                    }
+                    _ => Datum::Null,
+                }
+            }
+        }
+    }
+}
+
+/// The order of texts in a locale.
+pub(crate) struct Collator(pub(crate) CollatorBorrowed<'static>);
+
+impl Collator {
+    fn key(&self, text: &str) -> Datum<'static> {
+        let mut key = Vec::new();
+        // Writing to a Vec cannot fail.
+        let _ = self.0.write_sort_key_to(text, &mut key);
+        Datum::Raw(Cow::Owned(key))
+    }
+}
+
+impl fmt::Debug for Collator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collator")
+    }
+}
+
+/// The great-circle distance to the nearest of the value's positions; infinite where there is none.
+fn kilometres(value: Option<&Value>, latitude: f64, longitude: f64) -> f64 {
+    match value {
+        Some(Value::Position { latitude: lat, longitude: lng }) => {
+            let (a, b) = ((f64::from(*lat) / 1e6).to_radians(), latitude.to_radians());
+            let half_lat = ((b - a) / 2.0).sin();
+            let half_lng = ((longitude - f64::from(*lng) / 1e6).to_radians() / 2.0).sin();
+            let h = half_lat * half_lat + a.cos() * b.cos() * half_lng * half_lng;
+            2.0 * 6371.0088 * h.sqrt().min(1.0).asin()
+        }
+        Some(Value::Array(places)) => places
+            .iter()
+            .map(|place| kilometres(Some(place), latitude, longitude))
+            .fold(f64::INFINITY, f64::min),
+        _ => f64::INFINITY,
+    }
+}
+
+/// A filter, ready to be evaluated.
+#[derive(Debug)]
+pub(crate) enum FilterNode {
+    Regex(Regex, Node),
+    Range { from: f64, to: f64, inclusive: (bool, bool), input: Node },
+    IsTrue(Node),
+    Not(Box<FilterNode>),
+    And(Box<FilterNode>, Box<FilterNode>),
+    Or(Box<FilterNode>, Box<FilterNode>),
+}
+
+impl FilterNode {
+    /// Whether a row passes. Where the input is a list, one element is enough.
+    pub(crate) fn passes(&self, context: Context<'_>) -> bool {
+        match self {
+            FilterNode::Regex(regex, input) => {
+                any(&input.eval(context), |value| regex.is_match(&value.to_text()))
+            }
+            FilterNode::Range { from, to, inclusive, input } => any(&input.eval(context), |value| {
+                let value = value.to_double();
+                let above = if inclusive.0 { value >= *from } else { value > *from };
+                let below = if inclusive.1 { value <= *to } else { value < *to };
+                above && below
+            }),
+            FilterNode::IsTrue(input) => any(&input.eval(context), |value| match value {
+                Datum::Text(text) => text == "true",
+                value => value.to_double() != 0.0,
+            }),
+            FilterNode::Not(inner) => !inner.passes(context),
+            FilterNode::And(a, b) => a.passes(context) && b.passes(context),
+            FilterNode::Or(a, b) => a.passes(context) || b.passes(context),
+        }
+    }
+}
+
+fn any(value: &Datum<'_>, holds: impl Fn(&Datum<'_>) -> bool) -> bool {
+    match value {
+        Datum::List(list) => list.iter().any(holds),
+        value => holds(value),
+    }
+}

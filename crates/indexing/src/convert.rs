@@ -1,0 +1,248 @@
+//! Conversions between values: the functions of the language that ask nothing but their input.
+
+use std::hash::Hasher;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_document::{DataType, Value, scalar};
+use siphasher::sip::SipHasher24;
+
+use crate::script::Function;
+use crate::strings::{map_text, normalize, substring};
+use crate::tensors;
+
+/// Keys of the hash that `hash` has always used; they are part of stored values.
+const HASH_KEYS: (u64, u64) = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+
+impl Function {
+    /// The value made of `value`; `None` where there is none.
+    pub fn apply(&self, value: Value) -> Result<Option<Value>, String> {
+        Ok(Some(match self {
+            Function::Convert(to) => convert(value, to)?,
+            Function::ToArray => Value::Array(vec![value]),
+            Function::ToWeightedSet { .. } => Value::WeightedSet(vec![(value, 1)]),
+            Function::ToPosition => {
+                let text = text_of(&value)?;
+                let (latitude, longitude) = scalar::position(&text)
+                    .ok_or_else(|| format!("'{text}' is no position; write N37.4;W122.0"))?;
+                Value::Position { latitude, longitude }
+            }
+            Function::ToEpochSecond => {
+                let text = text_of(&value)?;
+                let second = epoch_second(&text)
+                    .ok_or_else(|| format!("'{text}' is no instant; write 2023-12-24T17:00:43Z"))?;
+                Value::Long(second)
+            }
+            Function::Lowercase => map_text(value, &|text| text.to_lowercase()),
+            Function::Normalize => map_text(value, &normalize),
+            Function::Trim => map_text(value, &|text| text.trim().to_owned()),
+            Function::Substring(from, to) => map_text(value, &|text| substring(text, *from, *to)),
+            Function::Split(pattern) => {
+                let text = text_of(&value)?;
+                let mut parts: Vec<&str> = pattern.split(&text).collect();
+                while parts.last().is_some_and(|part| part.is_empty()) {
+                    parts.pop();
+                }
+                Value::Array(parts.into_iter().map(|part| Value::String(part.to_owned())).collect())
+            }
+            Function::Join(delimiter) => {
+                let Value::Array(elements) = value else { return Err("join needs an array".to_owned()) };
+                let parts: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
+                Value::String(parts.join(delimiter))
+            }
+            Function::Base64Decode => Value::Long(match value {
+                Value::String(text) => base64_decode(&text)?,
+                _ => i64::MIN,
+            }),
+            Function::Base64Encode => match value {
+                Value::Long(number) => Value::String(STANDARD.encode(number.to_le_bytes())),
+                _ => return Ok(None),
+            },
+            Function::HexDecode => Value::Long(match value {
+                Value::String(text) => u64::from_str_radix(text.trim(), 16)
+                    .map_err(|_| format!("'{text}' is no hexadecimal number of 64 bits"))?
+                    as i64,
+                _ => i64::MIN,
+            }),
+            Function::HexEncode => match value {
+                Value::Long(number) => Value::String(format!("{number:x}")),
+                _ => return Ok(None),
+            },
+            Function::Binarize(threshold) => match value {
+                Value::Tensor(tensor) => Value::Tensor(tensors::binarize(&tensor, *threshold)?),
+                _ => return Err("binarize needs a tensor".to_owned()),
+            },
+            Function::PackBits => match value {
+                Value::Tensor(tensor) => Value::Tensor(tensors::pack_bits(&tensor)?),
+                _ => return Err("pack_bits needs a tensor".to_owned()),
+            },
+            Function::Annotate => value,
+        }))
+    }
+}
+
+/// A value as one of another type: itself where it is one, else what its text spells.
+pub(crate) fn convert(value: Value, to: &DataType) -> Result<Value, String> {
+    match (&value, to) {
+        (_, DataType::Bool) => {
+            return Ok(Value::Bool(match &value {
+                Value::Bool(value) => *value,
+                Value::String(text) => !text.is_empty(),
+                other => number(other).ok_or("to_bool needs a string or a number")? != 0.0,
+            }));
+        }
+        (Value::Float(_) | Value::Double(_), DataType::Byte | DataType::Int | DataType::Long) => {
+            let number = number(&value).unwrap_or(f64::NAN).trunc();
+            if number.abs() < 9e18 {
+                return scalar::parse(&format!("{}", number as i64), to);
+            }
+        }
+        (
+            Value::Bool(value),
+            DataType::Byte | DataType::Int | DataType::Long | DataType::Float | DataType::Double,
+        ) => {
+            return scalar::parse(if *value { "1" } else { "0" }, to);
+        }
+        _ => {}
+    }
+    scalar::parse(&text_of(&value)?, to)
+}
+
+/// A value that a field can hold, where it differs from the field's type only in width.
+pub(crate) fn fit(value: Value, to: &DataType) -> Result<Value, String> {
+    match (value, to) {
+        (Value::Array(elements), DataType::Array(element)) => {
+            let elements: Result<_, _> = elements.into_iter().map(|value| fit(value, element)).collect();
+            Ok(Value::Array(elements?))
+        }
+        (Value::WeightedSet(elements), DataType::WeightedSet { element, .. }) => {
+            let fitted = |(value, weight)| Ok((fit(value, element)?, weight));
+            Ok(Value::WeightedSet(elements.into_iter().map(fitted).collect::<Result<_, String>>()?))
+        }
+        (
+            value @ (Value::Byte(_) | Value::Int(_) | Value::Long(_) | Value::Float(_) | Value::Double(_)),
+            DataType::Byte
+            | DataType::Int
+            | DataType::Long
+            | DataType::Float16
+            | DataType::Float
+            | DataType::Double,
+        ) => convert(value, to),
+        (Value::Tensor(tensor), DataType::Tensor(tensor_type)) if tensor.tensor_type() != tensor_type => {
+            Err(format!("the value is a {}, the field a {tensor_type}", tensor.tensor_type()))
+        }
+        (value, to) if is_of(&value, to) => Ok(value),
+        (value, to) => match text_of(&value) {
+            Ok(text) => Err(format!("'{text}' cannot be written to a {to}")),
+            Err(_) => Err(format!("the value cannot be written to a {to}")),
+        },
+    }
+}
+
+/// Whether the kind of a value is that of a type, without looking into collections.
+const fn is_of(value: &Value, data_type: &DataType) -> bool {
+    matches!(
+        (value, data_type),
+        (Value::Bool(_), DataType::Bool)
+            | (
+                Value::String(_),
+                DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_)
+            )
+            | (Value::Raw(_), DataType::Raw)
+            | (Value::Position { .. }, DataType::Position)
+            | (Value::Tensor(_), DataType::Tensor(_))
+            | (Value::Map(_), DataType::Map(..))
+            | (Value::Struct(_), DataType::Struct(_))
+    )
+}
+
+/// The text of a single value.
+pub(crate) fn text_of(value: &Value) -> Result<String, String> {
+    scalar::to_text(value).ok_or_else(|| "a single value is needed; use for_each or join".to_owned())
+}
+
+/// The number a value is.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    Some(match value {
+        Value::Byte(value) => f64::from(*value),
+        Value::Int(value) => f64::from(*value),
+        Value::Long(value) => *value as f64,
+        Value::Float(value) => f64::from(*value),
+        Value::Double(value) => *value,
+        _ => return None,
+    })
+}
+
+/// The hash of a text: SipHash-2-4; of 32 bits the lower half.
+pub(crate) fn hash(text: &str, long: bool) -> Value {
+    let mut hasher = SipHasher24::new_with_keys(HASH_KEYS.0, HASH_KEYS.1);
+    hasher.write(text.as_bytes());
+    let hash = hasher.finish();
+    if long { Value::Long(hash as i64) } else { Value::Int(hash as i32) }
+}
+
+/// The number that up to eight bytes in base64 are, lowest byte first.
+fn base64_decode(text: &str) -> Result<i64, String> {
+    let wrong = || format!("'{text}' is not base64 of at most eight bytes");
+    let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
+    if bytes.len() > 8 {
+        return Err(wrong());
+    }
+    Ok(bytes.iter().rev().fold(0i64, |number, byte| number << 8 | i64::from(*byte)))
+}
+
+/// Seconds since 1970 of an ISO 8601 instant, with `Z` or an offset; fractions of a second are dropped.
+fn epoch_second(text: &str) -> Option<i64> {
+    let (date, time) = text.split_once(['T', 't'])?;
+    let mut parts = date.splitn(3, '-').map(digits);
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let zone_at = time.find(['Z', 'z', '+', '-'])?;
+    let (clock, zone) = time.split_at(zone_at);
+    let mut parts = clock.split(':');
+    let (hour, minute) = (digits(parts.next()?)?, digits(parts.next()?)?);
+    let second = match parts.next() {
+        Some(second) => {
+            let (whole, fraction) = second.split_once('.').unwrap_or((second, "0"));
+            digits(fraction)?;
+            digits(whole)?
+        }
+        None => 0,
+    };
+    let offset = match zone.split_at(1) {
+        ("Z" | "z", "") => 0,
+        (sign @ ("+" | "-"), offset) => {
+            let (hours, minutes) = offset.split_once(':').unwrap_or((offset, "0"));
+            let seconds = digits(hours)? * 3600 + digits(minutes)? * 60;
+            if sign == "-" { -seconds } else { seconds }
+        }
+        _ => return None,
+    };
+    let month_days = match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let valid = (1..=12).contains(&month)
+        && (1..=month_days).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60
+        && parts.next().is_none();
+    valid.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
+}
+
+/// At most nine digits, so that nothing made of them overflows.
+fn digits(text: &str) -> Option<i64> {
+    let plain = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+/// Days of the Gregorian calendar, years beginning in March so that the leap day is a year's last.
+const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}

@@ -1,0 +1,25 @@
+use millrace_schema::Place;
+
+/// Why indexing statements are refused, or a document cannot be processed by them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The statements do not follow the language, or cannot work on the schema.
+    #[error("{place}: field '{field}': indexing: {reason}")]
+    Script {
+        /// Where.
+        place: Place,
+        /// The field whose statements these are.
+        field: String,
+        /// What was expected and found, and what would work.
+        reason: String,
+    },
+    /// The statements failed on this document.
+    #[error("field '{field}': indexing: {reason}")]
+    Document {
+        /// The field whose statements these are.
+        field: String,
+        /// What the value is, and what it should be.
+        reason: String,
+    },
+}

@@ -1,0 +1,309 @@
+use std::collections::HashMap;
+
+use millrace_document::{Document, Value};
+use millrace_schema::Schema;
+
+use crate::convert::{fit, hash, number, text_of};
+use crate::script::{BinaryOperator, Comparison, Expression, If, Script, Statement, Step, Switch};
+use crate::{Components, Surroundings};
+
+/// The state of one document on its way through the statements.
+pub(crate) struct Execution<'a> {
+    pub schema: &'a Schema,
+    pub components: &'a dyn Components,
+    pub surroundings: &'a Surroundings,
+    /// The document as it was given.
+    pub document: &'a Document,
+    /// What has been written, by field name, in order.
+    pub outputs: Vec<(String, Value)>,
+    /// Of the field whose statements run.
+    pub variables: HashMap<String, Value>,
+    /// What `set_language` has said.
+    pub language: Option<String>,
+}
+
+/// The value that goes through a pipe; none where a field has none.
+type Current = Option<Value>;
+
+impl Execution<'_> {
+    /// The value of the last statement.
+    pub fn script(&mut self, script: &Script, input: &Current) -> Result<Current, String> {
+        let mut last = None;
+        for statement in &script.statements {
+            last = self.statement(statement, input.clone())?;
+        }
+        Ok(last)
+    }
+
+    fn statement(&mut self, statement: &Statement, input: Current) -> Result<Current, String> {
+        let mut current = input;
+        for step in &statement.steps {
+            current = self.step(step, current)?;
+        }
+        Ok(current)
+    }
+
+    fn step(&mut self, step: &Step, input: Current) -> Result<Current, String> {
+        match &step.expression {
+            Expression::Constant(value) => Ok(Some(value.clone())),
+            Expression::This => Ok(input),
+            Expression::Input(path) => Ok(self.field(path)),
+            Expression::GetField(name) => Ok(input.and_then(|value| member(&value, name).cloned())),
+            Expression::GetValue(key) => Ok(input.and_then(|value| entry(&value, key).cloned())),
+            Expression::GetVariable(name) => Ok(self.variables.get(name).cloned()),
+            Expression::SetVariable(name) => {
+                match &input {
+                    Some(value) => self.variables.insert(name.clone(), value.clone()),
+                    None => self.variables.remove(name),
+                };
+                Ok(input)
+            }
+            Expression::Output(name) => {
+                if let Some(value) = &input {
+                    self.output(name, value.clone())?;
+                }
+                Ok(input)
+            }
+            Expression::Binary(operator, left, right) => {
+                let (left, right) = (self.step(left, input.clone())?, self.step(right, input)?);
+                left.zip(right).map(|(left, right)| operator.apply(&left, &right)).transpose()
+            }
+            Expression::Concat(left, right) => {
+                let (left, right) = (self.step(left, input.clone())?, self.step(right, input)?);
+                concat(left, right)
+            }
+            Expression::Choice(steps) => {
+                for step in steps {
+                    let value = self.step(step, input.clone())?;
+                    if value.is_some() {
+                        return Ok(value);
+                    }
+                }
+                Ok(None)
+            }
+            Expression::Nested(script) => self.script(script, &input),
+            Expression::ForEach(script) => input.map(|value| self.for_each(script, value)).transpose(),
+            Expression::If(of) => self.condition(of, &input),
+            Expression::Switch(switch) => self.switch(switch, input),
+            Expression::SelectInput(cases) => {
+                for (field, statement) in cases {
+                    if let Some(value) = self.field(std::slice::from_ref(field)) {
+                        return self.statement(statement, Some(value));
+                    }
+                }
+                Ok(None)
+            }
+            Expression::Apply(function) => match input {
+                Some(value) => function.apply(value),
+                None => Ok(None),
+            },
+            Expression::Hash { long } => {
+                input.map(|value| text_of(&value).map(|text| hash(&text, *long))).transpose()
+            }
+            Expression::Embed { call, target } => {
+                input.map(|value| self.components.embed(call, &value, target).map(Value::Tensor)).transpose()
+            }
+            Expression::Chunk(call) => {
+                let Some(value) = input else { return Ok(None) };
+                let chunks = self.components.chunk(call, &text_of(&value)?)?;
+                Ok(Some(Value::Array(chunks.into_iter().map(Value::String).collect())))
+            }
+            Expression::Generate { call, target } => {
+                input.map(|value| self.components.generate(call, &value, target)).transpose()
+            }
+            Expression::SetLanguage => {
+                if let Some(value) = &input {
+                    self.language = Some(text_of(value)?);
+                }
+                Ok(input)
+            }
+            Expression::GetLanguage => {
+                Ok(Some(Value::String(self.language.clone().unwrap_or_else(|| "un".to_owned()))))
+            }
+            Expression::Now => Ok(Some(Value::Long(self.surroundings.now_s()))),
+            Expression::Random(most) => {
+                let below = match (most, &input) {
+                    (Some(most), _) => *most,
+                    (None, Some(value)) => {
+                        number(value).filter(|most| *most >= 0.0).ok_or("random needs a number from 0")?
+                            as u32
+                    }
+                    (None, None) => return Ok(None),
+                };
+                Ok(Some(Value::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
+            }
+            Expression::Hostname => Ok(Some(Value::String(self.surroundings.hostname().to_owned()))),
+            Expression::ClearState => {
+                self.variables.clear();
+                Ok(None)
+            }
+            Expression::Echo => {
+                tracing::info!(document = %self.document.id, value = ?input, "echo");
+                Ok(input)
+            }
+        }
+    }
+
+    /// The value of a field, or of a member of a struct in it. Fields beside the document have what was written so far.
+    fn field(&self, path: &[String]) -> Current {
+        let (name, members) = path.split_first()?;
+        let written = || self.outputs.iter().rev().find(|(field, _)| field == name).map(|(_, value)| value);
+        let synthetic = self.schema.fields.get(name.as_str()).is_some_and(|field| field.synthetic);
+        let value = match synthetic {
+            true => written().or_else(|| self.document.get(name)),
+            false => self.document.get(name),
+        };
+        members.iter().try_fold(value?, |value, name| member(value, name)).cloned()
+    }
+
+    fn output(&mut self, name: &str, value: Value) -> Result<(), String> {
+        let field = self.schema.fields.get(name).ok_or_else(|| format!("there is no field '{name}'"))?;
+        let value = fit(value, &field.data_type)?;
+        match self.outputs.iter_mut().find(|(field, _)| field == name) {
+            Some((_, old)) => *old = value,
+            None => self.outputs.push((name.to_owned(), value)),
+        }
+        Ok(())
+    }
+
+    fn for_each(&mut self, script: &Script, value: Value) -> Result<Value, String> {
+        Ok(match value {
+            Value::Array(elements) => {
+                let mut results = Vec::with_capacity(elements.len());
+                for element in elements {
+                    results.extend(self.script(script, &Some(element))?);
+                }
+                Value::Array(results)
+            }
+            Value::WeightedSet(elements) => {
+                let mut results: Vec<(Value, i32)> = Vec::with_capacity(elements.len());
+                for (element, weight) in elements {
+                    if let Some(element) = self.script(script, &Some(element))?
+                        && !results.iter().any(|(there, _)| *there == element)
+                    {
+                        results.push((element, weight));
+                    }
+                }
+                Value::WeightedSet(results)
+            }
+            Value::Struct(members) => {
+                let mut results = Vec::with_capacity(members.len());
+                for (name, member) in members {
+                    results.extend(self.script(script, &Some(member))?.map(|value| (name, value)));
+                }
+                Value::Struct(results)
+            }
+            _ => return Err("for_each needs an array, weighted set or struct".to_owned()),
+        })
+    }
+
+    fn condition(&mut self, of: &If, input: &Current) -> Result<Current, String> {
+        let left = self.step(&of.left, input.clone())?;
+        let right = self.step(&of.right, input.clone())?;
+        let Some((left, right)) = left.zip(right) else { return Ok(None) };
+        if of.comparison.holds(&left, &right)? {
+            self.script(&of.then, input)
+        } else if let Some(otherwise) = &of.otherwise {
+            self.script(otherwise, input)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn switch(&mut self, switch: &Switch, input: Current) -> Result<Current, String> {
+        let Some(value) = input else { return Ok(None) };
+        let text = text_of(&value)?;
+        let case = switch.cases.iter().find(|(wanted, _)| *wanted == text).map(|(_, statement)| statement);
+        if let Some(statement) = case.or(switch.default.as_ref()) {
+            self.statement(statement, Some(value.clone()))?;
+        }
+        Ok(Some(value))
+    }
+}
+
+fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    let Value::Struct(members) = value else { return None };
+    members.iter().find(|(member, _)| &**member == name).map(|(_, value)| value)
+}
+
+fn entry<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+    let Value::Map(entries) = value else { return None };
+    entries.iter().find(|(name, _)| text_of(name).is_ok_and(|name| name == key)).map(|(_, value)| value)
+}
+
+/// Two arrays become one, of which either may be missing; everything else becomes text.
+fn concat(left: Current, right: Current) -> Result<Current, String> {
+    match (left, right) {
+        (Some(Value::Array(mut left)), Some(Value::Array(right))) => {
+            left.extend(right);
+            Ok(Some(Value::Array(left)))
+        }
+        (Some(only @ Value::Array(_)), None) | (None, Some(only @ Value::Array(_))) => Ok(Some(only)),
+        (Some(left), Some(right)) => Ok(Some(Value::String(text_of(&left)? + &text_of(&right)?))),
+        _ => Ok(None),
+    }
+}
+
+impl BinaryOperator {
+    /// Whole numbers as long as both are; of 32 bits as long as both are and the result is.
+    fn apply(self, left: &Value, right: &Value) -> Result<Value, String> {
+        if let (Some(a), Some(b)) = (whole(left), whole(right)) {
+            let result = match self {
+                BinaryOperator::Add => a.checked_add(b),
+                BinaryOperator::Subtract => a.checked_sub(b),
+                BinaryOperator::Multiply => a.checked_mul(b),
+                BinaryOperator::Divide | BinaryOperator::Remainder if b == 0 => {
+                    return Err("division by zero".to_owned());
+                }
+                BinaryOperator::Divide => a.checked_div(b),
+                BinaryOperator::Remainder => a.checked_rem(b),
+            };
+            let result = result.ok_or("the result of arithmetic is out of the range of 64 bits")?;
+            let long = matches!(left, Value::Long(_)) || matches!(right, Value::Long(_));
+            return Ok(match i32::try_from(result) {
+                Ok(result) if !long => Value::Int(result),
+                _ => Value::Long(result),
+            });
+        }
+        let (Some(a), Some(b)) = (number(left), number(right)) else {
+            return Err("arithmetic needs numbers; convert with to_int or to_double".to_owned());
+        };
+        let result = match self {
+            BinaryOperator::Add => a + b,
+            BinaryOperator::Subtract => a - b,
+            BinaryOperator::Multiply => a * b,
+            BinaryOperator::Divide => a / b,
+            BinaryOperator::Remainder => a % b,
+        };
+        let double = matches!(left, Value::Double(_)) || matches!(right, Value::Double(_));
+        Ok(if double { Value::Double(result) } else { Value::Float(result as f32) })
+    }
+}
+
+const fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Byte(value) => Some(*value as i64),
+        Value::Int(value) => Some(*value as i64),
+        Value::Long(value) => Some(*value),
+        _ => None,
+    }
+}
+
+impl Comparison {
+    /// Numbers by size, everything else by its text.
+    fn holds(self, left: &Value, right: &Value) -> Result<bool, String> {
+        let order = match (whole(left), whole(right), number(left), number(right)) {
+            (Some(left), Some(right), ..) => Some(left.cmp(&right)),
+            (_, _, Some(left), Some(right)) => left.partial_cmp(&right),
+            _ => Some(text_of(left)?.cmp(&text_of(right)?)),
+        };
+        Ok(match self {
+            Comparison::Equal => order.is_some_and(|order| order.is_eq()),
+            Comparison::NotEqual => order.is_none_or(|order| order.is_ne()),
+            Comparison::Less => order.is_some_and(|order| order.is_lt()),
+            Comparison::LessOrEqual => order.is_some_and(|order| order.is_le()),
+            Comparison::Greater => order.is_some_and(|order| order.is_gt()),
+            Comparison::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
+        })
+    }
+}

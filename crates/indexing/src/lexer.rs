@@ -1,0 +1,140 @@
+use millrace_schema::{Place, Sourced};
+
+/// A word of the language.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kind {
+    Name(String),
+    Text(String),
+    Integer(i64),
+    /// With the suffix `L`, or too large for 32 bits.
+    Long(i64),
+    Double(f64),
+    /// With the suffix `f`.
+    Float(f32),
+    Symbol(&'static str),
+    End,
+}
+
+/// A word, and where it stands in the text.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    pub kind: Kind,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Longest first, so that `||` is not read as two.
+const SYMBOLS: [&str; 24] = [
+    "||", "==", "!=", "<=", ">=", "|", ";", "{", "}", "(", ")", ":", ".", "+", "-", "*", "/", "%", "<", ">",
+    "=", ",", "[", "]",
+];
+
+/// The words of a text, the last of which is [`Kind::End`].
+///
+/// # Errors
+/// The offset of what is no word, and why.
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        at += rest.len() - rest.trim_start().len();
+        let rest = &text[at..];
+        let Some(first) = rest.chars().next() else { break };
+        let (kind, length) = if first == '"' || first == '\'' {
+            quoted(rest, first).map_err(|reason| (at, reason))?
+        } else if first.is_ascii_digit() {
+            number(rest).map_err(|reason| (at, reason))?
+        } else if first.is_alphabetic() || first == '_' {
+            let length =
+                rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
+            (Kind::Name(rest[..length].to_owned()), length)
+        } else if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
+            (Kind::Symbol(symbol), symbol.len())
+        } else {
+            return Err((at, format!("'{first}' is not part of the language")));
+        };
+        tokens.push(Token { kind, start: at, end: at + length });
+        at += length;
+    }
+    tokens.push(Token { kind: Kind::End, start: at, end: at });
+    Ok(tokens)
+}
+
+/// The place of an offset in text that begins at a place.
+pub(crate) fn place(source: &Sourced<String>, offset: usize) -> Place {
+    let before = &source.value[..offset];
+    let lines = before.matches('\n').count();
+    let column = match before.rfind('\n') {
+        Some(at) => before[at + 1..].chars().count() + 1,
+        None => source.place.column + before.chars().count(),
+    };
+    Place { file: source.place.file.clone(), line: source.place.line + lines, column }
+}
+
+fn quoted(text: &str, quote: char) -> Result<(Kind, usize), String> {
+    let mut value = String::new();
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        if c == quote {
+            return Ok((Kind::Text(value), at + 1));
+        }
+        if c != '\\' {
+            value.push(c);
+            continue;
+        }
+        let Some((_, escaped)) = chars.next() else { break };
+        value.push(match escaped {
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'f' => '\u{c}',
+            'u' | 'x' => {
+                let digits = if escaped == 'u' { 4 } else { 2 };
+                let mut code = 0;
+                for _ in 0..digits {
+                    let digit = chars.next().and_then(|(_, c)| c.to_digit(16));
+                    code = code * 16
+                        + digit.ok_or_else(|| format!("\\{escaped} needs {digits} hexadecimal digits"))?;
+                }
+                char::from_u32(code).ok_or_else(|| format!("\\u{code:04x} is no character"))?
+            }
+            other => other,
+        });
+    }
+    Err(format!("the {quote} is not closed"))
+}
+
+fn number(text: &str) -> Result<(Kind, usize), String> {
+    let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let mut length = digits(text);
+    let mut fraction = false;
+    if text[length..].starts_with('.') && text[length + 1..].starts_with(|c: char| c.is_ascii_digit()) {
+        length += 1 + digits(&text[length + 1..]);
+        fraction = true;
+    }
+    if text[length..].starts_with(['e', 'E']) {
+        let sign = usize::from(text[length + 1..].starts_with(['+', '-']));
+        let exponent = digits(&text[length + 1 + sign..]);
+        if exponent > 0 {
+            length += 1 + sign + exponent;
+            fraction = true;
+        }
+    }
+    let written = &text[..length];
+    let wrong = |_| format!("'{written}' is out of range");
+    match text[length..].chars().next() {
+        Some('f' | 'F') => {
+            Ok((Kind::Float(written.parse().map_err(|_| format!("'{written}' is no number"))?), length + 1))
+        }
+        Some('l' | 'L') if !fraction => Ok((Kind::Long(written.parse().map_err(wrong)?), length + 1)),
+        _ if fraction => {
+            Ok((Kind::Double(written.parse().map_err(|_| format!("'{written}' is no number"))?), length))
+        }
+        _ => {
+            let number: i64 = written.parse().map_err(wrong)?;
+            let kind = if i32::try_from(number).is_ok() { Kind::Integer(number) } else { Kind::Long(number) };
+            Ok((kind, length))
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! The grammar, from what binds least to what binds most:
+//!
+//! ```text
+//! script     = statement { ";" statement }
+//! statement  = choice { "|" choice }
+//! choice     = concat { "||" concat }
+//! concat     = sum { "." sum }
+//! sum        = product { ("+" | "-") product }
+//! product    = primary { ("*" | "/" | "%") primary }
+//! primary    = literal | "_" | "(" statement ")" | "{" script "}" | name arguments
+//! ```
+
+use millrace_document::{DataType, Value};
+use millrace_schema::{Place, Sourced};
+use millrace_tensor::TensorType;
+use regex::Regex;
+
+use crate::lexer::{self, Kind, Token};
+use crate::script::{BinaryOperator, Comparison, Expression, Function, If, Script, Statement, Step, Switch};
+use crate::{ComponentCall, Error};
+
+/// Parentheses and braces are read to this depth, and so many operators may stand in one script: each nests what is before it.
+const DEPTH: usize = 64;
+const OPERATORS: usize = 256;
+
+/// Parses the statements of the field `field`; outputs without a name write to it.
+pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Error> {
+    let fail = |(offset, reason)| Error::Script {
+        place: lexer::place(source, offset),
+        field: field.to_owned(),
+        reason,
+    };
+    let tokens = lexer::tokens(&source.value).map_err(fail)?;
+    let mut parser = Parser { source, field, tokens, at: 0, depth: 0, operators: 0 };
+    let script = parser.script()?;
+    parser.expect_end()?;
+    Ok(script)
+}
+
+struct Parser<'a> {
+    source: &'a Sourced<String>,
+    field: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+    operators: usize,
+}
+
+impl Parser<'_> {
+    fn script(&mut self) -> Result<Script, Error> {
+        let mut script = Script::default();
+        loop {
+            while self.eat(";") {}
+            if self.sees("}") || self.peek().kind == Kind::End {
+                return Ok(script);
+            }
+            script.statements.push(self.statement()?);
+            if !self.sees("}") && self.peek().kind != Kind::End {
+                // A block ends its statement as well as a semicolon does.
+                let after_block = self.at > 0 && self.tokens[self.at - 1].kind == Kind::Symbol("}");
+                if !self.eat(";") && !after_block {
+                    return Err(self.unexpected("'|' or ';'"));
+                }
+            }
+        }
+    }
+
+    fn statement(&mut self) -> Result<Statement, Error> {
+        let mut steps = vec![self.choice()?];
+        while self.eat("|") {
+            steps.push(self.choice()?);
+        }
+        Ok(Statement { steps })
+    }
+
+    fn choice(&mut self) -> Result<Step, Error> {
+        let place = self.place();
+        let mut steps = vec![self.concat()?];
+        while self.eat("||") {
+            steps.push(self.concat()?);
+        }
+        match steps.pop() {
+            Some(only) if steps.is_empty() => Ok(only),
+            last => {
+                steps.extend(last);
+                Ok(Step { expression: Expression::Choice(steps), place })
+            }
+        }
+    }
+
+    fn concat(&mut self) -> Result<Step, Error> {
+        let mut left = self.sum()?;
+        while self.sees(".") {
+            let place = self.operator()?;
+            let right = self.sum()?;
+            left = Step { expression: Expression::Concat(Box::new(left), Box::new(right)), place };
+        }
+        Ok(left)
+    }
+
+    fn sum(&mut self) -> Result<Step, Error> {
+        self.chain(Self::product, &[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)])
+    }
+
+    fn product(&mut self) -> Result<Step, Error> {
+        let operators = [
+            ("*", BinaryOperator::Multiply),
+            ("/", BinaryOperator::Divide),
+            ("%", BinaryOperator::Remainder),
+        ];
+        self.chain(Self::primary, &operators)
+    }
+
+    fn chain(
+        &mut self,
+        operand: fn(&mut Self) -> Result<Step, Error>,
+        operators: &[(&str, BinaryOperator)],
+    ) -> Result<Step, Error> {
+        let mut left = operand(self)?;
+        while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.sees(symbol)) {
+            let place = self.operator()?;
+            let right = operand(self)?;
+            left = Step { expression: Expression::Binary(*operator, Box::new(left), Box::new(right)), place };
+        }
+        Ok(left)
+    }
+
+    /// Passes an operator; its place.
+    fn operator(&mut self) -> Result<Place, Error> {
+        self.operators += 1;
+        if self.operators > OPERATORS {
+            return Err(self.fail(format!("there are more than {OPERATORS} operators; use for_each or join")));
+        }
+        let place = self.place();
+        self.at += 1;
+        Ok(place)
+    }
+
+    fn primary(&mut self) -> Result<Step, Error> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(self.fail(format!("expressions are nested deeper than {DEPTH}")));
+        }
+        let place = self.place();
+        let token = self.peek().clone();
+        self.at += 1;
+        let expression = match token.kind {
+            Kind::Text(text) => Expression::Constant(Value::String(text)),
+            Kind::Symbol("-") => {
+                let negated = number(&self.peek().kind, true).ok_or_else(|| self.unexpected("a number"))?;
+                self.at += 1;
+                Expression::Constant(negated)
+            }
+            Kind::Symbol("(") => {
+                let statement = self.statement()?;
+                self.expect(")")?;
+                Expression::Nested(Script { statements: vec![statement] })
+            }
+            Kind::Symbol("{") => {
+                let script = self.script()?;
+                self.expect("}")?;
+                Expression::Nested(script)
+            }
+            Kind::Name(name) => self.named(&name)?,
+            kind => match number(&kind, false) {
+                Some(number) => Expression::Constant(number),
+                None => {
+                    self.at -= 1;
+                    return Err(self.unexpected("an expression, such as 'input title'"));
+                }
+            },
+        };
+        self.depth -= 1;
+        Ok(Step { expression, place })
+    }
+
+    /// An expression that begins with this name, which has been read.
+    fn named(&mut self, name: &str) -> Result<Expression, Error> {
+        let apply = |function| Ok(Expression::Apply(function));
+        match name {
+            "_" => Ok(Expression::This),
+            "true" | "false" => Ok(Expression::Constant(Value::Bool(name == "true"))),
+            "input" => Ok(Expression::Input(self.path()?)),
+            "attribute" | "index" | "summary" | "passthrough" => {
+                let field = self.optional_name().unwrap_or_else(|| self.field.to_owned());
+                Ok(Expression::Output(field))
+            }
+            "get_field" => Ok(Expression::GetField(self.name("a field name")?)),
+            "get_value" => Ok(Expression::GetValue(self.word("a key")?)),
+            "get_var" => Ok(Expression::GetVariable(self.name("a variable name")?)),
+            "set_var" => Ok(Expression::SetVariable(self.name("a variable name")?)),
+            "for_each" => Ok(Expression::ForEach(self.block()?)),
+            "guard" => Ok(Expression::Nested(self.block()?)),
+            "if" => self.condition(),
+            "switch" => self.switch(),
+            "select_input" => self.select_input(),
+            "set_language" => Ok(Expression::SetLanguage),
+            "get_language" => Ok(Expression::GetLanguage),
+            "now" => Ok(Expression::Now),
+            "hostname" => Ok(Expression::Hostname),
+            "clear_state" => Ok(Expression::ClearState),
+            "echo" => Ok(Expression::Echo),
+            "random" => Ok(Expression::Random(match self.peek().kind {
+                Kind::Integer(_) => Some(self.count("a number")? as u32),
+                _ => None,
+            })),
+            "hash" => Ok(Expression::Hash { long: true }),
+            "embed" => Ok(Expression::Embed { call: self.call()?, target: TensorType::scalar() }),
+            "chunk" => match self.call()? {
+                ComponentCall { id: None, .. } => Err(self.unexpected("the id of a chunker")),
+                call => Ok(Expression::Chunk(call)),
+            },
+            "generate" => Ok(Expression::Generate { call: self.call()?, target: DataType::String }),
+            "to_byte" => apply(Function::Convert(DataType::Byte)),
+            "to_int" => apply(Function::Convert(DataType::Int)),
+            "to_long" => apply(Function::Convert(DataType::Long)),
+            "to_float" => apply(Function::Convert(DataType::Float)),
+            "to_double" => apply(Function::Convert(DataType::Double)),
+            "to_bool" => apply(Function::Convert(DataType::Bool)),
+            "to_string" => apply(Function::Convert(DataType::String)),
+            "to_uri" | "uri" => apply(Function::Convert(DataType::Uri)),
+            "to_array" => apply(Function::ToArray),
+            "to_wset" => {
+                let mut create_if_nonexistent = false;
+                let mut remove_if_zero = false;
+                loop {
+                    if self.eat_name("create_if_non_existent") {
+                        create_if_nonexistent = true;
+                    } else if self.eat_name("remove_if_zero") {
+                        remove_if_zero = true;
+                    } else {
+                        return apply(Function::ToWeightedSet { create_if_nonexistent, remove_if_zero });
+                    }
+                }
+            }
+            "to_pos" => apply(Function::ToPosition),
+            "to_epoch_second" => apply(Function::ToEpochSecond),
+            "lowercase" => apply(Function::Lowercase),
+            "normalize" => apply(Function::Normalize),
+            "trim" => apply(Function::Trim),
+            "substring" => {
+                let from = self.count("where the substring begins")?;
+                apply(Function::Substring(from, self.count("where the substring ends")?))
+            }
+            "split" => {
+                let place = self.peek().start;
+                let pattern = self.text("a regular expression in quotes")?;
+                let pattern = Regex::new(&pattern).map_err(|error| self.fail_at(place, error.to_string()))?;
+                apply(Function::Split(pattern))
+            }
+            "join" => apply(Function::Join(self.text("a delimiter in quotes")?)),
+            "base64decode" => apply(Function::Base64Decode),
+            "base64encode" => apply(Function::Base64Encode),
+            "hex_decode" | "hexdecode" => apply(Function::HexDecode),
+            "hex_encode" | "hexencode" => apply(Function::HexEncode),
+            "binarize" => {
+                let threshold = match self.peek().kind {
+                    Kind::Integer(value) => value as f64,
+                    Kind::Double(value) => value,
+                    Kind::Float(value) => f64::from(value),
+                    _ => return apply(Function::Binarize(0.0)),
+                };
+                self.at += 1;
+                apply(Function::Binarize(threshold))
+            }
+            "pack_bits" => apply(Function::PackBits),
+            "ngram" => {
+                self.count("the size of grams")?;
+                apply(Function::Annotate)
+            }
+            "tokenize" => {
+                while let Kind::Name(_) = self.peek().kind {
+                    let option = self.name("normalize or stem")?;
+                    if option == "stem" && self.eat(":") {
+                        self.word("a stemming mode")?;
+                    } else if option != "normalize" && option != "stem" {
+                        return Err(self.unexpected("normalize or stem"));
+                    }
+                }
+                apply(Function::Annotate)
+            }
+            "exact" | "flatten" => apply(Function::Annotate),
+            _ => {
+                self.at -= 1;
+                Err(self.fail(format!(
+                    "unknown expression '{name}'; a pipe is written as in: input title | lowercase | index"
+                )))
+            }
+        }
+    }
+
+    /// `if (left == right) { … } else { … }`
+    fn condition(&mut self) -> Result<Expression, Error> {
+        self.expect("(")?;
+        let left = self.choice()?;
+        let comparisons = [
+            ("==", Comparison::Equal),
+            ("!=", Comparison::NotEqual),
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ];
+        let Some((_, comparison)) = comparisons.into_iter().find(|(symbol, _)| self.sees(symbol)) else {
+            return Err(self.unexpected("==, !=, <, <=, > or >="));
+        };
+        self.at += 1;
+        let right = self.choice()?;
+        self.expect(")")?;
+        let then = self.block()?;
+        let otherwise = match self.eat_name("else") {
+            true if matches!(&self.peek().kind, Kind::Name(name) if name == "if") => {
+                let statements = vec![Statement { steps: vec![self.primary()?] }];
+                Some(Script { statements })
+            }
+            true => Some(self.block()?),
+            false => None,
+        };
+        Ok(Expression::If(Box::new(If { left, comparison, right, then, otherwise })))
+    }
+
+    /// `switch { case 'a': …; default: …; }`
+    fn switch(&mut self) -> Result<Expression, Error> {
+        self.expect("{")?;
+        let mut switch = Switch { cases: Vec::new(), default: None };
+        while !self.eat("}") {
+            if self.eat_name("case") {
+                let value = self.text("a value in quotes")?;
+                self.expect(":")?;
+                switch.cases.push((value, self.statement()?));
+            } else if self.eat_name("default") {
+                self.expect(":")?;
+                switch.default = Some(self.statement()?);
+            } else {
+                return Err(self.unexpected("case, default or '}'"));
+            }
+            if !self.sees("}") {
+                self.expect(";")?;
+            }
+        }
+        Ok(Expression::Switch(switch))
+    }
+
+    /// `select_input { field: …; }`; `case` before the field may be left out.
+    fn select_input(&mut self) -> Result<Expression, Error> {
+        self.expect("{")?;
+        let mut cases = Vec::new();
+        while !self.eat("}") {
+            self.eat_name("case");
+            let field = self.name("a field name")?;
+            self.expect(":")?;
+            cases.push((field, self.statement()?));
+            if !self.sees("}") {
+                self.expect(";")?;
+            }
+        }
+        Ok(Expression::SelectInput(cases))
+    }
+
+    fn block(&mut self) -> Result<Script, Error> {
+        self.expect("{")?;
+        let script = self.script()?;
+        self.expect("}")?;
+        Ok(script)
+    }
+
+    /// A component's id and arguments: the names, numbers and texts up to the next symbol.
+    fn call(&mut self) -> Result<ComponentCall, Error> {
+        let mut words = Vec::new();
+        while !matches!(self.peek().kind, Kind::Symbol(_) | Kind::End) {
+            words.push(self.word("a component's id or argument")?);
+        }
+        let mut words = words.into_iter();
+        Ok(ComponentCall { id: words.next(), arguments: words.collect() })
+    }
+
+    /// A field name, with members of structs after dots that touch it: a dot between spaces joins texts.
+    fn path(&mut self) -> Result<Vec<String>, Error> {
+        let mut path = vec![self.name("a field name")?];
+        while let [name, dot, member, ..] = &self.tokens[self.at - 1..] {
+            let touches = name.end == dot.start && dot.end == member.start;
+            match &member.kind {
+                Kind::Name(member) if touches && dot.kind == Kind::Symbol(".") => path.push(member.clone()),
+                _ => break,
+            }
+            self.at += 2;
+        }
+        Ok(path)
+    }
+
+    fn optional_name(&mut self) -> Option<String> {
+        let Kind::Name(name) = &self.peek().kind else { return None };
+        let name = name.clone();
+        self.at += 1;
+        Some(name)
+    }
+
+    fn name(&mut self, what: &str) -> Result<String, Error> {
+        self.optional_name().ok_or_else(|| self.unexpected(what))
+    }
+
+    fn text(&mut self, what: &str) -> Result<String, Error> {
+        let Kind::Text(text) = &self.peek().kind else { return Err(self.unexpected(what)) };
+        let text = text.clone();
+        self.at += 1;
+        Ok(text)
+    }
+
+    /// A name, text or number, as text.
+    fn word(&mut self, what: &str) -> Result<String, Error> {
+        let token = self.peek();
+        let word = match &token.kind {
+            Kind::Name(text) | Kind::Text(text) => text.clone(),
+            Kind::Symbol(_) | Kind::End => return Err(self.unexpected(what)),
+            _ => self.source.value[token.start..token.end].to_owned(),
+        };
+        self.at += 1;
+        Ok(word)
+    }
+
+    /// A whole number of 32 bits that is not negative.
+    fn count(&mut self, what: &str) -> Result<usize, Error> {
+        let Kind::Integer(number) = self.peek().kind else { return Err(self.unexpected(what)) };
+        self.at += 1;
+        // Integers are lexed without a sign, and larger ones are longs.
+        Ok(number as usize)
+    }
+
+    fn peek(&self) -> &Token {
+        // The last token is the end, which is never read past: only names, texts, numbers and symbols are.
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn sees(&self, symbol: &str) -> bool {
+        matches!(self.peek().kind, Kind::Symbol(seen) if seen == symbol)
+    }
+
+    fn eat(&mut self, symbol: &str) -> bool {
+        let seen = self.sees(symbol);
+        self.at += usize::from(seen);
+        seen
+    }
+
+    fn eat_name(&mut self, wanted: &str) -> bool {
+        let seen = matches!(&self.peek().kind, Kind::Name(name) if name == wanted);
+        self.at += usize::from(seen);
+        seen
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Error> {
+        if self.eat(symbol) { Ok(()) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
+    }
+
+    fn expect_end(&self) -> Result<(), Error> {
+        if self.peek().kind == Kind::End { Ok(()) } else { Err(self.unexpected("'|', ';' or the end")) }
+    }
+
+    fn place(&self) -> Place {
+        lexer::place(self.source, self.peek().start)
+    }
+
+    fn unexpected(&self, wanted: &str) -> Error {
+        let token = self.peek();
+        match token.kind {
+            Kind::End => self.fail(format!("expected {wanted} before the end")),
+            _ => {
+                self.fail(format!("expected {wanted}, got '{}'", &self.source.value[token.start..token.end]))
+            }
+        }
+    }
+
+    fn fail(&self, reason: String) -> Error {
+        self.fail_at(self.peek().start, reason)
+    }
+
+    fn fail_at(&self, offset: usize, reason: String) -> Error {
+        Error::Script { place: lexer::place(self.source, offset), field: self.field.to_owned(), reason }
+    }
+}
+
+/// The value of a number; `None` for what is none.
+fn number(kind: &Kind, negative: bool) -> Option<Value> {
+    Some(match *kind {
+        Kind::Integer(number) => {
+            let number = if negative { -number } else { number };
+            // Integers are lexed as such only where they fit.
+            i32::try_from(number).map_or(Value::Long(number), Value::Int)
+        }
+        Kind::Long(number) => Value::Long(if negative { -number } else { number }),
+        Kind::Float(number) => Value::Float(if negative { -number } else { number }),
+        Kind::Double(number) => Value::Double(if negative { -number } else { number }),
+        _ => return None,
+    })
+}

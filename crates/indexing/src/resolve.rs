@@ -1,0 +1,436 @@
+//! Checks statements against a schema, and fills in what they leave open: the field a statement begins with, and the type
+//! that an embedder, generator or hash gives.
+
+use std::collections::HashMap;
+
+use millrace_document::{DataType, Value};
+use millrace_schema::{Place, Schema};
+use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
+
+use crate::script::{Expression, Function, Script, Statement, Step};
+use crate::{Components, Error};
+
+/// What is known of a value before there is a document: its type, or nothing.
+type Known = Option<DataType>;
+
+/// Checks the statements of one field.
+pub(crate) struct Resolver<'a> {
+    pub schema: &'a Schema,
+    pub components: &'a dyn Components,
+    pub field: &'a str,
+    pub variables: HashMap<String, Known>,
+}
+
+impl Resolver<'_> {
+    pub fn script(&mut self, script: &mut Script, input: &Known, target: &Known) -> Result<Known, Error> {
+        let mut last = None;
+        for statement in &mut script.statements {
+            last = self.statement(statement, input, target)?;
+        }
+        Ok(last)
+    }
+
+    fn statement(
+        &mut self,
+        statement: &mut Statement,
+        input: &Known,
+        target: &Known,
+    ) -> Result<Known, Error> {
+        let mut known = input.clone();
+        for at in 0..statement.steps.len() {
+            // What follows says which type is wanted: the next output, or what is around the statement.
+            let wanted = statement.steps[at + 1..].iter().find_map(|step| self.wanted_by(step));
+            let wanted = wanted.or_else(|| target.clone());
+            known = self.step(&mut statement.steps[at], &known, &wanted)?;
+        }
+        Ok(known)
+    }
+
+    fn wanted_by(&self, step: &Step) -> Known {
+        match &step.expression {
+            Expression::Output(field) => {
+                self.schema.fields.get(field.as_str()).map(|field| field.data_type.clone())
+            }
+            _ => None,
+        }
+    }
+
+    fn step(&mut self, step: &mut Step, input: &Known, target: &Known) -> Result<Known, Error> {
+        let place = step.place.clone();
+        match &mut step.expression {
+            Expression::Constant(value) => Ok(type_of(value)),
+            Expression::This => Ok(input.clone()),
+            Expression::Input(path) => self.input(path, &place).map(Some),
+            Expression::GetField(name) => match input {
+                Some(DataType::Struct(struct_type)) => match struct_type.field(name) {
+                    Some(member) => Ok(Some(member.data_type.clone())),
+                    None => self.fail(&place, format!("struct {} has no field '{name}'", struct_type.name)),
+                },
+                Some(other) => self.fail(&place, format!("get_field needs a struct, not a {other}")),
+                None => Ok(None),
+            },
+            Expression::GetValue(_) => match input {
+                Some(DataType::Map(_, value)) => Ok(Some((**value).clone())),
+                Some(other) => self.fail(&place, format!("get_value needs a map, not a {other}")),
+                None => Ok(None),
+            },
+            Expression::GetVariable(name) => match self.variables.get(name) {
+                Some(known) => Ok(known.clone()),
+                None => self
+                    .fail(&place, format!("variable '{name}' is not set before; add '… | set_var {name};'")),
+            },
+            Expression::SetVariable(name) => {
+                self.variables.insert(name.clone(), input.clone());
+                Ok(input.clone())
+            }
+            Expression::Output(name) => self.output(name, input, &place).map(|()| input.clone()),
+            Expression::Binary(_, left, right) => {
+                let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
+                for operand in [&left, &right].into_iter().flatten() {
+                    if !is_number(operand) {
+                        return self.fail(
+                            &place,
+                            format!("arithmetic needs numbers, not a {operand}; convert it, as with to_int"),
+                        );
+                    }
+                }
+                Ok(left.zip(right).map(|(left, right)| arithmetic_type(&left, &right)))
+            }
+            Expression::Concat(left, right) => {
+                let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
+                Ok(match (left, right) {
+                    (Some(left @ DataType::Array(_)), Some(DataType::Array(_)) | None) => Some(left),
+                    (None, _) | (_, None) => None,
+                    _ => Some(DataType::String),
+                })
+            }
+            Expression::Choice(steps) => {
+                let mut known = None;
+                for step in steps {
+                    let next = self.step(step, input, target)?;
+                    known = known.or(next);
+                }
+                Ok(known)
+            }
+            Expression::Nested(script) => self.script(script, input, target),
+            Expression::ForEach(script) => self.for_each(script, input, target, &place),
+            Expression::If(of) => {
+                self.step(&mut of.left, input, &None)?;
+                self.step(&mut of.right, input, &None)?;
+                let then = self.script(&mut of.then, input, target)?;
+                let otherwise = match &mut of.otherwise {
+                    Some(otherwise) => self.script(otherwise, input, target)?,
+                    None => None,
+                };
+                Ok(then.or(otherwise))
+            }
+            // What comes after a switch gets the value that was switched on.
+            Expression::Switch(switch) => {
+                let cases = switch.cases.iter_mut().map(|(_, statement)| statement);
+                for statement in cases.chain(&mut switch.default) {
+                    self.statement(statement, input, target)?;
+                }
+                Ok(input.clone())
+            }
+            Expression::SelectInput(cases) => {
+                let mut known = None;
+                for (field, statement) in cases {
+                    let of_field = self.input(std::slice::from_ref(field), &place)?;
+                    let next = self.statement(statement, &Some(of_field), target)?;
+                    known = known.or(next);
+                }
+                Ok(known)
+            }
+            Expression::Apply(function) => {
+                function.result_type(input).or_else(|reason| self.fail(&place, reason))
+            }
+            Expression::Hash { long } => {
+                self.want_text("hash", input, &place)?;
+                *long = !matches!(target, Some(DataType::Int));
+                Ok(Some(if *long { DataType::Long } else { DataType::Int }))
+            }
+            Expression::Embed { call, target: embedding } => {
+                if let Some(input) = input {
+                    let text = matches!(input, DataType::String | DataType::Array(_));
+                    if !text {
+                        return self.fail(
+                            &place,
+                            format!("embed needs a string or an array of strings, not a {input}"),
+                        );
+                    }
+                }
+                let Some(DataType::Tensor(wanted)) = target else {
+                    return self.fail(
+                        &place,
+                        "embed makes a tensor: write it to a field of a tensor type, as in embed | attribute"
+                            .to_owned(),
+                    );
+                };
+                self.components.check_embed(call, wanted).or_else(|reason| self.fail(&place, reason))?;
+                *embedding = wanted.clone();
+                Ok(target.clone())
+            }
+            Expression::Chunk(call) => {
+                self.want_text("chunk", input, &place)?;
+                self.components.check_chunk(call).or_else(|reason| self.fail(&place, reason))?;
+                Ok(Some(DataType::Array(Box::new(DataType::String))))
+            }
+            Expression::Generate { call, target: generated } => {
+                let wanted = target.clone().unwrap_or(DataType::String);
+                self.components.check_generate(call, &wanted).or_else(|reason| self.fail(&place, reason))?;
+                *generated = wanted;
+                Ok(target.clone())
+            }
+            Expression::SetLanguage => {
+                self.want_text("set_language", input, &place)?;
+                Ok(input.clone())
+            }
+            Expression::GetLanguage | Expression::Hostname => Ok(Some(DataType::String)),
+            Expression::Now => Ok(Some(DataType::Long)),
+            Expression::Random(_) => Ok(Some(DataType::Int)),
+            Expression::ClearState => {
+                self.variables.clear();
+                Ok(None)
+            }
+            Expression::Echo => Ok(input.clone()),
+        }
+    }
+
+    fn for_each(
+        &mut self,
+        script: &mut Script,
+        input: &Known,
+        target: &Known,
+        place: &Place,
+    ) -> Result<Known, Error> {
+        let wanted = match target {
+            Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => {
+                Some((**element).clone())
+            }
+            _ => None,
+        };
+        match input {
+            None => {
+                self.script(script, &None, &wanted)?;
+                Ok(None)
+            }
+            Some(DataType::Array(element)) => {
+                let element = self.script(script, &Some((**element).clone()), &wanted)?;
+                Ok(element.map(|element| DataType::Array(Box::new(element))))
+            }
+            Some(DataType::WeightedSet { element, create_if_nonexistent, remove_if_zero }) => {
+                let inner = self.script(script, &Some((**element).clone()), &wanted)?;
+                Ok(inner.map(|element| DataType::WeightedSet {
+                    element: Box::new(element),
+                    create_if_nonexistent: *create_if_nonexistent,
+                    remove_if_zero: *remove_if_zero,
+                }))
+            }
+            Some(whole @ DataType::Struct(struct_type)) => {
+                for member in &struct_type.fields {
+                    self.script(script, &Some(member.data_type.clone()), &None)?;
+                }
+                Ok(Some(whole.clone()))
+            }
+            Some(other) => {
+                self.fail(place, format!("for_each needs an array, weighted set or struct, not a {other}"))
+            }
+        }
+    }
+
+    /// The type of a field, or of a member of a struct inside it.
+    fn input(&self, path: &[String], place: &Place) -> Result<DataType, Error> {
+        let Some((name, members)) = path.split_first() else {
+            return self.fail(place, "input needs a field name".to_owned());
+        };
+        let Some(field) = self.schema.fields.get(name.as_str()) else {
+            return self.fail(place, format!("schema '{}' has no field '{name}'", self.schema.name));
+        };
+        let mut data_type = field.data_type.clone();
+        for member in members {
+            let inner = match &data_type {
+                DataType::Struct(struct_type) => {
+                    struct_type.field(member).map(|member| member.data_type.clone())
+                }
+                _ => None,
+            };
+            match inner {
+                Some(inner) => data_type = inner,
+                None => return self.fail(place, format!("{data_type} has no field '{member}'")),
+            }
+        }
+        Ok(data_type)
+    }
+
+    fn output(&self, name: &str, input: &Known, place: &Place) -> Result<(), Error> {
+        let Some(field) = self.schema.fields.get(name) else {
+            return self.fail(place, format!("schema '{}' has no field '{name}'", self.schema.name));
+        };
+        match input {
+            Some(found) if !assignable(found, &field.data_type) => self.fail(
+                place,
+                format!(
+                    "a {found} cannot be written to '{name}', which is a {}{}",
+                    field.data_type,
+                    conversion(found, &field.data_type)
+                ),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn want_text(&self, what: &str, input: &Known, place: &Place) -> Result<(), Error> {
+        match input {
+            Some(DataType::String) | None => Ok(()),
+            Some(other) => {
+                self.fail(place, format!("{what} needs a string, not a {other}; convert it with to_string"))
+            }
+        }
+    }
+
+    fn fail<T>(&self, place: &Place, reason: String) -> Result<T, Error> {
+        Err(Error::Script { place: place.clone(), field: self.field.to_owned(), reason })
+    }
+}
+
+/// The expression that would make one type of another, as the end of a message.
+fn conversion(found: &DataType, wanted: &DataType) -> String {
+    let converter = match wanted {
+        DataType::Byte => "to_byte",
+        DataType::Int => "to_int",
+        DataType::Long => "to_long",
+        DataType::Float => "to_float",
+        DataType::Double => "to_double",
+        DataType::Bool => "to_bool",
+        DataType::String => "to_string",
+        DataType::Position if *found == DataType::String => "to_pos",
+        DataType::Array(element) if assignable(found, element) => "to_array",
+        DataType::WeightedSet { element, .. } if assignable(found, element) => "to_wset",
+        _ => return String::new(),
+    };
+    format!("; convert it with {converter}")
+}
+
+/// Whether every value of one type can be stored in a field of another.
+fn assignable(found: &DataType, wanted: &DataType) -> bool {
+    match (found, wanted) {
+        (DataType::Array(found), DataType::Array(wanted)) => assignable(found, wanted),
+        (DataType::WeightedSet { element: found, .. }, DataType::WeightedSet { element: wanted, .. }) => {
+            assignable(found, wanted)
+        }
+        (DataType::Int, DataType::Byte) => true,
+        _ if is_number(found) && is_number(wanted) => rank(found) <= rank(wanted),
+        (
+            DataType::String | DataType::Uri,
+            DataType::String | DataType::Uri | DataType::Predicate | DataType::Reference(_),
+        ) => true,
+        _ => found == wanted,
+    }
+}
+
+const fn is_number(data_type: &DataType) -> bool {
+    rank(data_type) > 0
+}
+
+/// Numbers by how much they hold; 0 for what is no number.
+const fn rank(data_type: &DataType) -> u8 {
+    match data_type {
+        DataType::Byte => 1,
+        DataType::Int => 2,
+        DataType::Long => 3,
+        DataType::Float16 | DataType::Float => 4,
+        DataType::Double => 5,
+        _ => 0,
+    }
+}
+
+fn arithmetic_type(left: &DataType, right: &DataType) -> DataType {
+    let wider = if rank(left) >= rank(right) { left } else { right };
+    if rank(wider) == 1 { DataType::Int } else { wider.clone() }
+}
+
+/// The type of a constant.
+fn type_of(value: &Value) -> Known {
+    match value {
+        Value::Bool(_) => Some(DataType::Bool),
+        Value::Int(_) => Some(DataType::Int),
+        Value::Long(_) => Some(DataType::Long),
+        Value::Float(_) => Some(DataType::Float),
+        Value::Double(_) => Some(DataType::Double),
+        Value::String(_) => Some(DataType::String),
+        _ => None,
+    }
+}
+
+impl Function {
+    fn result_type(&self, input: &Known) -> Result<Known, String> {
+        let text = |name: &str| match input.as_ref().map(innermost) {
+            None | Some(DataType::String | DataType::Uri) => Ok(input.clone()),
+            Some(_) => Err(format!("{name} needs text; convert it with to_string")),
+        };
+        match self {
+            Function::Convert(to) => Ok(Some(to.clone())),
+            Function::ToArray => Ok(input.clone().map(|element| DataType::Array(Box::new(element)))),
+            Function::ToWeightedSet { create_if_nonexistent, remove_if_zero } => {
+                Ok(input.clone().map(|element| DataType::WeightedSet {
+                    element: Box::new(element),
+                    create_if_nonexistent: *create_if_nonexistent,
+                    remove_if_zero: *remove_if_zero,
+                }))
+            }
+            Function::ToPosition => text("to_pos").map(|_| Some(DataType::Position)),
+            Function::ToEpochSecond => text("to_epoch_second").map(|_| Some(DataType::Long)),
+            Function::Lowercase => text("lowercase"),
+            Function::Normalize => text("normalize"),
+            Function::Trim => text("trim"),
+            Function::Substring(..) => text("substring"),
+            Function::Split(_) => Ok(Some(DataType::Array(Box::new(DataType::String)))),
+            Function::Join(_) => match input {
+                None | Some(DataType::Array(_)) => Ok(Some(DataType::String)),
+                Some(other) => Err(format!("join needs an array, not a {other}")),
+            },
+            Function::Base64Decode | Function::HexDecode => Ok(Some(DataType::Long)),
+            Function::Base64Encode | Function::HexEncode => Ok(Some(DataType::String)),
+            Function::Binarize(_) => match input {
+                None | Some(DataType::Tensor(_)) => Ok(input.clone()),
+                Some(other) => Err(format!("binarize needs a tensor, not a {other}")),
+            },
+            Function::PackBits => match input {
+                None => Ok(None),
+                Some(DataType::Tensor(tensor_type)) => {
+                    packed(tensor_type).map(|to| Some(DataType::Tensor(to)))
+                }
+                Some(other) => Err(format!("pack_bits needs a tensor, not a {other}")),
+            },
+            Function::Annotate => Ok(input.clone()),
+        }
+    }
+}
+
+/// What collections hold, as far in as they go.
+fn innermost(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => innermost(element),
+        DataType::Map(_, value) => innermost(value),
+        other => other,
+    }
+}
+
+/// The type that packing the bits of a tensor gives.
+pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, String> {
+    if tensor_type.indexed().count() != 1 {
+        return Err(format!("pack_bits needs exactly one indexed dimension, {tensor_type} has not"));
+    }
+    let dimensions = tensor_type
+        .dimensions()
+        .iter()
+        .map(|dimension| Dimension {
+            name: dimension.name.clone(),
+            kind: match dimension.kind {
+                DimensionKind::Indexed(size) => DimensionKind::Indexed(size.div_ceil(8)),
+                DimensionKind::Mapped => DimensionKind::Mapped,
+            },
+        })
+        .collect();
+    TensorType::new(CellType::Int8, dimensions).map_err(|error| error.to_string())
+}

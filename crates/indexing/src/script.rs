@@ -1,0 +1,217 @@
+use millrace_document::{DataType, Value};
+use millrace_schema::Place;
+use millrace_tensor::TensorType;
+use regex::Regex;
+
+use crate::ComponentCall;
+
+/// Statements, run one after another.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script {
+    pub statements: Vec<Statement>,
+}
+
+/// Expressions, each of which gets the value of the one before it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Statement {
+    pub steps: Vec<Step>,
+}
+
+/// An expression and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub expression: Expression,
+    pub place: Place,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Expression {
+    Constant(Value),
+    /// `_`
+    This,
+    /// A document field, and members of structs inside it.
+    Input(Vec<String>),
+    GetField(String),
+    GetValue(String),
+    GetVariable(String),
+    SetVariable(String),
+    /// Writes to a field; that of the script where none is named.
+    Output(String),
+    Binary(BinaryOperator, Box<Step>, Box<Step>),
+    Concat(Box<Step>, Box<Step>),
+    Choice(Vec<Step>),
+    Nested(Script),
+    ForEach(Script),
+    If(Box<If>),
+    Switch(Switch),
+    SelectInput(Vec<(String, Statement)>),
+    Apply(Function),
+    /// The number is an `int` or `long` as the field wants it.
+    Hash {
+        long: bool,
+    },
+    Embed {
+        call: ComponentCall,
+        target: TensorType,
+    },
+    Chunk(ComponentCall),
+    Generate {
+        call: ComponentCall,
+        target: DataType,
+    },
+    SetLanguage,
+    GetLanguage,
+    Now,
+    Random(Option<u32>),
+    Hostname,
+    ClearState,
+    /// Shows the value in the log.
+    Echo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BinaryOperator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct If {
+    pub left: Step,
+    pub comparison: Comparison,
+    pub right: Step,
+    pub then: Script,
+    pub otherwise: Option<Script>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Switch {
+    pub cases: Vec<(String, Statement)>,
+    pub default: Option<Statement>,
+}
+
+/// What turns one value into another and asks nothing else.
+#[derive(Debug, Clone)]
+pub(crate) enum Function {
+    /// `to_int` and the like.
+    Convert(DataType),
+    ToArray,
+    ToWeightedSet {
+        create_if_nonexistent: bool,
+        remove_if_zero: bool,
+    },
+    ToPosition,
+    ToEpochSecond,
+    Lowercase,
+    Normalize,
+    Trim,
+    Substring(usize, usize),
+    Split(Regex),
+    Join(String),
+    Base64Decode,
+    Base64Encode,
+    HexDecode,
+    HexEncode,
+    Binarize(f64),
+    PackBits,
+    /// `tokenize`, `ngram`, `exact`, `flatten`: the words of text are made when columns are built, by the field's settings.
+    Annotate,
+}
+
+impl Expression {
+    /// Whether the expression works on the value before it; with none before it, a field's own value is meant.
+    pub fn needs_input(&self) -> bool {
+        match self {
+            Expression::This
+            | Expression::GetField(_)
+            | Expression::GetValue(_)
+            | Expression::SetVariable(_)
+            | Expression::Output(_)
+            | Expression::ForEach(_)
+            | Expression::Switch(_)
+            | Expression::Apply(_)
+            | Expression::Hash { .. }
+            | Expression::Embed { .. }
+            | Expression::Chunk(_)
+            | Expression::Generate { .. }
+            | Expression::SetLanguage
+            | Expression::Random(None)
+            | Expression::Echo => true,
+            Expression::Constant(_)
+            | Expression::Input(_)
+            | Expression::GetVariable(_)
+            | Expression::SelectInput(_)
+            | Expression::GetLanguage
+            | Expression::Now
+            | Expression::Random(Some(_))
+            | Expression::Hostname
+            | Expression::ClearState => false,
+            Expression::Binary(_, left, right) | Expression::Concat(left, right) => {
+                left.expression.needs_input() || right.expression.needs_input()
+            }
+            Expression::Choice(steps) => steps.iter().any(|step| step.expression.needs_input()),
+            Expression::Nested(script) => script.needs_input(),
+            Expression::If(of) => {
+                of.left.expression.needs_input() || of.right.expression.needs_input() || of.then.needs_input()
+            }
+        }
+    }
+
+    /// Calls `visit` with this expression and all inside it, outermost first.
+    pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
+        visit(self);
+        match self {
+            Expression::Binary(_, left, right) | Expression::Concat(left, right) => {
+                left.expression.visit(visit);
+                right.expression.visit(visit);
+            }
+            Expression::Choice(steps) => steps.iter().for_each(|step| step.expression.visit(visit)),
+            Expression::Nested(script) | Expression::ForEach(script) => script.visit(visit),
+            Expression::If(of) => {
+                of.left.expression.visit(visit);
+                of.right.expression.visit(visit);
+                of.then.visit(visit);
+                of.otherwise.iter().for_each(|script| script.visit(visit));
+            }
+            Expression::Switch(switch) => {
+                switch.cases.iter().for_each(|(_, statement)| statement.visit(visit));
+                switch.default.iter().for_each(|statement| statement.visit(visit));
+            }
+            Expression::SelectInput(cases) => cases.iter().for_each(|(_, statement)| statement.visit(visit)),
+            _ => {}
+        }
+    }
+}
+
+impl Statement {
+    pub fn needs_input(&self) -> bool {
+        self.steps.first().is_some_and(|step| step.expression.needs_input())
+    }
+
+    pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
+        self.steps.iter().for_each(|step| step.expression.visit(visit));
+    }
+}
+
+impl Script {
+    pub fn needs_input(&self) -> bool {
+        self.statements.iter().any(Statement::needs_input)
+    }
+
+    pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
+        self.statements.iter().for_each(|statement| statement.visit(visit));
+    }
+}

@@ -1,0 +1,182 @@
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use millrace_document::{Document, Update};
+use millrace_schema::{Schema, SchemaField};
+
+use crate::execute::Execution;
+use crate::parser;
+use crate::resolve::Resolver;
+use crate::script::{Expression, Function, Script, Statement, Step};
+use crate::{Components, Error, Surroundings};
+
+/// The indexing statements of a schema, compiled.
+///
+/// Cheap to ask: what only says how a field is searched is left out, so that most schemas have nothing to run.
+pub struct Scripts {
+    schema: Arc<Schema>,
+    components: Arc<dyn Components>,
+    surroundings: Arc<Surroundings>,
+    fields: Vec<FieldScript>,
+}
+
+struct FieldScript {
+    field: Arc<str>,
+    script: Script,
+    /// The fields it reads.
+    inputs: BTreeSet<String>,
+    /// The fields it writes.
+    outputs: BTreeSet<String>,
+}
+
+impl Scripts {
+    /// Compiles the statements of every field, in the schema's order: the document's fields, then those beside it.
+    ///
+    /// A statement of a document field that does not begin with an input begins with the field's own value.
+    ///
+    /// # Errors
+    /// [`Error::Script`] with the place of what is not in the language, names no field, does not fit a field's type, or
+    /// calls a component that is not there.
+    pub fn compile(
+        schema: &Arc<Schema>,
+        components: Arc<dyn Components>,
+        surroundings: Arc<Surroundings>,
+    ) -> Result<Scripts, Error> {
+        let mut fields = Vec::new();
+        for field in in_order(schema) {
+            let Some(source) = &field.indexing else { continue };
+            let mut script = parser::parse(source, &field.name)?;
+            for statement in &mut script.statements {
+                begin_with_input(statement, field)?;
+            }
+            let mut resolver =
+                Resolver { schema, components: &*components, field: &field.name, variables: HashMap::new() };
+            resolver.script(&mut script, &None, &None)?;
+            script.statements.retain(|statement| !is_trivial(statement, field));
+            if !script.statements.is_empty() {
+                fields.push(FieldScript::new(&field.name, script));
+            }
+        }
+        Ok(Scripts { schema: Arc::clone(schema), components, surroundings, fields })
+    }
+
+    /// Whether there is nothing to run: documents stay as they are.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The document with what the statements make of it.
+    ///
+    /// # Errors
+    /// [`Error::Document`] where a value cannot be converted as a statement asks.
+    pub fn run(&self, document: Document) -> Result<Document, Error> {
+        self.run_those(document, |_| true)
+    }
+
+    /// The document, to which `update` has been applied, with what the statements make of it that read an updated field.
+    ///
+    /// # Errors
+    /// As [`Scripts::run`].
+    pub fn run_update(&self, document: Document, update: &Update) -> Result<Document, Error> {
+        // What one script writes another may read.
+        let mut changed: BTreeSet<&str> = update.fields.iter().map(|field| &*field.path.field).collect();
+        for of in &self.fields {
+            if of.inputs.iter().any(|input| changed.contains(input.as_str())) {
+                changed.extend(of.outputs.iter().map(String::as_str));
+            }
+        }
+        self.run_those(document, |of| of.inputs.iter().any(|input| changed.contains(input.as_str())))
+    }
+
+    fn run_those(
+        &self,
+        mut document: Document,
+        wanted: impl Fn(&FieldScript) -> bool,
+    ) -> Result<Document, Error> {
+        if !self.fields.iter().any(&wanted) {
+            return Ok(document);
+        }
+        // What is made by statements is made anew, so that nothing stays whose source is gone.
+        for name in self.fields.iter().filter(|of| wanted(of)).flat_map(|of| &of.outputs) {
+            if self.schema.fields.get(name.as_str()).is_some_and(|field| field.synthetic) {
+                document.clear(name);
+            }
+        }
+        let mut execution = Execution {
+            schema: &self.schema,
+            components: &*self.components,
+            surroundings: &self.surroundings,
+            document: &document,
+            outputs: Vec::new(),
+            variables: HashMap::new(),
+            language: None,
+        };
+        for of in self.fields.iter().filter(|of| wanted(of)) {
+            execution.variables.clear();
+            execution
+                .script(&of.script, &None)
+                .map_err(|reason| Error::Document { field: of.field.to_string(), reason })?;
+        }
+        let outputs = execution.outputs;
+        for (name, value) in outputs {
+            match self.schema.fields.get(name.as_str()) {
+                Some(field) if !value.is_empty() => document.set(&field.name, value),
+                _ => document.clear(&name),
+            }
+        }
+        Ok(document)
+    }
+}
+
+impl FieldScript {
+    fn new(field: &Arc<str>, script: Script) -> Self {
+        let (mut inputs, mut outputs) = (BTreeSet::new(), BTreeSet::new());
+        script.visit(&mut |expression| match expression {
+            Expression::Input(path) => inputs.extend(path.first().cloned()),
+            Expression::SelectInput(cases) => inputs.extend(cases.iter().map(|(field, _)| field.clone())),
+            Expression::Output(name) => {
+                outputs.insert(name.clone());
+            }
+            _ => {}
+        });
+        FieldScript { field: Arc::clone(field), script, inputs, outputs }
+    }
+}
+
+/// The document's fields in their order, then those beside it as they stand in the file.
+fn in_order(schema: &Schema) -> Vec<&SchemaField> {
+    let own = schema.document_type.fields().iter().filter_map(|field| schema.fields.get(&field.name));
+    let mut beside: Vec<&SchemaField> =
+        schema.fields.values().filter(|field| schema.document_type.field(&field.name).is_none()).collect();
+    beside.sort_by_key(|field| (field.place.line, field.place.column));
+    own.chain(beside).collect()
+}
+
+/// Puts the field's own value before a statement that begins without one.
+fn begin_with_input(statement: &mut Statement, field: &SchemaField) -> Result<(), Error> {
+    let Some(first) = statement.steps.first().filter(|step| step.expression.needs_input()) else {
+        return Ok(());
+    };
+    let place = first.place.clone();
+    if field.synthetic {
+        return Err(Error::Script {
+            place,
+            field: field.name.to_string(),
+            reason: "the field is not in the document, so its statements begin with a value, as in: input title | index"
+                .to_owned(),
+        });
+    }
+    let input = Expression::Input(vec![field.name.to_string()]);
+    statement.steps.insert(0, Step { expression: input, place });
+    Ok(())
+}
+
+/// Whether a statement only passes the field's own value to itself: that says how the field is searched, and does nothing.
+fn is_trivial(statement: &Statement, field: &SchemaField) -> bool {
+    statement.steps.iter().all(|step| match &step.expression {
+        Expression::Input(path) => path.len() == 1 && path[0] == *field.name,
+        Expression::Output(name) => *name == *field.name,
+        Expression::Apply(Function::Annotate) => true,
+        _ => false,
+    })
+}

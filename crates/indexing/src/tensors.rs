@@ -1,0 +1,29 @@
+use millrace_tensor::{Cells, Tensor};
+
+use crate::resolve::packed;
+
+/// Cells above the threshold become 1, the others 0.
+pub(crate) fn binarize(tensor: &Tensor, threshold: f64) -> Result<Tensor, String> {
+    let mut cells = Cells::with_capacity(tensor.tensor_type().cell(), tensor.cells().len());
+    tensor.cells().iter().for_each(|cell| cells.push(f64::from(u8::from(cell > threshold))));
+    Tensor::new(tensor.tensor_type().clone(), tensor.all_labels().to_vec(), cells)
+        .map_err(|error| error.to_string())
+}
+
+/// Eight cells become the bits of one, the first its highest; cells above 0 count as 1.
+pub(crate) fn pack_bits(tensor: &Tensor) -> Result<Tensor, String> {
+    let to = packed(tensor.tensor_type())?;
+    let size = tensor.tensor_type().dense_size();
+    let mut cells = Cells::with_capacity(to.cell(), tensor.subspaces() * to.dense_size());
+    for subspace in 0..tensor.subspaces() {
+        for byte in 0..to.dense_size() {
+            let bit = |bit: usize| {
+                let index = byte * 8 + bit;
+                index < size && tensor.cells().get(subspace * size + index) > 0.0
+            };
+            let packed = (0..8).fold(0u8, |packed, at| packed << 1 | u8::from(bit(at)));
+            cells.push(f64::from(packed as i8));
+        }
+    }
+    Tensor::new(to, tensor.all_labels().to_vec(), cells).map_err(|error| error.to_string())
+}

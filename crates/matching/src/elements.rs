@@ -1,0 +1,74 @@
+use millrace_document::Value;
+use millrace_plan::{LeafId, Node, Plan};
+
+use crate::Error;
+use crate::tree::{ReadyPlan, holds};
+use crate::value::elements;
+
+/// Which elements of a field's collection a plan matches: what `matched-elements-only` shows.
+pub struct MatchedElements<'p> {
+    ready: ReadyPlan<'p>,
+    /// The parts of the plan that say something of the field's elements.
+    conditions: Vec<Condition<'p>>,
+}
+
+enum Condition<'p> {
+    Leaf(LeafId),
+    Tree(&'p Node),
+}
+
+impl<'p> MatchedElements<'p> {
+    /// For one field of the plan. What the plan excludes is not looked at.
+    ///
+    /// # Errors
+    /// A pattern of the plan cannot be used.
+    pub fn new(plan: &'p Plan, field: &str) -> Result<Self, Error> {
+        let mut conditions = Vec::new();
+        collect(plan, &plan.root, field, &mut conditions);
+        Ok(MatchedElements { ready: ReadyPlan::new(plan)?, conditions })
+    }
+
+    /// The indices of the elements that match, ascending.
+    pub fn of(&self, value: &Value) -> Vec<usize> {
+        let mut matched = Vec::new();
+        elements(value, &mut |index, element| {
+            let matches = self.conditions.iter().any(|condition| match condition {
+                Condition::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element),
+                Condition::Tree(node) => holds(&self.ready, node, element),
+            });
+            if matches {
+                matched.push(index);
+            }
+        });
+        matched
+    }
+}
+
+fn collect<'p>(plan: &'p Plan, node: &'p Node, field: &str, conditions: &mut Vec<Condition<'p>>) {
+    match node {
+        Node::True | Node::False => {}
+        Node::And(children) | Node::Or(children) => {
+            children.iter().for_each(|child| collect(plan, child, field, conditions));
+        }
+        Node::AndNot(positive, _) => collect(plan, positive, field, conditions),
+        Node::Rank(first, others) => {
+            std::iter::once(&**first).chain(others).for_each(|child| collect(plan, child, field, conditions));
+        }
+        Node::Leaf(leaf) => {
+            let path = &plan.leaves[leaf.0].field;
+            if path.split('.').next() == Some(field) {
+                conditions.push(Condition::Leaf(*leaf));
+            }
+        }
+        Node::Near { leaves, .. } => {
+            leaves.iter().filter(|leaf| *plan.leaves[leaf.0].field == *field).for_each(|leaf| {
+                conditions.push(Condition::Leaf(*leaf));
+            });
+        }
+        Node::SameElement { field: of, child, .. } => {
+            if **of == *field {
+                conditions.push(Condition::Tree(child));
+            }
+        }
+    }
+}

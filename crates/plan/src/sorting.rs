@@ -1,0 +1,115 @@
+//! The order of a query, checked against a schema.
+
+use std::sync::Arc;
+
+use millrace_document::DataType;
+use millrace_query::{Query, SortKey, SortOrder};
+use millrace_schema::{Schema, SchemaField};
+
+use crate::target::{self, holds_text};
+use crate::{Context, Error, Missing, SortBy, SortColumn, TextOrder, number};
+
+/// The keys of the order, the most significant first.
+pub(crate) fn columns(
+    query: &Query,
+    schema: &Schema,
+    context: &Context<'_>,
+) -> Result<Vec<SortColumn>, Error> {
+    let mut columns = Vec::with_capacity(query.sorting.len());
+    for key in &query.sorting {
+        let special = match key.field.as_str() {
+            "[relevance]" | "[rank]" => Some((SortBy::Relevance, true)),
+            "[docid]" | "[id]" => Some((SortBy::DocumentId, false)),
+            "[source]" => Some((SortBy::Source, false)),
+            _ => None,
+        };
+        columns.push(match special {
+            Some((by, descending)) => SortColumn {
+                by,
+                descending: key.order.map_or(descending, |order| order == SortOrder::Descending),
+                missing: None,
+            },
+            None => match column(key, query, schema) {
+                Err(Error::UnknownField { .. }) if (context.known_elsewhere)(&key.field) => continue,
+                column => column?,
+            },
+        });
+    }
+    Ok(columns)
+}
+
+fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, Error> {
+    let wrong = |reason: String| Error::Sorting { field: key.field.clone(), reason };
+    let targets = match target::resolve(schema, &key.field) {
+        Err(Error::Field { .. }) => {
+            return Err(wrong("it is no attribute; write: indexing: attribute".to_owned()));
+        }
+        targets => targets?,
+    };
+    let [target] = targets.as_slice() else {
+        return Err(wrong("it is a fieldset; sort by one field".to_owned()));
+    };
+    let attribute = |field: &SchemaField| field.attribute.is_some();
+    let part = target.field.struct_fields.iter().any(|(_, part)| attribute(part));
+    if !attribute(target.field) && !part {
+        return Err(wrong("it is no attribute; write: indexing: attribute".to_owned()));
+    }
+    let settings =
+        target.field.attribute.as_ref().map(|attribute| attribute.sorting.as_slice()).unwrap_or_default();
+    let setting = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let by = if holds_text(target.value_type) {
+        SortBy::Text(Arc::clone(&target.path), text_order(key, query, setting))
+    } else if number::kind(target.value_type).is_some() || *target.value_type == DataType::Bool {
+        SortBy::Number(Arc::clone(&target.path))
+    } else {
+        return Err(wrong(format!("values of type {} have no order", target.field.data_type)));
+    };
+    let given = key.missing.as_ref().map(|(policy, value)| (policy.as_str(), value.clone()));
+    let of_schema = setting("missing").map(|text| match text.strip_prefix("as ") {
+        Some(value) => ("as", Some(value.trim().trim_matches('"').to_owned())),
+        None => (text, None),
+    });
+    let missing = match given.or(of_schema) {
+        Some(("first", _)) => Some(Missing::First),
+        Some(("last", _)) => Some(Missing::Last),
+        Some(("as", Some(value))) => {
+            if matches!(by, SortBy::Number(_)) && value.parse::<f64>().is_err() {
+                return Err(wrong(format!(
+                    "missing values cannot be as {value:?}, since it holds {}",
+                    target.value_type
+                )));
+            }
+            Some(Missing::As(value))
+        }
+        _ => None,
+    };
+    let descending = match key.order {
+        Some(order) => order == SortOrder::Descending,
+        None => setting("order").is_some_and(|order| order.eq_ignore_ascii_case("descending")),
+    };
+    Ok(SortColumn { by, descending, missing })
+}
+
+/// How text is compared: as the query says, or the schema; by the collation of the locale, where there is one.
+fn text_order<'s>(key: &SortKey, query: &Query, setting: impl Fn(&str) -> Option<&'s str>) -> TextOrder {
+    let (function, arguments) = match &key.function {
+        Some((function, arguments)) => (function.as_str(), arguments.as_slice()),
+        None => (setting("function").unwrap_or("uca"), [].as_slice()),
+    };
+    match function {
+        "raw" => TextOrder::Raw,
+        "lowercase" => TextOrder::Lowercase,
+        _ => {
+            let locale = arguments.first().map(String::as_str).or_else(|| setting("locale"));
+            let locale = locale.or_else(|| query.language.as_deref().filter(|_| key.function.is_some()));
+            let strength =
+                arguments.get(1).map(String::as_str).or_else(|| setting("strength")).unwrap_or("PRIMARY");
+            match locale {
+                Some(locale) => {
+                    TextOrder::Collated { locale: locale.to_owned(), strength: strength.to_ascii_uppercase() }
+                }
+                None => TextOrder::Lowercase,
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Names in a query to the fields that they mean.
+
+use std::sync::Arc;
+
+use millrace_document::DataType;
+use millrace_query::Annotations;
+use millrace_schema::{MatchMode, Matching, Schema, SchemaField, Stemming, did_you_mean};
+
+use crate::Error;
+
+/// A field, or a part of one, that a predicate can be about.
+pub(crate) struct Target<'s> {
+    /// The path in the document: `title`, `person.name`.
+    pub path: Arc<str>,
+    /// The settings of the field.
+    pub field: &'s SchemaField,
+    /// The settings of the part, where it has its own.
+    part: Option<&'s SchemaField>,
+    /// What single values are: of arrays and weighted sets their elements, of maps their keys.
+    pub value_type: &'s DataType,
+    /// One entry of a map is meant: its key.
+    pub key: Option<String>,
+}
+
+impl<'s> Target<'s> {
+    /// How query terms match it.
+    pub fn matching(&self) -> &'s Matching {
+        &self.part.unwrap_or(self.field).matching
+    }
+
+    /// Whether query text is split into words for it.
+    pub fn is_text(&self) -> bool {
+        match self.part {
+            Some(part) => part.is_text(),
+            None => self.field.is_text(),
+        }
+    }
+
+    /// Whether upper and lower case differ in whole values.
+    pub fn is_cased(&self, annotations: &Annotations) -> bool {
+        let attribute = self.part.unwrap_or(self.field).attribute.as_ref();
+        self.matching().cased
+            || attribute.is_some_and(|attribute| attribute.dictionary.cased)
+            || !annotations.normalize_case
+            || !annotations.implicit_transforms
+    }
+
+    fn is_searchable(&self) -> bool {
+        [Some(self.field), self.part]
+            .into_iter()
+            .flatten()
+            .any(|field| field.index.is_some() || field.attribute.is_some())
+            || self
+                .field
+                .struct_fields
+                .iter()
+                .any(|(_, part)| part.index.is_some() || part.attribute.is_some())
+    }
+}
+
+/// The settings of fields whose schema says nothing of them.
+pub(crate) fn plain_matching() -> Matching {
+    Matching {
+        mode: MatchMode::Text,
+        cased: false,
+        default_term: Default::default(),
+        exact_terminator: None,
+        max_length: None,
+        max_occurrences: None,
+        max_token_length: None,
+        stemming: Stemming::Best,
+        normalizing: true,
+    }
+}
+
+/// The fields that `name` means: those of a fieldset, or one field (by its name, an alias, or a path).
+pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'s>>, Error> {
+    if let Some(fieldset) = schema.fieldsets.get(name) {
+        return fieldset.fields.iter().map(|field| target(schema, field)).collect();
+    }
+    Ok(vec![target(schema, name)?])
+}
+
+/// Whether `name` means something.
+pub(crate) fn exists(schema: &Schema, name: &str) -> bool {
+    name == "sddocname" || resolve(schema, name).is_ok()
+}
+
+fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
+    let (plain, key) = without_key(name);
+    let (first, rest) = plain.split_once('.').unwrap_or((plain.as_str(), ""));
+    let field = find(schema, first).or_else(|| find(schema, &plain).filter(|_| rest.is_empty()));
+    let Some(field) = field else { return Err(unknown(schema, name)) };
+    let Some(value_type) = value_type(&field.data_type, rest) else {
+        return Err(Error::Field {
+            field: name.to_owned(),
+            reason: format!("'{first}' is of type {}, which has no part '{rest}'", field.data_type),
+        });
+    };
+    let path =
+        if rest.is_empty() { Arc::clone(&field.name) } else { format!("{}.{rest}", field.name).into() };
+    let part = field.struct_fields.iter().find(|(path, _)| path == rest).map(|(_, part)| part);
+    let target = Target { path, field, part, value_type, key };
+    if target.is_searchable() {
+        return Ok(target);
+    }
+    let (setting, example) = match holds_text(value_type) {
+        true => ("index or attribute", "summary | index"),
+        false => ("attribute", "summary | attribute"),
+    };
+    Err(Error::Field {
+        field: name.to_owned(),
+        reason: format!(
+            "it cannot be searched, since it is neither index nor attribute; add {setting} to it, as in: indexing: {example}"
+        ),
+    })
+}
+
+/// A path without its `{key}`, and the key.
+fn without_key(name: &str) -> (String, Option<String>) {
+    match (name.find('{'), name.find('}')) {
+        (Some(open), Some(close)) if open < close => {
+            let key = name[open + 1..close].trim_matches('"').to_owned();
+            let rest = &name[close + 1..];
+            // What follows the key is a part of the map's value.
+            (format!("{}.value{rest}", &name[..open]), Some(key))
+        }
+        _ => (name.to_owned(), None),
+    }
+}
+
+fn find<'s>(schema: &'s Schema, name: &str) -> Option<&'s SchemaField> {
+    let by_alias = || schema.fields.values().find(|field| field.aliases.iter().any(|alias| alias == name));
+    schema.fields.get(name).or_else(by_alias)
+}
+
+/// What a value at `path` inside a type is.
+fn value_type<'t>(data_type: &'t DataType, path: &str) -> Option<&'t DataType> {
+    match data_type {
+        DataType::Array(element) => value_type(element, path),
+        DataType::WeightedSet { element, .. } if path.is_empty() => Some(element),
+        DataType::Map(key, _) if path.is_empty() => Some(key),
+        DataType::Map(key, value) => match path.split_once('.').unwrap_or((path, "")) {
+            ("key", rest) => value_type(key, rest),
+            ("value", rest) => value_type(value, rest),
+            _ => None,
+        },
+        _ if path.is_empty() => Some(data_type),
+        DataType::Struct(fields) => {
+            let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+            value_type(&fields.field(first)?.data_type, rest)
+        }
+        _ => None,
+    }
+}
+
+/// Whether single values are strings.
+pub(crate) fn holds_text(value_type: &DataType) -> bool {
+    matches!(value_type, DataType::String | DataType::Uri | DataType::Reference(_))
+}
+
+fn unknown(schema: &Schema, name: &str) -> Error {
+    let known = schema.fields.keys().map(|name| &**name).chain(schema.fieldsets.keys().map(String::as_str));
+    let mut hint = did_you_mean(name, known);
+    if name == "default" && hint.is_empty() {
+        hint = "; name a field, or declare: fieldset default { fields: … }".to_owned();
+    }
+    Error::UnknownField { field: name.to_owned(), schema: schema.name.to_string(), hint }
+}

@@ -1,0 +1,173 @@
+//! Terms, phrases and equivalents, and words near each other.
+
+use millrace_query::{Annotations, Item, Match, TermText};
+
+use super::{Place, Tree, or, single, wrong};
+use crate::target::Target;
+use crate::words::Words;
+use crate::{Error, LeafId, Node, Predicate, TermId, WordPattern};
+
+impl Tree<'_> {
+    /// A term over all fields that its name means.
+    pub(super) fn term(&mut self, item: &Item, field: &str, place: Place<'_>) -> Result<Node, Error> {
+        if field == "sddocname" && place.element.is_none() {
+            return Ok(self.document_type(item));
+        }
+        let annotations = annotations(item);
+        let targets = self.targets(field, place)?;
+        let is_one = targets.len() == 1;
+        let mut found = Vec::new();
+        for target in &targets {
+            match self.predicates(item, target) {
+                Ok(predicates) => found.extend(predicates.into_iter().map(|predicate| (target, predicate))),
+                Err(error) if is_one && !place.typed => return Err(error),
+                // One field of a fieldset, or what a person typed: it matches nothing there.
+                Err(_) => {}
+            }
+        }
+        let term = self.new_term(&text(item), annotations);
+        let mut nodes = Vec::with_capacity(found.len());
+        for (target, predicate) in found {
+            nodes.push(self.leaf_node(target, predicate, term, None)?);
+        }
+        Ok(or(nodes))
+    }
+
+    /// The predicates of a term in one field, any of which may hold.
+    fn predicates(&self, item: &Item, target: &Target<'_>) -> Result<Vec<Predicate>, Error> {
+        let words = Words::new(target, annotations(item), self.query.language.as_deref());
+        let predicates = match item {
+            Item::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
+            Item::Phrase { words: parts, .. } => {
+                Vec::from_iter(words.phrase(parts.iter().map(|word| word.text.as_str()))?)
+            }
+            Item::Alternatives { words: alternatives, .. } => {
+                let mut predicates = Vec::new();
+                for (word, _) in alternatives {
+                    predicates.extend(words.term(word, &Match::Word)?);
+                }
+                predicates
+            }
+            Item::Equiv { words: equivalents, .. } => {
+                let mut predicates = Vec::new();
+                for equivalent in equivalents {
+                    predicates.extend(self.predicates(equivalent, target)?);
+                }
+                predicates
+            }
+            _ => return Err(wrong(&target.path, "expected a word, a phrase or equivalents")),
+        };
+        Ok(together(predicates))
+    }
+
+    /// Words near each other: within each field that the name means.
+    pub(super) fn near(&mut self, item: &Item, place: Place<'_>) -> Result<Node, Error> {
+        let Item::Near { field, words, excluded, distance, exclusion_distance, ordered, .. } = item else {
+            return Ok(Node::False);
+        };
+        let targets = self.targets(field, place)?;
+        let is_one = targets.len() == 1;
+        let terms: Vec<Option<TermId>> =
+            words.iter().map(|word| self.new_term(&text(word), annotations(word))).collect();
+        let mut nodes = Vec::new();
+        for target in &targets {
+            if !target.is_text() {
+                let reason =
+                    "near and onear need a field whose text is split into words; write: indexing: index";
+                if is_one && !place.typed {
+                    return Err(wrong(&target.path, reason));
+                }
+                continue;
+            }
+            let mut leaves = Vec::with_capacity(words.len());
+            for (word, term) in words.iter().zip(&terms) {
+                leaves.extend(self.leaf_of(word, target, *term)?);
+            }
+            let mut outside = Vec::with_capacity(excluded.len());
+            for word in excluded {
+                outside.extend(self.leaf_of(word, target, None)?);
+            }
+            match leaves.as_slice() {
+                // A word that is not there is near nothing.
+                found if found.len() < words.len() => {}
+                [only] if outside.is_empty() => nodes.push(Node::Leaf(*only)),
+                _ => nodes.push(Node::Near {
+                    leaves,
+                    excluded: outside,
+                    distance: *distance,
+                    exclusion_distance: *exclusion_distance,
+                    ordered: *ordered,
+                }),
+            }
+        }
+        Ok(or(nodes))
+    }
+
+    /// The one leaf of a word near others; none where nothing can match it.
+    fn leaf_of(
+        &mut self,
+        item: &Item,
+        target: &Target<'_>,
+        term: Option<TermId>,
+    ) -> Result<Option<LeafId>, Error> {
+        let mut predicates = self.predicates(item, target)?;
+        if predicates.len() > 1 {
+            return Err(wrong(
+                &target.path,
+                "near and onear can have equivalents of single words, not of phrases",
+            ));
+        }
+        predicates.pop().map(|predicate| self.leaf(target, predicate, term, None)).transpose()
+    }
+
+    /// `sddocname`: whether documents are of the schema's type.
+    fn document_type(&self, item: &Item) -> Node {
+        let name = text(item);
+        let is_asked =
+            *self.schema.name == name || self.schema.ancestors.iter().any(|ancestor| **ancestor == name);
+        if is_asked { Node::True } else { Node::False }
+    }
+}
+
+/// Predicates of single words are one predicate of any of them.
+fn together(predicates: Vec<Predicate>) -> Vec<Predicate> {
+    if predicates.len() < 2 {
+        return predicates;
+    }
+    let (words, mut others): (Vec<_>, Vec<_>) =
+        predicates.into_iter().partition(|predicate| single(predicate).is_some());
+    let mut words: Vec<String> = words.iter().filter_map(single).map(str::to_owned).collect();
+    words.sort();
+    words.dedup();
+    if !words.is_empty() {
+        others.insert(0, Predicate::Words(vec![WordPattern::Any(words)]));
+    }
+    others
+}
+
+static PLAIN: std::sync::LazyLock<Annotations> = std::sync::LazyLock::new(Annotations::default);
+
+fn annotations(item: &Item) -> &Annotations {
+    match item {
+        Item::Term { annotations, .. }
+        | Item::Phrase { annotations, .. }
+        | Item::Equiv { annotations, .. }
+        | Item::Alternatives { annotations, .. } => annotations,
+        _ => &PLAIN,
+    }
+}
+
+/// The text of a term as it was asked.
+fn text(item: &Item) -> String {
+    let joined =
+        |words: &[TermText]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    match item {
+        Item::Term { text, .. } => text.text.clone(),
+        Item::Phrase { words, .. } => joined(words),
+        Item::Equiv { words, .. } => words.iter().map(text).collect::<Vec<_>>().join(" "),
+        Item::Alternatives { words, .. } => {
+            words.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" ")
+        }
+        _ => String::new(),
+    }
+}

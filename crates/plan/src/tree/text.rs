@@ -1,0 +1,77 @@
+//! Text that a person typed, made into items and then into nodes.
+
+use millrace_linguistics::{Analyzer, Language};
+use millrace_query::{Annotations, Composite, Item, Match, Syntax, UserText, simple};
+
+use super::{Place, Tree};
+use crate::target::{self, plain_matching};
+use crate::{Error, Node};
+
+impl Tree<'_> {
+    /// The node of user text; none where it has no word and may be empty.
+    pub(super) fn user_text(&mut self, text: &UserText, place: Place<'_>) -> Result<Option<Node>, Error> {
+        let item = match text.grammar.syntax {
+            Syntax::None => self.words_of(text, place)?,
+            Syntax::Simple | Syntax::Web => {
+                let schema = self.schema;
+                simple::parse(text, &|name| target::exists(schema, name))
+            }
+        };
+        match item {
+            Some(item) => self.node(&item, Place { typed: true, ..place }),
+            None if text.allow_empty => Ok(None),
+            None => Err(Error::Empty(text.text.clone())),
+        }
+    }
+
+    /// All words of the text, put together as its grammar says.
+    fn words_of(&self, text: &UserText, place: Place<'_>) -> Result<Option<Item>, Error> {
+        let targets = self.targets(&text.field, place)?;
+        let matching = match targets.iter().find(|target| target.is_text()) {
+            Some(target) => target.matching().clone(),
+            None => plain_matching(),
+        };
+        let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
+        let analyzer = Analyzer::new(&matching, language.map_or(Language::Unknown, Language::from_tag));
+        let mut words: Vec<String> = Vec::new();
+        // The words as they were typed: each field makes of them what it wants.
+        analyzer.tokens(&text.text, |token| words.push(text.text[token.range].to_owned()));
+        if words.is_empty() {
+            return Ok(None);
+        }
+        let field = || text.field.clone();
+        let annotations = || text.annotations.clone();
+        let terms = || -> Vec<Item> {
+            let term = |word: &String| Item::Term {
+                field: field(),
+                text: word.as_str().into(),
+                matching: Match::Word,
+                annotations: annotations(),
+            };
+            words.iter().map(term).collect()
+        };
+        Ok(Some(match text.grammar.composite {
+            Composite::And => Item::And(terms()),
+            Composite::Or => Item::Or(terms()),
+            Composite::WeakAnd => Item::WeakAnd {
+                children: terms(),
+                target_hits: text.target_hits,
+                annotations: Annotations::default(),
+            },
+            Composite::Phrase => Item::Phrase {
+                field: field(),
+                words: words.iter().map(|word| word.as_str().into()).collect(),
+                annotations: annotations(),
+            },
+            Composite::Near | Composite::OrderedNear => Item::Near {
+                field: field(),
+                words: terms(),
+                excluded: Vec::new(),
+                distance: text.distance,
+                exclusion_distance: text.distance.div_ceil(2),
+                ordered: text.grammar.composite == Composite::OrderedNear,
+                annotations: annotations(),
+            },
+        }))
+    }
+}

@@ -1,0 +1,217 @@
+//! Text of a query to predicates, as its field's documents are treated.
+
+use millrace_document::DataType;
+use millrace_linguistics::{Analyzer, Language};
+use millrace_query::{Annotations, Match};
+use millrace_schema::{DefaultTerm, MatchMode, Matching};
+use regex::RegexBuilder;
+
+use crate::number;
+use crate::target::{Target, holds_text};
+use crate::{Error, Predicate, WordPattern};
+
+/// How much memory a compiled regular expression may take.
+const REGEX_BYTES: usize = 1 << 20;
+
+/// What ends the text of a term of `match: exact`, where the schema does not say.
+const EXACT_TERMINATOR: &str = "@@";
+
+/// Makes the predicates of terms in one field.
+pub(crate) struct Words<'t, 's> {
+    target: &'t Target<'s>,
+    annotations: &'t Annotations,
+    matching: Matching,
+    language: Language,
+}
+
+impl<'t, 's> Words<'t, 's> {
+    pub fn new(target: &'t Target<'s>, annotations: &'t Annotations, language: Option<&str>) -> Self {
+        // What bounds documents does not bound queries.
+        let matching = Matching {
+            max_length: None,
+            max_occurrences: None,
+            max_token_length: None,
+            ..target.matching().clone()
+        };
+        let tag = annotations.language.as_deref().or(language);
+        Words { target, annotations, matching, language: tag.map_or(Language::Unknown, Language::from_tag) }
+    }
+
+    /// The predicate of a term; none where nothing can match it.
+    pub fn term(&self, text: &str, matching: &Match) -> Result<Option<Predicate>, Error> {
+        let value_type = self.target.value_type;
+        if *value_type == DataType::Bool {
+            return match text.trim().to_ascii_lowercase().as_str() {
+                "true" | "1" => Ok(Some(Predicate::Bool(true))),
+                "false" | "0" => Ok(Some(Predicate::Bool(false))),
+                _ => Err(self
+                    .wrong(format!("it is true or false, not {text:?}; write: {} = true", self.target.path))),
+            };
+        }
+        if let Some(kind) = number::kind(value_type) {
+            let Some((low, high)) = number::parse(text) else {
+                return Err(self.wrong(format!(
+                    "it holds {value_type}, and {text:?} is no number; write for example: {} = 42",
+                    self.target.path
+                )));
+            };
+            return Ok(number::range(kind, low, high).map(Predicate::Number));
+        }
+        if !holds_text(value_type) {
+            return Err(self.wrong(format!(
+                "it holds {value_type}, which is not text; {text:?} cannot be searched in it"
+            )));
+        }
+        match matching {
+            Match::Regex => self.regex(text).map(Some),
+            _ if self.target.is_text() => Ok(self.among_words(text, matching)),
+            _ => Ok(Some(self.value(text, matching))),
+        }
+    }
+
+    /// The predicate of words one after another; none where nothing can match it.
+    pub fn phrase<'w>(&self, words: impl Iterator<Item = &'w str>) -> Result<Option<Predicate>, Error> {
+        if !self.target.is_text() {
+            return self.term(&words.collect::<Vec<_>>().join(" "), &Match::Word);
+        }
+        let mut patterns = Vec::new();
+        for word in words {
+            patterns.extend(self.tokens(word, true).into_iter().map(WordPattern::Exact));
+        }
+        Ok((!patterns.is_empty()).then_some(Predicate::Words(patterns)))
+    }
+
+    /// The words of a text: folded, and stemmed where the field and the query want it.
+    pub fn tokens(&self, text: &str, stemmed: bool) -> Vec<String> {
+        if !self.annotations.implicit_transforms {
+            return vec![text.to_owned()];
+        }
+        let mut words = Vec::new();
+        self.analyzer(stemmed).tokens(text, |token| words.push(token.text.to_owned()));
+        words
+    }
+
+    /// A whole value as it is compared.
+    pub fn folded(&self, text: &str) -> String {
+        let mut text = text;
+        if self.matching.mode == MatchMode::Exact {
+            let terminator = self.matching.exact_terminator.as_deref().unwrap_or(EXACT_TERMINATOR);
+            text = text.strip_suffix(terminator).unwrap_or(text);
+        }
+        if self.is_cased() { text.to_owned() } else { self.analyzer(false).fold_value(text) }
+    }
+
+    /// Whether whole values are compared with their case.
+    pub fn is_cased(&self) -> bool {
+        self.target.is_cased(self.annotations)
+    }
+
+    fn among_words(&self, text: &str, matching: &Match) -> Option<Predicate> {
+        let matching = self.or_default(matching);
+        let exact = |words: Vec<String>| words.into_iter().map(WordPattern::Exact).collect::<Vec<_>>();
+        let mut patterns = match matching {
+            Match::Word | Match::Regex => exact(self.tokens(text, true)),
+            Match::Fuzzy { .. } => exact(self.tokens(text, false)),
+            // Words inside are whole, and stemmed as the document's are; those at the open ends are as they were written.
+            Match::Prefix | Match::Suffix | Match::Substring => {
+                let mut patterns = exact(self.tokens(text, true));
+                let as_written = self.tokens(text, false);
+                let (open_start, open_end) = (*matching != Match::Prefix, *matching != Match::Suffix);
+                if let [word] = as_written.as_slice() {
+                    patterns = vec![open(word, open_start, open_end)];
+                } else if let ([first, .., last], [first_pattern, .., last_pattern]) =
+                    (as_written.as_slice(), patterns.as_mut_slice())
+                {
+                    if open_start {
+                        *first_pattern = open(first, true, false);
+                    }
+                    if open_end {
+                        *last_pattern = open(last, false, true);
+                    }
+                }
+                patterns
+            }
+        };
+        if let Match::Fuzzy { max_edit_distance, prefix_length, prefix } = matching {
+            for pattern in &mut patterns {
+                if let WordPattern::Exact(word) = pattern {
+                    *pattern = WordPattern::Fuzzy {
+                        word: std::mem::take(word),
+                        max_edits: *max_edit_distance,
+                        prefix_length: *prefix_length,
+                        prefix: *prefix,
+                    };
+                }
+            }
+        }
+        (!patterns.is_empty()).then_some(Predicate::Words(patterns))
+    }
+
+    fn value(&self, text: &str, matching: &Match) -> Predicate {
+        let value = self.folded(text);
+        let pattern = match self.or_default(matching) {
+            Match::Word | Match::Regex => WordPattern::Exact(value),
+            Match::Prefix => open(&value, false, true),
+            Match::Suffix => open(&value, true, false),
+            Match::Substring => open(&value, true, true),
+            Match::Fuzzy { max_edit_distance, prefix_length, prefix } => WordPattern::Fuzzy {
+                word: value,
+                max_edits: *max_edit_distance,
+                prefix_length: *prefix_length,
+                prefix: *prefix,
+            },
+        };
+        Predicate::Value { pattern, cased: self.is_cased() }
+    }
+
+    fn regex(&self, pattern: &str) -> Result<Predicate, Error> {
+        let cased = self.is_cased();
+        RegexBuilder::new(pattern).case_insensitive(!cased).size_limit(REGEX_BYTES).build().map_err(
+            |error| {
+                // The reason stands in the last line, under a drawing of the place.
+                let text = error.to_string();
+                let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                self.wrong(format!("{pattern:?} is no regular expression that can be used: {reason}"))
+            },
+        )?;
+        Ok(Predicate::Value { pattern: WordPattern::Regex(pattern.to_owned()), cased })
+    }
+
+    /// What a plain term means for the field.
+    fn or_default<'m>(&self, matching: &'m Match) -> &'m Match {
+        match (matching, self.matching.default_term) {
+            (Match::Word, DefaultTerm::Prefix) => &Match::Prefix,
+            (Match::Word, DefaultTerm::Suffix) => &Match::Suffix,
+            (Match::Word, DefaultTerm::Substring) => &Match::Substring,
+            _ => matching,
+        }
+    }
+
+    fn analyzer(&self, stemmed: bool) -> Analyzer {
+        let mut analyzer = Analyzer::new(&self.matching, self.language);
+        if !stemmed || !self.annotations.stem {
+            analyzer = analyzer.without_stemming();
+        }
+        if !self.annotations.accent_drop {
+            analyzer = analyzer.with_accents();
+        }
+        if !self.annotations.normalize_case {
+            analyzer = analyzer.with_case();
+        }
+        analyzer
+    }
+
+    fn wrong(&self, reason: String) -> Error {
+        Error::Field { field: self.target.path.to_string(), reason }
+    }
+}
+
+fn open(word: &str, start: bool, end: bool) -> WordPattern {
+    let word = word.to_owned();
+    match (start, end) {
+        (false, false) => WordPattern::Exact(word),
+        (false, true) => WordPattern::Prefix(word),
+        (true, false) => WordPattern::Suffix(word),
+        (true, true) => WordPattern::Substring(word),
+    }
+}

@@ -1,0 +1,248 @@
+//! Annotations: looked up from an item outwards through what it stands in.
+
+use super::{Builder, Built, Scope};
+use crate::syntax::{Fault, Form, Node};
+use crate::{Annotations, Composite, Grammar, Number, Syntax, Tokenization};
+
+/// Names that items read for themselves; the others end in [`Annotations::other`].
+const KNOWN: [&str; 48] = [
+    "accentdrop",
+    "allowempty",
+    "annotations",
+    "approximate",
+    "ascending",
+    "bounds",
+    "connectivity",
+    "defaultindex",
+    "descending",
+    "distance",
+    "distancethreshold",
+    "elementfilter",
+    "endanchor",
+    "exclusiondistance",
+    "filter",
+    "function",
+    "grammar",
+    "grammar.composite",
+    "grammar.profile",
+    "grammar.syntax",
+    "grammar.tokenization",
+    "hitlimit",
+    "hnsw.exploreadditionalhits",
+    "id",
+    "implicittransforms",
+    "label",
+    "language",
+    "locale",
+    "maxeditdistance",
+    "mintargethits",
+    "nfkc",
+    "normalizecase",
+    "origin",
+    "prefix",
+    "prefixlength",
+    "ranked",
+    "scorethreshold",
+    "significance",
+    "startanchor",
+    "stem",
+    "strength",
+    "substring",
+    "suffix",
+    "targethits",
+    "totaltargethits",
+    "usepositiondata",
+    "weight",
+    "andsegmenting",
+];
+
+impl<'a> Scope<'a> {
+    /// The annotation of this name (in any case) at the item itself.
+    pub(super) fn own(&self, name: &str) -> Option<&'a Node> {
+        self.annotations.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The annotation of this name at the item or the nearest thing it stands in.
+    pub(super) fn annotation(&self, name: &str) -> Option<&'a Node> {
+        self.own(name).or_else(|| self.parent.and_then(|parent| parent.annotation(name)))
+    }
+}
+
+impl Builder<'_> {
+    pub(super) fn annotations(&self, scope: &Scope<'_>) -> Built<Annotations> {
+        let mut all = Annotations::default();
+        if scope.is_bare() {
+            return Ok(all);
+        }
+        if let Some(weight) = self.integer(scope, "weight")? {
+            all.weight = i32::try_from(weight).unwrap_or(if weight < 0 { i32::MIN } else { i32::MAX });
+        }
+        if let Some(node) = scope.own("id") {
+            all.id = Some(self.small(node, "id")?);
+        }
+        if let Some(node) = scope.own("connectivity") {
+            all.connectivity = Some(self.connectivity(node)?);
+        }
+        all.label = self.string(scope, "label")?;
+        all.language = self.string(scope, "language")?;
+        all.significance = self.float(scope, "significance")?;
+        all.ranked = self.truth(scope, "ranked", true)?;
+        all.filter = self.truth(scope, "filter", false)?;
+        all.stem = self.truth(scope, "stem", true)?;
+        all.normalize_case = self.truth(scope, "normalizeCase", true)?;
+        all.accent_drop = self.truth(scope, "accentDrop", true)?;
+        all.implicit_transforms = self.truth(scope, "implicitTransforms", true)?;
+        all.use_position_data = self.truth(scope, "usePositionData", true)?;
+        for (key, value) in scope.annotations {
+            if key.eq_ignore_ascii_case("annotations") {
+                if let Form::Map(entries) = &value.form {
+                    all.other.extend(entries.iter().map(|(key, value)| (key.clone(), plain(value))));
+                }
+            } else if !KNOWN.contains(&key.to_ascii_lowercase().as_str()) {
+                all.other.insert(key.clone(), plain(value));
+            }
+        }
+        Ok(all)
+    }
+
+    fn connectivity(&self, node: &Node) -> Built<(i32, f64)> {
+        let wrong = || Fault::new(node.at, "expected connectivity: {id: 4, weight: 0.8}");
+        let Form::Map(entries) = &node.form else { return Err(wrong()) };
+        let entry =
+            |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
+        Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
+    }
+
+    fn small(&self, node: &Node, what: &str) -> Built<i32> {
+        match self.number(node)? {
+            Number::Integer(number) => i32::try_from(number).ok(),
+            Number::Float(_) => None,
+        }
+        .ok_or_else(|| Fault::new(node.at, format!("expected a whole number of 32 bits for {what}")))
+    }
+
+    pub(super) fn integer(&self, scope: &Scope<'_>, name: &str) -> Built<Option<i64>> {
+        let Some(node) = scope.annotation(name) else { return Ok(None) };
+        match self.number(node)? {
+            Number::Integer(number) => Ok(Some(number)),
+            Number::Float(_) => Err(Fault::new(
+                node.at,
+                format!("expected a whole number for {name}, found {}", node.describe()),
+            )),
+        }
+    }
+
+    /// A number from 0 to 2³²-1.
+    pub(super) fn count(&self, scope: &Scope<'_>, name: &str) -> Built<Option<u32>> {
+        match self.integer(scope, name)? {
+            None => Ok(None),
+            Some(number) => u32::try_from(number).map(Some).map_err(|_| {
+                let at = scope.annotation(name).map_or(0, |node| node.at);
+                Fault::new(at, format!("expected a number from 0 to {} for {name}, found {number}", u32::MAX))
+            }),
+        }
+    }
+
+    pub(super) fn float(&self, scope: &Scope<'_>, name: &str) -> Built<Option<f64>> {
+        scope.annotation(name).map(|node| Ok(self.number(node)?.as_f64())).transpose()
+    }
+
+    pub(super) fn string(&self, scope: &Scope<'_>, name: &str) -> Built<Option<String>> {
+        scope.annotation(name).map(|node| Ok(self.text(node)?.text)).transpose()
+    }
+
+    pub(super) fn truth(&self, scope: &Scope<'_>, name: &str, default: bool) -> Built<bool> {
+        let Some(node) = scope.annotation(name) else { return Ok(default) };
+        match &node.form {
+            Form::Bool(value) => Ok(*value),
+            Form::String(text) if text == "true" => Ok(true),
+            Form::String(text) if text == "false" => Ok(false),
+            _ => Err(Fault::new(
+                node.at,
+                format!("expected true or false for {name}, found {}", node.describe()),
+            )),
+        }
+    }
+
+    /// `totalTargetHits`, or `targetHits`.
+    pub(super) fn target_hits(&self, scope: &Scope<'_>) -> Built<Option<u32>> {
+        match self.count(scope, "totalTargetHits")? {
+            None => self.count(scope, "targetHits"),
+            total => Ok(total),
+        }
+    }
+
+    /// `hitLimit`, with its sign by `ascending` and `descending`.
+    pub(super) fn hit_limit(&self, scope: &Scope<'_>) -> Built<Option<i64>> {
+        let limit = self.integer(scope, "hitLimit")?;
+        let descending = self.truth(scope, "descending", false)?;
+        Ok(limit.map(|limit| if descending { limit.saturating_abs().saturating_neg() } else { limit }))
+    }
+
+    /// What `grammar` and its parts make of `default`; `raw` and `segment` are no grammars but terms.
+    pub(super) fn grammar(&self, scope: &Scope<'_>, default: Grammar) -> Built<Reading> {
+        let wrong =
+            |name: &str, reason: String| Fault::new(scope.annotation(name).map_or(0, |node| node.at), reason);
+        let mut grammar = default;
+        if let Some(name) = self.string(scope, "grammar")? {
+            match name.as_str() {
+                "raw" => return Ok(Reading::Raw),
+                "segment" => return Ok(Reading::Segment),
+                _ => grammar = Grammar::from_type(&name).map_err(|reason| wrong("grammar", reason))?,
+            }
+        }
+        if let Some(name) = self.string(scope, "grammar.composite")? {
+            grammar.composite =
+                Composite::from_name(&name).map_err(|reason| wrong("grammar.composite", reason))?;
+        }
+        if let Some(name) = self.string(scope, "grammar.syntax")? {
+            grammar.syntax = Syntax::from_name(&name).map_err(|reason| wrong("grammar.syntax", reason))?;
+        }
+        if let Some(name) = self.string(scope, "grammar.tokenization")? {
+            grammar.tokenization =
+                Tokenization::from_name(&name).map_err(|reason| wrong("grammar.tokenization", reason))?;
+        }
+        Ok(Reading::Grammar(grammar))
+    }
+}
+
+/// How typed text is read.
+pub(super) enum Reading {
+    /// As one term, to the letter.
+    Raw,
+    /// As one term, split by linguistics.
+    Segment,
+    Grammar(Grammar),
+}
+
+impl Scope<'_> {
+    fn is_bare(&self) -> bool {
+        self.annotations.is_empty() && self.parent.is_none_or(Scope::is_bare)
+    }
+}
+
+impl Number {
+    /// The nearest 64-bit float.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Number::Integer(number) => number as f64,
+            Number::Float(number) => number,
+        }
+    }
+}
+
+/// A value as text, for annotations that nothing here reads.
+fn plain(node: &Node) -> String {
+    match &node.form {
+        Form::String(text) | Form::Name(text) | Form::Parameter(text) => text.clone(),
+        Form::Number(number) => number.to_string(),
+        Form::Bool(value) => value.to_string(),
+        Form::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(",")),
+        Form::Map(entries) => {
+            let entries: Vec<String> =
+                entries.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
+            format!("{{{}}}", entries.join(","))
+        }
+        _ => node.describe(),
+    }
+}

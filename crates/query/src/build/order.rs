@@ -1,0 +1,67 @@
+//! The keys of `order by`.
+
+use super::{Builder, Built, Context, ROOT};
+use crate::syntax::{Fault, Form, Node};
+use crate::{SortKey, SortOrder};
+
+/// The key that a name or call with its annotations means.
+pub(crate) fn sort_key(node: &Node, order: Option<SortOrder>, context: &Context<'_>) -> Built<SortKey> {
+    let builder = Builder { context };
+    let scope = &ROOT.inside(node);
+    let mut key = from_call(node)?;
+    key.order = order;
+    if let Some(function) = builder.string(scope, "function")? {
+        let mut arguments = Vec::new();
+        if let Some(locale) = builder.string(scope, "locale")? {
+            arguments.push(locale);
+            arguments.extend(builder.string(scope, "strength")?);
+        } else if let Some(strength) = scope.annotation("strength") {
+            return Err(Fault::new(
+                strength.at,
+                "strength needs a locale; for example: {function: \"uca\", locale: \"en_US\", strength: \"PRIMARY\"}name",
+            ));
+        }
+        key.function = Some((function, arguments));
+    } else if let Some(locale) = builder.string(scope, "locale")? {
+        let strength = builder.string(scope, "strength")?;
+        key.function = Some(("uca".to_owned(), std::iter::once(locale).chain(strength).collect()));
+    }
+    if let Some(policy) = builder.string(scope, "missing")? {
+        key.missing = Some((policy, builder.string(scope, "missingValue")?));
+    }
+    key.check().map_err(|reason| Fault::new(node.at, reason))?;
+    Ok(key)
+}
+
+/// `field`, `lowercase(field)`, `uca(field, locale, strength)`, `missing(…, first)`.
+fn from_call(node: &Node) -> Built<SortKey> {
+    let name_of = |node: &Node| match &node.form {
+        Form::Name(name) | Form::String(name) => Ok(name.clone()),
+        Form::Number(number) => Ok(number.to_string()),
+        _ => Err(Fault::new(node.at, format!("expected a name, found {}", node.describe()))),
+    };
+    match &node.form {
+        Form::Name(field) => Ok(SortKey { field: field.clone(), order: None, function: None, missing: None }),
+        Form::Call(function, arguments) if function == "missing" && arguments.len() >= 2 => {
+            let mut key = from_call(&arguments[0])?;
+            key.missing = Some((name_of(&arguments[1])?, arguments.get(2).map(name_of).transpose()?));
+            Ok(key)
+        }
+        Form::Call(function, arguments) if !arguments.is_empty() => {
+            let rest = arguments[1..].iter().map(name_of).collect::<Built<_>>()?;
+            Ok(SortKey {
+                field: name_of(&arguments[0])?,
+                order: None,
+                function: Some((function.clone(), rest)),
+                missing: None,
+            })
+        }
+        _ => Err(Fault::new(
+            node.at,
+            format!(
+                "expected a field to sort by, found {}; for example: order by date desc",
+                node.describe()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,133 @@
+//! Lists and tokens with weights as the text of a parameter: `a, b`, `{a: 1, 'b c': 2}`, `[[1, 2], [3, 4]]`.
+
+use super::arguments::parse_number;
+
+/// The values of a list; quotes are needed only around what has a comma or a quote.
+pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
+    let mut reader = Reader { text, at: 0 };
+    let mut values = Vec::new();
+    if text.trim().is_empty() {
+        return Ok(values);
+    }
+    loop {
+        values.push(reader.value(&[','])?);
+        if reader.end() {
+            return Ok(values);
+        }
+        reader.expect(',')?;
+    }
+}
+
+/// Tokens with weights.
+pub(super) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
+    let mut reader = Reader { text, at: 0 };
+    let mut pairs = Vec::new();
+    let (close, inner) = match reader.peek() {
+        Some('{') => ('}', None),
+        Some('[') => (']', Some(('[', ']'))),
+        _ => return Err("expected {token: weight, …} or [[token, weight], …]".to_owned()),
+    };
+    reader.bump();
+    if reader.peek() == Some(close) {
+        reader.bump();
+        return Ok(pairs);
+    }
+    loop {
+        let separator = match inner {
+            Some((open, _)) => {
+                reader.expect(open)?;
+                ','
+            }
+            None => ':',
+        };
+        let token = reader.value(&[separator, close])?;
+        reader.expect(separator)?;
+        let weight = reader.value(&[',', close])?;
+        let weight = parse_number(&weight)
+            .ok_or_else(|| format!("the weight {weight:?} of {token:?} is not a number"))?;
+        if let Some((_, end)) = inner {
+            reader.expect(end)?;
+        }
+        pairs.push((token, weight.as_f64()));
+        match reader.peek() {
+            Some(',') => reader.bump(),
+            _ => break,
+        }
+    }
+    reader.expect(close)?;
+    if reader.end() { Ok(pairs) } else { Err(format!("found {:?} after '{close}'", &text[reader.at..])) }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    /// The next character that is not blank, which is then at [`Reader::at`].
+    fn peek(&mut self) -> Option<char> {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+        self.text[self.at..].chars().next()
+    }
+
+    fn bump(&mut self) {
+        self.at += self.text[self.at..].chars().next().map_or(0, char::len_utf8);
+    }
+
+    fn end(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), String> {
+        match self.peek() {
+            Some(found) if found == wanted => {
+                self.bump();
+                Ok(())
+            }
+            Some(found) => {
+                Err(format!("expected '{wanted}', found {found:?} at character {}", self.character()))
+            }
+            None => Err(format!("expected '{wanted}', found the end")),
+        }
+    }
+
+    /// A quoted string, or all up to one of `ends`.
+    fn value(&mut self, ends: &[char]) -> Result<String, String> {
+        match self.peek() {
+            Some(quote @ ('"' | '\'')) => {
+                self.bump();
+                let mut value = String::new();
+                let mut escaped = false;
+                loop {
+                    let Some(c) = self.text[self.at..].chars().next() else {
+                        return Err(format!("a string is not closed; expected {quote}"));
+                    };
+                    self.bump();
+                    match c {
+                        '\\' if !escaped => escaped = true,
+                        _ if c == quote && !escaped => return Ok(value),
+                        _ => {
+                            escaped = false;
+                            value.push(c);
+                        }
+                    }
+                }
+            }
+            _ => {
+                let rest = &self.text[self.at..];
+                let value = &rest[..rest.find(ends).unwrap_or(rest.len())];
+                self.at += value.len();
+                if value.trim().is_empty() {
+                    return Err(format!("expected a value at character {}", self.character()));
+                }
+                Ok(value.trim().to_owned())
+            }
+        }
+    }
+
+    /// The place in characters, from 1.
+    fn character(&self) -> usize {
+        self.text[..self.at].chars().count() + 1
+    }
+}

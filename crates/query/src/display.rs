@@ -1,0 +1,222 @@
+//! Items as text, for traces and tests: `AND(title:"word" year:[2000;])`.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::{Annotations, Bound, Composite, Item, Match, Syntax, TermText, UserText, WeightedOperator};
+
+impl Display for Item {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::True => f.write_str("TRUE"),
+            Item::False => f.write_str("FALSE"),
+            Item::And(children) => list(f, "AND", children),
+            Item::Or(children) => list(f, "OR", children),
+            Item::Rank(children) => list(f, "RANK", children),
+            Item::Not { positive, negatives } => {
+                write!(f, "NOT({positive}")?;
+                negatives.iter().try_for_each(|negative| write!(f, " {negative}"))?;
+                f.write_str(")")
+            }
+            Item::Term { field, text, matching, annotations } => {
+                name(f, field)?;
+                match matching {
+                    Match::Word => write!(f, "{text}")?,
+                    Match::Prefix => write!(f, "PREFIX({text})")?,
+                    Match::Suffix => write!(f, "SUFFIX({text})")?,
+                    Match::Substring => write!(f, "SUBSTRING({text})")?,
+                    Match::Regex => write!(f, "REGEX({text})")?,
+                    Match::Fuzzy { max_edit_distance, prefix_length, prefix } => {
+                        write!(
+                            f,
+                            "FUZZY({text} {max_edit_distance} {prefix_length}{})",
+                            if *prefix { " prefix" } else { "" }
+                        )?;
+                    }
+                }
+                write!(f, "{annotations}")
+            }
+            Item::Phrase { field, words, annotations } => {
+                name(f, field)?;
+                list(f, "PHRASE", words)?;
+                write!(f, "{annotations}")
+            }
+            Item::Near { field, words, excluded, distance, exclusion_distance, ordered, annotations } => {
+                name(f, field)?;
+                write!(f, "{}/{distance}(", if *ordered { "ONEAR" } else { "NEAR" })?;
+                joined(f, words)?;
+                if !excluded.is_empty() {
+                    write!(f, " !{exclusion_distance}(")?;
+                    joined(f, excluded)?;
+                    f.write_str(")")?;
+                }
+                write!(f, "){annotations}")
+            }
+            Item::Equiv { field, words, annotations } => {
+                name(f, field)?;
+                list(f, "EQUIV", words)?;
+                write!(f, "{annotations}")
+            }
+            Item::Alternatives { field, words, annotations } => {
+                name(f, field)?;
+                let words: Vec<String> =
+                    words.iter().map(|(word, exactness)| format!("{word:?}={exactness}")).collect();
+                write!(f, "ALTERNATIVES({}){annotations}", words.join(" "))
+            }
+            Item::SameElement { field, children, elements, annotations } => {
+                name(f, field)?;
+                f.write_str("SAME_ELEMENT")?;
+                if !elements.is_empty() {
+                    write!(f, "{elements:?}")?;
+                }
+                list(f, "", children)?;
+                write!(f, "{annotations}")
+            }
+            Item::Range { field, low, high, hit_limit, annotations } => {
+                name(f, field)?;
+                match (low, high) {
+                    (Bound::Inclusive(low), Bound::Inclusive(high)) if low == high => write!(f, "{low}")?,
+                    _ => {
+                        match low {
+                            Bound::Open => f.write_str("[")?,
+                            Bound::Inclusive(low) => write!(f, "[{low}")?,
+                            Bound::Exclusive(low) => write!(f, "<{low}")?,
+                        }
+                        match high {
+                            Bound::Open => f.write_str(";]")?,
+                            Bound::Inclusive(high) => write!(f, ";{high}]")?,
+                            Bound::Exclusive(high) => write!(f, ";{high}>")?,
+                        }
+                    }
+                }
+                if let Some(limit) = hit_limit {
+                    write!(f, "#{limit}")?;
+                }
+                write!(f, "{annotations}")
+            }
+            Item::In { field, values, annotations } => {
+                name(f, field)?;
+                let values: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+                write!(f, "IN({}){annotations}", values.join(" "))
+            }
+            Item::Weighted { operator, field, tokens, annotations } => {
+                name(f, field)?;
+                match operator {
+                    WeightedOperator::WeightedSet => f.write_str("WEIGHTED_SET(")?,
+                    WeightedOperator::DotProduct => f.write_str("DOT_PRODUCT(")?,
+                    WeightedOperator::Wand { target_hits, score_threshold } => {
+                        write!(f, "WAND/{target_hits}")?;
+                        if score_threshold.is_finite() {
+                            write!(f, ">{score_threshold}")?;
+                        }
+                        f.write_str("(")?;
+                    }
+                }
+                let tokens: Vec<String> =
+                    tokens.iter().map(|(token, weight)| format!("{token:?}={weight}")).collect();
+                write!(f, "{}){annotations}", tokens.join(" "))
+            }
+            Item::WeakAnd { children, target_hits, annotations } => {
+                list(f, &format!("WEAKAND/{target_hits}"), children)?;
+                write!(f, "{annotations}")
+            }
+            Item::NearestNeighbor(near) => {
+                name(f, &near.field)?;
+                write!(f, "NEAREST/{}({}", near.target_hits, near.query_tensor)?;
+                if let Some(threshold) = near.distance_threshold {
+                    write!(f, "<={threshold}")?;
+                }
+                write!(f, "){}", near.annotations)
+            }
+            Item::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
+                name(f, field)?;
+                write!(f, "CIRCLE({latitude} {longitude} {radius_km:.3}km){annotations}")
+            }
+            Item::GeoBoundingBox { field, corners: [south, west, north, east], annotations } => {
+                name(f, field)?;
+                write!(f, "BOX({south} {west} {north} {east}){annotations}")
+            }
+            Item::Predicate { field, attributes, ranges } => {
+                name(f, field)?;
+                let attributes = attributes.iter().map(|(key, value)| format!("{key}={value}"));
+                let ranges = ranges.iter().map(|(key, number)| format!("{key}={number}"));
+                write!(f, "PREDICATE({})", attributes.chain(ranges).collect::<Vec<_>>().join(" "))
+            }
+            Item::Text(text) => write!(f, "{text}"),
+        }
+    }
+}
+
+impl Display for UserText {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        name(f, &self.field)?;
+        let composite = match self.grammar.composite {
+            Composite::WeakAnd => format!("weakAnd/{}", self.target_hits),
+            Composite::And => "and".to_owned(),
+            Composite::Or => "or".to_owned(),
+            Composite::Phrase => "phrase".to_owned(),
+            Composite::Near => format!("near/{}", self.distance),
+            Composite::OrderedNear => format!("oNear/{}", self.distance),
+        };
+        let syntax = match self.grammar.syntax {
+            Syntax::None => "none",
+            Syntax::Simple => "simple",
+            Syntax::Web => "web",
+        };
+        write!(f, "TEXT({:?} {composite} {syntax}", self.text)?;
+        if let Some(filter) = &self.filter {
+            write!(f, " filter {filter:?}")?;
+        }
+        write!(f, "{}){}", if self.allow_empty { " may be empty" } else { "" }, self.annotations)
+    }
+}
+
+impl Display for TermText {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+/// Only what differs from the default, in braces; nothing where nothing does.
+impl Display for Annotations {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let mut part = |show: bool, text: String| {
+            if show {
+                parts.push(text);
+            }
+        };
+        part(self.weight != 100, format!("weight:{}", self.weight));
+        part(self.id.is_some(), format!("id:{}", self.id.unwrap_or_default()));
+        part(self.label.is_some(), format!("label:{}", self.label.as_deref().unwrap_or_default()));
+        part(self.significance.is_some(), format!("significance:{}", self.significance.unwrap_or_default()));
+        let (to, strength) = self.connectivity.unwrap_or_default();
+        part(self.connectivity.is_some(), format!("connectivity:{to}*{strength}"));
+        part(!self.ranked, "unranked".to_owned());
+        part(self.filter, "filter".to_owned());
+        part(!self.stem, "unstemmed".to_owned());
+        part(!self.normalize_case, "cased".to_owned());
+        part(!self.accent_drop, "accented".to_owned());
+        part(!self.implicit_transforms, "raw".to_owned());
+        part(!self.use_position_data, "unpositioned".to_owned());
+        part(self.language.is_some(), format!("language:{}", self.language.as_deref().unwrap_or_default()));
+        parts.extend(self.other.iter().map(|(key, value)| format!("{key}:{value}")));
+        if parts.is_empty() { Ok(()) } else { write!(f, "{{{}}}", parts.join(" ")) }
+    }
+}
+
+fn name(f: &mut Formatter<'_>, field: &str) -> fmt::Result {
+    if field.is_empty() { Ok(()) } else { write!(f, "{field}:") }
+}
+
+fn list(f: &mut Formatter<'_>, operator: &str, children: &[impl Display]) -> fmt::Result {
+    write!(f, "{operator}(")?;
+    joined(f, children)?;
+    f.write_str(")")
+}
+
+fn joined(f: &mut Formatter<'_>, children: &[impl Display]) -> fmt::Result {
+    for (index, child) in children.iter().enumerate() {
+        write!(f, "{}{child}", if index > 0 { " " } else { "" })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! The names of grammars: `model.type`, and `grammar` of user text.
+
+use crate::{Composite, Grammar, Syntax, Tokenization};
+
+impl Grammar {
+    /// The grammar of a `model.type`.
+    ///
+    /// # Errors
+    /// The names that there are. `yql` is no grammar of user text.
+    pub fn from_type(name: &str) -> Result<Self, String> {
+        let (composite, tokenization, syntax) = match name {
+            "all" => (Composite::And, Tokenization::Internal, Syntax::Simple),
+            "any" => (Composite::Or, Tokenization::Internal, Syntax::Simple),
+            "linguistics" => (Composite::WeakAnd, Tokenization::Linguistics, Syntax::None),
+            "phrase" => (Composite::Phrase, Tokenization::Internal, Syntax::None),
+            "tokenize" => (Composite::WeakAnd, Tokenization::Internal, Syntax::None),
+            "weakAnd" => (Composite::WeakAnd, Tokenization::Internal, Syntax::Simple),
+            "web" => (Composite::And, Tokenization::Internal, Syntax::Web),
+            _ => {
+                return Err(format!(
+                    "'{name}' is no type of query; there are all, any, linguistics, phrase, tokenize, weakAnd and web"
+                ));
+            }
+        };
+        Ok(Grammar { composite, syntax, tokenization })
+    }
+}
+
+impl Composite {
+    /// The composite of this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        match name {
+            "and" => Ok(Composite::And),
+            "or" => Ok(Composite::Or),
+            "weakAnd" => Ok(Composite::WeakAnd),
+            "phrase" => Ok(Composite::Phrase),
+            "near" => Ok(Composite::Near),
+            "oNear" => Ok(Composite::OrderedNear),
+            _ => Err(format!("'{name}' is no composite; there are and, or, weakAnd, phrase, near and oNear")),
+        }
+    }
+}
+
+impl Syntax {
+    /// The syntax of this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        match name {
+            "none" => Ok(Syntax::None),
+            "simple" => Ok(Syntax::Simple),
+            "web" => Ok(Syntax::Web),
+            _ => Err(format!("'{name}' is no syntax; there are none, simple and web")),
+        }
+    }
+}
+
+impl Tokenization {
+    /// The tokenization of this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn from_name(name: &str) -> Result<Self, String> {
+        match name {
+            "internal" => Ok(Tokenization::Internal),
+            "linguistics" => Ok(Tokenization::Linguistics),
+            _ => Err(format!("'{name}' is no tokenization; there are internal and linguistics")),
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Request parameters to a [`Query`].
+
+mod flatten;
+mod names;
+mod parts;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::build::{self, Context};
+use crate::select::{Conditions, grouping_requests};
+use crate::syntax::Fault;
+use crate::yql::{self, Statement};
+use crate::{
+    Composite, Error, Grammar, Item, Query, SortKey, Sources, Syntax, Tokenization, UserText, sorting,
+};
+
+pub use flatten::flatten;
+
+/// What a request may ask for at most, and what it gets where it does not ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most hits of one request.
+    pub max_hits: usize,
+    /// The most hits to skip.
+    pub max_offset: usize,
+    /// Hits where none are asked for.
+    pub default_hits: usize,
+    /// The timeout where none is given.
+    pub default_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_hits: 400,
+            max_offset: 1000,
+            default_hits: 10,
+            default_timeout: Duration::from_millis(500),
+        }
+    }
+}
+
+/// What a query asks for by itself: the part that YQL, `select` and `query` have in common.
+struct Asked {
+    root: Item,
+    fields: Vec<String>,
+    sources: Sources,
+    order: Vec<SortKey>,
+    hits: Option<usize>,
+    offset: Option<usize>,
+    timeout: Option<Duration>,
+    grouping: Vec<String>,
+}
+
+impl Query {
+    /// The query that a request's parameters ask for. A JSON body is made into parameters by [`flatten`].
+    ///
+    /// # Errors
+    /// [`Error`], which names the parameter, or the place in its text.
+    pub fn from_parameters(parameters: BTreeMap<String, String>, limits: &Limits) -> Result<Query, Error> {
+        let reader = Reader::new(&parameters);
+        let asked = reader.asked()?;
+        let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
+        let offset = asked.offset.or(reader.whole("offset")?).unwrap_or(0);
+        for (name, value, most) in [("hits", hits, limits.max_hits), ("offset", offset, limits.max_offset)] {
+            if value > most {
+                return Err(parameter(
+                    name,
+                    format!("{value} requested, but at most {most} can be; ask for fewer"),
+                ));
+            }
+        }
+        let timeout = match asked.timeout {
+            Some(timeout) => timeout,
+            None => reader.get("timeout").map(parts::timeout).transpose()?.unwrap_or(limits.default_timeout),
+        };
+        let sorting = match reader.get("ranking.sorting") {
+            Some(text) if asked.order.is_empty() => sorting::parse(text)?,
+            _ => asked.order,
+        };
+        let query = Query {
+            root: asked.root,
+            sources: reader.sources(asked.sources),
+            streaming: reader.streaming()?,
+            hits,
+            offset,
+            sorting,
+            grouping: asked.grouping,
+            grouping_defaults: reader.grouping_defaults()?,
+            recall: reader.text("recall"),
+            collapse: reader.collapse()?,
+            ranking: reader.ranking()?,
+            presentation: reader.presentation(asked.fields)?,
+            timeout,
+            trace_level: reader
+                .whole("trace.level")?
+                .map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),
+            language: reader.text("model.locale").or_else(|| reader.text("model.language")),
+            linguistics_profile: reader.text("model.type.profile"),
+            parameters: BTreeMap::new(),
+        };
+        Ok(Query { parameters, ..query })
+    }
+}
+
+/// Parameters by their full names.
+struct Reader<'a> {
+    raw: &'a BTreeMap<String, String>,
+    by_name: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(raw: &'a BTreeMap<String, String>) -> Self {
+        let by_name = raw.iter().map(|(name, value)| (names::canonical(name), value.as_str())).collect();
+        Reader { raw, by_name }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The value, if it is there and not blank.
+    fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    fn whole(&self, name: &str) -> Result<Option<usize>, Error> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let wrong = || parameter(name, format!("expected a whole number from 0, found {text:?}"));
+        text.trim().parse().map(Some).map_err(|_| wrong())
+    }
+
+    fn truth(&self, name: &str, default: bool) -> Result<bool, Error> {
+        match self.get(name).map(str::trim) {
+            None => Ok(default),
+            Some("true" | "1" | "") => Ok(true),
+            Some("false" | "0") => Ok(false),
+            Some(text) => Err(parameter(name, format!("expected true or false, found {text:?}"))),
+        }
+    }
+
+    fn float(&self, name: &str) -> Result<Option<f64>, Error> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match text.trim().parse::<f64>() {
+            Ok(number) if !number.is_nan() => Ok(Some(number)),
+            _ => Err(parameter(name, format!("expected a number, found {text:?}"))),
+        }
+    }
+
+    /// From `yql`, `select` or `query`, whichever is there.
+    fn asked(&self) -> Result<Asked, Error> {
+        let grammar = self.grammar()?;
+        let (type_is_yql, query_grammar) = match grammar {
+            None => (true, Grammar::default()),
+            Some(grammar) => (false, grammar),
+        };
+        let is_default = self.truth("model.type.isYqlDefault", false)?;
+        let user_query = self.text("model.queryString");
+        let filter = self.text("model.filter");
+        let default_field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
+        let context = Context {
+            parameters: self.raw,
+            default_field: &default_field,
+            query_grammar,
+            input_grammar: if is_default { query_grammar } else { Grammar::default() },
+            user_query: user_query.as_deref().filter(|_| !type_is_yql),
+            filter: filter.as_deref(),
+        };
+        let select = self.select()?;
+        let yql = self.text("yql").or_else(|| user_query.clone().filter(|_| type_is_yql));
+        let mut asked = match (yql, &select.conditions) {
+            (Some(_), Some(_)) => {
+                return Err(parameter(
+                    "select",
+                    "'where' cannot be used together with yql; give one of them",
+                ));
+            }
+            (Some(text), None) => {
+                let statement = yql::parse(&text).map_err(|fault| fault.in_text("YQL", &text))?;
+                statement.understood(&context).map_err(|fault| fault.in_text("YQL", &text))?
+            }
+            (None, Some(conditions)) => {
+                let root =
+                    build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
+                Asked::of(root)
+            }
+            (None, None) => match &user_query {
+                Some(text) => Asked::of(Item::Text(UserText {
+                    field: default_field.clone(),
+                    text: text.clone(),
+                    grammar: query_grammar,
+                    filter: filter.clone(),
+                    allow_empty: false,
+                    target_hits: 100,
+                    distance: 2,
+                    annotations: Default::default(),
+                })),
+                None => {
+                    return Err(parameter(
+                        "yql",
+                        "there is no query; for example: yql=select * from sources * where true, or query=words",
+                    ));
+                }
+            },
+        };
+        asked.grouping.extend(select.grouping);
+        if asked.fields.is_empty() {
+            asked.fields = select.fields;
+        }
+        Ok(asked)
+    }
+
+    /// `model.type` and its parts; `None` for `yql`.
+    fn grammar(&self) -> Result<Option<Grammar>, Error> {
+        let wrong = |name: &str, reason: String| parameter(name, reason);
+        let mut grammar = match self.get("model.type") {
+            None | Some("") => Grammar::default(),
+            Some("yql") => return Ok(None),
+            Some(name) => Grammar::from_type(name).map_err(|reason| wrong("model.type", reason))?,
+        };
+        if let Some(name) = self.get("model.type.composite") {
+            grammar.composite =
+                Composite::from_name(name).map_err(|reason| wrong("model.type.composite", reason))?;
+        }
+        match self.get("model.type.syntax") {
+            None => {}
+            Some("yql") => return Ok(None),
+            Some(name) => {
+                grammar.syntax =
+                    Syntax::from_name(name).map_err(|reason| wrong("model.type.syntax", reason))?;
+            }
+        }
+        if let Some(name) = self.get("model.type.tokenization") {
+            grammar.tokenization =
+                Tokenization::from_name(name).map_err(|reason| wrong("model.type.tokenization", reason))?;
+        }
+        Ok(Some(grammar))
+    }
+
+    /// The parts of `select`, which may come as one JSON object, or each by itself; plain text is grouping.
+    fn select(&self) -> Result<Select, Error> {
+        let mut select = Select::default();
+        let mut parts: Vec<(String, Value)> = Vec::new();
+        match self.get("select").map(str::trim) {
+            None | Some("") => {}
+            // A grouping request ends with a parenthesis, even where an annotation opens it.
+            Some(text) if text.starts_with('{') && !text.ends_with(')') => match json("select", text)? {
+                Value::Object(entries) => parts.extend(entries),
+                _ => return Err(parameter("select", "expected an object with where, grouping or fields")),
+            },
+            Some(text) => {
+                select.grouping =
+                    yql::split_grouping(text, 0).map_err(|fault| fault.in_text("grouping", text))?;
+            }
+        }
+        for part in ["where", "grouping", "fields"] {
+            let name = format!("select.{part}");
+            if let Some(text) = self.get(&name) {
+                parts.push((part.to_owned(), json(&name, text)?));
+            }
+        }
+        for (name, value) in parts {
+            match (name.as_str(), value) {
+                ("where", value) => select.conditions = Some(Conditions::read(&value)?),
+                ("grouping", value) => {
+                    select.grouping =
+                        grouping_requests(&value).map_err(|reason| parameter("select.grouping", reason))?;
+                }
+                ("fields", Value::Array(items)) => {
+                    let names: Option<Vec<String>> =
+                        items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+                    select.fields = names
+                        .ok_or_else(|| parameter("select.fields", "expected a list of names of fields"))?;
+                }
+                ("fields", _) => {
+                    return Err(parameter("select.fields", "expected a list, as in [\"title\", \"date\"]"));
+                }
+                (other, _) => {
+                    let reason = format!("there is no '{other}' in it; there are where, grouping and fields");
+                    return Err(parameter("select", reason));
+                }
+            }
+        }
+        Ok(select)
+    }
+}
+
+#[derive(Default)]
+struct Select {
+    conditions: Option<Conditions>,
+    grouping: Vec<String>,
+    fields: Vec<String>,
+}
+
+impl Asked {
+    fn of(root: Item) -> Self {
+        Asked {
+            root,
+            fields: Vec::new(),
+            sources: Sources::All,
+            order: Vec::new(),
+            hits: None,
+            offset: None,
+            timeout: None,
+            grouping: Vec::new(),
+        }
+    }
+}
+
+impl Statement {
+    fn understood(self, context: &Context<'_>) -> Result<Asked, Fault> {
+        let amount = |node: &Option<crate::syntax::Node>, what| {
+            node.as_ref().map(|node| build::amount(node, context, what)).transpose()
+        };
+        let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
+        Ok(Asked {
+            root: build::item(&self.root, context)?,
+            order: order.collect::<Result<_, _>>()?,
+            hits: amount(&self.limit, "limit")?,
+            offset: amount(&self.offset, "offset")?,
+            timeout: amount(&self.timeout, "timeout")?.map(|ms| Duration::from_millis(ms as u64)),
+            fields: self.fields,
+            sources: self.sources,
+            grouping: self.grouping,
+        })
+    }
+}
+
+fn json(name: &str, text: &str) -> Result<Value, Error> {
+    serde_json::from_str(text).map_err(|error| Error::Syntax {
+        language: "select",
+        line: error.line(),
+        column: error.column(),
+        reason: format!("parameter '{name}' is not JSON: {error}"),
+    })
+}
+
+fn parameter(name: &str, reason: impl Into<String>) -> Error {
+    Error::Parameter { parameter: name.to_owned(), reason: reason.into() }
+}

@@ -1,0 +1,120 @@
+//! The names of request parameters, and their aliases.
+
+/// Aliases in lower case, with the names they stand for; sorted.
+const ALIASES: &[(&str, &str)] = &[
+    ("bolding", "presentation.bolding"),
+    ("count", "hits"),
+    ("default-index", "model.defaultIndex"),
+    ("encoding", "model.encoding"),
+    ("explainlevel", "trace.explainLevel"),
+    ("filter", "model.filter"),
+    ("format", "presentation.format"),
+    ("format.tensors", "presentation.format.tensors"),
+    ("groupname", "streaming.groupname"),
+    ("lang", "model.language"),
+    ("language", "model.language"),
+    ("locale", "model.locale"),
+    ("location", "ranking.location"),
+    ("nocache", "noCache"),
+    ("path", "model.searchPath"),
+    ("profile", "trace.profile"),
+    ("query", "model.queryString"),
+    ("queryprofile", "queryProfile"),
+    ("rankfeatures", "ranking.listFeatures"),
+    ("ranking", "ranking.profile"),
+    ("restrict", "model.restrict"),
+    ("search", "model.sources"),
+    ("searchchain", "searchChain"),
+    ("searchgroup", "model.searchGroup"),
+    ("sorting", "ranking.sorting"),
+    ("sources", "model.sources"),
+    ("start", "offset"),
+    ("summary", "presentation.summary"),
+    ("timing", "presentation.timing"),
+    ("tracelevel", "trace.level"),
+    ("type", "model.type"),
+    ("userid", "streaming.userid"),
+];
+
+/// Names that are read whatever case they are written in.
+const NAMES: &[&str] = &[
+    "collapse.summary",
+    "collapsefield",
+    "collapsesize",
+    "grouping.defaultMaxGroups",
+    "grouping.defaultMaxHits",
+    "grouping.defaultPrecisionFactor",
+    "grouping.globalMaxGroups",
+    "hits",
+    "model.defaultIndex",
+    "model.filter",
+    "model.language",
+    "model.locale",
+    "model.queryString",
+    "model.restrict",
+    "model.sources",
+    "model.type",
+    "model.type.composite",
+    "model.type.isYqlDefault",
+    "model.type.profile",
+    "model.type.syntax",
+    "model.type.tokenization",
+    "offset",
+    "presentation.bolding",
+    "presentation.format",
+    "presentation.format.tensors",
+    "presentation.summary",
+    "presentation.timing",
+    "ranking.freshness",
+    "ranking.globalPhase.rankScoreDropLimit",
+    "ranking.globalPhase.rerankCount",
+    "ranking.keepRankCount",
+    "ranking.listFeatures",
+    "ranking.location",
+    "ranking.profile",
+    "ranking.rankScoreDropLimit",
+    "ranking.secondPhase.rankScoreDropLimit",
+    "ranking.secondPhase.rerankCount",
+    "ranking.secondPhase.totalRerankCount",
+    "ranking.softtimeout.enable",
+    "ranking.sorting",
+    "ranking.totalKeepRankCount",
+    "recall",
+    "streaming.groupname",
+    "streaming.groupnames",
+    "streaming.selection",
+    "streaming.userid",
+    "timeout",
+    "trace.level",
+];
+
+/// The full name of a parameter that has aliases, or that is known in another case; any other name as it is.
+pub(super) fn canonical(name: &str) -> &str {
+    let lower = name.to_ascii_lowercase();
+    if let Ok(index) = ALIASES.binary_search_by(|(alias, _)| (*alias).cmp(&lower)) {
+        return ALIASES[index].1;
+    }
+    NAMES.iter().find(|known| known.eq_ignore_ascii_case(name)).copied().unwrap_or(name)
+}
+
+/// What follows one of `prefixes` (in any case) in a name.
+pub(super) fn after<'a>(name: &'a str, prefixes: &[&str]) -> Option<&'a str> {
+    prefixes.iter().find_map(|prefix| {
+        let head = name.get(..prefix.len())?;
+        head.eq_ignore_ascii_case(prefix).then(|| &name[prefix.len()..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted_and_names_are_found_in_any_case() {
+        assert!(ALIASES.is_sorted(), "the aliases are searched by halves");
+        assert_eq!(canonical("Count"), "hits");
+        assert_eq!(canonical("MODEL.QUERYSTRING"), "model.queryString");
+        assert_eq!(canonical("myOwn"), "myOwn");
+        assert_eq!(after("Input.query(q)", &["input."]), Some("query(q)"));
+    }
+}

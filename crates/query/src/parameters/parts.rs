@@ -1,0 +1,196 @@
+//! The parameters of ranking, presentation, grouping, collapsing and streaming.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Reader, names, parameter};
+use crate::{Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming};
+
+impl Reader<'_> {
+    pub(super) fn ranking(&self) -> Result<Ranking, Error> {
+        let mut ranking = Ranking {
+            profile: self.text("ranking.profile"),
+            keep_rank_count: self.either("ranking.totalKeepRankCount", "ranking.keepRankCount")?,
+            score_drop_limit: self.float("ranking.rankScoreDropLimit")?,
+            rerank_count: self
+                .either("ranking.secondPhase.totalRerankCount", "ranking.secondPhase.rerankCount")?,
+            second_phase_drop_limit: self.float("ranking.secondPhase.rankScoreDropLimit")?,
+            global_rerank_count: self.whole("ranking.globalPhase.rerankCount")?,
+            global_phase_drop_limit: self.float("ranking.globalPhase.rankScoreDropLimit")?,
+            soft_timeout: self.truth("ranking.softtimeout.enable", true)?,
+            list_features: self.truth("ranking.listFeatures", false)?,
+            location: self.text("ranking.location"),
+            ..Ranking::default()
+        };
+        if let Some(text) = self.get("ranking.freshness") {
+            ranking.now = now(text)?;
+        }
+        for (name, value) in self.raw {
+            if let Some(feature) = names::after(name, &["ranking.features.", "input.", "rankfeature."]) {
+                let input = feature.strip_prefix("query(").and_then(|rest| rest.strip_suffix(')'));
+                let input =
+                    input.map(|input| input.trim().trim_matches('"')).filter(|input| !input.is_empty());
+                let input = input.ok_or_else(|| {
+                    parameter(name, "only query features can be set; for example: input.query(user)=5")
+                })?;
+                ranking.inputs.insert(input.to_owned(), value.clone());
+            } else if let Some(property) = names::after(name, &["ranking.properties.", "rankproperty."]) {
+                ranking.properties.insert(property.to_owned(), value.clone());
+            } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {
+                let gap = match value.trim() {
+                    "infinity" => None,
+                    number => Some(number.parse().map_err(|_| {
+                        parameter(name, format!("expected a whole number or infinity, found {number:?}"))
+                    })?),
+                };
+                ranking.element_gaps.insert(field.to_owned(), gap);
+            }
+        }
+        Ok(ranking)
+    }
+
+    pub(super) fn presentation(&self, fields: Vec<String>) -> Result<Presentation, Error> {
+        let tensors = self.text("presentation.format.tensors");
+        let forms = ["short", "long", "short-value", "long-value", "hex", "hex-value"];
+        if let Some(form) = tensors.as_deref().filter(|form| !forms.contains(form)) {
+            let reason = format!("{form:?} is no form of tensors; there are {}", forms.join(", "));
+            return Err(parameter("presentation.format.tensors", reason));
+        }
+        Ok(Presentation {
+            summary: self.text("presentation.summary"),
+            fields,
+            bolding: self.truth("presentation.bolding", true)?,
+            format: self.text("presentation.format"),
+            tensors,
+            timing: self.truth("presentation.timing", false)?,
+        })
+    }
+
+    pub(super) fn grouping_defaults(&self) -> Result<GroupingDefaults, Error> {
+        let defaults = GroupingDefaults::default();
+        Ok(GroupingDefaults {
+            max_groups: self.limit("grouping.defaultMaxGroups", defaults.max_groups)?,
+            max_hits: self.limit("grouping.defaultMaxHits", defaults.max_hits)?,
+            global_max_groups: self.limit("grouping.globalMaxGroups", defaults.global_max_groups)?,
+            precision_factor: self
+                .float("grouping.defaultPrecisionFactor")?
+                .unwrap_or(defaults.precision_factor),
+            timezone: self.text("timezone").unwrap_or(defaults.timezone),
+        })
+    }
+
+    pub(super) fn collapse(&self) -> Result<Option<Collapse>, Error> {
+        let Some(names) = self.text("collapsefield") else { return Ok(None) };
+        let size = self.whole("collapsesize")?.unwrap_or(1);
+        let mut fields = Vec::new();
+        for field in names.split(',').map(str::trim).filter(|field| !field.is_empty()) {
+            let own = self.whole(&format!("collapsesize.{field}"))?;
+            fields.push((field.to_owned(), own.unwrap_or(size)));
+        }
+        Ok(Some(Collapse { fields, summary: self.text("collapse.summary") }))
+    }
+
+    /// The sources of YQL; `sources` and `restrict` go before them.
+    pub(super) fn sources(&self, asked: Sources) -> Sources {
+        let named = |name: &str| -> Vec<String> {
+            let text = self.get(name).unwrap_or_default();
+            text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        };
+        let sources = match named("model.sources") {
+            names if names.is_empty() || names == ["*"] => asked,
+            names => Sources::Named(names),
+        };
+        let schemas = named("model.restrict");
+        if schemas.is_empty() {
+            return sources;
+        }
+        let within = match sources {
+            Sources::Named(names) => names,
+            _ => Vec::new(),
+        };
+        Sources::Restricted { schemas, within }
+    }
+
+    pub(super) fn streaming(&self) -> Result<Streaming, Error> {
+        let mut groups: Vec<String> =
+            self.get("streaming.groupname").into_iter().map(str::to_owned).collect();
+        if let Some(text) = self.get("streaming.groupnames") {
+            match serde_json::from_str::<Vec<String>>(text) {
+                Ok(names) => groups.extend(names),
+                Err(_) => {
+                    let reason = "expected a JSON list of names, as in [\"ann\", \"bob\"]";
+                    return Err(parameter("streaming.groupnames", reason));
+                }
+            }
+        }
+        if groups.iter().any(String::is_empty) {
+            return Err(parameter("streaming.groupname", "the name of the group is empty"));
+        }
+        let user = self.get("streaming.userid").map(|text| {
+            let wrong = || parameter("streaming.userid", format!("expected a whole number, found {text:?}"));
+            text.trim().parse().map_err(|_| wrong())
+        });
+        Ok(Streaming { groups, user: user.transpose()?, selection: self.text("streaming.selection") })
+    }
+
+    fn either(&self, total: &str, each: &str) -> Result<Option<usize>, Error> {
+        match self.whole(total)? {
+            None => self.whole(each),
+            total => Ok(total),
+        }
+    }
+
+    /// A number from 0, or -1 for no limit.
+    fn limit(&self, name: &str, default: Option<usize>) -> Result<Option<usize>, Error> {
+        if self.get(name).is_some_and(|text| text.trim() == "-1") {
+            return Ok(None);
+        }
+        Ok(self.whole(name)?.or(default))
+    }
+}
+
+/// `5`, `0.5 s`, `500ms`: seconds where no unit is given.
+pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let factor = match text[split..].trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "ks" => 1e3,
+        _ => f64::NAN,
+    };
+    let seconds = text[..split].parse::<f64>().unwrap_or(f64::NAN) * factor;
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        parameter(
+            "timeout",
+            format!("expected a number of seconds, or with a unit as in 500ms or 2s, found {text:?}"),
+        )
+    })
+}
+
+/// `now`, `now-3600`, or seconds since 1970.
+fn now(text: &str) -> Result<Now, Error> {
+    let wrong = || {
+        let reason = format!("expected seconds since 1970, now, or now-3600; found {text:?}");
+        parameter("ranking.freshness", reason)
+    };
+    match text.trim().strip_prefix("now") {
+        Some("") => Ok(Now::WallClock(Duration::ZERO)),
+        Some(before) => {
+            let seconds = before.strip_prefix('-').and_then(|seconds| seconds.parse().ok());
+            seconds.map(|seconds| Now::WallClock(Duration::from_secs(seconds))).ok_or_else(wrong)
+        }
+        None => text.trim().parse().map(Now::At).map_err(|_| wrong()),
+    }
+}
+
+/// The text of a value in a JSON body; `None` for null.
+pub(super) fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}

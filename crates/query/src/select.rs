@@ -1,0 +1,324 @@
+//! The JSON form of a query: `{"where": …, "grouping": […], "fields": […]}`.
+
+mod grouping;
+
+use serde_json::{Map, Value};
+
+use crate::syntax::{Comparison, Fault, Form, Node};
+use crate::{Error, Number};
+
+pub(crate) use grouping::requests as grouping_requests;
+
+/// The conditions of `where`, and where in the JSON each node stands, by [`Node::at`].
+pub(crate) struct Conditions {
+    pub root: Node,
+    paths: Vec<String>,
+}
+
+impl Conditions {
+    /// Reads the value of `where`.
+    pub fn read(value: &Value) -> Result<Self, Error> {
+        let mut reader = Reader { paths: Vec::new() };
+        match reader.condition(value, "where") {
+            Ok(root) => Ok(Conditions { root, paths: reader.paths }),
+            Err(fault) => Err(error(fault, &reader.paths)),
+        }
+    }
+
+    /// The error for a fault in these conditions.
+    pub fn error(&self, fault: Fault) -> Error {
+        error(fault, &self.paths)
+    }
+}
+
+fn error(fault: Fault, paths: &[String]) -> Error {
+    let path = paths.get(fault.at).map_or("where", String::as_str);
+    Error::Parameter { parameter: format!("select.{path}"), reason: fault.reason }
+}
+
+struct Reader {
+    paths: Vec<String>,
+}
+
+type Read<T> = Result<T, Fault>;
+
+impl Reader {
+    fn node(&mut self, path: &str, form: Form) -> Node {
+        self.paths.push(path.to_owned());
+        Node::new(self.paths.len() - 1, form)
+    }
+
+    fn fault<T>(&mut self, path: &str, reason: impl Into<String>) -> Read<T> {
+        self.paths.push(path.to_owned());
+        Err(Fault::new(self.paths.len() - 1, reason))
+    }
+
+    fn condition(&mut self, value: &Value, path: &str) -> Read<Node> {
+        match value {
+            Value::Bool(truth) => Ok(self.node(path, Form::Bool(*truth))),
+            Value::String(_) | Value::Number(_) => self.value(value, path),
+            Value::Object(entries) if !entries.is_empty() => {
+                let mut children = Vec::with_capacity(entries.len());
+                for (name, value) in entries {
+                    children.push(self.function(name, value, &format!("{path}.{name}"))?);
+                }
+                match children.len() {
+                    1 => Ok(children.remove(0)),
+                    _ => Ok(self.node(path, Form::And(children))),
+                }
+            }
+            _ => {
+                self.fault(path, "expected a condition, as in {\"contains\": [\"title\", \"word\"]}, or true")
+            }
+        }
+    }
+
+    /// One operator with its arguments and annotations.
+    fn function(&mut self, name: &str, value: &Value, path: &str) -> Read<Node> {
+        let (arguments, attributes) = parts(value);
+        let arguments = arguments.as_slice();
+        let mut node = match name {
+            "and" | "or" => {
+                let children = self.conditions(arguments, path)?;
+                self.node(path, if name == "and" { Form::And(children) } else { Form::Or(children) })
+            }
+            "and_not" => {
+                let mut children = self.conditions(arguments, path)?;
+                for child in children.iter_mut().skip(1) {
+                    let inner = std::mem::replace(child, Node::new(child.at, Form::Bool(true)));
+                    *child = Node::new(inner.at, Form::Not(Box::new(inner)));
+                }
+                self.node(path, Form::And(children))
+            }
+            "not" => {
+                let [inner] = arguments else { return self.fault(path, "expected one condition in not") };
+                let inner = self.condition(inner, path)?;
+                self.node(path, Form::Not(Box::new(inner)))
+            }
+            "contains" | "matches" => {
+                let [field, operand] = arguments else {
+                    return self.fault(path, format!("expected a field and a value, as in {{\"{name}\": [\"title\", \"word\"]}}"));
+                };
+                let field = Box::new(self.field(field, path)?);
+                let operand = Box::new(self.value(operand, &format!("{path}[1]"))?);
+                self.node(path, if name == "contains" { Form::Contains(field, operand) } else { Form::Matches(field, operand) })
+            }
+            "in" => {
+                let Some((field, values)) = arguments.split_first() else {
+                    return self.fault(path, "expected a field and values, as in {\"in\": [\"year\", 2001, 2002]}");
+                };
+                let field = Box::new(self.field(field, path)?);
+                let values = values.iter().map(|value| self.value(value, path)).collect::<Read<_>>()?;
+                self.node(path, Form::In(field, values))
+            }
+            "range" => self.range(arguments, path)?,
+            "equals" => self.equals(value, arguments, path)?,
+            "rank" | "weakAnd" | "nonEmpty" => {
+                let children = self.conditions(arguments, path)?;
+                self.node(path, Form::Call(name.to_owned(), children))
+            }
+            "wand" | "dotProduct" | "weightedSet" | "nearestNeighbor" | "geoLocation" | "geoBoundingBox" | "predicate" => {
+                let Some((field, rest)) = arguments.split_first() else { return self.fault(path, "expected arguments") };
+                let mut all = vec![self.field(field, path)?];
+                for (index, argument) in rest.iter().enumerate() {
+                    all.push(self.value(argument, &format!("{path}[{}]", index + 1))?);
+                }
+                self.node(path, Form::Call(name.to_owned(), all))
+            }
+            "userInput" | "userQuery" => {
+                let all = arguments.iter().map(|argument| self.value(argument, path)).collect::<Read<_>>()?;
+                self.node(path, Form::Call(name.to_owned(), all))
+            }
+            "phrase" | "near" | "onear" | "equiv" | "alternatives" => return self.call(name, value, path),
+            // `{"title": "word"}`
+            _ if matches!(value, Value::String(_)) => {
+                let field = Box::new(self.node(path, Form::Name(name.to_owned())));
+                let operand = Box::new(self.value(value, path)?);
+                self.node(path, Form::Contains(field, operand))
+            }
+            _ => return self.fault(path, format!("there is no operator '{name}'; there are and, or, and_not, contains, range, equals, in, matches, rank, weakAnd, wand, nearestNeighbor and others")),
+        };
+        node.annotations.extend(self.annotations(attributes, path)?);
+        Ok(node)
+    }
+
+    fn conditions(&mut self, arguments: &[&Value], path: &str) -> Read<Vec<Node>> {
+        if arguments.is_empty() {
+            return self.fault(path, "expected at least one condition");
+        }
+        arguments
+            .iter()
+            .enumerate()
+            .map(|(index, child)| self.condition(child, &format!("{path}[{index}]")))
+            .collect()
+    }
+
+    fn field(&mut self, value: &Value, path: &str) -> Read<Node> {
+        match value {
+            Value::String(name) => Ok(self.node(path, Form::Name(name.clone()))),
+            _ => self.fault(path, "expected the name of a field as the first argument"),
+        }
+    }
+
+    /// Text, a number, a list, a map of tokens, or a function of terms.
+    fn value(&mut self, value: &Value, path: &str) -> Read<Node> {
+        let form = match value {
+            Value::String(text) => Form::String(text.clone()),
+            Value::Number(number) => Form::Number(match number.as_i64() {
+                Some(number) => Number::Integer(number),
+                None => Number::Float(number.as_f64().unwrap_or(f64::INFINITY)),
+            }),
+            Value::Bool(truth) => Form::Bool(*truth),
+            Value::Array(items) => {
+                Form::List(items.iter().map(|item| self.value(item, path)).collect::<Read<_>>()?)
+            }
+            Value::Object(entries) => {
+                const FUNCTIONS: [&str; 13] = [
+                    "phrase",
+                    "near",
+                    "onear",
+                    "equiv",
+                    "sameElement",
+                    "alternatives",
+                    "fuzzy",
+                    "prefix",
+                    "substring",
+                    "suffix",
+                    "uri",
+                    "text",
+                    "not",
+                ];
+                return match entries.iter().next() {
+                    Some((name, value)) if entries.len() == 1 && FUNCTIONS.contains(&name.as_str()) => {
+                        self.call(name, value, &format!("{path}.{name}"))
+                    }
+                    _ => {
+                        let entries = self.annotations(Some(entries), path)?;
+                        Ok(self.node(path, Form::Map(entries)))
+                    }
+                };
+            }
+            Value::Null => return self.fault(path, "null is no value"),
+        };
+        Ok(self.node(path, form))
+    }
+
+    /// A function of terms.
+    fn call(&mut self, name: &str, value: &Value, path: &str) -> Read<Node> {
+        let (arguments, attributes) = parts(value);
+        let mut node = if name == "not" {
+            let [inner] = arguments.as_slice() else { return self.fault(path, "expected one term in not") };
+            let inner = self.value(inner, path)?;
+            self.node(path, Form::Not(Box::new(inner)))
+        } else {
+            let mut all = Vec::with_capacity(arguments.len());
+            for (index, argument) in arguments.iter().enumerate() {
+                let path = format!("{path}[{index}]");
+                all.push(match name {
+                    "sameElement" => self.condition(argument, &path)?,
+                    _ => self.value(argument, &path)?,
+                });
+            }
+            self.node(path, Form::Call(name.to_owned(), all))
+        };
+        node.annotations = self.annotations(attributes, path)?;
+        Ok(node)
+    }
+
+    fn annotations(
+        &mut self,
+        attributes: Option<&Map<String, Value>>,
+        path: &str,
+    ) -> Read<Vec<(String, Node)>> {
+        let Some(attributes) = attributes else { return Ok(Vec::new()) };
+        attributes
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), self.value(value, &format!("{path}.attributes.{key}"))?)))
+            .collect()
+    }
+
+    /// `["date", {">=": 10, "<": 20}]`: one comparison, or two.
+    fn range(&mut self, arguments: &[&Value], path: &str) -> Read<Node> {
+        const EXAMPLE: &str =
+            "expected a field and bounds, as in {\"range\": [\"date\", {\">=\": 10, \"<\": 20}]}";
+        let [field, bounds] = arguments else {
+            return self.fault(path, EXAMPLE);
+        };
+        let Some(bounds) = bounds.as_object() else {
+            return self.fault(path, EXAMPLE);
+        };
+        let mut low = (Number::Float(f64::NEG_INFINITY), false);
+        let mut high = (Number::Float(f64::INFINITY), false);
+        for (operator, value) in bounds {
+            let node = self.value(value, &format!("{path}[1]"))?;
+            let number = match &node.form {
+                Form::Number(number) => Some(*number),
+                Form::String(text) => crate::build::parse_number(text),
+                _ => None,
+            };
+            let Some(number) = number else {
+                return Err(Fault::new(node.at, format!("expected a number, found {}", node.describe())));
+            };
+            match operator.as_str() {
+                ">=" => low = (number, false),
+                ">" => low = (number, true),
+                "<=" => high = (number, false),
+                "<" => high = (number, true),
+                "=" => (low, high) = ((number, false), (number, false)),
+                _ => return self.fault(path, format!("'{operator}' is no bound; there are >=, >, <= and <")),
+            }
+        }
+        let bounds = match (low.1, high.1) {
+            (false, false) => "closed",
+            (true, false) => "leftOpen",
+            (false, true) => "rightOpen",
+            (true, true) => "open",
+        };
+        let arguments = vec![
+            self.field(field, path)?,
+            self.node(path, Form::Number(low.0)),
+            self.node(path, Form::Number(high.0)),
+        ];
+        let bounds = self.node(path, Form::String(bounds.to_owned()));
+        let call = self.node(path, Form::Call("range".to_owned(), arguments));
+        Ok(Node { annotations: vec![("bounds".to_owned(), bounds)], ..call })
+    }
+
+    fn equals(&mut self, value: &Value, arguments: &[&Value], path: &str) -> Read<Node> {
+        const EXAMPLE: &str = "expected {\"equals\": [\"number\", 42]} or {\"equals\": {\"field\": \"numbers\", \"index\": 2, \"value\": 42}}";
+        let (field, index, value) = match (arguments, value) {
+            ([Value::String(field), value], _) => (field, None, *value),
+            (_, Value::Object(entries)) => match (entries.get("field"), entries.get("value")) {
+                (Some(Value::String(field)), Some(value)) => (field, entries.get("index"), value),
+                _ => return self.fault(path, EXAMPLE),
+            },
+            _ => return self.fault(path, EXAMPLE),
+        };
+        let field = match index {
+            None => Form::Name(field.clone()),
+            Some(index) => match index.as_u64().and_then(|index| u32::try_from(index).ok()) {
+                Some(index) => Form::Element(field.clone(), index),
+                None => return self.fault(path, "expected an index from 0"),
+            },
+        };
+        let field = Box::new(self.node(path, field));
+        let value = Box::new(self.value(value, path)?);
+        Ok(self.node(path, Form::Compare(Comparison::Equal, field, value)))
+    }
+}
+
+/// The arguments (`children`, `query`, a list, or the value alone) and `attributes` of an operator.
+fn parts(value: &Value) -> (Vec<&Value>, Option<&Map<String, Value>>) {
+    match value {
+        Value::Array(items) => (items.iter().collect(), None),
+        Value::Object(entries) => {
+            let attributes = entries.get("attributes").and_then(Value::as_object);
+            match entries.get("children").or_else(|| entries.get("query")) {
+                Some(Value::Array(items)) => (items.iter().collect(), attributes),
+                Some(other) => (vec![other], attributes),
+                None => (vec![value], None),
+            }
+        }
+        _ => (vec![value], None),
+    }
+}

@@ -1,0 +1,310 @@
+//! Characters of the simple query language to signed pieces of a query.
+
+use crate::build::parse_number;
+use crate::{Annotations, Bound, Grammar, Item, Match, Syntax, TermText};
+
+/// A part of the query and whether it must or must not match.
+pub(super) struct Piece {
+    pub sign: Sign,
+    pub item: Item,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sign {
+    Plus,
+    Minus,
+    None,
+}
+
+pub(super) struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    field: &'a str,
+    grammar: Grammar,
+    annotations: &'a Annotations,
+    is_field: &'a dyn Fn(&str) -> bool,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(
+        text: &'a str,
+        field: &'a str,
+        grammar: Grammar,
+        annotations: &'a Annotations,
+        is_field: &'a dyn Fn(&str) -> bool,
+    ) -> Self {
+        Reader { text, at: 0, field, grammar, annotations, is_field }
+    }
+
+    /// All pieces, in order.
+    pub fn pieces(mut self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut either = false;
+        while self.skip_blanks() {
+            if self.grammar.syntax == Syntax::Web && self.rest().starts_with("OR") && self.ends_at(2) {
+                self.at += 2;
+                either = !pieces.is_empty();
+                continue;
+            }
+            let Some(piece) = self.piece() else { continue };
+            match pieces.last_mut() {
+                Some(Piece { sign: Sign::None, item: last }) if either && piece.sign == Sign::None => {
+                    match last {
+                        Item::Or(items) => items.push(piece.item),
+                        _ => *last = Item::Or(vec![std::mem::replace(last, Item::True), piece.item]),
+                    }
+                }
+                _ => pieces.push(piece),
+            }
+            either = false;
+        }
+        pieces
+    }
+
+    /// The next piece, if what comes next is one; at least one character is read.
+    fn piece(&mut self) -> Option<Piece> {
+        let sign = match self.peek()? {
+            '+' => Sign::Plus,
+            '-' => Sign::Minus,
+            _ => Sign::None,
+        };
+        self.at += usize::from(sign != Sign::None);
+        let as_it_is = sign == Sign::Plus && self.grammar.syntax == Syntax::Web;
+        let item = if self.peek() == Some('(') { self.group(sign) } else { self.term() };
+        let item = item.map(|item| if as_it_is { unstemmed(item) } else { item });
+        Some(Piece { sign, item: item? })
+    }
+
+    /// `(a b c)`: any of them, or with `-` all of them. Parentheses inside are ignored.
+    fn group(&mut self, sign: Sign) -> Option<Item> {
+        self.at += 1;
+        let mut items = Vec::new();
+        while self.skip_blanks() {
+            match self.peek() {
+                Some(')') => {
+                    self.at += 1;
+                    break;
+                }
+                Some('(' | '+' | '-') => self.at += 1,
+                _ => items.extend(self.term()),
+            }
+        }
+        match items.len() {
+            0 => None,
+            1 => items.pop(),
+            _ if sign == Sign::Minus => Some(Item::And(items)),
+            _ => Some(Item::Or(items)),
+        }
+    }
+
+    /// `field:` and a core term, with its weight. `None` where it is noise, which is skipped.
+    fn term(&mut self) -> Option<Item> {
+        let start = self.at;
+        let named = self.field_name();
+        let field = named.as_deref().unwrap_or(self.field).to_owned();
+        let item = match self.peek() {
+            Some('"') => self.phrase(&field),
+            Some('[' | '<' | '>') => self.range(&field),
+            Some('{') if named.is_some() => self.same_element(&field),
+            Some('(') if named.is_some() => {
+                let outer = std::mem::take(&mut self.field);
+                let group = self.group(Sign::None);
+                self.field = outer;
+                return group.map(|item| with_field(item, &field));
+            }
+            _ => self.word(&field),
+        };
+        if self.at == start {
+            self.at += self.peek().map_or(0, char::len_utf8);
+        }
+        item
+    }
+
+    /// A field's name with its colon, if that comes next.
+    fn field_name(&mut self) -> Option<String> {
+        let rest = self.rest();
+        let mut braces = 0;
+        let end = rest.find(|c: char| {
+            braces += i32::from(c == '{') - i32::from(c == '}');
+            braces == 0 && !(c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '}'))
+        })?;
+        let name = &rest[..end];
+        if name.is_empty() || !rest[end..].starts_with(':') || !(self.is_field)(name) {
+            return None;
+        }
+        self.at += end + 1;
+        Some(name.to_owned())
+    }
+
+    fn phrase(&mut self, field: &str) -> Option<Item> {
+        let body = &self.text[self.at + 1..];
+        let length = body.find('"').unwrap_or(body.len());
+        let words: Vec<TermText> = body[..length]
+            .split_whitespace()
+            .filter(|word| is_searchable(word))
+            .map(TermText::from)
+            .collect();
+        self.at = (self.at + 1 + length + 1).min(self.text.len());
+        let annotations = self.weighted();
+        match words.len() {
+            0 => None,
+            1 => {
+                let text = words.into_iter().next()?;
+                Some(Item::Term { field: field.to_owned(), text, matching: Match::Word, annotations })
+            }
+            _ => Some(Item::Phrase { field: field.to_owned(), words, annotations }),
+        }
+    }
+
+    /// `[low;high;limit]`, `<number` or `>number`; noise where there is no number.
+    fn range(&mut self, field: &str) -> Option<Item> {
+        let rest = self.rest();
+        let first = self.peek()?;
+        let (low, high, hit_limit) = if first == '[' {
+            let close = rest.find(']').unwrap_or(rest.len());
+            self.at = (self.at + close + 1).min(self.text.len());
+            let mut parts = rest[1..close].split(';').map(str::trim);
+            let mut bound = || match parts.next() {
+                None | Some("") => Some(Bound::Open),
+                Some(text) => parse_number(text).map(Bound::Inclusive),
+            };
+            let (low, high) = (bound()?, bound()?);
+            let hit_limit = parts.next().and_then(|limit| limit.parse().ok());
+            if low == Bound::Open && high == Bound::Open && !rest[..close].contains(';') {
+                return None;
+            }
+            (low, high, hit_limit)
+        } else {
+            let length = rest[1..]
+                .find(|c: char| !(c.is_ascii_digit() || matches!(c, '-' | '.' | 'e' | 'E')))
+                .unwrap_or(rest.len() - 1);
+            let number = parse_number(&rest[1..1 + length]);
+            self.at += 1 + if number.is_some() { length } else { 0 };
+            let bound = Bound::Exclusive(number?);
+            if first == '<' { (Bound::Open, bound, None) } else { (bound, Bound::Open, None) }
+        };
+        let annotations = self.weighted();
+        Some(Item::Range { field: field.to_owned(), low, high, hit_limit, annotations })
+    }
+
+    /// `{member:term member:term}`: all in one element.
+    fn same_element(&mut self, field: &str) -> Option<Item> {
+        self.at += 1;
+        let mut children = Vec::new();
+        while self.skip_blanks() {
+            if self.peek() == Some('}') {
+                self.at += 1;
+                break;
+            }
+            let rest = self.rest();
+            let end =
+                rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
+            let member = if rest[end..].starts_with(':') {
+                self.at += end + 1;
+                &rest[..end]
+            } else {
+                ""
+            };
+            let before = self.at;
+            children.extend(match self.peek() {
+                Some('"') => self.phrase(member),
+                Some('[' | '<' | '>') => self.range(member),
+                _ => self.word(member),
+            });
+            if self.at == before {
+                self.at += self.peek().map_or(0, char::len_utf8);
+            }
+        }
+        (!children.is_empty()).then(|| Item::SameElement {
+            field: field.to_owned(),
+            children,
+            elements: Vec::new(),
+            annotations: self.annotations.clone(),
+        })
+    }
+
+    /// A word with its stars and weight; noise where it has no letter or digit.
+    fn word(&mut self, field: &str) -> Option<Item> {
+        let rest = self.rest();
+        let length = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '{' | '}' | '!'))
+            .unwrap_or(rest.len());
+        let chunk = &rest[..length];
+        self.at += length;
+        let annotations = self.weighted();
+        let word = chunk.trim_matches('*');
+        if !is_searchable(word) {
+            return None;
+        }
+        let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
+            (true, true) => Match::Substring,
+            (true, false) => Match::Suffix,
+            (false, true) => Match::Prefix,
+            (false, false) => Match::Word,
+        };
+        Some(Item::Term { field: field.to_owned(), text: word.into(), matching, annotations })
+    }
+
+    /// The annotations with the weight that comes next: `!`, `!!`, `!150`.
+    fn weighted(&mut self) -> Annotations {
+        let mut annotations = self.annotations.clone();
+        let marks = self.rest().bytes().take_while(|&byte| byte == b'!').count();
+        if marks > 0 {
+            self.at += marks;
+            let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
+            let percent = self.rest()[..digits].parse().ok();
+            self.at += digits;
+            let raised = i32::try_from(marks).unwrap_or(i32::MAX).saturating_mul(50).saturating_add(100);
+            annotations.weight = percent.unwrap_or(raised);
+        }
+        annotations
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    /// Whether a word ends `length` bytes on.
+    fn ends_at(&self, length: usize) -> bool {
+        self.rest()[length..].chars().next().is_none_or(char::is_whitespace)
+    }
+
+    /// Whether something is left after blanks.
+    fn skip_blanks(&mut self) -> bool {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+        self.at < self.text.len()
+    }
+}
+
+fn is_searchable(word: &str) -> bool {
+    word.chars().any(char::is_alphanumeric)
+}
+
+/// The item with its terms as they are written.
+fn unstemmed(mut item: Item) -> Item {
+    if let Item::Term { annotations, .. } | Item::Phrase { annotations, .. } = &mut item {
+        annotations.stem = false;
+    }
+    item
+}
+
+/// The item with `field` where it names none.
+fn with_field(mut item: Item, name: &str) -> Item {
+    match &mut item {
+        Item::And(items) | Item::Or(items) => {
+            *items = std::mem::take(items).into_iter().map(|item| with_field(item, name)).collect();
+        }
+        Item::Term { field, .. } | Item::Phrase { field, .. } | Item::Range { field, .. }
+            if field.is_empty() =>
+        {
+            *field = name.to_owned();
+        }
+        _ => {}
+    }
+    item
+}

@@ -1,0 +1,161 @@
+//! The sorting specification language: `-date +lowercase(sender) +missing(rank,last)`.
+
+use crate::syntax::Fault;
+use crate::{Error, SortKey, SortOrder};
+
+/// Parses a sorting specification, the most significant key first.
+///
+/// # Errors
+/// [`Error::Syntax`] with the place in the text.
+pub fn parse(text: &str) -> Result<Vec<SortKey>, Error> {
+    let mut reader = Reader { text, at: 0 };
+    let mut keys = Vec::new();
+    loop {
+        reader.skip_blanks();
+        if reader.at == text.len() {
+            return Ok(keys);
+        }
+        keys.push(reader.key().map_err(|fault| fault.in_text("sorting", text))?);
+    }
+}
+
+impl SortKey {
+    /// What is wrong with the function or the policy for missing values, if something is.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some((function, arguments)) = &self.function {
+            let most = match function.as_str() {
+                "lowercase" | "raw" => 0,
+                "uca" => 2,
+                _ => {
+                    return Err(format!(
+                        "there is no sort function '{function}'; there are lowercase, raw and uca"
+                    ));
+                }
+            };
+            if arguments.len() > most {
+                return Err(format!(
+                    "{function} cannot have {} arguments beside the field; for example: uca(name,en_US,PRIMARY)",
+                    arguments.len()
+                ));
+            }
+            let strengths = ["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"];
+            if let Some(strength) =
+                arguments.get(1).filter(|strength| !strengths.contains(&strength.as_str()))
+            {
+                return Err(format!("'{strength}' is no strength; there are {}", strengths.join(", ")));
+            }
+        }
+        match &self.missing {
+            None => Ok(()),
+            Some((policy, None)) if policy == "first" || policy == "last" => Ok(()),
+            Some((policy, Some(_))) if policy == "as" => Ok(()),
+            Some(_) => Err(format!(
+                "what to do with missing values is one of: missing({0},first), missing({0},last), missing({0},as,42)",
+                self.field
+            )),
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn key(&mut self) -> Result<SortKey, Fault> {
+        let start = self.at;
+        let order = match self.next() {
+            Some('+') => Some(SortOrder::Ascending),
+            Some('-') => Some(SortOrder::Descending),
+            _ => None,
+        };
+        self.at += usize::from(order.is_some());
+        let mut key = self.object(0)?;
+        key.order = order;
+        key.check().map_err(|reason| Fault::new(start, reason))?;
+        if self.next().is_some_and(|c| c != ' ') {
+            return Err(self.unexpected("a blank before the next key"));
+        }
+        Ok(key)
+    }
+
+    fn object(&mut self, depth: usize) -> Result<SortKey, Fault> {
+        let name = self.token()?;
+        if self.next() != Some('(') {
+            return Ok(SortKey { field: name, order: None, function: None, missing: None });
+        }
+        if depth == 2 {
+            return Err(self.unexpected("a field"));
+        }
+        self.at += 1;
+        self.skip_blanks();
+        let mut key = self.object(depth + 1)?;
+        let mut arguments = Vec::new();
+        loop {
+            self.skip_blanks();
+            match self.next() {
+                Some(',') => {
+                    self.at += 1;
+                    self.skip_blanks();
+                    arguments.push(self.token()?);
+                }
+                Some(')') => break,
+                _ => return Err(self.unexpected("',' or ')'")),
+            }
+        }
+        self.at += 1;
+        if name == "missing" && key.missing.is_none() {
+            let mut arguments = arguments.into_iter();
+            key.missing = Some((arguments.next().unwrap_or_default(), arguments.next()));
+        } else if key.function.is_none() && key.missing.is_none() {
+            key.function = Some((name, arguments));
+        } else {
+            return Err(Fault::new(self.at, format!("{name}(…) cannot be around another function")));
+        }
+        Ok(key)
+    }
+
+    /// A quoted string, or all up to a delimiter.
+    fn token(&mut self) -> Result<String, Fault> {
+        let rest = &self.text[self.at..];
+        if let Some(body) = rest.strip_prefix('"') {
+            let mut token = String::new();
+            let mut chars = body.char_indices();
+            while let Some((offset, c)) = chars.next() {
+                match c {
+                    '"' => {
+                        self.at += 1 + offset + 1;
+                        return Ok(token);
+                    }
+                    '\\' => token.extend(chars.next().map(|(_, c)| c)),
+                    _ => token.push(c),
+                }
+            }
+            return Err(Fault::new(self.at, "this string is not closed; expected '\"'"));
+        }
+        let token = &rest[..rest.find([' ', ',', '(', ')', '"', '\\']).unwrap_or(rest.len())];
+        if token.is_empty() {
+            return Err(self.unexpected("the name of an attribute"));
+        }
+        self.at += token.len();
+        Ok(token.to_owned())
+    }
+
+    fn next(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn unexpected(&self, expected: &str) -> Fault {
+        let found = self.next().map_or("the end".to_owned(), |c| format!("{c:?}"));
+        Fault::new(
+            self.at,
+            format!("expected {expected}, found {found}; for example: -date +lowercase(sender)"),
+        )
+    }
+}

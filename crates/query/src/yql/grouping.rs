@@ -1,0 +1,83 @@
+//! The grouping part of a statement, cut into its requests; what is in them is read elsewhere.
+
+use crate::syntax::Fault;
+
+/// The grouping requests of `text` from `from` on: each one `all(…)` or `each(…)`, with its annotation `{…}` before it.
+/// They may be separated by blanks, `|`, `,` or `;`.
+pub(crate) fn split(text: &str, from: usize) -> Result<Vec<String>, Fault> {
+    const EXAMPLE: &str = "all(group(sender) each(output(count())))";
+    let bytes = text.as_bytes();
+    let mut requests = Vec::new();
+    let mut at = from;
+    loop {
+        at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace() || b"|,;".contains(b)).count();
+        if at == bytes.len() {
+            break;
+        }
+        let start = at;
+        while matches!(bytes.get(at), Some(b'{' | b'[')) {
+            at = balanced(text, at)?;
+            at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        }
+        let word = bytes[at..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
+        let open = at + word + bytes[at + word..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        if !matches!(&text[at..at + word], "all" | "each") || bytes.get(open) != Some(&b'(') {
+            let rest: String = text[at..].chars().take(20).collect();
+            return Err(Fault::new(
+                at,
+                format!("expected a grouping request, found {rest:?}; for example: {EXAMPLE}"),
+            ));
+        }
+        at = balanced(text, open)?;
+        // `as(label)` and the like follow their operation.
+        loop {
+            let blanks = bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+            let word = bytes[at + blanks..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
+            let open = at + blanks + word;
+            let is_request = matches!(&text[at + blanks..open], "all" | "each" | "");
+            if is_request || bytes.get(open) != Some(&b'(') {
+                break;
+            }
+            at = balanced(text, open)?;
+        }
+        requests.push(text[start..at].trim().to_owned());
+    }
+    if requests.is_empty() {
+        return Err(Fault::new(
+            from,
+            format!("expected a grouping request after '|'; for example: {EXAMPLE}"),
+        ));
+    }
+    Ok(requests)
+}
+
+/// Where the bracket that opens at `open` is closed, its contents skipped; strings may hold anything.
+fn balanced(text: &str, open: usize) -> Result<usize, Fault> {
+    let bytes = text.as_bytes();
+    // Buckets open with a square bracket and may close as `>`: those of annotations alone come in pairs.
+    let square = bytes[open] == b'[';
+    let mut depth = 0usize;
+    let mut at = open;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'(' | b'{' => depth += 1,
+            b'[' if square => depth += 1,
+            b')' | b'}' | b']' if byte != b']' || square => {
+                depth -= 1;
+                if depth == 0 {
+                    return Ok(at + 1);
+                }
+            }
+            b'"' | b'\'' => {
+                let mut end = at + 1;
+                while bytes.get(end).is_some_and(|&b| b != byte) {
+                    end += if bytes[end] == b'\\' { 2 } else { 1 };
+                }
+                at = end;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Err(Fault::new(open, format!("this '{}' is not closed", char::from(bytes[open]))))
+}

@@ -1,0 +1,223 @@
+//! YQL's tokens.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::Number;
+use crate::syntax::Fault;
+
+/// A token of YQL.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token<'a> {
+    /// A name, possibly a keyword, without its dots.
+    Word(&'a str),
+    Number(Number),
+    String(Cow<'a, str>),
+    /// `@name`.
+    Parameter(&'a str),
+    /// One of `( ) [ ] { } , : ; . * | ! + - = < > <= >=`.
+    Mark(&'static str),
+    End,
+}
+
+impl fmt::Display for Token<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Token::Word(word) => write!(f, "'{word}'"),
+            Token::Number(number) => write!(f, "the number {number}"),
+            Token::String(text) => write!(f, "the string {text:?}"),
+            Token::Parameter(name) => write!(f, "'@{name}'"),
+            Token::Mark(mark) => write!(f, "'{mark}'"),
+            Token::End => f.write_str("the end of the query"),
+        }
+    }
+}
+
+const MARKS: [&str; 20] =
+    ["<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+"];
+
+/// Reads tokens one at a time, so that what follows `|` can be left alone.
+pub(super) struct Lexer<'a> {
+    pub text: &'a str,
+    /// The offset of what was not read yet.
+    pub at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    /// The next token, with the offset where it begins.
+    pub fn next(&mut self) -> Result<(usize, Token<'a>), Fault> {
+        self.skip_blanks()?;
+        let start = self.at;
+        let rest = &self.text[start..];
+        let Some(first) = rest.chars().next() else { return Ok((start, Token::End)) };
+        let token = match first {
+            '"' | '\'' => Token::String(self.string(first)?),
+            '@' => {
+                let name = take(&rest[1..], |c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
+                if name.is_empty() {
+                    return Err(Fault::new(start, "expected a parameter's name after '@', as in @text"));
+                }
+                self.at += 1 + name.len();
+                Token::Parameter(name)
+            }
+            '0'..='9' => Token::Number(self.number()?),
+            '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
+                Token::Number(self.number()?)
+            }
+            '-' if take(&rest[1..], char::is_alphabetic).eq_ignore_ascii_case("infinity") => {
+                self.at += 1 + "infinity".len();
+                Token::Number(Number::Float(f64::NEG_INFINITY))
+            }
+            _ if first.is_alphabetic() || first == '_' => {
+                // A hyphen belongs to a name where one more letter follows: names of clusters have them.
+                let mut word = take(rest, is_word);
+                while let Some(more) = rest[word.len()..].strip_prefix('-') {
+                    let part = take(more, is_word);
+                    if part.is_empty() {
+                        break;
+                    }
+                    word = &rest[..word.len() + 1 + part.len()];
+                }
+                self.at += word.len();
+                Token::Word(word)
+            }
+            _ => match MARKS.into_iter().find(|mark| rest.starts_with(mark)) {
+                Some(mark) => {
+                    self.at += mark.len();
+                    Token::Mark(if mark == "==" { "=" } else { mark })
+                }
+                None => {
+                    let hint = match first {
+                        '“' | '”' | '‘' | '’' => "; quote with plain \" or '",
+                        '&' => "; write 'and'",
+                        _ => "",
+                    };
+                    return Err(Fault::new(
+                        start,
+                        format!("found {first:?}, which has no meaning here{hint}"),
+                    ));
+                }
+            },
+        };
+        Ok((start, token))
+    }
+
+    fn skip_blanks(&mut self) -> Result<(), Fault> {
+        loop {
+            let rest = &self.text[self.at..];
+            let trimmed = rest.trim_start();
+            self.at += rest.len() - trimmed.len();
+            if trimmed.starts_with("//") {
+                self.at += trimmed.find('\n').unwrap_or(trimmed.len());
+            } else if trimmed.starts_with("/*") {
+                let end = trimmed
+                    .find("*/")
+                    .ok_or_else(|| Fault::new(self.at, "this comment is not closed; expected '*/'"))?;
+                self.at += end + 2;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A string literal; its opening quote is next.
+    fn string(&mut self, quote: char) -> Result<Cow<'a, str>, Fault> {
+        let start = self.at;
+        let body = &self.text[start + 1..];
+        let unclosed = || {
+            Fault::new(
+                start,
+                format!("this string is not closed; expected {quote} before the end of the query"),
+            )
+        };
+        let plain = body.find([quote, '\\']).ok_or_else(unclosed)?;
+        if body[plain..].starts_with(quote) {
+            self.at = start + 1 + plain + 1;
+            return Ok(Cow::Borrowed(&body[..plain]));
+        }
+        let mut text = body[..plain].to_owned();
+        let mut chars = body[plain..].char_indices();
+        while let Some((offset, c)) = chars.next() {
+            if c == quote {
+                self.at = start + 1 + plain + offset + 1;
+                return Ok(Cow::Owned(text));
+            }
+            if c != '\\' {
+                text.push(c);
+                continue;
+            }
+            let here = start + 1 + plain + offset;
+            match chars.next().ok_or_else(unclosed)?.1 {
+                'n' => text.push('\n'),
+                't' => text.push('\t'),
+                'r' => text.push('\r'),
+                'b' => text.push('\u{8}'),
+                'f' => text.push('\u{c}'),
+                'u' => {
+                    let digits: String = chars.by_ref().take(4).map(|(_, c)| c).collect();
+                    let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 4);
+                    text.push(code.and_then(char::from_u32).ok_or_else(|| {
+                        Fault::new(
+                            here,
+                            "expected four hexadecimal digits of a character after \\u, as in \\u00e6",
+                        )
+                    })?);
+                }
+                same @ ('"' | '\'' | '\\' | '/') => text.push(same),
+                other => {
+                    return Err(Fault::new(
+                        here,
+                        format!(
+                            "'\\{other}' is no escape; write '\\\\{other}' for a backslash and {other:?}"
+                        ),
+                    ));
+                }
+            }
+        }
+        Err(unclosed())
+    }
+
+    fn number(&mut self) -> Result<Number, Fault> {
+        let start = self.at;
+        let rest = &self.text[start..];
+        let sign = usize::from(rest.starts_with('-'));
+        let mut end = sign + take(&rest[sign..], |c| c.is_ascii_digit()).len();
+        let mut whole = true;
+        if rest[end..].starts_with('.') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit()) {
+            whole = false;
+            end += 1 + take(&rest[end + 1..], |c| c.is_ascii_digit()).len();
+        }
+        if rest[end..].starts_with(['e', 'E']) {
+            let sign = usize::from(rest[end + 1..].starts_with(['+', '-']));
+            let digits = take(&rest[end + 1 + sign..], |c| c.is_ascii_digit()).len();
+            if digits > 0 {
+                whole = false;
+                end += 1 + sign + digits;
+            }
+        }
+        let literal = &rest[..end];
+        self.at += end;
+        if whole && rest[end..].starts_with(['l', 'L']) {
+            self.at += 1;
+        }
+        if rest[self.at - start..].starts_with(|c: char| c.is_alphanumeric()) {
+            return Err(Fault::new(
+                start,
+                format!("expected a number, found {:?}; quote text", take(rest, |c| !c.is_whitespace())),
+            ));
+        }
+        let number = if whole { literal.parse().ok().map(Number::Integer) } else { None };
+        number
+            .or_else(|| literal.parse().ok().map(Number::Float))
+            .ok_or_else(|| Fault::new(start, format!("{literal:?} is not a number")))
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The longest beginning of `text` whose characters are all wanted.
+fn take(text: &str, wanted: impl Fn(char) -> bool) -> &str {
+    &text[..text.find(|c| !wanted(c)).unwrap_or(text.len())]
+}

@@ -1,0 +1,530 @@
+//! YQL's grammar: tokens to a statement.
+
+use super::lexer::{Lexer, Token};
+use super::{MAX_DEPTH, Statement, grouping};
+use crate::syntax::{Comparison, Fault, Form, Node};
+use crate::{SortOrder, Sources};
+
+pub(super) struct Parser<'a> {
+    lexer: Lexer<'a>,
+    token: Token<'a>,
+    /// Where [`Parser::token`] begins.
+    at: usize,
+    /// Where the token before it ended.
+    previous_end: usize,
+    depth: usize,
+}
+
+type Parsed<T> = Result<T, Fault>;
+
+impl<'a> Parser<'a> {
+    pub fn new(text: &'a str) -> Parsed<Self> {
+        let mut lexer = Lexer { text, at: 0 };
+        let (at, token) = lexer.next()?;
+        Ok(Parser { lexer, token, at, previous_end: 0, depth: 0 })
+    }
+
+    pub fn statement(mut self) -> Parsed<Statement> {
+        const EXAMPLE: &str = "select * from sources * where title contains \"word\"";
+        self.keyword("select", EXAMPLE)?;
+        let fields = self.fields()?;
+        self.keyword("from", EXAMPLE)?;
+        let sources = self.sources()?;
+        self.keyword("where", "… where title contains \"word\", or … where true for all documents")?;
+        let root = self.expression()?;
+        let mut statement = Statement {
+            fields,
+            sources,
+            root,
+            order: Vec::new(),
+            limit: None,
+            offset: None,
+            timeout: None,
+            grouping: Vec::new(),
+        };
+        loop {
+            let at = self.at;
+            if self.take_keyword("order")? {
+                self.keyword("by", "… order by date desc")?;
+                statement.order = self.order()?;
+            } else if self.take_keyword("limit")? {
+                statement.limit = Some(self.amount("limit 10")?);
+            } else if self.take_keyword("offset")? {
+                statement.offset = Some(self.amount("offset 20")?);
+            } else if self.take_keyword("timeout")? {
+                statement.timeout = Some(self.amount("timeout 500, in milliseconds")?);
+            } else if self.token == Token::Mark("|") {
+                statement.grouping = grouping::split(self.lexer.text, self.lexer.at)?;
+                return Ok(statement);
+            } else {
+                let at = if self.take_mark(";")? { self.at } else { at };
+                if self.token == Token::End {
+                    return Ok(statement);
+                }
+                let reason = match &self.token {
+                    Token::Word(word) if is_operator_typo(word) => format!(
+                        "found '{word}'; the operators are contains, matches, in, =, <, >, <=, >=, and, or, !"
+                    ),
+                    token => format!(
+                        "expected 'and', 'or', 'order by', 'limit', 'offset', 'timeout', '|' with grouping, or the end, found {token}"
+                    ),
+                };
+                return Err(Fault::new(at, reason));
+            }
+        }
+    }
+
+    fn fields(&mut self) -> Parsed<Vec<String>> {
+        if self.take_mark("*")? {
+            return Ok(Vec::new());
+        }
+        let mut fields = vec![self.name("select title, date from …")?];
+        while self.take_mark(",")? {
+            fields.push(self.name("select title, date from …")?);
+        }
+        Ok(fields)
+    }
+
+    fn sources(&mut self) -> Parsed<Sources> {
+        if self.take_mark("*")? {
+            return Ok(Sources::All);
+        }
+        if self.take_keyword("sources")? && (self.take_mark("*")? || self.is_keyword("where")) {
+            return Ok(Sources::All);
+        }
+        let mut names = vec![self.name("from sources mail, notes")?];
+        while self.take_mark(",")? {
+            names.push(self.name("from sources mail, notes")?);
+        }
+        Ok(Sources::Named(names))
+    }
+
+    /// The items of `order by`, each a name or call with its annotations.
+    fn order(&mut self) -> Parsed<Vec<(Node, Option<SortOrder>)>> {
+        let mut keys = Vec::new();
+        loop {
+            let node = self.annotated(Self::sort_object)?;
+            let order = if self.take_keyword("desc")? {
+                Some(SortOrder::Descending)
+            } else if self.take_keyword("asc")? {
+                Some(SortOrder::Ascending)
+            } else {
+                None
+            };
+            keys.push((node, order));
+            if !self.take_mark(",")? {
+                return Ok(keys);
+            }
+        }
+    }
+
+    fn sort_object(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        if let Token::String(text) = &self.token {
+            let name = text.to_string();
+            self.advance()?;
+            return Ok(Node::new(at, Form::Name(name)));
+        }
+        let name = self.name("order by date desc, or order by \"[relevance]\" desc")?;
+        if self.token != Token::Mark("(") {
+            return Ok(Node::new(at, Form::Name(name)));
+        }
+        let arguments = self.arguments(Self::sort_argument)?;
+        Ok(Node::new(at, Form::Call(name, arguments)))
+    }
+
+    fn sort_argument(&mut self) -> Parsed<Node> {
+        if let Token::Number(number) = self.token {
+            let at = self.at;
+            self.advance()?;
+            return Ok(Node::new(at, Form::Number(number)));
+        }
+        self.nested(Self::sort_object)
+    }
+
+    fn amount(&mut self, example: &str) -> Parsed<Node> {
+        let at = self.at;
+        let form = match &self.token {
+            Token::Number(number) => Form::Number(*number),
+            Token::Parameter(name) => Form::Parameter((*name).to_owned()),
+            token => {
+                return Err(Fault::new(
+                    at,
+                    format!("expected a whole number, found {token}; for example: {example}"),
+                ));
+            }
+        };
+        self.advance()?;
+        Ok(Node::new(at, form))
+    }
+
+    /// Conditions joined by `or` and `and`; annotations at the beginning belong to all of it.
+    fn expression(&mut self) -> Parsed<Node> {
+        self.nested(|this| this.annotated(Self::disjunction))
+    }
+
+    fn disjunction(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        let first = self.conjunction()?;
+        if !self.is_keyword("or") {
+            return Ok(first);
+        }
+        let mut children = vec![first];
+        while self.take_keyword("or")? {
+            children.push(self.conjunction()?);
+        }
+        Ok(Node::new(at, Form::Or(children)))
+    }
+
+    fn conjunction(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        let first = self.condition()?;
+        if !self.is_keyword("and") {
+            return Ok(first);
+        }
+        let mut children = vec![first];
+        while self.take_keyword("and")? {
+            children.push(self.condition()?);
+        }
+        Ok(Node::new(at, Form::And(children)))
+    }
+
+    /// One operand, or two with an operator between them.
+    fn condition(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        let mut bangs = 0;
+        while self.take_mark("!")? {
+            bangs += 1;
+        }
+        let left = self.operand()?;
+        let boxed = |left: Node, right: Node| (Box::new(left), Box::new(right));
+        let form = match self.token {
+            Token::Word(word) if word.eq_ignore_ascii_case("contains") => {
+                self.advance()?;
+                let (left, right) = boxed(left, self.operand()?);
+                Form::Contains(left, right)
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("matches") => {
+                self.advance()?;
+                let (left, right) = boxed(left, self.operand()?);
+                Form::Matches(left, right)
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("in") => {
+                self.advance()?;
+                let values = if let Token::Parameter(_) = self.token {
+                    vec![self.operand()?]
+                } else {
+                    if self.token != Token::Mark("(") {
+                        return Err(self.unexpected(
+                            "'(' with values",
+                            "folder in (\"inbox\", \"sent\"), year in (2001, 2002) or folder in (@folders)",
+                        ));
+                    }
+                    self.arguments(Self::operand)?
+                };
+                Form::In(Box::new(left), values)
+            }
+            Token::Mark(mark @ ("=" | "<" | ">" | "<=" | ">=")) => {
+                self.advance()?;
+                let comparison = match mark {
+                    "=" => Comparison::Equal,
+                    "<" => Comparison::Less,
+                    ">" => Comparison::Greater,
+                    "<=" => Comparison::LessOrEqual,
+                    _ => Comparison::GreaterOrEqual,
+                };
+                let (left, right) = boxed(left, self.operand()?);
+                Form::Compare(comparison, left, right)
+            }
+            _ => return Ok(negated(at, bangs, left)),
+        };
+        Ok(negated(at, bangs, Node::new(at, form)))
+    }
+
+    fn operand(&mut self) -> Parsed<Node> {
+        self.nested(|this| this.annotated(Self::bare_operand))
+    }
+
+    fn bare_operand(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        let form = match &self.token {
+            Token::Number(number) => Form::Number(*number),
+            Token::String(text) => Form::String(text.to_string()),
+            Token::Parameter(name) => Form::Parameter((*name).to_owned()),
+            Token::Mark("(") => {
+                self.advance()?;
+                let inner = self.expression()?;
+                self.mark(")", "( a contains \"x\" or b contains \"y\" )")?;
+                return Ok(inner);
+            }
+            Token::Mark("!") => {
+                self.advance()?;
+                return Ok(negated(at, 1, self.operand()?));
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("true") => Form::Bool(true),
+            Token::Word(word) if word.eq_ignore_ascii_case("false") => Form::Bool(false),
+            Token::Word(word) if word.eq_ignore_ascii_case("infinity") => {
+                Form::Number(crate::Number::Float(f64::INFINITY))
+            }
+            Token::Word(_) => return self.name_or_call(),
+            _ => {
+                return Err(self.unexpected(
+                    "a condition or a value",
+                    "title contains \"word\" and (year > 2000 or !(folder contains \"spam\"))",
+                ));
+            }
+        };
+        self.advance()?;
+        Ok(Node::new(at, form))
+    }
+
+    /// `field`, `field.member`, `field{key}`, `field[2]`, or `function(…)`.
+    fn name_or_call(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        let mut name = self.name("title contains \"word\"")?;
+        if self.token == Token::Mark("(") {
+            let arguments = self.arguments(Self::expression)?;
+            return Ok(Node::new(at, Form::Call(name, arguments)));
+        }
+        while self.at == self.previous_end && self.token == Token::Mark("{") {
+            self.advance()?;
+            let key = match &self.token {
+                Token::String(key) => key.to_string(),
+                Token::Word(key) => (*key).to_owned(),
+                Token::Number(key) => key.to_string(),
+                _ => return Err(self.unexpected("a key", "properties{\"color\"} contains \"red\"")),
+            };
+            self.advance()?;
+            self.mark("}", "properties{\"color\"} contains \"red\"")?;
+            name = format!("{name}{{{key}}}");
+            while self.at == self.previous_end && self.take_mark(".")? {
+                name = format!("{name}.{}", self.word("properties{\"color\"}.name")?);
+            }
+        }
+        if self.at == self.previous_end && self.token == Token::Mark("[") {
+            self.advance()?;
+            let index = match self.token {
+                Token::Number(crate::Number::Integer(index)) => u32::try_from(index).ok(),
+                _ => None,
+            };
+            let Some(index) = index else {
+                return Err(self.unexpected("an index from 0", "numbers[2] = 42"));
+            };
+            self.advance()?;
+            self.mark("]", "numbers[2] = 42")?;
+            return Ok(Node::new(at, Form::Element(name, index)));
+        }
+        Ok(Node::new(at, Form::Name(name)))
+    }
+
+    fn arguments(&mut self, argument: fn(&mut Self) -> Parsed<Node>) -> Parsed<Vec<Node>> {
+        self.mark("(", "phrase(\"new\", \"york\")")?;
+        let mut arguments = Vec::new();
+        if self.take_mark(")")? {
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(argument(self)?);
+            if self.take_mark(")")? {
+                return Ok(arguments);
+            }
+            if !self.take_mark(",")? {
+                return Err(self.unexpected("',' or ')'", "phrase(\"new\", \"york\")"));
+            }
+        }
+    }
+
+    /// What `inner` reads, with the annotations before it: `{…}`, or the older `[{…}]`. A list or map that nothing follows is a
+    /// value of its own.
+    fn annotated(&mut self, inner: fn(&mut Self) -> Parsed<Node>) -> Parsed<Node> {
+        let at = self.at;
+        if !matches!(self.token, Token::Mark("{" | "[")) {
+            return inner(self);
+        }
+        let literal = self.literal()?;
+        if matches!(self.token, Token::Mark("," | ")" | "]" | "}" | ";" | "|") | Token::End) {
+            return Ok(literal);
+        }
+        let annotations = match literal.form {
+            Form::Map(entries) => entries,
+            Form::List(items) => {
+                let mut entries = Vec::new();
+                for item in items {
+                    match item.form {
+                        Form::Map(more) => entries.extend(more),
+                        _ => {
+                            return Err(Fault::new(
+                                item.at,
+                                "expected an annotation, as in {stem: false}\"word\"",
+                            ));
+                        }
+                    }
+                }
+                entries
+            }
+            _ => return Err(Fault::new(at, "expected an annotation, as in {stem: false}\"word\"")),
+        };
+        let mut node = self.nested(|this| this.annotated(inner))?;
+        node.annotations.splice(0..0, annotations);
+        Ok(node)
+    }
+
+    /// A number, string, truth value, parameter, name, list or map.
+    fn literal(&mut self) -> Parsed<Node> {
+        self.nested(Self::bare_literal)
+    }
+
+    fn bare_literal(&mut self) -> Parsed<Node> {
+        let at = self.at;
+        if self.take_mark("[")? {
+            let mut items = Vec::new();
+            if self.take_mark("]")? {
+                return Ok(Node::new(at, Form::List(items)));
+            }
+            loop {
+                items.push(self.literal()?);
+                if self.take_mark("]")? {
+                    return Ok(Node::new(at, Form::List(items)));
+                }
+                if !self.take_mark(",")? {
+                    return Err(self.unexpected("',' or ']'", "[[11, 1], [37, 2]]"));
+                }
+            }
+        }
+        if self.take_mark("{")? {
+            return self.map(at);
+        }
+        let form = match &self.token {
+            Token::Number(number) => Form::Number(*number),
+            Token::String(text) => Form::String(text.to_string()),
+            Token::Parameter(name) => Form::Parameter((*name).to_owned()),
+            Token::Word(word) => match word.to_ascii_lowercase().as_str() {
+                "true" => Form::Bool(true),
+                "false" => Form::Bool(false),
+                "infinity" => Form::Number(crate::Number::Float(f64::INFINITY)),
+                _ => Form::Name((*word).to_owned()),
+            },
+            _ => return Err(self.unexpected("a value", "{weight: 200, stem: false, label: \"title\"}")),
+        };
+        self.advance()?;
+        Ok(Node::new(at, form))
+    }
+
+    /// The entries of a map whose `{` was read.
+    fn map(&mut self, at: usize) -> Parsed<Node> {
+        const EXAMPLE: &str = "{weight: 200, \"stem\": false}";
+        let mut entries = Vec::new();
+        if self.take_mark("}")? {
+            return Ok(Node::new(at, Form::Map(entries)));
+        }
+        loop {
+            let key = match &self.token {
+                Token::String(key) => {
+                    let key = key.to_string();
+                    self.advance()?;
+                    key
+                }
+                Token::Number(key) => {
+                    let key = key.to_string();
+                    self.advance()?;
+                    key
+                }
+                _ => self.name(EXAMPLE)?,
+            };
+            self.mark(":", EXAMPLE)?;
+            entries.push((key, self.literal()?));
+            if self.take_mark("}")? {
+                return Ok(Node::new(at, Form::Map(entries)));
+            }
+            if !self.take_mark(",")? {
+                return Err(self.unexpected("',' or '}'", EXAMPLE));
+            }
+        }
+    }
+
+    /// Words joined by dots.
+    fn name(&mut self, example: &str) -> Parsed<String> {
+        let mut name = self.word(example)?.to_owned();
+        while self.at == self.previous_end && self.take_mark(".")? {
+            name.push('.');
+            name.push_str(self.word(example)?);
+        }
+        Ok(name)
+    }
+
+    fn word(&mut self, example: &str) -> Parsed<&'a str> {
+        match self.token {
+            Token::Word(word) => {
+                self.advance()?;
+                Ok(word)
+            }
+            _ => Err(self.unexpected("a name", example)),
+        }
+    }
+
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth == MAX_DEPTH {
+            return Err(Fault::new(
+                self.at,
+                "nested too deeply; a list of many alternatives is shorter as: folder in (\"a\", \"b\")",
+            ));
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn advance(&mut self) -> Parsed<()> {
+        self.previous_end = self.lexer.at;
+        (self.at, self.token) = self.lexer.next()?;
+        Ok(())
+    }
+
+    fn is_keyword(&self, keyword: &str) -> bool {
+        matches!(self.token, Token::Word(word) if word.eq_ignore_ascii_case(keyword))
+    }
+
+    fn take_keyword(&mut self, keyword: &str) -> Parsed<bool> {
+        let found = self.is_keyword(keyword);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn keyword(&mut self, keyword: &str, example: &str) -> Parsed<()> {
+        if self.take_keyword(keyword)? {
+            Ok(())
+        } else {
+            Err(self.unexpected(&format!("'{keyword}'"), example))
+        }
+    }
+
+    fn take_mark(&mut self, mark: &'static str) -> Parsed<bool> {
+        let found = self.token == Token::Mark(mark);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn mark(&mut self, mark: &'static str, example: &str) -> Parsed<()> {
+        if self.take_mark(mark)? { Ok(()) } else { Err(self.unexpected(&format!("'{mark}'"), example)) }
+    }
+
+    fn unexpected(&self, expected: &str, example: &str) -> Fault {
+        Fault::new(self.at, format!("expected {expected}, found {}; for example: {example}", self.token))
+    }
+}
+
+fn negated(at: usize, bangs: usize, node: Node) -> Node {
+    if bangs % 2 == 1 { Node::new(at, Form::Not(Box::new(node))) } else { node }
+}
+
+/// Words that other languages have where YQL has another operator.
+fn is_operator_typo(word: &str) -> bool {
+    ["like", "not", "is", "between", "has", "contain", "match", "equals", "having", "group"]
+        .iter()
+        .any(|other| word.eq_ignore_ascii_case(other))
+}

@@ -1,0 +1,171 @@
+//! Request parameters that are not languages of their own: their names, aliases, values and limits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_query::{Limits, Now, Query, sorting};
+
+fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
+    let mut all: BTreeMap<String, String> =
+        parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    all.entry("yql".to_owned()).or_insert_with(|| "select * from sources * where true".to_owned());
+    Query::from_parameters(all, &Limits::default()).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn accepted(parameters: &[(&str, &str)]) -> Query {
+    query(parameters).expect("these parameters are right")
+}
+
+#[track_caller]
+fn refused(parameters: &[(&str, &str)], reason: &str) {
+    assert_eq!(query(parameters).expect_err("these parameters are wrong"), reason);
+}
+
+#[test]
+fn aliases_are_read_in_any_case() {
+    for (count, start) in [("hits", "offset"), ("count", "start"), ("Count", "START")] {
+        let query = accepted(&[(count, "7"), (start, "3")]);
+        assert_eq!((query.hits, query.offset), (7, 3), "{count} {start}");
+    }
+    for name in ["ranking", "ranking.profile", "Ranking.Profile"] {
+        assert_eq!(accepted(&[(name, "bm25")]).ranking.profile.as_deref(), Some("bm25"), "{name}");
+    }
+    for name in ["input.query(q)", "ranking.features.query(q)", "rankfeature.query(q)"] {
+        assert_eq!(accepted(&[(name, "[1,2]")]).ranking.inputs["q"], "[1,2]", "{name}");
+    }
+}
+
+#[test]
+fn timeouts_have_units() {
+    for (text, milliseconds) in [("5", 5000), ("0.5", 500), ("500ms", 500), ("60 s", 60_000), ("2s", 2000)] {
+        assert_eq!(accepted(&[("timeout", text)]).timeout, Duration::from_millis(milliseconds), "{text}");
+    }
+    for text in ["", "-1", "5 minutes", "ms", "1e400"] {
+        let error = query(&[("timeout", text)]).expect_err("this is no timeout");
+        assert!(error.contains("500ms"), "{error}");
+    }
+}
+
+#[test]
+fn ranking_has_its_numbers() {
+    let ranking = accepted(&[
+        ("ranking.secondPhase.rerankCount", "50"),
+        ("ranking.rankScoreDropLimit", "0.5"),
+        ("ranking.freshness", "now-3600"),
+        ("ranking.properties.dotProduct.X", "{a:1}"),
+        ("ranking.elementGap.chunks", "infinity"),
+        ("ranking.elementGap.title", "3"),
+        ("ranking.listFeatures", "true"),
+    ])
+    .ranking;
+    assert_eq!(ranking.rerank_count, Some(50));
+    assert_eq!(ranking.score_drop_limit, Some(0.5));
+    assert_eq!(ranking.now, Now::WallClock(Duration::from_secs(3600)));
+    assert_eq!(ranking.properties["dotProduct.X"], "{a:1}");
+    assert_eq!((ranking.element_gaps["chunks"], ranking.element_gaps["title"]), (None, Some(3)));
+    assert!(ranking.list_features);
+    assert_eq!(accepted(&[("ranking.freshness", "1700000000")]).ranking.now, Now::At(1_700_000_000));
+}
+
+#[test]
+fn a_group_name_is_never_taken_apart() {
+    assert_eq!(accepted(&[("streaming.groupname", "a,b [\"c\"]")]).streaming.groups, ["a,b [\"c\"]"]);
+    assert_eq!(accepted(&[("streaming.groupnames", "[\"a,b\", \"c\"]")]).streaming.groups, ["a,b", "c"]);
+    assert_eq!(accepted(&[("streaming.userid", "42")]).streaming.user, Some(42));
+}
+
+#[test]
+fn collapsing_has_a_size_a_field() {
+    let collapse =
+        accepted(&[("collapsefield", "a, b"), ("collapsesize", "2"), ("collapsesize.b", "3")]).collapse;
+    assert_eq!(collapse.expect("it is asked for").fields, [("a".to_owned(), 2), ("b".to_owned(), 3)]);
+}
+
+#[test]
+fn errors_name_the_parameter() {
+    refused(&[("hits", "many")], "parameter 'hits': expected a whole number from 0, found \"many\"");
+    refused(&[("hits", "401")], "parameter 'hits': 401 requested, but at most 400 can be; ask for fewer");
+    refused(
+        &[("start", "1001")],
+        "parameter 'offset': 1001 requested, but at most 1000 can be; ask for fewer",
+    );
+    refused(
+        &[("bolding", "maybe")],
+        "parameter 'presentation.bolding': expected true or false, found \"maybe\"",
+    );
+    refused(
+        &[("yql", "")],
+        "parameter 'yql': there is no query; for example: yql=select * from sources * where true, or query=words",
+    );
+    refused(
+        &[("input.q", "3")],
+        "parameter 'input.q': only query features can be set; for example: input.query(user)=5",
+    );
+    refused(
+        &[("streaming.groupname", "")],
+        "parameter 'streaming.groupname': the name of the group is empty",
+    );
+}
+
+#[test]
+fn sorting_specifications() {
+    for (text, expected) in [
+        ("+surname -yearofbirth", "Ascending surname | Descending yearofbirth"),
+        ("surname", "surname"),
+        ("+lowercase(surname)", "Ascending surname lowercase()"),
+        ("+uca(surname,nb_NO,TERTIARY)", "Ascending surname uca(nb_NO,TERTIARY)"),
+        ("-[relevance] +[docid]", "Descending [relevance] | Ascending [docid]"),
+        ("+missing(attr,first)", "Ascending attr missing first"),
+        (
+            "-missing(lowercase(attr),as,\"nothing \\\"here\")",
+            "Descending attr lowercase() missing as nothing \"here",
+        ),
+        ("map.key", "map.key"),
+        (
+            "+",
+            "! sorting: line 1, column 2: expected the name of an attribute, found the end; for example: -date +lowercase(sender)",
+        ),
+        (
+            "+upper(a)",
+            "! sorting: line 1, column 1: there is no sort function 'upper'; there are lowercase, raw and uca",
+        ),
+        (
+            "+uca(a,en,NONE)",
+            "! sorting: line 1, column 1: 'NONE' is no strength; there are PRIMARY, SECONDARY, TERTIARY, QUATERNARY, IDENTICAL",
+        ),
+        (
+            "+missing(a,maybe)",
+            "! sorting: line 1, column 1: what to do with missing values is one of: missing(a,first), missing(a,last), missing(a,as,42)",
+        ),
+        (
+            "+a(b",
+            "! sorting: line 1, column 5: expected ',' or ')', found the end; for example: -date +lowercase(sender)",
+        ),
+    ] {
+        let printed = match sorting::parse(text) {
+            Err(error) => format!("! {error}"),
+            Ok(keys) => {
+                let print = |key: &millrace_query::SortKey| {
+                    let order = key.order.map(|order| format!("{order:?} ")).unwrap_or_default();
+                    let function =
+                        key.function.as_ref().map(|(name, rest)| format!(" {name}({})", rest.join(",")));
+                    let missing = key.missing.as_ref().map(|(policy, value)| {
+                        format!(
+                            " missing {policy}{}",
+                            value.as_ref().map(|value| format!(" {value}")).unwrap_or_default()
+                        )
+                    });
+                    format!(
+                        "{order}{}{}{}",
+                        key.field,
+                        function.unwrap_or_default(),
+                        missing.unwrap_or_default()
+                    )
+                };
+                keys.iter().map(print).collect::<Vec<_>>().join(" | ")
+            }
+        };
+        assert_eq!(printed, expected, "{text}");
+    }
+}

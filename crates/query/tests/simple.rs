@@ -1,0 +1,22 @@
+//! The simple query language: `simple.txt`. `type` and `filter` are parameters.
+
+mod common;
+
+use millrace_query::{Item, Limits, Query, simple};
+
+const FIELDS: [&str; 7] = ["title", "size", "date", "url", "person", "mystruct.member", "mymap{foo}"];
+
+#[test]
+fn text_means_what_the_table_says() {
+    common::check("simple.txt", |input, mut parameters| {
+        parameters.insert("query".to_owned(), input.to_owned());
+        match Query::from_parameters(parameters, &Limits::default()).map(|query| query.root) {
+            Ok(Item::Text(text)) => {
+                let item = simple::parse(&text, &|name| FIELDS.contains(&name));
+                item.map_or("nothing".to_owned(), |item| item.to_string())
+            }
+            Ok(other) => other.to_string(),
+            Err(error) => format!("! {error}"),
+        }
+    });
+}

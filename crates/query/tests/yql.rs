@@ -1,0 +1,60 @@
+//! YQL as text, and the tree that it means as text: `yql.txt`.
+
+mod common;
+
+use millrace_query::{Limits, Query, SortOrder, Sources};
+
+/// A whole statement prints all that it asks for; conditions alone print their tree.
+fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) -> String {
+    let whole = input.to_ascii_lowercase().starts_with("select");
+    let yql = if whole { input.to_owned() } else { format!("select * from sources * where {input}") };
+    parameters.insert("yql".to_owned(), yql);
+    let query = match Query::from_parameters(parameters, &Limits::default()) {
+        Ok(query) => query,
+        Err(error) => return format!("! {error}"),
+    };
+    let mut lines = vec![query.root.to_string()];
+    if !whole {
+        return lines.remove(0);
+    }
+    match &query.sources {
+        Sources::All => {}
+        Sources::Named(names) => lines.push(format!("from {}", names.join(" "))),
+        Sources::Restricted { schemas, within } => {
+            lines.push(format!("restrict {} of {}", schemas.join(" "), within.join(" ")));
+        }
+    }
+    if !query.presentation.fields.is_empty() {
+        lines.push(format!("fields {}", query.presentation.fields.join(" ")));
+    }
+    for key in &query.sorting {
+        let order = match key.order {
+            Some(SortOrder::Ascending) => "up ",
+            Some(SortOrder::Descending) => "down ",
+            None => "",
+        };
+        let function =
+            key.function.as_ref().map(|(name, arguments)| format!(" {name}({})", arguments.join(",")));
+        let missing = key
+            .missing
+            .as_ref()
+            .map(|(policy, value)| format!(" missing {policy} {}", value.clone().unwrap_or_default()));
+        lines.push(format!(
+            "sort {order}{}{}{}",
+            key.field,
+            function.unwrap_or_default(),
+            missing.unwrap_or_default()
+        ));
+    }
+    let usual = Limits::default();
+    if (query.hits, query.offset, query.timeout) != (usual.default_hits, 0, usual.default_timeout) {
+        lines.push(format!("hits {} offset {} timeout {:?}", query.hits, query.offset, query.timeout));
+    }
+    lines.extend(query.grouping.iter().map(|request| format!("group {request}")));
+    lines.join("\n")
+}
+
+#[test]
+fn statements_mean_what_the_table_says() {
+    common::check("yql.txt", run);
+}

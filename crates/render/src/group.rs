@@ -1,0 +1,199 @@
+use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::Options;
+use crate::hit::{Float, HitJson};
+use crate::number::java_text;
+use crate::response::List;
+
+/// The root of one grouping request, numbered as the requests are.
+pub(crate) struct RootJson<'a> {
+    pub(crate) number: usize,
+    pub(crate) grouping: &'a GroupingResult,
+    pub(crate) options: &'a Options,
+}
+
+impl Serialize for RootJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let root = &self.grouping.root;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &format!("group:root:{}", self.number))?;
+        map.serialize_entry("relevance", &Float(root.relevance))?;
+        map.serialize_entry("continuation", &Continuation(&[("this", Some(&self.grouping.continuation))]))?;
+        inside(&mut map, root, self.options)?;
+        map.end()
+    }
+}
+
+struct GroupJson<'a> {
+    group: &'a Group,
+    options: &'a Options,
+}
+
+impl Serialize for GroupJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &id_text(&self.group.id))?;
+        map.serialize_entry("relevance", &Float(self.group.relevance))?;
+        match bounds(&self.group.id) {
+            Some((from, to)) => map.serialize_entry("limits", &Limits { from: &from, to: &to })?,
+            None => {
+                if let Some(value) = value_text(&self.group.id) {
+                    map.serialize_entry("value", &value)?;
+                }
+            }
+        }
+        inside(&mut map, self.group, self.options)?;
+        map.end()
+    }
+}
+
+/// The outputs and lists of a group.
+fn inside<M: SerializeMap>(map: &mut M, group: &Group, options: &Options) -> Result<(), M::Error> {
+    if !group.outputs.is_empty() {
+        map.serialize_entry("fields", &Outputs(&group.outputs))?;
+    }
+    if !group.lists.is_empty() {
+        let lists = group.lists.iter().map(|list| ListJson { list, options });
+        map.serialize_entry("children", &List(lists))?;
+    }
+    Ok(())
+}
+
+struct ListJson<'a> {
+    list: &'a GroupList,
+    options: &'a Options,
+}
+
+impl Serialize for ListJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let options = self.options;
+        let (kind, label, (next, previous)) = match self.list {
+            GroupList::Groups { label, continuation, .. } => ("grouplist", label, continuation),
+            GroupList::Hits { label, continuation, .. } => ("hitlist", label, continuation),
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &format!("{kind}:{label}"))?;
+        map.serialize_entry("relevance", &1.0)?;
+        map.serialize_entry("label", label)?;
+        if next.is_some() || previous.is_some() {
+            let pages = [("next", next.as_deref()), ("prev", previous.as_deref())];
+            map.serialize_entry("continuation", &Continuation(&pages))?;
+        }
+        match self.list {
+            GroupList::Groups { groups, .. } if !groups.is_empty() => {
+                let children = groups.iter().map(|group| GroupJson { group, options });
+                map.serialize_entry("children", &List(children))?;
+            }
+            GroupList::Hits { hits, .. } if !hits.is_empty() => {
+                map.serialize_entry("children", &List(hits.iter().map(|hit| HitJson { hit, options })))?;
+            }
+            _ => {}
+        }
+        map.end()
+    }
+}
+
+struct Continuation<'a>(&'a [(&'static str, Option<&'a str>)]);
+
+impl Serialize for Continuation<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().filter_map(|(name, text)| Some((*name, (*text)?))))
+    }
+}
+
+struct Limits<'a> {
+    from: &'a str,
+    to: &'a str,
+}
+
+impl Serialize for Limits<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("from", self.from)?;
+        map.serialize_entry("to", self.to)?;
+        map.end()
+    }
+}
+
+struct Outputs<'a>(&'a [(String, GroupValue)]);
+
+impl Serialize for Outputs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, OutputJson(value))))
+    }
+}
+
+struct OutputJson<'a>(&'a GroupValue);
+
+impl Serialize for OutputJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            GroupValue::Long(value) => serializer.serialize_i64(*value),
+            GroupValue::Double(value) => Float(*value).serialize(serializer),
+            GroupValue::String(text) => serializer.serialize_str(text),
+            GroupValue::Bool(value) => serializer.serialize_bool(*value),
+            GroupValue::Raw(bytes) => serializer.serialize_str(&bytes_text(bytes)),
+            GroupValue::Quantiles(quantiles) => List(quantiles.iter().map(Quantile)).serialize(serializer),
+        }
+    }
+}
+
+struct Quantile<'a>(&'a (f64, f64));
+
+impl Serialize for Quantile<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("quantile", &Float(self.0.0))?;
+        map.serialize_entry("value", &Float(self.0.1))?;
+        map.end()
+    }
+}
+
+/// `group:type:value`, or `group:type_bucket:from:to`.
+fn id_text(id: &GroupId) -> String {
+    let kind = match id {
+        GroupId::Root => "root",
+        GroupId::Null => return "group:null".to_owned(),
+        GroupId::Long(_) => "long",
+        GroupId::Double(_) => "double",
+        GroupId::Bool(_) => "bool",
+        GroupId::String(_) => "string",
+        GroupId::Raw(_) => "raw",
+        GroupId::LongBucket(..) => "long_bucket",
+        GroupId::DoubleBucket(..) => "double_bucket",
+        GroupId::StringBucket(..) => "string_bucket",
+        GroupId::RawBucket(..) => "raw_bucket",
+    };
+    match bounds(id) {
+        Some((from, to)) => format!("group:{kind}:{from}:{to}"),
+        None => format!("group:{kind}:{}", value_text(id).unwrap_or_default()),
+    }
+}
+
+fn value_text(id: &GroupId) -> Option<String> {
+    Some(match id {
+        GroupId::Long(value) => value.to_string(),
+        GroupId::Double(value) => java_text(*value),
+        GroupId::Bool(value) => value.to_string(),
+        GroupId::String(text) => text.clone(),
+        GroupId::Raw(bytes) => bytes_text(bytes),
+        _ => return None,
+    })
+}
+
+fn bounds(id: &GroupId) -> Option<(String, String)> {
+    Some(match id {
+        GroupId::LongBucket(from, to) => (from.to_string(), to.to_string()),
+        GroupId::DoubleBucket(from, to) => (java_text(*from), java_text(*to)),
+        GroupId::StringBucket(from, to) => (from.clone(), to.clone()),
+        GroupId::RawBucket(from, to) => (bytes_text(from), bytes_text(to)),
+        _ => return None,
+    })
+}
+
+/// Bytes as a list of signed numbers: `[1, -128]`.
+fn bytes_text(bytes: &[u8]) -> String {
+    let numbers: Vec<String> = bytes.iter().map(|byte| (*byte as i8).to_string()).collect();
+    format!("[{}]", numbers.join(", "))
+}

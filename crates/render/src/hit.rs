@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use md5::{Digest, Md5};
+use millrace_document::{DocumentId, Value, json};
+use millrace_result::{Feature, FieldValue, Hit};
+use millrace_tensor::json::Format;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::Options;
+use crate::number::special;
+
+/// A document found.
+pub(crate) struct HitJson<'a> {
+    pub(crate) hit: &'a Hit,
+    pub(crate) options: &'a Options,
+}
+
+impl Serialize for HitJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let hit = self.hit;
+        let mut map = serializer.serialize_map(None)?;
+        match hit.fields.iter().find(|(name, _)| &**name == "documentid") {
+            Some((_, FieldValue::Value(Value::String(id)))) => map.serialize_entry("id", id)?,
+            _ => map.serialize_entry("id", &index_id(&hit.source, &hit.id))?,
+        }
+        map.serialize_entry("relevance", &Float(hit.relevance))?;
+        map.serialize_entry("source", &*hit.source)?;
+        if !hit.fields.is_empty() {
+            map.serialize_entry("fields", &Fields { fields: &hit.fields, tensors: self.options.tensors })?;
+        }
+        map.end()
+    }
+}
+
+/// The id of a hit whose summary has no document id: `index:[source]/[node]/[global id]`. The global id is the first 12 bytes of the
+/// id's MD5, the first 4 of them replaced by the low bits of its location.
+fn index_id(source: &str, id: &DocumentId) -> String {
+    let mut global_id: [u8; 16] = Md5::digest(id.as_str().as_bytes()).into();
+    global_id[..4].copy_from_slice(&(id.location().bits() as u32).to_le_bytes());
+    let mut text = format!("index:{source}/0/");
+    for byte in &global_id[..12] {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+struct Fields<'a> {
+    fields: &'a [(Arc<str>, FieldValue)],
+    tensors: Format,
+}
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.fields.len()))?;
+        for (name, value) in self.fields {
+            map.serialize_key(&**name)?;
+            match value {
+                FieldValue::Value(value) => map.serialize_value(&json::value(value, self.tensors))?,
+                FieldValue::Features(features) => {
+                    map.serialize_value(&Features { features, tensors: self.tensors })?;
+                }
+                FieldValue::Strings(strings) => map.serialize_value(strings)?,
+            }
+        }
+        map.end()
+    }
+}
+
+struct Features<'a> {
+    features: &'a [(Arc<str>, Feature)],
+    tensors: Format,
+}
+
+impl Serialize for Features<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.features.len()))?;
+        for (name, feature) in self.features {
+            match feature {
+                Feature::Number(value) => map.serialize_entry(&**name, &Float(*value))?,
+                Feature::Tensor(tensor) => map.serialize_entry(&**name, &tensor.rendered(self.tensors))?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// A float; as text where JSON has no number for it.
+pub(crate) struct Float(pub(crate) f64);
+
+impl Serialize for Float {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match special(self.0) {
+            Some(name) => serializer.serialize_str(name),
+            None => serializer.serialize_f64(self.0),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a new version of an application changes: what needs nothing, what is made again, and what needs a permission.
+//!
+//! Columns that are derived from stored values (words of text) are made again from those values, so most changes of matching
+//! need no one's attention. Values that indexing statements made stay as they are until their documents are written again.
+
+use std::sync::Arc;
+
+use millrace_document::DataType;
+
+use crate::{Application, ContentCluster, Error, Schema, SchemaField, ValidationOverride};
+
+/// Days ahead that a validation override may reach.
+const OVERRIDE_DAYS_MAX: i64 = 30;
+
+/// What changes for documents that are there already.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// By document type and field.
+    pub actions: Vec<Action>,
+}
+
+/// What a changed field needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// The document type.
+    pub document_type: Arc<str>,
+    /// The field.
+    pub field: Arc<str>,
+    /// What is to be done.
+    pub effect: Effect,
+    /// What changed, for people.
+    pub reason: String,
+}
+
+/// What is to be done for documents that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// Columns derived from the field's values are made again; searches see the change at once.
+    Derive,
+    /// The indexing statements must run again over stored documents; until then the field has its old values.
+    Reindex,
+    /// Documents must be fed again: stored values cannot be read as the new type, and are gone.
+    Refeed,
+}
+
+/// Compares two versions of an application; `today` is in days since 1970-01-01 (UTC).
+///
+/// # Errors
+/// [`Error::Override`] for a change that loses data and that validation-overrides.xml of the new version does not allow today;
+/// [`Error::Invalid`] for an override that reaches too far ahead.
+pub fn compare(old: &Application, new: &Application, today: i64) -> Result<Changes, Error> {
+    let permissions = Permissions::new(&new.overrides, today)?;
+    for cluster in &old.content {
+        compare_clusters(cluster, new.content.iter().find(|other| other.id == cluster.id), &permissions)?;
+    }
+    let mut changes = Changes::default();
+    for (name, schema) in &new.schemas {
+        if let Some(before) = old.schemas.get(name) {
+            compare_schemas(before, schema, &permissions, &mut changes)?;
+        }
+    }
+    Ok(changes)
+}
+
+/// What validation-overrides.xml allows on a day.
+struct Permissions<'a> {
+    ids: Vec<&'a str>,
+}
+
+impl<'a> Permissions<'a> {
+    fn new(overrides: &'a [ValidationOverride], today: i64) -> Result<Self, Error> {
+        if let Some(far) =
+            overrides.iter().find(|allow| allow.until_day > today.saturating_add(OVERRIDE_DAYS_MAX))
+        {
+            let reason = format!(
+                "the override '{}' reaches more than {OVERRIDE_DAYS_MAX} days ahead: choose an earlier day",
+                far.id
+            );
+            return Err(Error::Invalid { place: far.place.clone(), reason });
+        }
+        let current = overrides.iter().filter(|allow| allow.until_day >= today);
+        Ok(Permissions { ids: current.map(|allow| allow.id.as_str()).collect() })
+    }
+
+    /// Passes if one of the ids is allowed; the first is the one to name.
+    fn check(&self, ids: &[&'static str], reason: String) -> Result<(), Error> {
+        if ids.iter().any(|id| self.ids.contains(id)) {
+            Ok(())
+        } else {
+            Err(Error::Override { id: ids[0], reason })
+        }
+    }
+}
+
+fn compare_clusters(
+    old: &ContentCluster,
+    new: Option<&ContentCluster>,
+    permissions: &Permissions<'_>,
+) -> Result<(), Error> {
+    let Some(new) = new else {
+        let reason = format!("content cluster '{}' is removed, which removes all documents in it", old.id);
+        return permissions.check(&["content-cluster-removal"], reason);
+    };
+    for document in &old.documents {
+        let name = &document.document_type;
+        match new.document(name) {
+            None => {
+                let reason = format!(
+                    "document type '{name}' is removed from content cluster '{}', which removes all its documents",
+                    old.id
+                );
+                permissions.check(&["content-type-removal", "schema-removal"], reason)?;
+            }
+            Some(after) if after.mode != document.mode => {
+                let reason = format!(
+                    "document type '{name}' changes its mode from {:?} to {:?}",
+                    document.mode, after.mode
+                );
+                permissions.check(&["indexing-mode-change"], reason)?;
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn compare_schemas(
+    old: &Schema,
+    new: &Schema,
+    permissions: &Permissions<'_>,
+    changes: &mut Changes,
+) -> Result<(), Error> {
+    for (name, field) in &new.fields {
+        let mut needs = |effect, reason: String| {
+            let (document_type, field) = (Arc::clone(&new.name), Arc::clone(name));
+            changes.actions.push(Action { document_type, field, effect, reason });
+        };
+        let Some(before) = old.fields.get(name) else {
+            if field.synthetic {
+                needs(Effect::Reindex, "the field is new, and made by its indexing statements".to_owned());
+            }
+            continue;
+        };
+        if !same_data(&before.data_type, &field.data_type) {
+            let reason = format!(
+                "field '{name}' of document type '{}' changes from {} to {}",
+                new.name, before.data_type, field.data_type
+            );
+            let ids: &[&'static str] = match (&before.data_type, &field.data_type) {
+                (DataType::Tensor(_), DataType::Tensor(_)) => &["tensor-type-change", "field-type-change"],
+                _ => &["field-type-change"],
+            };
+            permissions.check(ids, reason.clone())?;
+            needs(Effect::Refeed, reason);
+        } else if transformation(before) != transformation(field) || before.synthetic != field.synthetic {
+            needs(Effect::Reindex, "the indexing statements change".to_owned());
+        } else if let Some(reason) = derivation_change(before, field) {
+            needs(Effect::Derive, reason);
+        }
+    }
+    Ok(())
+}
+
+/// Whether stored values of one type are values of the other. A struct may gain and lose fields.
+fn same_data(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::Array(a), DataType::Array(b)) => same_data(a, b),
+        (DataType::WeightedSet { element: a, .. }, DataType::WeightedSet { element: b, .. }) => {
+            same_data(a, b)
+        }
+        (DataType::Map(a_key, a), DataType::Map(b_key, b)) => same_data(a_key, b_key) && same_data(a, b),
+        (DataType::Struct(a), DataType::Struct(b)) => a.fields.iter().all(|field| {
+            b.field(&field.name).is_none_or(|other| same_data(&field.data_type, &other.data_type))
+        }),
+        _ => a == b,
+    }
+}
+
+/// The indexing statements without white space and without the steps that only say where the value goes.
+fn transformation(field: &SchemaField) -> String {
+    let text = field.indexing.as_ref().map_or("", |indexing| &indexing.value);
+    let steps = text.split('|').map(|step| step.split_whitespace().collect::<Vec<_>>().join(" "));
+    let kept: Vec<String> =
+        steps.filter(|step| !matches!(step.as_str(), "" | "index" | "attribute" | "summary")).collect();
+    kept.join(" | ")
+}
+
+/// What makes the words of a text field different, if anything does.
+fn derivation_change(old: &SchemaField, new: &SchemaField) -> Option<String> {
+    if !new.is_text() {
+        return None;
+    }
+    let what = if !old.is_text() {
+        "its text becomes searchable by words"
+    } else if old.matching.mode != new.matching.mode {
+        "match changes"
+    } else if old.matching.stemming != new.matching.stemming {
+        "stemming changes"
+    } else if old.matching.normalizing != new.matching.normalizing || old.matching.cased != new.matching.cased
+    {
+        "normalizing or casing changes"
+    } else if (old.matching.max_length, old.matching.max_occurrences, old.matching.max_token_length)
+        != (new.matching.max_length, new.matching.max_occurrences, new.matching.max_token_length)
+    {
+        "the limits of match change"
+    } else if old.linguistics != new.linguistics {
+        "linguistics changes"
+    } else {
+        return None;
+    };
+    Some(what.to_owned())
+}

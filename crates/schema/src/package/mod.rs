@@ -1,0 +1,274 @@
+//! The files of an application package, from an archive or a directory.
+//!
+//! Archives come from the network: paths must stay inside the package, and what they unpack to is bounded by their own size.
+
+mod ignore;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use crate::Error;
+use ignore::Ignore;
+
+/// Files of a package by path, with forward slashes.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// Files in a package.
+const FILES_MAX: usize = 10_000;
+/// Bytes of all files together.
+const BYTES_MAX: u64 = 2 << 30;
+/// Bytes that any archive may unpack to; above it, only [`RATIO_MAX`] times its own size.
+const UNPACKED_FREE: u64 = 64 << 20;
+/// How many times its own size an archive may unpack to.
+const RATIO_MAX: u64 = 50;
+/// Directories in directories.
+const DEPTH_MAX: usize = 32;
+
+/// Reads a zip archive.
+pub(crate) fn from_zip(archive: &[u8]) -> Result<Files, Error> {
+    let mut zip = zip::ZipArchive::new(Cursor::new(archive))
+        .map_err(|error| Error::Package(format!("read the zip archive: {error}")))?;
+    let mut files = Collected::new(archive.len());
+    for index in 0..zip.len() {
+        let entry = zip
+            .by_index(index)
+            .map_err(|error| Error::Package(format!("read entry {index} of the zip archive: {error}")))?;
+        if entry.is_dir() {
+            continue;
+        }
+        let path = entry
+            .name()
+            .map_err(|error| Error::Package(format!("read the name of entry {index}: {error}")))?
+            .into_owned();
+        if entry.is_symlink() {
+            return Err(link(&path));
+        }
+        files.add(&path, entry)?;
+    }
+    files.finish()
+}
+
+/// Reads a tar archive compressed by gzip.
+pub(crate) fn from_tar_gz(archive: &[u8]) -> Result<Files, Error> {
+    let broken = |error: std::io::Error| Error::Package(format!("read the tar archive: {error}"));
+    let mut files = Collected::new(archive.len());
+    // Headers and skipped entries are unpacked too, so the whole stream is bounded, not only what is kept.
+    let stream = flate2::read::MultiGzDecoder::new(archive).take(files.left.saturating_add(UNPACKED_FREE));
+    let mut tar = tar::Archive::new(stream);
+    for entry in tar.entries().map_err(broken)? {
+        let entry = entry.map_err(broken)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        match entry.header().entry_type() {
+            tar::EntryType::Regular | tar::EntryType::Continuous => files.add(&path, entry)?,
+            tar::EntryType::Symlink | tar::EntryType::Link => return Err(link(&path)),
+            _ => {}
+        }
+    }
+    files.finish()
+}
+
+/// Reads a directory. Names that begin with a dot are left out, and what `.vespaignore` says.
+///
+/// A Maven project is read from `src/main/application` where it has no services.xml itself.
+pub(crate) fn from_dir(directory: &Path) -> Result<Files, Error> {
+    let nested = directory.join("src/main/application");
+    let root = if !directory.join("services.xml").exists() && nested.join("services.xml").exists() {
+        nested.as_path()
+    } else {
+        directory
+    };
+    let patterns = fs::read_to_string(root.join(".vespaignore")).unwrap_or_default();
+    let ignore = Ignore::parse(&patterns)?;
+    let mut files = Collected { files: Files::new(), left: BYTES_MAX };
+    walk(root, "", 0, &ignore, &mut files)?;
+    files.finish()
+}
+
+fn walk(
+    directory: &Path,
+    prefix: &str,
+    depth: usize,
+    ignore: &Ignore,
+    files: &mut Collected,
+) -> Result<(), Error> {
+    let broken =
+        |path: &Path, error: std::io::Error| Error::Package(format!("read {}: {error}", path.display()));
+    if depth > DEPTH_MAX {
+        return Err(Error::Package(format!(
+            "{} lies more than {DEPTH_MAX} directories deep",
+            directory.display()
+        )));
+    }
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|error| broken(directory, error))? {
+        entries.push(entry.map_err(|error| broken(directory, error))?.path());
+    }
+    entries.sort();
+    for path in entries {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return Err(Error::Package(format!("the name {} is not UTF-8 text", path.display())));
+        };
+        let inner = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+        let is_dir = path.is_dir();
+        if name.starts_with('.') || ignore.matches(&inner, is_dir) {
+            continue;
+        }
+        if is_dir {
+            walk(&path, &inner, depth + 1, ignore, files)?;
+        } else {
+            files.add(&inner, fs::File::open(&path).map_err(|error| broken(&path, error))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn link(path: &str) -> Error {
+    Error::Package(format!("'{path}' is a link: put the file itself into the archive"))
+}
+
+/// Files read so far, within the limits.
+struct Collected {
+    files: Files,
+    left: u64,
+}
+
+impl Collected {
+    fn new(archive_size: usize) -> Self {
+        let by_ratio = (archive_size as u64).saturating_mul(RATIO_MAX);
+        Collected { files: Files::new(), left: BYTES_MAX.min(UNPACKED_FREE.max(by_ratio)) }
+    }
+
+    fn add(&mut self, path: &str, content: impl Read) -> Result<(), Error> {
+        let path = inside(path)?;
+        // `ext/` is for people's own files.
+        if path.starts_with("ext/") {
+            return Ok(());
+        }
+        if self.files.len() == FILES_MAX {
+            return Err(Error::Package(format!(
+                "more than {FILES_MAX} files: name those that are not needed in .vespaignore"
+            )));
+        }
+        let mut bytes = Vec::new();
+        let read = content
+            .take(self.left.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::Package(format!("read {path}: {error}")))?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            Error::Package(format!(
+                "the archive unpacks to too much at {path}: at most {} MiB, or {RATIO_MAX} times its own size",
+                UNPACKED_FREE >> 20
+            ))
+        })?;
+        self.files.insert(path, bytes);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Files, Error> {
+        if self.files.is_empty() {
+            return Err(Error::Package(
+                "it has no files: a package holds services.xml and schemas/".to_owned(),
+            ));
+        }
+        Ok(self.files)
+    }
+}
+
+/// The path without `./`, if it stays inside the package.
+fn inside(path: &str) -> Result<String, Error> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let leaves =
+        path.starts_with('/') || path.contains(['\\', '\0']) || parts.contains(&"..") || parts.is_empty();
+    if leaves || parts.len() > DEPTH_MAX {
+        return Err(Error::Package(format!(
+            "the path '{}' does not stay inside the package",
+            path.escape_debug()
+        )));
+    }
+    Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for (path, bytes) in entries {
+            zip.start_file(*path, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn tar_gz(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut tar =
+            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        for (path, bytes) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_cksum();
+            tar.append(&header, *bytes).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap()
+    }
+
+    fn check(entries: &[(&str, &[u8])], expected: Result<&[&str], &str>) {
+        for files in [from_zip(&zip(entries)), from_tar_gz(&tar_gz(entries))] {
+            match (&files, expected) {
+                (Ok(files), Ok(paths)) => assert_eq!(files.keys().collect::<Vec<_>>(), paths),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+                (files, expected) => panic!("{files:?} is not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn archives_stay_inside_the_package() {
+        check(
+            &[("./services.xml", b"x"), ("schemas/a.sd", b"y"), ("ext/z", b"")],
+            Ok(&["schemas/a.sd", "services.xml"]),
+        );
+        check(&[("../services.xml", b"x")], Err("does not stay inside"));
+        check(&[("/etc/passwd", b"x")], Err("does not stay inside"));
+        check(&[("a/../../b", b"x")], Err("does not stay inside"));
+        check(&[], Err("no files"));
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let zeros = vec![0_u8; (UNPACKED_FREE + 1) as usize];
+        check(&[("bomb", &zeros)], Err("unpacks to too much at bomb"));
+    }
+
+    #[test]
+    fn broken_archives_are_refused() {
+        assert!(from_zip(b"PK\x03\x04 broken").is_err());
+        assert!(from_tar_gz(b"\x1f\x8b broken").is_err());
+    }
+
+    #[test]
+    fn directories_honour_vespaignore() {
+        let directory = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("services.xml", ""),
+            (".vespaignore", "# notes\n*.md\nraw/\n"),
+            ("a.md", ""),
+            (".hidden", ""),
+            ("x/b.md", ""),
+        ] {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        fs::create_dir_all(directory.path().join("raw")).unwrap();
+        fs::write(directory.path().join("raw/data"), "").unwrap();
+        let files = from_dir(directory.path()).unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["services.xml", "x/b.md"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Content clusters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use roxmltree::Node;
+
+use super::{FILE, bytes, number, required};
+use crate::suggest::did_you_mean;
+use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Schema, Tuning, xml};
+
+type Schemas = BTreeMap<Arc<str>, Arc<Schema>>;
+
+pub(super) fn read(
+    node: Node<'_, '_>,
+    schemas: &Schemas,
+    warnings: &mut Vec<String>,
+) -> Result<ContentCluster, Error> {
+    let Some(documents) = xml::child(node, "documents") else {
+        return xml::invalid(
+            FILE,
+            node,
+            "<content> needs <documents>: <documents><document type='mail' mode='streaming'/></documents>",
+        );
+    };
+    let mut cluster = ContentCluster {
+        id: node.attribute("id").unwrap_or("content").into(),
+        redundancy: redundancy(node)?,
+        documents: Vec::new(),
+        selection: documents.attribute("selection").map(str::to_owned),
+        garbage_collection: documents.attribute("garbage-collection") == Some("true"),
+        garbage_interval_s: match documents.attribute("garbage-collection-interval") {
+            Some(interval) => number(documents, interval)?,
+            None => 3600,
+        },
+        tuning: tuning(node)?,
+    };
+    for element in xml::elements(documents).filter(|element| element.tag_name().name() == "document") {
+        let document = document(element, schemas, warnings)?;
+        if cluster.document(&document.document_type).is_some() {
+            return xml::invalid(
+                FILE,
+                element,
+                format!("document type '{}' is listed twice", document.document_type),
+            );
+        }
+        cluster.documents.push(document);
+    }
+    if cluster.documents.is_empty() {
+        let reason = "<documents> names no document type: add <document type='mail' mode='streaming'/>";
+        return xml::invalid(FILE, documents, reason);
+    }
+    check_nodes(node, warnings);
+    Ok(cluster)
+}
+
+fn document(
+    node: Node<'_, '_>,
+    schemas: &Schemas,
+    warnings: &mut Vec<String>,
+) -> Result<ClusterDocument, Error> {
+    let written = required(node, "type")?;
+    let name = written.strip_suffix(".sd").unwrap_or(written);
+    let Some(schema) = schemas.get(name) else {
+        let hint = did_you_mean(name, schemas.keys().map(|name| &**name));
+        return xml::invalid(
+            FILE,
+            node,
+            format!("there is no schema for document type '{name}'{hint}: add schemas/{name}.sd"),
+        );
+    };
+    let mode = match required(node, "mode")? {
+        "streaming" => DocumentMode::Streaming,
+        "store-only" => DocumentMode::StoreOnly,
+        "index" => {
+            warnings.push(format!(
+                "{}: mode='index' of '{name}' is read as 'streaming': there is no index to keep, and every search is exact",
+                xml::place(FILE, node)
+            ));
+            DocumentMode::Streaming
+        }
+        other => {
+            return xml::invalid(
+                FILE,
+                node,
+                format!("unknown mode '{other}': expected 'streaming', 'index' or 'store-only'"),
+            );
+        }
+    };
+    if node.attribute("global") == Some("true") {
+        let reason = "global documents are not supported, since documents have no references to others: remove global='true'";
+        return xml::invalid(FILE, node, reason);
+    }
+    Ok(ClusterDocument {
+        document_type: Arc::clone(&schema.name),
+        mode,
+        selection: node.attribute("selection").map(str::to_owned),
+    })
+}
+
+fn redundancy(node: Node<'_, '_>) -> Result<u16, Error> {
+    let mut copies = 1;
+    for name in ["redundancy", "min-redundancy"] {
+        if let Some(element) = xml::child(node, name) {
+            copies = copies.max(number(element, xml::content(element))?);
+        }
+    }
+    Ok(copies)
+}
+
+/// Counts of nodes are those of the cluster's own configuration.
+fn check_nodes(node: Node<'_, '_>, warnings: &mut Vec<String>) {
+    let listed = node.descendants().filter(|element| element.tag_name().name() == "node").count();
+    let counted = xml::child(node, "nodes")
+        .and_then(|nodes| nodes.attribute("count"))
+        .and_then(|count| count.parse::<usize>().ok());
+    if listed.max(counted.unwrap_or(0)) > 1 {
+        let place = xml::place(FILE, node);
+        warnings
+            .push(format!("{place}: the nodes that are up keep the documents, whatever services.xml lists"));
+    }
+}
+
+fn tuning(node: Node<'_, '_>) -> Result<Tuning, Error> {
+    let mut tuning = Tuning::default();
+    if let Some(size) = xml::at_path(node, "tuning/max-document-size") {
+        tuning.document_size_max = Some(bytes(size, xml::content(size))?);
+    }
+    for path in ["engine/proton/resource-limits/disk", "tuning/resource-limits/disk"] {
+        if let Some(limit) = xml::at_path(node, path) {
+            let share: f64 = number(limit, xml::content(limit))?;
+            if !(0.0..=1.0).contains(&share) {
+                return xml::invalid(FILE, limit, "<disk> is a share between 0 and 1");
+            }
+            tuning.disk_limit = Some(share);
+        }
+    }
+    if let Some(age) = xml::at_path(node, "engine/proton/tuning/searchnode/removed-db/prune/age") {
+        tuning.removed_age_s = Some(number(age, xml::content(age))?);
+    }
+    if let Some(splitting) = xml::at_path(node, "tuning/bucket-splitting") {
+        let read = |attribute| splitting.attribute(attribute).map(|text| bytes(splitting, text)).transpose();
+        tuning.bucket_documents_max = read("max-documents")?;
+        tuning.bucket_bytes_max = read("max-size")?;
+    }
+    if let Some(timeout) = xml::at_path(node, "search/query-timeout") {
+        tuning.query_timeout_s = Some(number(timeout, xml::content(timeout))?);
+    }
+    Ok(tuning)
+}

@@ -1,0 +1,263 @@
+//! Which elements services.xml may hold, and what each means here.
+
+/// An element that is known.
+pub(super) struct Element {
+    pub name: &'static str,
+    pub meaning: Meaning,
+    pub children: &'static [Element],
+}
+
+/// What an element does here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It is read, or works the same whatever it says.
+    Known,
+    /// Known, and what is inside is of no interest here.
+    Closed,
+    /// It has no effect, for this reason.
+    NoEffect(&'static str),
+    /// It cannot work, for this reason.
+    Refused(&'static str),
+}
+
+const fn known(name: &'static str, children: &'static [Element]) -> Element {
+    Element { name, meaning: Meaning::Known, children }
+}
+
+const fn closed(name: &'static str) -> Element {
+    Element { name, meaning: Meaning::Closed, children: &[] }
+}
+
+const fn no_effect(name: &'static str, reason: &'static str) -> Element {
+    Element { name, meaning: Meaning::NoEffect(reason), children: &[] }
+}
+
+const fn refused(name: &'static str, reason: &'static str) -> Element {
+    Element { name, meaning: Meaning::Refused(reason), children: &[] }
+}
+
+const JAVA: &str = "Java components do not run here: remove it, and do its work in the client";
+const CONFIG: &str = "config overrides are not read: settings are in millrace's own configuration";
+const ONE_PROCESS: &str = "the process scales its threads itself";
+
+/// What `services` may hold.
+pub(super) const SERVICES: &[Element] = &[
+    known("container", CONTAINER),
+    known("content", CONTENT),
+    closed("admin"),
+    no_effect("routing", "operations go straight to their content cluster"),
+    no_effect("config", CONFIG),
+    refused("jdisc", "the element is named 'container' now: rename it"),
+    closed("preprocess:properties"),
+    refused("preprocess:include", "other files are not included: put their content here"),
+    refused("include", "other files are not included: put their content here"),
+];
+
+const CONTAINER: &[Element] = &[
+    known("search", SEARCH),
+    known("document-api", DOCUMENT_API),
+    known(
+        "document-processing",
+        &[
+            closed("include"),
+            known(
+                "chain",
+                &[closed("inherits"), closed("phase"), closed("map"), refused("documentprocessor", JAVA)],
+            ),
+            refused("documentprocessor", JAVA),
+            closed("threadpool"),
+        ],
+    ),
+    known(
+        "processing",
+        &[
+            closed("binding"),
+            closed("include"),
+            refused("processor", JAVA),
+            refused("renderer", JAVA),
+            known("chain", &[closed("inherits"), closed("phase"), refused("processor", JAVA)]),
+        ],
+    ),
+    known(
+        "http",
+        &[
+            known("server", &[no_effect("ssl", TLS), no_effect("ssl-provider", TLS), closed("config")]),
+            known("filtering", FILTERING),
+        ],
+    ),
+    known("components", &[closed("component"), closed("include")]),
+    // Components are told apart by type and class.
+    closed("component"),
+    refused("handler", JAVA),
+    refused("server", JAVA),
+    no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
+    no_effect("model-evaluation", "models are evaluated by rank profiles only"),
+    closed("inference"),
+    refused("document", "concrete document classes are Java: remove it, documents need no classes here"),
+    closed("accesslog"),
+    no_effect("config", CONFIG),
+    closed("include"),
+    closed("nodes"),
+    closed("threadpool"),
+    closed("zookeeper"),
+    no_effect("secrets", "secrets are given in the server's own configuration"),
+    no_effect("secret-store", "secrets are given in the server's own configuration"),
+    closed("jvm"),
+    closed("environment-variables"),
+    closed("identity"),
+    closed("rest-api"),
+];
+
+const TLS: &str = "TLS is set in the server's own configuration";
+
+const FILTERING: &[Element] = &[
+    refused("filter", JAVA),
+    known(
+        "request-chain",
+        &[closed("binding"), closed("inherits"), closed("phase"), refused("filter", JAVA)],
+    ),
+    known(
+        "response-chain",
+        &[closed("binding"), closed("inherits"), closed("phase"), refused("filter", JAVA)],
+    ),
+    closed("access-control"),
+];
+
+const SEARCH: &[Element] = &[
+    closed("binding"),
+    closed("include"),
+    known(
+        "chain",
+        &[
+            closed("inherits"),
+            closed("phase"),
+            closed("exclude"),
+            refused("searcher", JAVA),
+            refused("federation", FEDERATION),
+        ],
+    ),
+    refused("searcher", JAVA),
+    refused("federation", FEDERATION),
+    refused("provider", "other services are not searched: remove it"),
+    refused("renderer", JAVA),
+    no_effect("significance", "term statistics come from the documents of each group"),
+    no_effect("semantic-rules", "query rewriting rules are not applied"),
+    closed("threadpool"),
+    no_effect("config", CONFIG),
+];
+
+const FEDERATION: &str = "queries go to the content clusters of this application only: remove it";
+
+const DOCUMENT_API: &[Element] = &[
+    closed("binding"),
+    closed("abortondocumenterror"),
+    closed("retryenabled"),
+    closed("route"),
+    closed("maxpendingdocs"),
+    closed("maxpendingbytes"),
+    closed("retrydelay"),
+    closed("timeout"),
+    closed("tracelevel"),
+    closed("mbusport"),
+    closed("ignore-undefined-fields"),
+    closed("max-document-size"),
+    closed("threadpool"),
+    no_effect("http-client-api", "the older feed API is gone"),
+];
+
+const CONTENT: &[Element] = &[
+    known(
+        "documents",
+        &[
+            closed("document"),
+            no_effect("document-processing", "indexing statements run where operations arrive"),
+        ],
+    ),
+    closed("min-redundancy"),
+    closed("redundancy"),
+    closed("coverage-policy"),
+    known("nodes", &[closed("node"), closed("resources")]),
+    known("group", GROUP),
+    known(
+        "engine",
+        &[
+            known("proton", PROTON),
+            refused("dummy", "documents are always kept by millrace's own store: remove it"),
+            refused("vds", "the element is named 'proton' now"),
+        ],
+    ),
+    known(
+        "search",
+        &[
+            closed("query-timeout"),
+            closed("visibility-delay"),
+            known(
+                "coverage",
+                &[
+                    closed("minimum"),
+                    closed("min-wait-after-coverage-factor"),
+                    closed("max-wait-after-coverage-factor"),
+                ],
+            ),
+        ],
+    ),
+    known("tuning", TUNING),
+    closed("dispatch"),
+    no_effect("config", CONFIG),
+];
+
+const GROUP: &[Element] = &[closed("distribution"), closed("node"), closed("nodes"), closed("group")];
+
+const PROTON: &[Element] = &[
+    closed("searchable-copies"),
+    closed("sync-transactionlog"),
+    closed("flush-on-shutdown"),
+    known("resource-limits", &[closed("disk"), closed("memory")]),
+    known("tuning", &[known("searchnode", SEARCHNODE)]),
+];
+
+const SEARCHNODE: &[Element] = &[
+    closed("lidspace"),
+    no_effect("requestthreads", ONE_PROCESS),
+    closed("flushstrategy"),
+    closed("initialize"),
+    closed("feeding"),
+    closed("index"),
+    known("removed-db", &[known("prune", &[closed("age"), closed("interval")])]),
+    closed("summary"),
+    closed("attribute"),
+];
+
+const TUNING: &[Element] = &[
+    closed("bucket-splitting"),
+    closed("min-node-ratio-per-group"),
+    closed("distribution"),
+    closed("maintenance"),
+    closed("max-document-size"),
+    closed("merges"),
+    no_effect("persistence-threads", ONE_PROCESS),
+    known("resource-limits", &[closed("disk"), closed("memory")]),
+    known("visitors", &[closed("max-concurrent")]),
+    known(
+        "dispatch",
+        &[
+            closed("max-hits-per-partition"),
+            closed("dispatch-policy"),
+            closed("prioritize-availability"),
+            closed("min-active-docs-coverage"),
+            closed("top-k-probability"),
+        ],
+    ),
+    known(
+        "cluster-controller",
+        &[
+            closed("init-progress-time"),
+            closed("transition-time"),
+            closed("max-premature-crashes"),
+            closed("stable-state-period"),
+            closed("min-distributor-up-ratio"),
+            closed("min-storage-up-ratio"),
+            closed("groups-allowed-down-ratio"),
+        ],
+    ),
+];

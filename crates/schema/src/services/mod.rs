@@ -1,0 +1,218 @@
+//! services.xml: which clusters there are, and what they hold.
+//!
+//! Every element is first looked up in [`elements`], so one that is unknown or cannot work is refused with its place; then
+//! those that mean something are read.
+
+mod container;
+mod content;
+mod elements;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use roxmltree::Node;
+
+use crate::suggest::did_you_mean;
+use crate::{Container, ContentCluster, Error, Schema, xml};
+use elements::{Element, Meaning};
+
+/// The path of the file.
+pub(crate) const FILE: &str = "services.xml";
+
+/// What services.xml says.
+pub(crate) struct Services {
+    pub container: Container,
+    pub content: Vec<ContentCluster>,
+}
+
+/// Reads the file; the schemas are those of the package.
+pub(crate) fn read(
+    text: &str,
+    schemas: &BTreeMap<Arc<str>, Arc<Schema>>,
+    warnings: &mut Vec<String>,
+) -> Result<Services, Error> {
+    let text = substitute(text)?;
+    let document = xml::parse(FILE, &text)?;
+    let root = document.root_element();
+    if root.tag_name().name() != "services" {
+        return xml::invalid(FILE, root, format!("expected <services>, found <{}>", root.tag_name().name()));
+    }
+    check_elements(root, elements::SERVICES, warnings)?;
+    let mut containers = Vec::new();
+    let mut content = Vec::new();
+    for cluster in xml::elements(root) {
+        match cluster.tag_name().name() {
+            "container" => containers.push((cluster, container::read(cluster, warnings)?)),
+            "content" => content.push((cluster, content::read(cluster, schemas, warnings)?)),
+            _ => {}
+        }
+    }
+    if content.is_empty() {
+        let reason = "there is no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
+        return xml::invalid(FILE, root, reason);
+    }
+    check_clusters(&content)?;
+    Ok(Services {
+        container: choose_container(containers, warnings),
+        content: content.into_iter().map(|(_, cluster)| cluster).collect(),
+    })
+}
+
+/// One process serves everything, so of several container clusters the one that searches gives its name and port.
+fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut Vec<String>) -> Container {
+    if containers.is_empty() {
+        warnings.push(format!(
+            "{FILE}: there is no container cluster: queries and feeds are served all the same"
+        ));
+        return Container {
+            id: "default".to_owned(),
+            search: true,
+            document_api: true,
+            ..Container::default()
+        };
+    }
+    if containers.len() > 1 {
+        warnings.push(format!(
+            "{FILE}: there are {} container clusters: one process serves them all",
+            containers.len()
+        ));
+    }
+    let search = containers.iter().any(|(_, container)| container.search);
+    let document_api = containers.iter().any(|(_, container)| container.document_api);
+    let components = containers.iter().flat_map(|(_, container)| container.components.clone()).collect();
+    let chosen = containers.iter().position(|(_, container)| container.search).unwrap_or(0);
+    let mut container =
+        containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
+    container.search = search;
+    container.document_api = document_api;
+    container.components = components;
+    container
+}
+
+fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)]) -> Result<(), Error> {
+    for (at, (node, cluster)) in clusters.iter().enumerate() {
+        for (_, other) in &clusters[..at] {
+            if other.id == cluster.id {
+                return xml::invalid(
+                    FILE,
+                    *node,
+                    format!("there are two content clusters with the id '{}'", cluster.id),
+                );
+            }
+            let shared =
+                cluster.documents.iter().find(|document| other.document(&document.document_type).is_some());
+            if let Some(document) = shared {
+                let reason = format!(
+                    "documents of type '{}' are in cluster '{}' already: a type belongs to one cluster",
+                    document.document_type, other.id
+                );
+                return xml::invalid(FILE, *node, reason);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses elements that are unknown or cannot work, and warns of those without effect. As deep as the table.
+fn check_elements(node: Node<'_, '_>, known: &[Element], warnings: &mut Vec<String>) -> Result<(), Error> {
+    for child in xml::elements(node) {
+        let name = qualified_name(child);
+        let parent = node.tag_name().name();
+        let Some(element) = known.iter().find(|element| element.name == name) else {
+            let hint = did_you_mean(&name, known.iter().map(|element| element.name));
+            return xml::invalid(FILE, child, format!("unknown element <{name}> in <{parent}>{hint}"));
+        };
+        match element.meaning {
+            Meaning::Refused(reason) => {
+                return xml::invalid(FILE, child, format!("<{name}> in <{parent}>: {reason}"));
+            }
+            Meaning::NoEffect(reason) => {
+                warnings.push(format!("{}: <{name}> has no effect: {reason}", xml::place(FILE, child)));
+            }
+            Meaning::Known => check_elements(child, element.children, warnings)?,
+            Meaning::Closed => {}
+        }
+    }
+    Ok(())
+}
+
+/// The name of an element, with `preprocess:` where it is of that namespace.
+fn qualified_name(node: Node<'_, '_>) -> String {
+    let name = node.tag_name().name();
+    match node.tag_name().namespace() {
+        Some("properties" | "?") => format!("preprocess:{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Puts the values of `preprocess:properties` in place of `${name}`.
+fn substitute(text: &str) -> Result<String, Error> {
+    if !text.contains("${") {
+        return Ok(text.to_owned());
+    }
+    let document = xml::parse(FILE, text)?;
+    let mut result = text.to_owned();
+    let properties = xml::elements(document.root_element())
+        .filter(|node| qualified_name(*node) == "preprocess:properties");
+    for property in properties.flat_map(|node| xml::elements(node).collect::<Vec<_>>()) {
+        result = result.replace(&format!("${{{}}}", property.tag_name().name()), xml::content(property));
+        if result.len() > 4 * text.len() + (1 << 16) {
+            return xml::invalid(FILE, property, "the properties make the file too large");
+        }
+    }
+    match result.find("${") {
+        None => Ok(result),
+        Some(at) => {
+            let name: String = result[at + 2..].chars().take_while(|&c| c != '}').take(60).collect();
+            let line = result[..at].matches('\n').count() + 1;
+            let place = crate::Place { file: FILE.to_owned(), line, column: 1 };
+            Err(Error::Invalid {
+                place,
+                reason: format!("there is no property '{name}': add it to <preprocess:properties>"),
+            })
+        }
+    }
+}
+
+/// An attribute that must be there.
+fn required<'a>(node: Node<'a, '_>, attribute: &str) -> Result<&'a str, Error> {
+    match node.attribute(attribute) {
+        Some(value) => Ok(value),
+        None => {
+            let name = node.tag_name().name();
+            xml::invalid(
+                FILE,
+                node,
+                format!("<{name}> needs the attribute '{attribute}': <{name} {attribute}='…'>"),
+            )
+        }
+    }
+}
+
+/// The number in an element.
+fn number<T: std::str::FromStr>(node: Node<'_, '_>, text: &str) -> Result<T, Error> {
+    text.trim().parse().or_else(|_| {
+        xml::invalid(
+            FILE,
+            node,
+            format!("'{}' in <{}> is not a number that it can hold", text.trim(), node.tag_name().name()),
+        )
+    })
+}
+
+/// A number of bytes such as `10MiB` or `1024`.
+fn bytes(node: Node<'_, '_>, text: &str) -> Result<u64, Error> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        _ => None,
+    };
+    match (text[..digits].parse::<u64>(), shift) {
+        (Ok(count), Some(shift)) if count.leading_zeros() > shift => Ok(count << shift),
+        _ => xml::invalid(FILE, node, format!("'{text}' is not a size: write it like 10MiB")),
+    }
+}

@@ -1,0 +1,447 @@
+//! Schemas: text in, a summary of the resolved schema or the refusal out.
+
+use std::collections::BTreeMap;
+
+use millrace_schema::{Application, Error, MatchMode, Schema, SummaryMode};
+
+const SERVICES: &str = "<services><container id='c'><search/></container><content id='mail'><documents>\
+                        <document type='x' mode='streaming'/></documents></content></services>";
+
+/// An application with the schema `x`, and further files.
+fn application(schema: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
+    let mut all: BTreeMap<String, Vec<u8>> =
+        files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+    all.insert("services.xml".to_owned(), SERVICES.as_bytes().to_vec());
+    all.insert("schemas/x.sd".to_owned(), schema.as_bytes().to_vec());
+    Application::from_files(all)
+}
+
+fn schema(text: &str) -> Schema {
+    let application = application(text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    Schema::clone(&application.schemas["x"])
+}
+
+/// The refusal, or its part, of a schema.
+fn refuses(text: &str, expected: &str) {
+    match application(text, &[]) {
+        Ok(_) => panic!("is not refused: {text}"),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.starts_with("schemas/x.sd:"), "no place in '{message}'");
+            assert!(message.contains(expected), "'{message}' does not say '{expected}'");
+        }
+    }
+}
+
+/// One line for a field: type, what it is used for, how it matches.
+fn describe(schema: &Schema, name: &str) -> String {
+    let field = &schema.fields[name];
+    let mut words = vec![field.data_type.to_string()];
+    let mode = match field.matching.mode {
+        MatchMode::Text => "text".to_owned(),
+        MatchMode::Word => "word".to_owned(),
+        MatchMode::Exact => "exact".to_owned(),
+        MatchMode::Gram { size } => format!("gram{size}"),
+    };
+    for (flag, word) in [
+        (field.index.is_some(), format!("index:{mode}")),
+        (field.attribute.is_some() && field.index.is_none(), format!("attribute:{mode}")),
+        (field.attribute.is_some() && field.index.is_some(), "attribute".to_owned()),
+        (field.in_summary, "summary".to_owned()),
+        (field.summary == SummaryMode::Dynamic, "dynamic".to_owned()),
+        (field.bolding, "bolding".to_owned()),
+        (field.rank_filter, "filter".to_owned()),
+        (field.matching.cased, "cased".to_owned()),
+        (field.synthetic, "synthetic".to_owned()),
+        (field.is_text(), format!("{:?}", field.matching.stemming)),
+    ] {
+        if flag {
+            words.push(word);
+        }
+    }
+    words.join(" ")
+}
+
+#[test]
+fn fields_get_their_defaults_by_type() {
+    let check = |field: &str, expected: &str| {
+        let schema = schema(&format!(
+            "schema x {{ document x {{ struct person {{ field name type string {{}} }}\n field f type {field} }} }}"
+        ));
+        assert_eq!(describe(&schema, "f"), expected, "{field}");
+    };
+    check("string { indexing: summary | index }", "string index:text summary Best");
+    check("string { indexing: summary | attribute }", "string attribute:word summary");
+    check("string { indexing: index | attribute }", "string index:text attribute Best");
+    check("string {}", "string");
+    check("string", "string");
+    check("string { indexing: index\n match: exact }", "string index:exact filter");
+    check("string { indexing: index\n match: exact\n rank: normal }", "string index:exact");
+    check("string { indexing: index\n match { gram\n gram-size: 3 } }", "string index:gram3 None");
+    check("string { indexing: index\n stemming: none }", "string index:text None");
+    check("string { indexing: index\n match: cased }", "string index:text cased Best");
+    check(
+        "string { indexing: summary | index\n summary: dynamic\n bolding: on }",
+        "string index:text summary dynamic Best",
+    );
+    check("string { indexing: index\n bolding: on }", "string index:text bolding Best");
+    check(
+        "string { indexing { input f | lowercase | index; # words\n input f | summary; } }",
+        "string index:text summary Best",
+    );
+    check("string { indexing: input f |\n   lowercase\n | index }", "string index:text Best");
+    check("string { indexing: \"index\" | attribute }", "string attribute:word");
+    check("int { indexing: index }", "int attribute:word");
+    check("array<string> { indexing: index }", "array<string> index:text Best");
+    check("array<person> { indexing: index }", "array<person> index:text");
+    check(
+        "map<string, int> { indexing: summary\n struct-field key { indexing: attribute } }",
+        "map<string,int> summary",
+    );
+    check(
+        "weightedset<string> { indexing: attribute\n weightedset: remove-if-zero }",
+        "weightedset<string> attribute:word",
+    );
+    check(
+        "tensor<bfloat16>(x[384]) { indexing: attribute | index\n attribute { distance-metric: angular } }",
+        "tensor<bfloat16>(x[384]) attribute:word",
+    );
+    check("string[] { indexing: attribute }", "array<string> attribute:word");
+}
+
+#[test]
+fn every_body_of_a_field_is_read() {
+    let schema = schema(
+        r#"
+        # A comment first
+        schema x {
+            document x {
+                struct person {
+                    field first_name type string {}
+                    field age type int {}
+                }
+                compression { type: lz4 }
+                field title type string {
+                    indexing: summary | index
+                    index { enable-bm25 stemming: shortest }
+                    alias: headline
+                    bolding: on
+                    rank-type: identity
+                    weight: 200
+                    normalizing: none
+                    query-command: "exact @@"
+                    id: 7
+                    linguistics { profile { index: a search: b } }
+                    match { max-length: 1000 max-occurrences: 5 max-token-length: 20 }
+                    summary short_title { source: title, artist  dynamic }
+                    summary-to: tiny, small
+                }
+                field artist type string {
+                    indexing: attribute
+                    attribute { fast-search paged sorting { order: descending function: uca strength: primary locale: "en" } }
+                    dictionary { hash cased }
+                    match { cased word exact-terminator: "@%" }
+                }
+                field people type map<string, person> {
+                    indexing: summary
+                    summary: matched-elements-only
+                    struct-field key { indexing: attribute }
+                    struct-field value { struct-field age { indexing: attribute attribute: fast-search } }
+                    struct-field value.first_name { indexing: index match: prefix }
+                }
+                field vector type tensor<float>(x[4], m{}) {
+                    indexing: attribute
+                    attribute: distance-metric: prenormalized-angular
+                    index { hnsw { max-links-per-node: 16 neighbors-to-explore-at-insert: 200 } }
+                }
+            }
+            field year type int { indexing: input artist | to_int | attribute }
+            fieldset default { fields: title, artist }
+            stemming: multiple
+            index title: enable-bm25
+            raw-as-base64-in-summary: false
+            documentid: attribute
+        }
+        "#,
+    );
+    let title = &schema.fields["title"];
+    assert_eq!(title.weight, 200);
+    assert_eq!(title.aliases, ["headline"]);
+    assert_eq!(title.query_commands, ["exact @@"]);
+    assert!(!title.matching.normalizing && title.index.as_ref().is_some_and(|index| index.enable_bm25));
+    assert_eq!(describe(&schema, "title"), "string index:text summary bolding Shortest");
+    assert_eq!(title.matching.max_token_length, Some(20));
+    let artist = &schema.fields["artist"];
+    let attribute = artist.attribute.as_ref().unwrap();
+    assert!(attribute.dictionary.cased && attribute.paged && artist.matching.cased);
+    let sorting: Vec<String> =
+        attribute.sorting.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(sorting.join(" "), "order=descending function=uca strength=primary locale=en");
+    let parts: Vec<String> = schema.fields["people"]
+        .struct_fields
+        .iter()
+        .map(|(path, part)| format!("{path}:{}:{}", part.name, part.data_type))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            "key:people.key:string",
+            "value:people.value:person",
+            "value.age:people.value.age:int",
+            "value.first_name:people.value.first_name:string"
+        ]
+    );
+    assert_eq!(describe(&schema, "year"), "int attribute:word synthetic");
+    assert!(schema.document_type.field("year").is_none());
+    assert!(!schema.raw_as_base64);
+    let summaries: Vec<&str> = schema.summaries.keys().map(String::as_str).collect();
+    assert_eq!(summaries, ["default", "small", "tiny"]);
+}
+
+#[test]
+fn summaries_are_inherited_and_completed() {
+    let check = |body: &str, name: &str, expected: &str| {
+        let schema = schema(&format!(
+            "schema x {{ document x {{
+                field a type string {{ indexing: summary | index\n summary: dynamic }}
+                field b type string {{ indexing: summary | attribute }}
+                field c type string {{ indexing: index }}
+            }} {body} }}"
+        ));
+        let fields: Vec<String> = schema.summaries[name]
+            .fields
+            .iter()
+            .map(|field| {
+                format!(
+                    "{}={}:{:?}{}",
+                    field.name,
+                    field.source,
+                    field.mode,
+                    if field.bolding { "*" } else { "" }
+                )
+            })
+            .collect();
+        assert_eq!(fields.join(" "), expected, "{body}");
+    };
+    check("", "default", "a=a:Dynamic b=b:Full");
+    check("document-summary s { summary b {} }", "s", "b=b:Full");
+    check("document-summary s { summary c {} }", "default", "a=a:Dynamic b=b:Full c=c:Full");
+    check("document-summary s { summary a type string { full } from-disk }", "s", "a=a:Full");
+    check("document-summary s { summary t { source: a bolding: on } }", "s", "t=a:Full*");
+    check(
+        "document-summary s inherits r { summary b {} }\ndocument-summary r { summary a {} }",
+        "s",
+        "a=a:Dynamic b=b:Full",
+    );
+    check(
+        "document-summary s { summary e { source: c select-elements-by: best } }",
+        "s",
+        "e=c:SelectElementsBy(\"best\")",
+    );
+    check(
+        "document-summary s { summary documentid {} summary n: dynamic }\nfield n type string { indexing: input a | index }",
+        "s",
+        "documentid=documentid:Full n=n:Dynamic",
+    );
+}
+
+#[test]
+fn rank_profiles_are_inherited() {
+    let schema = schema(
+        "schema x {
+            document x { field a type string { indexing: index } field d type int { indexing: attribute } }
+            rank-profile base {
+                inputs { query(q) tensor<float>(x[2]): [1, 2]
+                         limit: 0.5
+                         plain double }
+                constants { one: 1
+                    constant(two) tensor(x[1]): [2] }
+                function f(a, b) { expression: a + b }
+                macro inline g() { expression { 1 +
+                    2 } }
+                first-phase { expression: f(1, 2)
+                    keep-rank-count: 10 total-keep-rank-count: 20 rank-score-drop-limit: -1.5 }
+                match-features: bm25(a) attribute(d)
+                summary-features { freshness(d) }
+                rank-properties { bm25(a).k1: 1.2
+                    \"other key\": \"some value\" }
+                rank a { filter element-gap: 3 }
+                rank-type a: tags
+                strict: true
+                diversity { attribute: d min-groups: 5 }
+                num-threads-per-search: 1
+                ignore-default-rank-features
+                weakand { stopword-limit: 0.6 adjust-target: 0.01 allow-drop-all: true }
+                match-phase { attribute: d order: ascending total-max-hits: 1000 }
+                mutate { on-match { d += 1 } }
+                significance { use-model: true }
+                rank-profile inner inherits base { second-phase { expression: g()
+                        rerank-count: 7 } }
+            }
+            rank-profile child inherits base {
+                first-phase { expression: bm25(a) }
+                match-features inherits base { now }
+                summary-features {}
+                global-phase { expression { onnx } rerank-count: 50 }
+                rank a: normal
+            }
+        }",
+    );
+    let features = |profile: &str| {
+        let list = &schema.rank_profiles[profile].match_features;
+        list.iter().map(|feature| feature.value.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    let base = &schema.rank_profiles["base"];
+    let child = &schema.rank_profiles["child"];
+    assert_eq!(base.first_phase.keep_rank_count, Some(20));
+    assert_eq!(base.functions["g"].body.value.split_whitespace().collect::<Vec<_>>(), ["1", "+", "2"]);
+    assert!(base.functions["g"].inline && base.strict && base.use_significance_model);
+    assert_eq!(base.functions["f"].parameters, ["a", "b"]);
+    assert_eq!(base.inputs["q"].default.as_ref().map(|text| text.value.as_str()), Some("[1, 2]"));
+    assert_eq!(base.inputs.keys().collect::<Vec<_>>(), ["limit", "plain", "q"]);
+    assert_eq!(base.constants["two"].value.value, "[2]");
+    assert_eq!(
+        base.properties,
+        [("bm25(a).k1".into(), "1.2".into()), ("other key".into(), "some value".into())]
+    );
+    assert_eq!(
+        (base.filter_fields.len(), base.element_gaps["a"], base.rank_types["a"].as_str()),
+        (1, 3, "tags")
+    );
+    assert_eq!(base.diversity, Some(("d".into(), 5)));
+    assert_eq!(features("base"), "bm25(a) attribute(d)");
+    assert_eq!(features("child"), "bm25(a) attribute(d) now");
+    assert!(child.summary_features.is_empty() && child.filter_fields.is_empty());
+    assert_eq!(child.first_phase.expression.as_ref().map(|text| text.value.as_str()), Some("bm25(a)"));
+    assert_eq!(child.first_phase.score_drop_limit, Some(-1.5));
+    assert_eq!(child.global_phase.rerank_count, Some(50));
+    assert_eq!(schema.rank_profiles["base.inner"].second_phase.rerank_count, Some(7));
+    assert_eq!(base.match_features[1].place.to_string(), "schemas/x.sd:14:41");
+}
+
+#[test]
+fn files_of_the_package_are_read_in() {
+    let text = "schema x {
+        document x { field a type string { indexing: index } }
+        constant sizes { file: constants/sizes.json type: tensor(x[2]) }
+        onnx-model m { file: models/m.onnx input \"ids\": query(ids)
+            output \"out\": score
+            gpu-device: 0 }
+        rank-profile p { first-phase { expression: file:own } constants { s tensor(x[2]): file:constants/sizes.json } }
+    }";
+    let files = [
+        ("constants/sizes.json", "[1, 2]"),
+        ("models/m.onnx", "model"),
+        ("schemas/own.expression", "bm25(a)\n"),
+        (
+            "schemas/x/deep/extra.profile",
+            "rank-profile extra inherits p { rank-profile part inherits extra { } }",
+        ),
+    ];
+    let application = application(text, &files).unwrap();
+    let schema = &application.schemas["x"];
+    let phase = |name: &str| {
+        schema.rank_profiles[name].first_phase.expression.as_ref().map(|text| text.value.clone())
+    };
+    assert_eq!(schema.constants["sizes"].value.value, "[1, 2]");
+    assert_eq!(schema.onnx_models["m"].inputs[0].1.value, "query(ids)");
+    assert_eq!(phase("p").as_deref(), Some("bm25(a)"));
+    assert_eq!(phase("extra.part").as_deref(), Some("bm25(a)"));
+    assert_eq!(phase("unranked").as_deref(), Some("0"));
+    assert_eq!(phase("default"), None);
+}
+
+#[test]
+fn schemas_inherit() {
+    let parent = "schema parent {
+        document parent { struct s { field n type string {} } field a type array<s> { indexing: summary } }
+        field made type string { indexing: \"x\" | index }
+        fieldset default { fields: made }
+        document-summary short { summary a {} }
+        rank-profile default { first-phase { expression: 1 } }
+        stemming: none
+    }";
+    let child = "schema x inherits parent {
+        document x inherits parent { field b type s {} }
+        rank-profile default inherits default { second-phase { expression: 2 } }
+    }";
+    let application = application(child, &[("schemas/parent.sd", parent)]).unwrap();
+    let schema = &application.schemas["x"];
+    let names: Vec<&str> = schema.document_type.fields().iter().map(|field| &*field.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(schema.ancestors.iter().map(|name| &**name).collect::<Vec<_>>(), ["parent"]);
+    assert_eq!(describe(schema, "made"), "string index:text synthetic None");
+    assert!(schema.fieldsets.contains_key("default") && schema.summaries.contains_key("short"));
+    let default = &schema.rank_profiles["default"];
+    assert!(default.first_phase.expression.is_some() && default.second_phase.expression.is_some());
+}
+
+#[test]
+fn refusals_name_place_cause_and_cure() {
+    refuses("", "1:1: expected 'schema name { … }', found the end of the file");
+    refuses("schema x {", "the '{' of this schema is not closed");
+    refuses("schema x {}", "has no document: add 'document x { … }'");
+    refuses("schema y { document y {} }", "name the file y.sd");
+    refuses("schema x { document y {} }", "1:21: the document of schema 'x' is named 'x', not 'y'");
+    refuses("schema x { document x {} } }", "1:28: expected the end of the file, found '}'");
+    refuses("schema x { documnt x {} }", "unknown element of a schema 'documnt' (did you mean 'document'?)");
+    refuses("schema x { document x { field a string {} } }", "expected 'type' and the type of the field");
+    refuses(
+        "schema x { document x { field a type strng {} } }",
+        "unknown type 'strng' (did you mean 'string'?)",
+    );
+    refuses("schema x { document x { field a type tensor(x[]) {} } }", "needs a size");
+    refuses("schema x { document x { field 9a type int {} } }", "'9a' cannot be the name of a field");
+    refuses(
+        "schema x { document x {\n  field a type int {\n    indexng: summary\n  } } }",
+        "x.sd:3:5: unknown element of a field 'indexng' (did you mean 'indexing'?)",
+    );
+    refuses(
+        "schema x { document x { field a type int {} field a type int {} } }",
+        "is declared at schemas/x.sd:1:31 already",
+    );
+    refuses("schema x { document x { field a type reference<y> {} } }", "references are not supported");
+    refuses("schema x { document x { field a type predicate {} } }", "predicate fields are not supported");
+    refuses("schema x { document x {} import field a.b as c {} }", "imported fields are not supported");
+    refuses("schema x { document x {} rank-profile p inherits q {} }", "inherits 'q', which is not declared");
+    refuses(
+        "schema x { document x {} rank-profile p inherits q {} rank-profile q inherits p {} }",
+        "inherits itself: p → q → p",
+    );
+    refuses(
+        "schema x { document x {} document-summary s inherits r {} document-summary r inherits s {} }",
+        "inherits itself",
+    );
+    refuses("schema x { document x {} fieldset f { fields: nme } }", "names 'nme', which is not a field");
+    refuses(
+        "schema x { document x {} document-summary s { summary a {} } }",
+        "there is no field 'a' to show",
+    );
+    refuses("schema x { document x { struct s { field t type s {} } } }", "struct 's' contains itself");
+    refuses("schema x { document x { field a type int { bolding: on } } }", "bolding is for strings");
+    refuses(
+        "schema x { document x { field a type int { indexing: attribute\nattribute: distance-metric: angular } } }",
+        "a distance-metric is for tensors",
+    );
+    refuses(
+        "schema x { document x {} rank-profile p { first-phase { expression: } } }",
+        "the value of 'expression' is missing",
+    );
+    refuses(
+        "schema x { document x {} rank-profile p { first-phase { expression: file:nn } } }",
+        "there is no file schemas/nn.expression",
+    );
+    refuses(
+        "schema x { document x {} onnx-model m { file: models/m.onnx } }",
+        "there is no file models/m.onnx in the package",
+    );
+    refuses("schema x inherits y { document x inherits y {} }", "there is no schema 'y' to inherit");
+    refuses(
+        "schema x { document x {} rank-profile a { function f() { expression: 1 } } rank-profile b { function f() { expression: 2 } } rank-profile c inherits a, b {} }",
+        "different definitions of function 'f'",
+    );
+    refuses(
+        "schema x { document x { field m type map<string,int> { struct-field k {} } } }",
+        "a map has 'key' and 'value', not 'k'",
+    );
+}

@@ -1,0 +1,175 @@
+//! services.xml and the files beside it.
+
+use std::collections::BTreeMap;
+
+use millrace_schema::{Application, DocumentMode, Error};
+
+fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
+    let mut all: BTreeMap<String, Vec<u8>> =
+        files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+    all.insert("services.xml".to_owned(), services.as_bytes().to_vec());
+    for name in ["mail", "note"] {
+        let schema = format!(
+            "schema {name} {{ document {name} {{ field date type long {{ indexing: attribute }} }} }}"
+        );
+        all.insert(format!("schemas/{name}.sd"), schema.into_bytes());
+    }
+    Application::from_files(all)
+}
+
+const MAIL: &str =
+    "<content id='c'><documents><document type='mail' mode='streaming'/></documents></content>";
+
+fn refuses(services: &str, expected: &str) {
+    match application(services, &[]) {
+        Ok(_) => panic!("is not refused: {services}"),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(
+                message.starts_with("services.xml:") && message.contains(expected),
+                "'{message}' does not say '{expected}'"
+            );
+        }
+    }
+}
+
+#[test]
+fn clusters_are_read() {
+    let services = r#"<?xml version="1.0" encoding="utf-8" ?>
+        <services version="1.0" xmlns:preprocess="properties" xmlns:deploy="vespa">
+          <preprocess:properties><the.port>4099</the.port></preprocess:properties>
+          <admin version="2.0"><adminserver hostalias="node1"/></admin>
+          <container id="front" version="1.0">
+            <http><server id="s" port="${the.port}"/></http>
+            <search><chain id="default" inherits="vespa"/></search>
+            <document-api><ignore-undefined-fields>true</ignore-undefined-fields></document-api>
+            <component id="e5" type="hugging-face-embedder"><transformer-model path="models/e5.onnx"/></component>
+            <nodes><node hostalias="node1"/></nodes>
+          </container>
+          <content id="store" version="1.0">
+            <min-redundancy>2</min-redundancy>
+            <documents selection="true" garbage-collection="true" garbage-collection-interval="60">
+              <document type="mail" mode="index" selection="mail.date &gt; now() - 86400"/>
+              <document type="note" mode="store-only"/>
+              <document-processing cluster="front"/>
+            </documents>
+            <engine><proton>
+              <resource-limits><disk>0.9</disk></resource-limits>
+              <tuning><searchnode><removed-db><prune><age>3600</age></prune></removed-db></searchnode></tuning>
+            </proton></engine>
+            <search><query-timeout>2.5</query-timeout></search>
+            <tuning><max-document-size>10MiB</max-document-size><bucket-splitting max-documents="2048" max-size="1048576"/></tuning>
+          </content>
+        </services>"#;
+    let application = application(services, &[]).unwrap();
+    let container = &application.container;
+    assert_eq!(
+        (container.id.as_str(), container.port, container.ignore_undefined_fields),
+        ("front", Some(4099), true)
+    );
+    assert_eq!(container.components[0].component_type, "hugging-face-embedder");
+    let cluster = application.cluster_of("mail").unwrap();
+    assert_eq!((cluster.redundancy, cluster.garbage_collection, cluster.garbage_interval_s), (2, true, 60));
+    assert_eq!(cluster.belongs("mail").as_deref(), Some("(true) and (mail.date > now() - 86400)"));
+    assert_eq!(cluster.belongs("note").as_deref(), Some("true"));
+    assert_eq!(cluster.document("mail").unwrap().mode, DocumentMode::Streaming);
+    assert_eq!(cluster.document("note").unwrap().mode, DocumentMode::StoreOnly);
+    assert_eq!(cluster.tuning.document_size_max, Some(10 << 20));
+    assert_eq!((cluster.tuning.disk_limit, cluster.tuning.removed_age_s), (Some(0.9), Some(3600)));
+    assert_eq!(
+        (cluster.tuning.bucket_documents_max, cluster.tuning.query_timeout_s),
+        (Some(2048), Some(2.5))
+    );
+    let warnings = application.warnings.join("\n");
+    assert!(
+        warnings.contains("services.xml:15:15: mode='index' of 'mail' is read as 'streaming'"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("services.xml:17:15: <document-processing> has no effect"), "{warnings}");
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    refuses("<services>", "not well-formed XML");
+    refuses("<service/>", "expected <services>");
+    refuses("<services/>", "there is no content cluster");
+    refuses(
+        "<services>\n  <contnt/></services>",
+        "2:3: unknown element <contnt> in <services> (did you mean 'content'?)",
+    );
+    refuses("<services><content id='c'/></services>", "<content> needs <documents>");
+    refuses("<services><content><documents/></content></services>", "names no document type");
+    refuses(
+        "<services><content><documents><document mode='index'/></documents></content></services>",
+        "needs the attribute 'type'",
+    );
+    refuses(
+        "<services><content><documents><document type='mial' mode='index'/></documents></content></services>",
+        "no schema for document type 'mial' (did you mean 'mail'?)",
+    );
+    refuses(
+        "<services><content><documents><document type='mail' mode='fast'/></documents></content></services>",
+        "unknown mode 'fast'",
+    );
+    refuses(
+        "<services><content><documents><document type='mail' mode='index' global='true'/></documents></content></services>",
+        "global documents are not supported",
+    );
+    refuses(
+        "<services><content><redundancy>many</redundancy><documents><document type='mail' mode='index'/></documents></content></services>",
+        "'many' in <redundancy> is not a number",
+    );
+    refuses(
+        "<services><content><documents><document type='mail' mode='index'/></documents><tuning><max-document-size>9e99</max-document-size></tuning></content></services>",
+        "'9e99' is not a size",
+    );
+    refuses(&format!("<services>{MAIL}{MAIL}</services>"), "two content clusters with the id 'c'");
+    refuses(
+        &format!("<services>{MAIL}{}</services>", MAIL.replace("'c'", "'d'")),
+        "are in cluster 'c' already",
+    );
+    for (inside, expected) in [
+        ("<handler id='h' class='a.B' bundle='b'/>", "Java components do not run here"),
+        (
+            "<search><chain id='default'><searcher id='s' bundle='b'/></chain></search>",
+            "Java components do not run here",
+        ),
+        ("<component id='a.B' bundle='b'/>", "component 'a.B': Java components"),
+        ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
+        ("<http><server id='s' port='${port}'/></http>", "there is no property 'port'"),
+        ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),
+    ] {
+        refuses(&format!("<services><container id='d'>{inside}</container>{MAIL}</services>"), expected);
+    }
+}
+
+#[test]
+fn a_package_without_its_files_says_which() {
+    let check = |files: &[(&str, &str)], expected: &str| {
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+        let message = Application::from_files(files).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(&[("schemas/a.sd", "")], "there is no services.xml");
+    check(&[("app/services.xml", "")], "not at the root but at app/services.xml");
+    check(&[("services.xml", "<services/>")], "there are no schemas");
+}
+
+#[test]
+fn query_profiles_inherit_and_nest() {
+    let services = format!("<services>{MAIL}</services>");
+    let base = "<query-profile id='base'><field name='hits'>20</field><field name='timeout'>1s</field></query-profile>";
+    let own = "<query-profile id='default' inherits='base'>
+        <field name='hits' overridable='false'>5</field>
+        <field name='ranking'><query-profile><field name='profile'>recent</field></query-profile></field>
+        <field name='model'><ref>base</ref></field></query-profile>";
+    let paths = ["search/query-profiles/base.xml", "search/query-profiles/default.xml"];
+    let application = application(&services, &[(paths[0], base), (paths[1], own)]).unwrap();
+    let profile = &application.query_profiles["default"];
+    let fields: Vec<String> = profile.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(fields.join(" "), "hits=5 model.hits=20 model.timeout=1s ranking.profile=recent timeout=1s");
+    assert_eq!(profile.fixed, ["hits"]);
+    let cycle = "<query-profile id='base' inherits='base'/>";
+    let message = self::application(&services, &[(paths[0], cycle)]).unwrap_err().to_string();
+    assert!(message.contains("inherits or contains itself"), "{message}");
+}

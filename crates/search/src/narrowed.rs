@@ -1,0 +1,105 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_column::{Chunk, Column, ColumnKey, ReadError, View};
+use millrace_document::{Document, DocumentId};
+use millrace_schema::Schema;
+use millrace_selection::Selection;
+
+use crate::Deadline;
+
+/// A view of those documents of another view that a document selection means.
+pub struct Narrowed<'v> {
+    view: &'v dyn View,
+    chunks: Vec<Chunk>,
+    complete: bool,
+}
+
+impl<'v> Narrowed<'v> {
+    /// Tests the live documents of a view; `now()` in the selection is `now_s`. Documents that the deadline leaves no time for do not pass.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn new(
+        view: &'v dyn View,
+        schema: &Schema,
+        selection: &Selection,
+        now_s: i64,
+        deadline: &Deadline,
+    ) -> Result<Self, ReadError> {
+        let fields = selection.fields(&schema.name);
+        let mut narrowed = Narrowed { view, chunks: view.chunks().to_vec(), complete: true };
+        for number in 0..narrowed.chunks.len() {
+            let chunk = &mut narrowed.chunks[number];
+            let mut live = vec![0u64; chunk.documents.div_ceil(64)];
+            if deadline.passed() {
+                narrowed.complete = false;
+            } else {
+                let documents = Documents::read(view, schema, &fields, number)?;
+                for place in (0..chunk.documents).filter(|place| is_live(chunk, *place)) {
+                    let passes =
+                        documents.at(place).is_some_and(|document| selection.matches(&document, now_s));
+                    live[place / 64] |= u64::from(passes) << (place % 64);
+                }
+            }
+            chunk.live = Some(live);
+        }
+        Ok(narrowed)
+    }
+
+    /// Whether there was time to test all documents.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl View for Narrowed<'_> {
+    fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        self.view.columns(key, range)
+    }
+}
+
+pub(crate) fn is_live(chunk: &Chunk, place: usize) -> bool {
+    chunk
+        .live
+        .as_ref()
+        .is_none_or(|live| live.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1))
+}
+
+/// The documents of a chunk, as far as a selection looks at them.
+struct Documents<'s> {
+    ids: Option<Column>,
+    fields: Vec<(&'s Arc<str>, &'s millrace_document::DataType, Column)>,
+}
+
+impl<'s> Documents<'s> {
+    fn read(view: &dyn View, schema: &'s Schema, names: &[&str], chunk: usize) -> Result<Self, ReadError> {
+        let column = |key: &ColumnKey| -> Result<Option<Column>, ReadError> {
+            Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
+        };
+        let mut fields = Vec::new();
+        for name in names {
+            if let Some((name, field)) = schema.fields.get_key_value(*name)
+                && let Some(values) = column(&ColumnKey::value(name))?
+            {
+                fields.push((name, &field.data_type, values));
+            }
+        }
+        Ok(Documents { ids: column(&ColumnKey::id())?, fields })
+    }
+
+    fn at(&self, place: usize) -> Option<Document> {
+        let Some(Column::Bytes(ids)) = &self.ids else { return None };
+        let id = DocumentId::parse(std::str::from_utf8(ids.get(place)?).ok()?).ok()?;
+        let mut fields = Vec::with_capacity(self.fields.len());
+        for (name, data_type, column) in &self.fields {
+            let value = millrace_column::value(column, data_type, place);
+            fields.extend(value.map(|value| (Arc::clone(*name), value)));
+        }
+        Some(Document { id, fields })
+    }
+}

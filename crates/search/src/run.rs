@@ -1,0 +1,280 @@
+use std::sync::Arc;
+
+use millrace_column::{Column, ColumnKey, View};
+use millrace_document::DocumentId;
+use millrace_grouping::{Execution, Grouping, HitRef, Request, Settings};
+use millrace_matching::{Matches, match_plan};
+use millrace_plan::{Plan, Scope};
+use millrace_ranking::{Profile, RankedHit};
+use millrace_result::{Coverage, Feature, FieldValue, GroupingResult, Hit, PartialResult};
+use millrace_selection::Selection;
+use millrace_summary::{Filler, Style};
+
+use crate::narrowed::is_live;
+use crate::trace::Watch;
+use crate::{Deadline, Error, Narrowed, SortedHit, Sorting, Trace};
+
+/// A plan with everything ready to run it.
+pub struct Search {
+    plan: Arc<Plan>,
+    profile: Arc<Profile>,
+    selection: Option<Selection>,
+    sorting: Option<Sorting>,
+    groupings: Vec<Arc<Grouping>>,
+    cluster: Arc<str>,
+}
+
+/// What a search found, and where its time went.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The hits and groups.
+    pub result: PartialResult,
+    /// The times.
+    pub trace: Trace,
+}
+
+impl Search {
+    /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
+    ///
+    /// # Errors
+    /// What is wrong with the selection, the order or the grouping requests.
+    pub fn new(plan: Arc<Plan>, profile: Arc<Profile>, cluster: Arc<str>) -> Result<Self, Error> {
+        let selection = match &plan.scope {
+            Scope::All { selection: Some(text) } => {
+                let selection = Selection::parse(text)?;
+                let document_type = &*plan.schema.document_type;
+                selection.check(|name| (name == &**document_type.name()).then_some(document_type))?;
+                Some(selection)
+            }
+            Scope::All { selection: None } | Scope::Groups(_) => None,
+        };
+        let settings = Settings::new(&plan.query.grouping_defaults, plan.now)?;
+        let mut groupings = Vec::new();
+        for text in &plan.query.grouping {
+            for request in Request::parse(text)? {
+                groupings.push(Arc::new(request.check(&plan.schema, &settings)?));
+            }
+        }
+        let sorting = (!plan.sorting.is_empty()).then(|| Sorting::new(&plan)).transpose()?;
+        Ok(Search { plan, profile, selection, sorting, groupings, cluster })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs it over the documents of a view. Once the deadline has passed, what has been found so far is the result, and its
+    /// coverage says so.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn run(&self, view: &dyn View, deadline: &Deadline) -> Result<Outcome, Error> {
+        let mut trace = Trace::default();
+        let mut watch = Watch::start();
+        let target = live_documents(view);
+
+        let narrow = |selection| Narrowed::new(view, &self.plan.schema, selection, self.plan.now, deadline);
+        let narrowed = self.selection.as_ref().map(narrow).transpose()?;
+        let view: &dyn View = narrowed.as_ref().map_or(view, |narrowed| narrowed);
+        trace.select = watch.lap();
+
+        let matches = match_plan(&self.plan, view, self.profile.demands(&self.plan), &|| deadline.passed())?;
+        trace.matching = watch.lap();
+
+        let ordered = self.order(view, &matches, deadline)?;
+        trace.order = watch.lap();
+
+        let groupings = self.group(view, &matches, deadline)?;
+        trace.group = watch.lap();
+
+        let hits = self.fill(view, &matches, None, &ordered.hits)?;
+        trace.summary = watch.lap();
+
+        trace.documents = matches.documents;
+        trace.matched = ordered.total;
+        let timed_out = matches.timed_out || ordered.timed_out;
+        let coverage = match &narrowed {
+            // What the selection leaves out has been looked at.
+            Some(narrowed) if narrowed.is_complete() && !timed_out => {
+                Coverage { documents: target, target, timed_out, nodes: 1 }
+            }
+            Some(_) => Coverage { documents: matches.documents, target, timed_out: true, nodes: 1 },
+            None => Coverage { documents: matches.documents, target, timed_out, nodes: 1 },
+        };
+        let result = PartialResult { total_count: ordered.total, hits, groupings, coverage };
+        Ok(Outcome { result, trace })
+    }
+
+    /// The hits to return, in order.
+    fn order(&self, view: &dyn View, matches: &Matches, deadline: &Deadline) -> Result<Ordered, Error> {
+        let wanted = if self.plan.hits == 0 { 0 } else { self.plan.offset.saturating_add(self.plan.hits) };
+        let Some(sorting) = &self.sorting else {
+            let ranked = self.profile.rank(&self.plan, view, matches, wanted, &|| deadline.passed())?;
+            let hit = |hit: RankedHit| SortedHit {
+                keys: Vec::new(),
+                score: hit.score,
+                chunk: hit.chunk,
+                document: hit.document,
+            };
+            let hits = ranked.hits.into_iter().map(hit).collect();
+            return Ok(Ordered { hits, total: ranked.total, timed_out: ranked.timed_out });
+        };
+        let scores = match sorting.needs_scores() {
+            true => self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?,
+            false => Vec::new(),
+        };
+        let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
+        Ok(Ordered { hits: sorting.first(view, matches, &scores, wanted)?, total, timed_out: false })
+    }
+
+    fn group(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        deadline: &Deadline,
+    ) -> Result<Vec<GroupingResult>, Error> {
+        if self.groupings.is_empty() {
+            return Ok(Vec::new());
+        }
+        let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
+        let of_one = |grouping: &Arc<Grouping>| {
+            let mut execution = Execution::new(Arc::clone(grouping), 0);
+            if grouping.all_documents() {
+                for (number, chunk) in view.chunks().iter().enumerate() {
+                    let live: Vec<u16> = (0..chunk.documents)
+                        .filter(|place| is_live(chunk, *place))
+                        .map(|place| place as u16)
+                        .collect();
+                    execution.collect(view, number, &live, &[])?;
+                }
+            } else {
+                for (chunk, scores) in matches.chunks.iter().zip(&scores) {
+                    execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
+                }
+            }
+            execution.complete(view)?;
+            execution.finish(&mut |summary, references: &[HitRef]| {
+                let hit = |hit: &HitRef| SortedHit {
+                    keys: Vec::new(),
+                    score: hit.score,
+                    chunk: hit.chunk,
+                    document: hit.document,
+                };
+                let hits: Vec<SortedHit> = references.iter().map(hit).collect();
+                self.fill(view, matches, summary, &hits)
+            })
+        };
+        self.groupings.iter().map(of_one).collect()
+    }
+
+    /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.
+    fn fill(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        summary: Option<&str>,
+        hits: &[SortedHit],
+    ) -> Result<Vec<Hit>, Error> {
+        if hits.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filler = Filler::new(&self.plan, summary, &Style::default())?;
+        let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
+        let ranked: Vec<RankedHit> = hits
+            .iter()
+            .map(|hit| RankedHit { chunk: hit.chunk, document: hit.document, score: hit.score })
+            .collect();
+        let shown = self.features(view, matches, summary, &ranked)?;
+        let ids = ids(view, &places)?;
+        let filled = filler.fill(view, &places)?.into_iter().zip(shown).zip(ids).zip(hits);
+        let hits = filled.map(|(((mut fields, shown), id), hit)| {
+            if let Some((_, features)) = shown.iter().find(|(name, _)| *name == SUMMARY_FEATURES) {
+                filler.select_elements(&mut fields, |name| {
+                    features.iter().find_map(|(feature, value)| match value {
+                        Feature::Tensor(tensor) if **feature == *name => Some(tensor),
+                        _ => None,
+                    })
+                });
+            }
+            let shown = shown.into_iter().filter(|(_, features)| !features.is_empty());
+            fields.extend(shown.map(|(name, features)| (name.into(), FieldValue::Features(features))));
+            Hit {
+                document_type: id.document_type().into(),
+                id,
+                relevance: hit.score,
+                sort_values: hit.keys.clone(),
+                fields,
+                source: Arc::clone(&self.cluster),
+            }
+        });
+        Ok(hits.collect())
+    }
+
+    /// For each hit the kinds of features that are shown with it, under their field's name.
+    fn features(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        summary: Option<&str>,
+        hits: &[RankedHit],
+    ) -> Result<Vec<Vec<Shown>>, Error> {
+        let plan = &*self.plan;
+        let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
+        let mut shown: Vec<Vec<Shown>> = vec![Vec::new(); hits.len()];
+        let mut show = |name, features: Vec<Features>| {
+            shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
+        };
+        show(MATCH_FEATURES, self.profile.match_features(plan, view, matches, hits)?);
+        if !summary.omit_summary_features {
+            show(SUMMARY_FEATURES, self.profile.summary_features(plan, view, matches, hits)?);
+        }
+        if plan.query.ranking.list_features {
+            show(RANK_FEATURES, self.profile.rank_features(plan, view, matches, hits)?);
+        }
+        Ok(shown)
+    }
+}
+
+const MATCH_FEATURES: &str = "matchfeatures";
+const SUMMARY_FEATURES: &str = "summaryfeatures";
+const RANK_FEATURES: &str = "rankfeatures";
+
+type Features = Vec<(Arc<str>, Feature)>;
+type Shown = (&'static str, Features);
+
+/// The hits to return, and how many there are in all.
+struct Ordered {
+    hits: Vec<SortedHit>,
+    total: u64,
+    timed_out: bool,
+}
+
+fn live_documents(view: &dyn View) -> u64 {
+    let live =
+        |chunk: &millrace_column::Chunk| (0..chunk.documents).filter(|place| is_live(chunk, *place)).count();
+    let count = |chunk: &millrace_column::Chunk| match &chunk.live {
+        None => chunk.documents,
+        Some(_) => live(chunk),
+    };
+    view.chunks().iter().map(|chunk| count(chunk) as u64).sum()
+}
+
+/// The ids of documents, in order.
+fn ids(view: &dyn View, places: &[(usize, u16)]) -> Result<Vec<DocumentId>, Error> {
+    let mut columns: std::collections::BTreeMap<usize, Option<Column>> = std::collections::BTreeMap::new();
+    let mut ids = Vec::with_capacity(places.len());
+    for (chunk, document) in places {
+        if !columns.contains_key(chunk) {
+            let column = view.columns(&ColumnKey::id(), *chunk..*chunk + 1)?.into_iter().next().flatten();
+            columns.insert(*chunk, column);
+        }
+        let id = match &columns[chunk] {
+            Some(Column::Bytes(column)) => column.get(usize::from(*document)),
+            _ => None,
+        };
+        let id = id.and_then(|id| DocumentId::parse(std::str::from_utf8(id).ok()?).ok());
+        ids.push(id.ok_or(Error::Id { chunk: *chunk, document: *document })?);
+    }
+    Ok(ids)
+}

@@ -1,0 +1,151 @@
+//! Values as bytes that compare in the order wanted.
+
+use icu_collator::options::{CollatorOptions, Strength};
+use icu_collator::{CollatorBorrowed, CollatorPreferences};
+use icu_locale_core::Locale;
+use millrace_plan::TextOrder;
+
+use crate::Error;
+
+/// Appends a whole number.
+pub(crate) fn integer(number: i64, key: &mut Vec<u8>) {
+    key.extend(((number as u64) ^ 1 << 63).to_be_bytes());
+}
+
+/// Appends any other number; NaN is the smallest, and both zeros are the same.
+pub(crate) fn float(number: f64, key: &mut Vec<u8>) {
+    if number.is_nan() {
+        return key.extend([0; 8]);
+    }
+    let bits = (number + 0.0).to_bits();
+    let ordered = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
+    key.extend(ordered.to_be_bytes());
+}
+
+/// Turns the order around. Numbers are all as long as each other; text ends in something that no text goes on with.
+pub(crate) fn reverse(key: &mut [u8]) {
+    key.iter_mut().for_each(|byte| *byte = !*byte);
+}
+
+/// Makes text comparable.
+pub(crate) enum TextKey {
+    Raw,
+    Lowercase,
+    Collated(Box<CollatorBorrowed<'static>>),
+}
+
+impl TextKey {
+    pub(crate) fn new(order: &TextOrder) -> Result<Self, Error> {
+        Ok(match order {
+            TextOrder::Raw => TextKey::Raw,
+            TextOrder::Lowercase => TextKey::Lowercase,
+            TextOrder::Collated { locale, strength } => {
+                let fail = |reason: &str| Error::Collation {
+                    locale: locale.clone(),
+                    strength: strength.clone(),
+                    reason: reason.to_owned(),
+                };
+                let parsed = Locale::try_from_str(&locale.replace('_', "-"))
+                    .map_err(|_| fail("the locale is not like en_US"))?;
+                let mut options = CollatorOptions::default();
+                options.strength = Some(match strength.to_ascii_uppercase().as_str() {
+                    "" | "PRIMARY" => Strength::Primary,
+                    "SECONDARY" => Strength::Secondary,
+                    "TERTIARY" => Strength::Tertiary,
+                    "QUATERNARY" => Strength::Quaternary,
+                    "IDENTICAL" => Strength::Identical,
+                    _ => {
+                        return Err(fail(
+                            "the strength is PRIMARY, SECONDARY, TERTIARY, QUATERNARY or IDENTICAL",
+                        ));
+                    }
+                });
+                let collator = CollatorBorrowed::try_new(CollatorPreferences::from(&parsed), options)
+                    .map_err(|_| fail("there are no rules for it"))?;
+                TextKey::Collated(Box::new(collator))
+            }
+        })
+    }
+
+    /// Appends the key of `text`. Of two texts of which one begins with the other, the shorter comes first.
+    pub(crate) fn write(&self, text: &str, key: &mut Vec<u8>) {
+        let start = key.len();
+        match self {
+            TextKey::Raw => key.extend_from_slice(text.as_bytes()),
+            TextKey::Lowercase if text.is_ascii() => {
+                key.extend(text.bytes().map(|byte| byte.to_ascii_lowercase()));
+            }
+            TextKey::Lowercase => {
+                let mut buffer = [0; 4];
+                for c in text.chars().flat_map(char::to_lowercase) {
+                    key.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+                }
+            }
+            TextKey::Collated(collator) => {
+                let Ok(()) = collator.write_sort_key_to(text, key);
+            }
+        }
+        // Two zero bytes end the key, so a zero byte inside is followed by something greater.
+        let mut at = start;
+        while let Some(zero) = key[at..].iter().position(|byte| *byte == 0) {
+            key.insert(at + zero + 1, 0xff);
+            at += zero + 2;
+        }
+        key.extend([0, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(text_key: &TextKey, text: &str) -> Vec<u8> {
+        let mut key = Vec::new();
+        text_key.write(text, &mut key);
+        key
+    }
+
+    #[test]
+    fn collation_knows_languages() {
+        let order = |locale: &str, strength: &str| {
+            TextKey::new(&TextOrder::Collated { locale: locale.into(), strength: strength.into() }).unwrap()
+        };
+        let swedish = order("sv_SE", "TERTIARY");
+        assert!(key(&swedish, "zebra") < key(&swedish, "ärlig"));
+        let german = order("de", "TERTIARY");
+        assert!(key(&german, "ärlig") < key(&german, "zebra"));
+        let primary = order("en-US", "primary");
+        assert_eq!(key(&primary, "Résumé"), key(&primary, "resume"));
+        let wrong = |locale: &str, strength: &str| {
+            TextKey::new(&TextOrder::Collated { locale: locale.into(), strength: strength.into() }).is_err()
+        };
+        assert!(wrong("en", "MIDDLE") && wrong("not a locale", "PRIMARY"));
+    }
+
+    proptest! {
+        #[test]
+        fn integers_compare_as_their_keys(a: i64, b: i64) {
+            let key = |number| { let mut key = Vec::new(); integer(number, &mut key); key };
+            prop_assert_eq!(key(a).cmp(&key(b)), a.cmp(&b));
+        }
+
+        #[test]
+        fn floats_compare_as_their_keys(a: f64, b: f64) {
+            let key = |number| { let mut key = Vec::new(); float(number, &mut key); key };
+            if let Some(order) = a.partial_cmp(&b) {
+                prop_assert_eq!(key(a).cmp(&key(b)), order);
+            }
+        }
+
+        #[test]
+        fn texts_compare_as_their_keys_both_ways(a in "[\0a-c]{0,4}", b in "[\0a-c]{0,4}") {
+            let (mut x, mut y) = (key(&TextKey::Raw, &a), key(&TextKey::Raw, &b));
+            prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+            reverse(&mut x);
+            reverse(&mut y);
+            prop_assert_eq!(x.cmp(&y), b.cmp(&a));
+        }
+    }
+}

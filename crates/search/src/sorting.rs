@@ -1,0 +1,321 @@
+//! The first documents in an order that is not that of relevance.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use millrace_column::{Column, ColumnKey, View};
+use millrace_document::{DataType, Value};
+use millrace_matching::Matches;
+use millrace_plan::{Missing, Plan, SortBy, SortColumn};
+use millrace_result::SortValue;
+
+use crate::Error;
+use crate::sort_key::{self, TextKey};
+
+/// How many matched chunks' columns are read together.
+const CHUNKS_TOGETHER: usize = 32;
+
+/// A document in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SortedHit {
+    /// What it is sorted by.
+    pub keys: Vec<SortValue>,
+    /// Its score; 0 where nothing was ranked.
+    pub score: f64,
+    /// The chunk's number in the view.
+    pub chunk: usize,
+    /// The document's place in the chunk.
+    pub document: u16,
+}
+
+impl SortedHit {
+    /// By keys, then score, then place, so that the order is the same on every run.
+    fn order(&self, other: &Self) -> Ordering {
+        self.keys
+            .cmp(&other.keys)
+            .then_with(|| other.score.total_cmp(&self.score))
+            .then_with(|| (self.chunk, self.document).cmp(&(other.chunk, other.document)))
+    }
+}
+
+/// A plan's order, made ready.
+pub struct Sorting {
+    keys: Vec<Key>,
+}
+
+impl Sorting {
+    /// The order of a plan that has one.
+    ///
+    /// # Errors
+    /// [`Error::Collation`] for rules that cannot be had.
+    pub fn new(plan: &Plan) -> Result<Self, Error> {
+        let keys = plan.sorting.iter().map(|column| Key::new(plan, column)).collect::<Result<_, _>>()?;
+        Ok(Sorting { keys })
+    }
+
+    /// Whether scores are asked for.
+    pub fn needs_scores(&self) -> bool {
+        self.keys.iter().any(|key| matches!(key.by, By::Score))
+    }
+
+    /// The first `wanted` of what matched. `scores` has one list for each chunk of `matches`, or none where nobody needs scores.
+    ///
+    /// The keys of a document are made one after another, no more of them than it takes to see that it is not among the first.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn first(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        scores: &[Vec<f64>],
+        wanted: usize,
+    ) -> Result<Vec<SortedHit>, Error> {
+        let mut first = First { wanted, best: BinaryHeap::new() };
+        let keys = vec![SortValue::First; self.keys.len()];
+        let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
+        let mut scores = scores.iter();
+        for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
+            let range = chunks[0].chunk..chunks[chunks.len() - 1].chunk + 1;
+            let columns = self.keys.iter().map(|key| match &key.column {
+                Some(column) => view.columns(column, range.clone()),
+                None => Ok(vec![None; range.len()]),
+            });
+            let columns: Vec<Vec<Option<Column>>> = columns.collect::<Result<_, _>>()?;
+            for chunk in chunks {
+                let scores = scores.next();
+                candidate.chunk = chunk.chunk;
+                for (row, document) in chunk.documents.iter().enumerate() {
+                    candidate.document = *document;
+                    candidate.score = scores.and_then(|scores| scores.get(row)).copied().unwrap_or(0.0);
+                    let column = |key: usize| columns[key].get(chunk.chunk - range.start)?.as_ref();
+                    if self.complete(&mut candidate, &first, column) {
+                        first.offer(&candidate);
+                    }
+                }
+            }
+        }
+        Ok(first.in_order())
+    }
+
+    /// Makes the keys of a candidate. False as soon as it cannot be among the first.
+    fn complete<'c>(
+        &self,
+        candidate: &mut SortedHit,
+        first: &First,
+        column: impl Fn(usize) -> Option<&'c Column>,
+    ) -> bool {
+        let mut last = first.last();
+        for (index, key) in self.keys.iter().enumerate() {
+            key.write(column(index), candidate.document, candidate.score, &mut candidate.keys[index]);
+            match last.map(|last| candidate.keys[index].cmp(&last.keys[index])) {
+                Some(Ordering::Greater) => return false,
+                Some(Ordering::Less) => last = None,
+                Some(Ordering::Equal) | None => {}
+            }
+        }
+        true
+    }
+}
+
+/// The first documents so far.
+struct First {
+    wanted: usize,
+    best: BinaryHeap<LastFirst>,
+}
+
+impl First {
+    /// The one that goes when another comes in.
+    fn last(&self) -> Option<&SortedHit> {
+        self.best.peek().filter(|_| self.best.len() >= self.wanted).map(|last| &last.0)
+    }
+
+    fn offer(&mut self, candidate: &SortedHit) {
+        if self.best.len() < self.wanted {
+            self.best.push(LastFirst(candidate.clone()));
+        } else if let Some(mut last) = self.best.peek_mut()
+            && candidate.order(&last.0).is_lt()
+        {
+            last.0.clone_from(candidate);
+        }
+    }
+
+    fn in_order(self) -> Vec<SortedHit> {
+        self.best.into_sorted_vec().into_iter().map(|hit| hit.0).collect()
+    }
+}
+
+/// A hit that compares greater the later it comes.
+struct LastFirst(SortedHit);
+
+impl PartialEq for LastFirst {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for LastFirst {}
+
+impl PartialOrd for LastFirst {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for LastFirst {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.order(&other.0)
+    }
+}
+
+/// One key of the order.
+struct Key {
+    by: By,
+    column: Option<ColumnKey>,
+    descending: bool,
+    /// What stands for a missing value.
+    missing: SortValue,
+}
+
+enum By {
+    Score,
+    /// The same for all documents of a cluster.
+    Source,
+    Id,
+    Number(DataType),
+    Text(DataType, TextKey),
+}
+
+impl Key {
+    fn new(plan: &Plan, sort: &SortColumn) -> Result<Self, Error> {
+        let data_type = |field: &str| {
+            plan.schema.fields.get(field).map_or(DataType::String, |field| field.data_type.clone())
+        };
+        let (by, column) = match &sort.by {
+            SortBy::Relevance => (By::Score, None),
+            SortBy::Source => (By::Source, None),
+            SortBy::DocumentId => (By::Id, Some(ColumnKey::id())),
+            SortBy::Number(field) => (By::Number(data_type(field)), Some(ColumnKey::value(field))),
+            SortBy::Text(field, order) => {
+                (By::Text(data_type(field), TextKey::new(order)?), Some(ColumnKey::value(field)))
+            }
+        };
+        let mut key = Key { by, column, descending: sort.descending, missing: SortValue::First };
+        key.missing = match &sort.missing {
+            Some(Missing::First) => SortValue::First,
+            Some(Missing::Last) => SortValue::Last,
+            Some(Missing::As(text)) => key.of_text(text),
+            // No value is smaller than the smallest.
+            None if sort.descending => SortValue::Last,
+            None => SortValue::First,
+        };
+        Ok(key)
+    }
+
+    /// The key of a value written as text in the request.
+    fn of_text(&self, text: &str) -> SortValue {
+        let mut bytes = Vec::new();
+        match &self.by {
+            By::Number(data_type) if is_float(data_type) => {
+                sort_key::float(text.trim().parse().unwrap_or(f64::NAN), &mut bytes);
+            }
+            By::Number(_) | By::Score | By::Source => {
+                sort_key::integer(text.trim().parse().unwrap_or(i64::MIN), &mut bytes);
+            }
+            By::Text(_, text_key) => text_key.write(text, &mut bytes),
+            By::Id => TextKey::Raw.write(text, &mut bytes),
+        }
+        if self.descending {
+            sort_key::reverse(&mut bytes);
+        }
+        SortValue::Key(bytes)
+    }
+
+    /// Writes the key of a document over what `out` has.
+    fn write(&self, column: Option<&Column>, document: u16, score: f64, out: &mut SortValue) {
+        let mut bytes = match std::mem::replace(out, SortValue::First) {
+            SortValue::Key(mut bytes) => {
+                bytes.clear();
+                bytes
+            }
+            SortValue::First | SortValue::Last => Vec::new(),
+        };
+        if !self.append(column, usize::from(document), score, &mut bytes) {
+            out.clone_from(&self.missing);
+            return;
+        }
+        if self.descending {
+            sort_key::reverse(&mut bytes);
+        }
+        *out = SortValue::Key(bytes);
+    }
+
+    /// Appends the key of a document, as for ascending order. False where it has no value.
+    fn append(&self, column: Option<&Column>, document: usize, score: f64, key: &mut Vec<u8>) -> bool {
+        match (&self.by, column) {
+            (By::Score, _) => sort_key::float(score, key),
+            (By::Source, _) => {}
+            (By::Id, Some(Column::Bytes(column))) => match column.get(document).map(std::str::from_utf8) {
+                Some(Ok(id)) => TextKey::Raw.write(id, key),
+                _ => return false,
+            },
+            (By::Number(data_type), Some(Column::Fixed(column))) if column.width() == 1 => {
+                if is_float(data_type) {
+                    let Some(number) = column.number(document) else { return false };
+                    sort_key::float(number, key);
+                } else {
+                    let Some(number) = column.integer(document) else { return false };
+                    sort_key::integer(number, key);
+                }
+            }
+            (By::Text(DataType::String, text), Some(Column::Bytes(column))) => {
+                match column.get(document).map(std::str::from_utf8) {
+                    Some(Ok(value)) => text.write(value, key),
+                    _ => return false,
+                }
+            }
+            (By::Number(data_type) | By::Text(data_type, _), Some(column)) => {
+                let Some(value) = millrace_column::value(column, data_type, document) else { return false };
+                return self.append_value(&value, key);
+            }
+            (By::Id | By::Number(_) | By::Text(..), None) | (By::Id, Some(_)) => return false,
+        }
+        true
+    }
+
+    /// Of several values the first in the order stands for the document.
+    fn append_value(&self, value: &Value, key: &mut Vec<u8>) -> bool {
+        let several: Vec<&Value> = match value {
+            Value::Array(values) => values.iter().collect(),
+            Value::WeightedSet(values) => values.iter().map(|(value, _)| value).collect(),
+            single => vec![single],
+        };
+        let keys = several.into_iter().filter_map(|value| {
+            let mut key = Vec::new();
+            match (value, &self.by) {
+                (Value::Bool(value), _) => sort_key::integer(i64::from(*value), &mut key),
+                (Value::Byte(number), _) => sort_key::integer(i64::from(*number), &mut key),
+                (Value::Int(number), _) => sort_key::integer(i64::from(*number), &mut key),
+                (Value::Long(number), _) => sort_key::integer(*number, &mut key),
+                (Value::Float(number), _) => sort_key::float(f64::from(*number), &mut key),
+                (Value::Double(number), _) => sort_key::float(*number, &mut key),
+                (Value::String(value), By::Text(_, text)) => text.write(value, &mut key),
+                _ => return None,
+            }
+            Some(key)
+        });
+        let first = if self.descending { keys.max() } else { keys.min() };
+        first.is_some_and(|first| {
+            *key = first;
+            true
+        })
+    }
+}
+
+fn is_float(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Float16 | DataType::Float | DataType::Double => true,
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => is_float(element),
+        _ => false,
+    }
+}

@@ -1,0 +1,114 @@
+//! The catalog: what a file holds, type by type. The only part that an open segment keeps in memory.
+
+use millrace_column::{ColumnKey, Form};
+
+use crate::chunk::RowLayout;
+use crate::format::{Reader, write_text};
+
+/// The documents of one type in a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// The document type.
+    pub document_type: String,
+    /// The columns that chunks have, sorted; a single chunk may lack some.
+    pub columns: Vec<ColumnKey>,
+    /// Versions of documents.
+    pub documents: u64,
+    /// How many of them are removals.
+    pub removed: u64,
+    /// Chunks.
+    pub chunks: u32,
+    /// Entries of the group directory.
+    pub groups: u32,
+    /// The lowest timestamp.
+    pub oldest: u64,
+    /// The highest timestamp.
+    pub newest: u64,
+    /// Where the chunk directory begins.
+    pub(crate) rows_offset: u64,
+    /// Where the fence of the group directory is; the pages lie before it.
+    pub(crate) fence_offset: u64,
+    pub(crate) fence_length: u32,
+    pub(crate) fence_checksum: u64,
+}
+
+impl Section {
+    pub(crate) fn rows(&self) -> RowLayout {
+        RowLayout::new(self.columns.len())
+    }
+
+    /// The place of a column among [`Section::columns`].
+    pub(crate) fn column(&self, key: &ColumnKey) -> Option<usize> {
+        self.columns.binary_search(key).ok()
+    }
+}
+
+fn form_code(form: Form) -> u8 {
+    match form {
+        Form::Value => 0,
+        Form::Tokens => 1,
+        Form::Id => 2,
+        Form::Timestamp => 3,
+        Form::Removed => 4,
+        Form::Rest => 5,
+    }
+}
+
+fn form(code: u8) -> Option<Form> {
+    [Form::Value, Form::Tokens, Form::Id, Form::Timestamp, Form::Removed, Form::Rest]
+        .into_iter()
+        .find(|form| form_code(*form) == code)
+}
+
+pub(crate) fn encode(sections: &[Section]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend((sections.len() as u32).to_le_bytes());
+    for section in sections {
+        write_text(&mut out, &section.document_type);
+        out.extend((section.columns.len() as u32).to_le_bytes());
+        for column in &section.columns {
+            out.push(form_code(column.form));
+            write_text(&mut out, &column.field);
+        }
+        out.extend(section.documents.to_le_bytes());
+        out.extend(section.removed.to_le_bytes());
+        out.extend(section.chunks.to_le_bytes());
+        out.extend(section.groups.to_le_bytes());
+        out.extend(section.oldest.to_le_bytes());
+        out.extend(section.newest.to_le_bytes());
+        out.extend(section.rows_offset.to_le_bytes());
+        out.extend(section.fence_offset.to_le_bytes());
+        out.extend(section.fence_length.to_le_bytes());
+        out.extend(section.fence_checksum.to_le_bytes());
+    }
+    out
+}
+
+/// `None`: the bytes are no catalog.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Section>> {
+    let mut reader = Reader::new(bytes);
+    let mut sections = Vec::new();
+    for _ in 0..reader.u32()? {
+        let document_type = reader.text()?.to_owned();
+        let mut columns = Vec::new();
+        for _ in 0..reader.u32()? {
+            let form = form(reader.u8()?)?;
+            columns.push(ColumnKey { field: reader.text()?.to_owned(), form });
+        }
+        sections.push(Section {
+            document_type,
+            columns,
+            documents: reader.u64()?,
+            removed: reader.u64()?,
+            chunks: reader.u32()?,
+            groups: reader.u32()?,
+            oldest: reader.u64()?,
+            newest: reader.u64()?,
+            rows_offset: reader.u64()?,
+            fence_offset: reader.u64()?,
+            fence_length: reader.u32()?,
+            fence_checksum: reader.u64()?,
+        });
+    }
+    reader.is_empty().then_some(sections)
+}

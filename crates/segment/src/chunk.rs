@@ -1,0 +1,111 @@
+//! The chunk directory: for each chunk of a type what it holds, and where its columns are. Rows of one size in checked pages.
+
+use crate::format::Reader;
+
+/// What a chunk holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkInfo {
+    /// Versions of documents.
+    pub documents: u32,
+    /// How many of them are removals.
+    pub removed: u32,
+    /// The reversed location of its first document.
+    pub first_location: u64,
+    /// The lowest timestamp in it.
+    pub oldest: u64,
+    /// The highest timestamp in it.
+    pub newest: u64,
+}
+
+/// Where a column of a chunk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    pub offset: u64,
+    /// Bytes of the encoded column; the file has zeros after it up to the next multiple of 64. 0: the chunk has no such column.
+    pub length: u32,
+    /// Of the bytes with the zeros.
+    pub checksum: u64,
+}
+
+const INFO_BYTES: usize = 32;
+const PLACE_BYTES: usize = 20;
+const PAGE_BYTES: usize = 16 * 1024;
+const CHECKSUM_BYTES: usize = 8;
+
+/// How the rows of a type with so many columns lie in pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowLayout {
+    columns: usize,
+}
+
+impl RowLayout {
+    pub fn new(columns: usize) -> Self {
+        RowLayout { columns }
+    }
+
+    pub fn row_bytes(self) -> usize {
+        INFO_BYTES + self.columns * PLACE_BYTES
+    }
+
+    pub fn rows_per_page(self) -> u32 {
+        (PAGE_BYTES / self.row_bytes()).max(1) as u32
+    }
+
+    /// Where page `page` begins, counted from the first, and its length with its checksum.
+    pub fn page(self, page: u32, chunks: u32) -> (u64, usize) {
+        let full = u64::from(self.rows_per_page()) * self.row_bytes() as u64 + CHECKSUM_BYTES as u64;
+        let rows = self.rows_per_page().min(chunks - page * self.rows_per_page());
+        (u64::from(page) * full, rows as usize * self.row_bytes() + CHECKSUM_BYTES)
+    }
+
+    pub fn pages(self, chunks: u32) -> u32 {
+        chunks.div_ceil(self.rows_per_page())
+    }
+
+    /// Bytes of all pages.
+    pub fn total_bytes(self, chunks: u32) -> u64 {
+        u64::from(chunks) * self.row_bytes() as u64 + u64::from(self.pages(chunks)) * CHECKSUM_BYTES as u64
+    }
+
+    /// The row of a chunk in the page that has it.
+    pub fn row(self, page: &[u8], chunk: u32) -> &[u8] {
+        let at = (chunk % self.rows_per_page()) as usize * self.row_bytes();
+        &page[at..at + self.row_bytes()]
+    }
+
+    pub fn info(row: &[u8]) -> ChunkInfo {
+        let mut reader = Reader::new(row);
+        let fields = (|| {
+            Some(ChunkInfo {
+                documents: reader.u32()?,
+                removed: reader.u32()?,
+                first_location: reader.u64()?,
+                oldest: reader.u64()?,
+                newest: reader.u64()?,
+            })
+        })();
+        fields.expect("a row has room for its info")
+    }
+
+    pub fn place(row: &[u8], column: usize) -> Place {
+        let mut reader = Reader::new(&row[INFO_BYTES + column * PLACE_BYTES..]);
+        let fields =
+            (|| Some(Place { offset: reader.u64()?, length: reader.u32()?, checksum: reader.u64()? }))();
+        fields.expect("a row has room for a place for each column")
+    }
+
+    pub fn encode(info: &ChunkInfo, places: &[Place]) -> Vec<u8> {
+        let mut row = Vec::with_capacity(INFO_BYTES + places.len() * PLACE_BYTES);
+        row.extend(info.documents.to_le_bytes());
+        row.extend(info.removed.to_le_bytes());
+        row.extend(info.first_location.to_le_bytes());
+        row.extend(info.oldest.to_le_bytes());
+        row.extend(info.newest.to_le_bytes());
+        for place in places {
+            row.extend(place.offset.to_le_bytes());
+            row.extend(place.length.to_le_bytes());
+            row.extend(place.checksum.to_le_bytes());
+        }
+        row
+    }
+}

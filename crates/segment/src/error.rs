@@ -1,0 +1,35 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can go wrong with a segment file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes are not those that were written.
+    #[error("{path}: damaged at byte {offset}: {reason}", path = path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What does not fit.
+        reason: &'static str,
+    },
+    /// The file is of a version that this program does not know.
+    #[error("{path}: format version {version} is newer than this program; use the program that wrote it", path = path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        version: u32,
+    },
+    /// The system refused; the error names the file.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl Error {
+    pub(crate) fn corrupt(path: &Path, offset: u64, reason: &'static str) -> Self {
+        Error::Corrupt { path: path.to_owned(), offset, reason }
+    }
+}

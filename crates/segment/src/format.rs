@@ -1,0 +1,123 @@
+//! The parts of the file that are of one size, and how numbers are written. `docs/format.md` shows the whole.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What the file begins with.
+pub(crate) const HEADER_MAGIC: [u8; 8] = *b"MILLSEG\x01";
+/// What the trailer begins with.
+pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"\x01GESLLIM";
+/// The version of the format that is written.
+pub(crate) const VERSION: u32 = 1;
+/// Header and trailer take so many bytes each.
+pub(crate) const BLOCK: usize = 64;
+/// Every piece of a column begins at a multiple of this.
+pub(crate) const ALIGN: usize = 64;
+
+/// The first bytes of every file.
+pub(crate) fn header() -> [u8; BLOCK] {
+    let mut header = [0; BLOCK];
+    header[..8].copy_from_slice(&HEADER_MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header
+}
+
+/// The last bytes of every file: where the catalog is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub catalog_offset: u64,
+    pub catalog_length: u64,
+    pub catalog_checksum: u64,
+}
+
+impl Trailer {
+    pub fn encode(&self) -> [u8; BLOCK] {
+        let mut bytes = [0; BLOCK];
+        bytes[..8].copy_from_slice(&TRAILER_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.catalog_offset.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.catalog_length.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.catalog_checksum.to_le_bytes());
+        let checksum = xxh3_64(&bytes[..56]);
+        bytes[56..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// `Err`: what is wrong.
+    pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, &'static str> {
+        let mut reader = Reader::new(bytes);
+        if reader.array() != Some(TRAILER_MAGIC) {
+            return Err("the file does not end as a segment does; it may have been cut");
+        }
+        if xxh3_64(&bytes[..56])
+            != u64::from_le_bytes(*bytes.last_chunk().expect("a block is longer than 8 bytes"))
+        {
+            return Err("the trailer does not fit its checksum");
+        }
+        let fields = (|| {
+            reader.u64()?;
+            Some(Trailer {
+                catalog_offset: reader.u64()?,
+                catalog_length: reader.u64()?,
+                catalog_checksum: reader.u64()?,
+            })
+        })();
+        fields.ok_or("the trailer is short")
+    }
+}
+
+/// Reads numbers and text; `None` at the end of the bytes.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(count)?;
+        self.bytes = rest;
+        Some(taken)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*taken)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Text behind its length in 16 bits.
+    pub fn text(&mut self) -> Option<&'a str> {
+        let length = self.u16()?;
+        std::str::from_utf8(self.take(length.into())?).ok()
+    }
+}
+
+/// Writes text behind its length in 16 bits. Names and group keys are parts of ids, which are shorter.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+    let length = u16::try_from(text.len())
+        .expect("names and group keys are shorter than ids, which are shorter than 64 KiB");
+    out.extend(length.to_le_bytes());
+    out.extend(text.as_bytes());
+}

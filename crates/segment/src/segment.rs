@@ -1,0 +1,387 @@
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millrace_column::{Buffer, Column, ColumnKey};
+use millrace_env::{Disk, ReadFile};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::cache::{Entry, Key, Part};
+use crate::chunk::{Place, RowLayout};
+use crate::format::{ALIGN, BLOCK, Trailer, header};
+use crate::groups::{FENCE_BYTES, Fence, decode_page, page_before};
+use crate::{Cache, ChunkInfo, Error, GroupEntry, Section, catalog};
+
+/// An open segment file. Dropping it closes the file, which may have no name any more by then.
+pub struct Segment {
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    number: u64,
+    bytes: u64,
+    catalog_offset: u64,
+    cache: Arc<Cache>,
+    sections: Vec<Section>,
+}
+
+/// One read of the disk fetches at most so many bytes, so that a first chunk can be worked on while others are still there to read.
+const READ_BYTES: u64 = 8 << 20;
+
+impl Segment {
+    /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
+    ///
+    /// # Errors
+    /// It cannot be read, or header, trailer or catalog are damaged. What else is in it is checked when it is read.
+    pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: Arc<Cache>) -> Result<Self, Error> {
+        let file = disk.open(path)?;
+        let bytes = file.len()?;
+        if bytes < 2 * BLOCK as u64 {
+            return Err(Error::corrupt(
+                path,
+                0,
+                "the file is shorter than a segment can be; it may have been cut",
+            ));
+        }
+        let mut first = [0; BLOCK];
+        let mut last = [0; BLOCK];
+        file.read_at(0, &mut [&mut first])?;
+        file.read_at(bytes - BLOCK as u64, &mut [&mut last])?;
+        let version = u32::from_le_bytes([first[8], first[9], first[10], first[11]]);
+        if first[..8] == header()[..8] && version > crate::format::VERSION && first[8..12] == last[8..12] {
+            return Err(Error::Version { path: path.to_owned(), version });
+        }
+        if first != header() {
+            return Err(Error::corrupt(path, 0, "the file does not begin as a segment does"));
+        }
+        let trailer_at = bytes - BLOCK as u64;
+        let trailer = Trailer::decode(&last).map_err(|reason| Error::corrupt(path, trailer_at, reason))?;
+        if trailer.catalog_offset.checked_add(trailer.catalog_length) != Some(trailer_at) {
+            return Err(Error::corrupt(path, trailer_at, "the file is not as long as its trailer says"));
+        }
+        let catalog = Buffer::fill_with(trailer.catalog_length as usize, |bytes| {
+            file.read_at(trailer.catalog_offset, &mut [bytes])
+        })?;
+        if xxh3_64(&catalog) != trailer.catalog_checksum {
+            return Err(Error::corrupt(
+                path,
+                trailer.catalog_offset,
+                "the catalog does not fit its checksum",
+            ));
+        }
+        let sections = catalog::decode(&catalog)
+            .ok_or_else(|| Error::corrupt(path, trailer.catalog_offset, "the catalog is not one"))?;
+        let catalog_offset = trailer.catalog_offset;
+        Ok(Segment { file, path: path.to_owned(), number, bytes, catalog_offset, cache, sections })
+    }
+
+    /// Its number, which names it in the cache.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What it holds, sorted by document type.
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// The number of the section of a document type.
+    pub fn section(&self, document_type: &str) -> Option<usize> {
+        self.sections.binary_search_by(|section| section.document_type.as_str().cmp(document_type)).ok()
+    }
+
+    /// The entry of a group; of documents without a group, which can have several, ask [`Segment::groups`].
+    ///
+    /// # Errors
+    /// The directory cannot be read or is damaged.
+    pub fn group(&self, section: usize, location: u32, group: &str) -> Result<Option<GroupEntry>, Error> {
+        let mut found = None;
+        self.groups(section, location, |entry| {
+            if entry.is_before(location, group) {
+                return true;
+            }
+            if entry.location == location && entry.group == group {
+                found = Some(entry);
+            }
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with the entries of the directory in order, until it returns `false`. The first is the last one that
+    /// begins before `location`, where there is one: documents without a group may reach past it.
+    ///
+    /// # Errors
+    /// The directory cannot be read or is damaged.
+    pub fn groups(
+        &self,
+        section: usize,
+        location: u32,
+        mut visit: impl FnMut(GroupEntry) -> bool,
+    ) -> Result<(), Error> {
+        let fences = self.fences(section)?;
+        let pages = fences.len() / FENCE_BYTES;
+        let mut before = None;
+        for page in page_before(&fences, location)..pages {
+            let fence = Fence::at(&fences, page);
+            let bytes =
+                self.page(section, Part::GroupPage(page as u32), fence.offset, fence.length, fence.checksum)?;
+            let entries = decode_page(&bytes)
+                .ok_or_else(|| self.corrupt(fence.offset, "a page of the group directory is not one"))?;
+            for entry in entries {
+                if entry.location < location {
+                    before = Some(entry);
+                    continue;
+                }
+                if let Some(before) = before.take()
+                    && !visit(before)
+                {
+                    return Ok(());
+                }
+                if !visit(entry) {
+                    return Ok(());
+                }
+            }
+        }
+        if let Some(before) = before {
+            visit(before);
+        }
+        Ok(())
+    }
+
+    /// What the chunks in `range` hold.
+    ///
+    /// # Errors
+    /// The directory cannot be read or is damaged.
+    pub fn chunks(&self, section: usize, range: Range<u32>) -> Result<Vec<ChunkInfo>, Error> {
+        let mut chunks = Vec::with_capacity(range.len());
+        self.rows(section, range, |row| chunks.push(RowLayout::info(row)))?;
+        Ok(chunks)
+    }
+
+    /// A column of the chunks in `range`, one entry a chunk; `None` where a chunk lacks it. Neighbours are read together; what
+    /// was read stays in the cache.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged.
+    pub fn columns(
+        &self,
+        section: usize,
+        key: &ColumnKey,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let Some(column) = self.sections[section].column(key) else { return Ok(vec![None; range.len()]) };
+        let name = |chunk| self.key(section, Part::Column { column: column as u16, chunk });
+        let mut found = Vec::with_capacity(range.len());
+        let mut missing = Vec::new();
+        for chunk in range.clone() {
+            match self.cache.get(&name(chunk)) {
+                Some(Entry::Column(column)) => found.push(column),
+                _ => {
+                    missing.push(chunk);
+                    found.push(None);
+                }
+            }
+        }
+        for run in missing.chunk_by(|a, b| a + 1 == *b) {
+            let first = run[0];
+            let read = self.read_columns(section, column, first..first + run.len() as u32)?;
+            for (chunk, column) in (first..).zip(read) {
+                self.cache.insert(name(chunk), Entry::Column(column.clone()));
+                found[(chunk - range.start) as usize] = column;
+            }
+        }
+        Ok(found)
+    }
+
+    /// As [`Segment::columns`], for work in the background: what others use stays in the cache.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged.
+    pub fn columns_uncached(
+        &self,
+        section: usize,
+        key: &ColumnKey,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        match self.sections[section].column(key) {
+            Some(column) => self.read_columns(section, column, range),
+            None => Ok(vec![None; range.len()]),
+        }
+    }
+
+    /// Bytes that all columns of a chunk take.
+    ///
+    /// # Errors
+    /// The directory cannot be read or is damaged.
+    pub fn chunk_bytes(&self, section: usize, chunk: u32) -> Result<u64, Error> {
+        let columns = self.sections[section].columns.len();
+        let mut bytes = 0;
+        self.rows(section, chunk..chunk + 1, |row| {
+            bytes = (0..columns).map(|column| u64::from(RowLayout::place(row, column).length)).sum();
+        })?;
+        Ok(bytes)
+    }
+
+    fn read_columns(
+        &self,
+        section: usize,
+        column: usize,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let mut places = Vec::with_capacity(range.len());
+        self.rows(section, range, |row| {
+            places.push((RowLayout::place(row, column), RowLayout::info(row).documents));
+        })?;
+        let mut columns = Vec::with_capacity(places.len());
+        let mut rest = &places[..];
+        while let Some(&(first, _)) = rest.first() {
+            if first.length == 0 {
+                columns.push(None);
+                rest = &rest[1..];
+                continue;
+            }
+            let mut end = first.offset;
+            let together = rest
+                .iter()
+                .take_while(|(place, _)| {
+                    let next = place.length > 0 && place.offset == end && end - first.offset < READ_BYTES;
+                    end += padded(place);
+                    next
+                })
+                .count();
+            let (run, after) = rest.split_at(together.max(1));
+            rest = after;
+            for (buffer, (place, documents)) in self.read_run(run)?.into_iter().zip(run) {
+                let column = Column::decode(buffer)
+                    .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
+                if column.len() != *documents as usize {
+                    return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
+                }
+                columns.push(Some(column));
+            }
+        }
+        Ok(columns)
+    }
+
+    /// Pieces that lie one after another, in one read.
+    fn read_run(&self, run: &[(Place, u32)]) -> Result<Vec<Buffer>, Error> {
+        let first = run[0].0.offset;
+        let bytes: u64 = run.iter().map(|(place, _)| padded(place)).sum();
+        if first.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(self.corrupt(first, "a column lies past the end of the file"));
+        }
+        let lengths: Vec<usize> = run.iter().map(|(place, _)| place.length as usize).collect();
+        Buffer::fill_many(&lengths, |slices| {
+            self.file.read_at(first, slices)?;
+            for (slice, (place, _)) in slices.iter().zip(run) {
+                if xxh3_64(slice) != place.checksum {
+                    return Err(self.corrupt(place.offset, "a column does not fit its checksum"));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `visit` with the rows of the chunk directory in `range`.
+    pub(crate) fn rows(
+        &self,
+        section: usize,
+        range: Range<u32>,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let catalog = &self.sections[section];
+        let layout = catalog.rows();
+        let mut chunk = range.start;
+        while chunk < range.end.min(catalog.chunks) {
+            let number = chunk / layout.rows_per_page();
+            let page = self.chunk_page(section, number)?;
+            let end = range.end.min(catalog.chunks).min((number + 1) * layout.rows_per_page());
+            (chunk..end).for_each(|chunk| visit(layout.row(&page, chunk)));
+            chunk = end;
+        }
+        Ok(())
+    }
+
+    fn chunk_page(&self, section: usize, page: u32) -> Result<Buffer, Error> {
+        let key = self.key(section, Part::ChunkPage(page));
+        if let Some(Entry::Page(page)) = self.cache.get(&key) {
+            return Ok(page);
+        }
+        let catalog = &self.sections[section];
+        let (at, length) = catalog.rows().page(page, catalog.chunks);
+        let offset = catalog.rows_offset + at;
+        let buffer = self.read(offset, length)?;
+        let (rows, checksum) = buffer.split_at(length - 8);
+        if checksum != xxh3_64(rows).to_le_bytes() {
+            return Err(self.corrupt(offset, "a page of the chunk directory does not fit its checksum"));
+        }
+        self.cache.insert(key, Entry::Page(buffer.clone()));
+        Ok(buffer)
+    }
+
+    pub(crate) fn fences(&self, section: usize) -> Result<Buffer, Error> {
+        let catalog = &self.sections[section];
+        self.page(section, Part::Fence, catalog.fence_offset, catalog.fence_length, catalog.fence_checksum)
+    }
+
+    fn page(
+        &self,
+        section: usize,
+        part: Part,
+        offset: u64,
+        length: u32,
+        checksum: u64,
+    ) -> Result<Buffer, Error> {
+        let key = self.key(section, part);
+        if let Some(Entry::Page(page)) = self.cache.get(&key) {
+            return Ok(page);
+        }
+        let page = self.read(offset, length as usize)?;
+        if xxh3_64(&page) != checksum {
+            return Err(self.corrupt(offset, "a page of the group directory does not fit its checksum"));
+        }
+        self.cache.insert(key, Entry::Page(page.clone()));
+        Ok(page)
+    }
+
+    /// Bytes of the file. The length comes from a checked part, so it is no more than the file has.
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Buffer, Error> {
+        if offset.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
+            return Err(self.corrupt(offset, "a part lies past the end of the file"));
+        }
+        Ok(Buffer::fill_with(length, |bytes| self.file.read_at(offset, &mut [bytes]))?)
+    }
+
+    pub(crate) fn catalog_offset(&self) -> u64 {
+        self.catalog_offset
+    }
+
+    fn key(&self, section: usize, part: Part) -> Key {
+        Key { segment: self.number, section: section as u16, part }
+    }
+
+    pub(crate) fn corrupt(&self, offset: u64, reason: &'static str) -> Error {
+        Error::corrupt(&self.path, offset, reason)
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segment({})", self.path.display())
+    }
+}
+
+/// Bytes of a piece in the file, with the zeros after it.
+pub(crate) fn padded(place: &Place) -> u64 {
+    u64::from(place.length).next_multiple_of(ALIGN as u64)
+}

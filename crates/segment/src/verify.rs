@@ -1,0 +1,107 @@
+use std::ops::Range;
+
+use crate::chunk::RowLayout;
+use crate::format::BLOCK;
+use crate::groups::{FENCE_BYTES, Fence, decode_page};
+use crate::segment::padded;
+use crate::{Error, Segment};
+
+/// What [`Segment::verify`] read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Versions of documents.
+    pub documents: u64,
+}
+
+impl Segment {
+    /// Reads every byte of the file and compares it with its checksum; also that every byte belongs to a part, and that counts
+    /// agree. Nothing stays in the cache of what is not there already.
+    ///
+    /// # Errors
+    /// The first damage.
+    pub fn verify(&self) -> Result<Verified, Error> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        let mut documents = 0;
+        for (number, section) in self.sections().iter().enumerate() {
+            let counted = self.verify_chunks(number, &mut parts)?;
+            if counted != section.documents {
+                return Err(self.corrupt(
+                    section.rows_offset,
+                    "the chunks have not as many documents as the catalog says",
+                ));
+            }
+            documents += counted;
+            parts.push(section.rows_offset..section.rows_offset + section.rows().total_bytes(section.chunks));
+            self.verify_groups(number, &mut parts)?;
+        }
+        self.verify_cover(parts)?;
+        Ok(Verified { bytes: self.bytes(), documents })
+    }
+
+    fn verify_chunks(&self, section: usize, parts: &mut Vec<Range<u64>>) -> Result<u64, Error> {
+        let catalog = &self.sections()[section];
+        let mut documents = 0;
+        self.rows(section, 0..catalog.chunks, |row| {
+            documents += u64::from(RowLayout::info(row).documents);
+            for column in 0..catalog.columns.len() {
+                let place = RowLayout::place(row, column);
+                parts.push(place.offset..place.offset + padded(&place));
+            }
+        })?;
+        for key in &catalog.columns {
+            for chunk in (0..catalog.chunks).step_by(64) {
+                self.columns_uncached(section, key, chunk..(chunk + 64).min(catalog.chunks))?;
+            }
+        }
+        Ok(documents)
+    }
+
+    fn verify_groups(&self, section: usize, parts: &mut Vec<Range<u64>>) -> Result<(), Error> {
+        let catalog = &self.sections()[section];
+        let fences = self.fences(section)?;
+        parts.push(catalog.fence_offset..catalog.fence_offset + fences.len() as u64);
+        let mut chunks = 0;
+        for page in 0..fences.len() / FENCE_BYTES {
+            let fence = Fence::at(&fences, page);
+            parts.push(fence.offset..fence.offset + u64::from(fence.length));
+            let bytes = self.read(fence.offset, fence.length as usize)?;
+            let damaged = |reason| self.corrupt(fence.offset, reason);
+            if xxhash_rust::xxh3::xxh3_64(&bytes) != fence.checksum {
+                return Err(damaged("a page of the group directory does not fit its checksum"));
+            }
+            for entry in
+                decode_page(&bytes).ok_or_else(|| damaged("a page of the group directory is not one"))?
+            {
+                if entry.first_chunk != chunks {
+                    return Err(damaged("the groups do not follow each other"));
+                }
+                chunks += entry.chunks;
+            }
+        }
+        if chunks != catalog.chunks {
+            return Err(
+                self.corrupt(catalog.fence_offset, "the groups have not as many chunks as the catalog says")
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the parts, one after another, are the file between header and catalog.
+    fn verify_cover(&self, mut parts: Vec<Range<u64>>) -> Result<(), Error> {
+        parts.retain(|part| !part.is_empty());
+        parts.sort_unstable_by_key(|part| part.start);
+        let mut at = BLOCK as u64;
+        for part in parts {
+            if part.start != at {
+                return Err(self.corrupt(at, "bytes that belong to no part of the file"));
+            }
+            at = part.end;
+        }
+        if at != self.catalog_offset() {
+            return Err(self.corrupt(at, "bytes that belong to no part of the file"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+use std::ops::ControlFlow;
+
+use millrace_bucket::SortKey;
+use millrace_column::{ColumnKey, Form};
+use millrace_document::{Document, DocumentId, Timestamp};
+
+use crate::Error;
+use crate::columns;
+use crate::masks::{SegmentChunks, ids, removed_rows, timestamps};
+use crate::shared::Shared;
+use crate::state::State;
+use crate::tail::{Row, RowKey};
+
+/// The newest version of a document, unless that is a removal or was dropped.
+pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
+    let state = shared.state();
+    let location = id.location().reversed();
+    let group = id.group().key();
+    let dropped = state.marks.dropped(id.document_type(), (location >> 32) as u32, &group);
+    let in_tail = find_in_tail(&state, &SortKey::new(id))?;
+    if let Some(row) = in_tail {
+        let counts = !row.removed && row.timestamp.0 > dropped;
+        return Ok(counts.then_some((row.document, row.timestamp)));
+    }
+    match find_in_segments(&state, id, location, &group)? {
+        Some(found) if !found.removed && found.timestamp > dropped => {
+            let document = read(shared, id, &found)?;
+            Ok(Some((document, Timestamp(found.timestamp))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The newest row of a document; those in the tail are newer than all in segments.
+fn find_in_tail(state: &State, key: &SortKey) -> Result<Option<Row>, Error> {
+    let mut from = key.as_bytes().to_vec();
+    from.push(0);
+    let mut to = key.as_bytes().to_vec();
+    to.push(1);
+    for generation in &state.generations {
+        let mut found = None;
+        generation.tail.snapshot().range(&from, Some(&to), &mut |key, value| {
+            found = Some(Row::decode(&RowKey::parse(key)?, value)?);
+            Ok(ControlFlow::Break(()))
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// A version in a segment.
+struct Found {
+    source: SegmentChunks,
+    chunk: u32,
+    row: usize,
+    timestamp: u64,
+    removed: bool,
+}
+
+fn find_in_segments(
+    state: &State,
+    id: &DocumentId,
+    location: u64,
+    group: &str,
+) -> Result<Option<Found>, Error> {
+    let short = (location >> 32) as u32;
+    let mut best: Option<Found> = None;
+    for segment in state.bucket(short).open_segments()? {
+        let Some(section) = segment.section(id.document_type()) else { continue };
+        let mut entries = Vec::new();
+        segment.groups(section, short, |entry| {
+            let beyond = entry.location > short;
+            if !beyond && entry.group == group && (entry.location == short || group.is_empty()) {
+                entries.push(entry);
+            }
+            !beyond
+        })?;
+        for entry in entries {
+            let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
+            let infos = segment.chunks(section, chunks.clone())?;
+            let after = infos.partition_point(|info| info.first_location <= location);
+            let before = infos.partition_point(|info| info.first_location < location);
+            let source = SegmentChunks { segment: segment.clone(), section, chunks: Vec::new() };
+            for chunk in before.saturating_sub(1)..after {
+                let number = entry.first_chunk + chunk as u32;
+                let column = &ids(&source, number..number + 1)?[0];
+                let wanted = Some(id.as_str().as_bytes());
+                let Some(row) = (0..column.len()).find(|row| column.get(*row) == wanted) else { continue };
+                let timestamp = timestamps(&source, number..number + 1)?[0].cells::<u64>()[row];
+                if best.as_ref().is_none_or(|best| timestamp > best.timestamp) {
+                    let removed = infos[chunk].removed > 0 && removed_rows(&source, number)?.contains(&row);
+                    best = Some(Found { source: source.clone(), chunk: number, row, timestamp, removed });
+                }
+            }
+        }
+    }
+    Ok(best)
+}
+
+fn read(shared: &Shared, id: &DocumentId, found: &Found) -> Result<Document, Error> {
+    let source = &found.source;
+    let section = &source.segment.sections()[source.section];
+    let mut values = Vec::new();
+    for key in section.columns.iter().filter(|key| matches!(key.form, Form::Value | Form::Rest)) {
+        let column =
+            source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
+        values.push((ColumnKey::clone(key), column));
+    }
+    let (layout, _) = shared.layout();
+    columns::document(&*layout, id.document_type(), id.clone(), found.row, &values).map_err(|error| {
+        Error::Corrupt { path: source.segment.path().to_owned(), offset: 0, reason: error.to_string() }
+    })
+}

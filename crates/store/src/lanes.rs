@@ -1,0 +1,123 @@
+//! Keeps the writes of one document in order where that matters.
+//!
+//! Blind writes of a document may overtake each other on their way, as long as each is whole. A modification must see what was
+//! written before it and must not be overtaken, or an update would be lost. So every document with writes under way has a lane:
+//! blind writes run side by side; a modification waits until all before it have left, runs alone, and all after it wait.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// What the lanes have to know of a write.
+pub(crate) trait LaneWrite {
+    /// The document's key.
+    fn key(&self) -> &[u8];
+    /// Whether it must run alone.
+    fn alone(&self) -> bool;
+}
+
+/// The lanes of all documents with writes under way.
+pub(crate) struct Lanes<W> {
+    shards: Vec<Mutex<HashMap<Vec<u8>, Lane<W>>>>,
+    hasher: RandomState,
+}
+
+struct Lane<W> {
+    running: usize,
+    alone: bool,
+    waiting: VecDeque<W>,
+}
+
+impl<W: LaneWrite> Lanes<W> {
+    pub fn new() -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Lanes { shards, hasher: RandomState::new() }
+    }
+
+    /// A write comes. Returned: it may run now. Otherwise it waits, and [`Lanes::leave`] returns it later.
+    pub fn enter(&self, write: W) -> Option<W> {
+        let mut shard = self.shard(write.key());
+        match shard.get_mut(write.key()) {
+            None => {
+                let lane = Lane { running: 1, alone: write.alone(), waiting: VecDeque::new() };
+                shard.insert(write.key().to_vec(), lane);
+                Some(write)
+            }
+            Some(lane) if !lane.alone && !write.alone() && lane.waiting.is_empty() => {
+                lane.running += 1;
+                Some(write)
+            }
+            Some(lane) => {
+                lane.waiting.push_back(write);
+                None
+            }
+        }
+    }
+
+    /// A write of the document of this key has run. Returns those that may run now.
+    pub fn leave(&self, key: &[u8]) -> Vec<W> {
+        let mut shard = self.shard(key);
+        let Some(lane) = shard.get_mut(key) else { return Vec::new() };
+        lane.running -= 1;
+        if lane.running > 0 {
+            return Vec::new();
+        }
+        let Some(first) = lane.waiting.pop_front() else {
+            shard.remove(key);
+            return Vec::new();
+        };
+        lane.alone = first.alone();
+        let mut next = vec![first];
+        while !lane.alone && lane.waiting.front().is_some_and(|write| !write.alone()) {
+            next.extend(lane.waiting.pop_front());
+        }
+        lane.running = next.len();
+        next
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, HashMap<Vec<u8>, Lane<W>>> {
+        let shard = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(&'static str);
+
+    impl LaneWrite for Named {
+        fn key(&self) -> &[u8] {
+            b"key"
+        }
+
+        fn alone(&self) -> bool {
+            self.0.starts_with('m')
+        }
+    }
+
+    /// Writes enter (`p1`: a put, `m1`: a modification) and leave (`-`); what runs is written down, in turns.
+    fn check(steps: &str, expected: &str) {
+        let lanes: Lanes<Named> = Lanes::new();
+        let ran: Vec<String> = steps
+            .split(' ')
+            .map(|step| {
+                let runs: Vec<&str> = match step {
+                    "-" => lanes.leave(b"key").iter().map(|write| write.0).collect(),
+                    name => lanes.enter(Named(name.to_owned().leak())).iter().map(|write| write.0).collect(),
+                };
+                if runs.is_empty() { ".".to_owned() } else { runs.join("+") }
+            })
+            .collect();
+        assert_eq!(ran.join(" "), expected, "{steps}");
+    }
+
+    #[test]
+    fn modifications_run_alone_and_in_order() {
+        check("p1 p2 m1 p3 p4 m2 - - - - - -", "p1 p2 . . . . . m1 p3+p4 . m2 .");
+        check("m1 m2 p1 - - - p2", "m1 . . m2 p1 . p2");
+    }
+}

@@ -1,0 +1,355 @@
+//! Work on segments in the background: a bucket's segments are merged, large buckets are split, marks that nothing needs any
+//! more are forgotten.
+//!
+//! What to do is chosen by functions of plain values ([`choose`], [`should_split`]); doing it is another matter.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_column::{Column, ColumnKey, Form};
+use millrace_document::Group;
+use millrace_segment::{MergeInput, MergePolicy, Writer, merge};
+
+use crate::manifest::SegmentRecord;
+use crate::marks::{Mark, MarkScope};
+use crate::shared::Shared;
+use crate::state::{Bucket, BucketSegment, State, locations};
+use crate::{Error, Layout};
+
+/// Segments of about one size are merged when there are so many.
+const FAN_IN: usize = 4;
+/// Two segments are of about one size when neither is so many times the other.
+const TIER: u64 = 4;
+/// The most segments of a bucket: above it the smallest are merged, whatever their sizes.
+const SEGMENTS_MAX: usize = 10;
+/// No two buckets share more bits than a group's documents do.
+const SPLIT_BITS_MAX: u8 = 32;
+
+/// Which segments of a bucket to merge, by their place in the list; empty: none.
+pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
+    let mut by_size: Vec<usize> = (0..segments.len()).collect();
+    by_size.sort_by_key(|index| segments[*index].bytes);
+    let size = |place: usize| segments[by_size[place]].bytes.max(1);
+    // The longest run of one size, from the smallest on: cheap merges first.
+    for first in 0..by_size.len() {
+        let run = (first..by_size.len()).take_while(|place| size(*place) <= size(first) * TIER).count();
+        if run >= FAN_IN {
+            return by_size[first..first + run].to_vec();
+        }
+    }
+    if segments.len() > SEGMENTS_MAX {
+        return by_size[..FAN_IN].to_vec();
+    }
+    // What was dropped takes space until its segment is written anew.
+    by_size.into_iter().find(|index| segments[*index].applied < last_mark).into_iter().collect()
+}
+
+/// Whether a bucket is to be split.
+pub(crate) fn should_split(bucket: &Bucket, bytes_max: u64, documents_max: u64) -> bool {
+    bucket.id.used_bits() < SPLIT_BITS_MAX
+        && (bucket.bytes() > bytes_max || bucket.documents() > documents_max)
+}
+
+/// Does the work, one piece at a time.
+pub(crate) struct Maintenance {
+    shared: Arc<Shared>,
+    /// Buckets that cannot be split or are damaged; they are not tried again before the next start.
+    resting: Mutex<BTreeSet<BucketId>>,
+}
+
+impl Maintenance {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Maintenance { shared, resting: Mutex::default() }
+    }
+
+    /// Does the most useful piece of work. Returns whether there may be more.
+    pub fn tend(&self) -> Result<bool, Error> {
+        let shared = &self.shared;
+        let state = shared.state();
+        let options = &shared.options;
+        for bucket in state.buckets.iter().filter(|bucket| !self.rests(bucket.id)) {
+            if should_split(bucket, options.split_bytes, options.split_documents) {
+                if self.split(bucket)? {
+                    return Ok(true);
+                }
+                self.rest(bucket.id);
+            }
+        }
+        for bucket in state.buckets.iter().filter(|bucket| !self.rests(bucket.id)) {
+            let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
+            let chosen = choose(&records, last_mark(&state, bucket));
+            if !chosen.is_empty() {
+                if let Err(error) = self.merge(bucket, &chosen) {
+                    self.rest(bucket.id);
+                    return Err(error);
+                }
+                return Ok(true);
+            }
+        }
+        self.forget_marks(&state)
+    }
+
+    fn rests(&self, bucket: BucketId) -> bool {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).contains(&bucket)
+    }
+
+    fn rest(&self, bucket: BucketId) {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+    }
+
+    fn merge(&self, bucket: &Bucket, chosen: &[usize]) -> Result<(), Error> {
+        let shared = &self.shared;
+        let (state, applied) = shared.settled_state();
+        let segments = bucket.open_segments()?;
+        let inputs: Vec<MergeInput> = chosen
+            .iter()
+            .map(|index| MergeInput { segment: Arc::clone(segments[*index]), locations: bucket.locations() })
+            .collect();
+        let gone: Vec<u64> = chosen.iter().map(|index| bucket.segments[*index].record.number).collect();
+        let all = chosen.len() == bucket.segments.len();
+        let retention = shared.options.tombstone_retention.as_micros() as u64;
+        let policy = Policy {
+            shared,
+            state: &state,
+            layout: shared.layout().0,
+            // Only a merge of all that the bucket has knows that nothing older would rise again.
+            forget: if all { shared.timestamps.now().0.saturating_sub(retention) } else { 0 },
+        };
+        let number = shared.next_number();
+        let mut writer = Writer::create(&*shared.options.disk, &shared.segment_path(number))?;
+        if !merge(&inputs, &mut writer, &policy)? {
+            return Ok(writer.abandon()?);
+        }
+        let merged = if writer.is_empty() {
+            writer.abandon()?;
+            None
+        } else {
+            let summary = writer.finish()?;
+            let record =
+                SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
+            Some(BucketSegment { record, opened: Ok(shared.open_segment(number)?) })
+        };
+        shared.publish(|state| {
+            replace(state, bucket.id, |old| {
+                let mut segments: Vec<BucketSegment> = old
+                    .segments
+                    .iter()
+                    .filter(|segment| !gone.contains(&segment.record.number))
+                    .cloned()
+                    .collect();
+                segments.extend(merged);
+                vec![Bucket { id: old.id, segments }]
+            })
+        })?;
+        shared.counters.merges.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Splits a bucket in two; `false`: all its documents have one location, or it has no segments.
+    fn split(&self, bucket: &Bucket) -> Result<bool, Error> {
+        let Some(children) = bucket.id.children() else { return Ok(false) };
+        let mut first = u32::MAX;
+        let mut last = 0;
+        let mut shares: Vec<[u64; 2]> = Vec::new();
+        let boundary = locations(children[1]).0;
+        let (begin, end) = bucket.locations();
+        for segment in bucket.open_segments()? {
+            let mut share = [0; 2];
+            for (number, section) in segment.sections().iter().enumerate() {
+                let mut entries = Vec::new();
+                segment.groups(number, begin, |entry| {
+                    let inside = entry.location <= end;
+                    if inside && (entry.location >= begin || entry.group.is_empty()) {
+                        entries.push(entry);
+                    }
+                    inside
+                })?;
+                debug_assert!(section.chunks > 0, "sections without chunks are not written");
+                for entry in entries {
+                    let chunks =
+                        segment.chunks(number, entry.first_chunk..entry.first_chunk + entry.chunks)?;
+                    for chunk in chunks {
+                        let location = (chunk.first_location >> 32) as u32;
+                        share[usize::from(location >= boundary)] += u64::from(chunk.documents);
+                        first = first.min(location);
+                        last = last.max(location);
+                    }
+                }
+            }
+            shares.push(share);
+        }
+        if first >= last {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            replace(state, bucket.id, |old| {
+                let child = |side: usize| {
+                    let of = |(index, segment): (usize, &BucketSegment)| {
+                        // A segment that was sealed meanwhile is not measured: half of it is taken to be here.
+                        let [low, high] = shares.get(index).copied().unwrap_or([1, 1]);
+                        let share = if side == 0 { low } else { high };
+                        let total = (low + high).max(1);
+                        let mut segment = segment.clone();
+                        segment.record.bytes = segment.record.bytes * share / total;
+                        segment.record.documents = segment.record.documents * share / total;
+                        segment
+                    };
+                    Bucket { id: children[side], segments: old.segments.iter().enumerate().map(of).collect() }
+                };
+                vec![child(0), child(1)]
+            })
+        })?;
+        self.shared.counters.splits.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
+    fn forget_marks(&self, state: &State) -> Result<bool, Error> {
+        let oldest_generation_is_alone = state.generations.len() == 1;
+        let no_rows = state.generations.iter().all(|generation| generation.rows.load(Ordering::Relaxed) == 0);
+        if state.marks.is_empty() || !oldest_generation_is_alone || !no_rows {
+            return Ok(false);
+        }
+        let is_applied = |mark: &Mark, state: &State| {
+            let mut segments = state
+                .buckets
+                .iter()
+                .filter(|bucket| reaches(&mark.scope, bucket))
+                .flat_map(|bucket| &bucket.segments);
+            segments.all(|segment| segment.record.applied >= mark.timestamp)
+        };
+        if !state.marks.list().iter().any(|mark| is_applied(mark, state)) {
+            return Ok(false);
+        }
+        // Rows of the tail are looked at before the state: what comes later is newer than the marks.
+        self.shared.publish(|state| {
+            let mut new = state.clone();
+            let mut marks = (*state.marks).clone();
+            if state.generations.len() == 1 {
+                marks.retain(|mark| {
+                    !is_applied(mark, state) || mark.timestamp >= self.shared.timestamps.last().0
+                });
+            }
+            new.marks = Arc::new(marks);
+            Ok(new)
+        })?;
+        Ok(false)
+    }
+}
+
+/// The time of the last mark that reaches into a bucket; 0: none does.
+fn last_mark(state: &State, bucket: &Bucket) -> u64 {
+    if state.marks.is_empty() {
+        return 0;
+    }
+    let marks = state.marks.list();
+    let reaching = marks.iter().filter(|mark| reaches(&mark.scope, bucket));
+    reaching.map(|mark| mark.timestamp).max().unwrap_or(0)
+}
+
+/// Whether a bucket can have documents in a scope.
+fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
+    let (first, last) = bucket.locations();
+    match scope {
+        MarkScope::Group { group, .. } => {
+            let bits = Group::from_key(group).and_then(|group| group.location_bits());
+            bits.is_none_or(|bits| (first..=last).contains(&bits.reverse_bits()))
+        }
+        MarkScope::Type(_) => true,
+        MarkScope::Locations(from, to) => *from <= last && first <= *to,
+    }
+}
+
+/// The state with other buckets in place of one; unchanged when that is not there any more.
+fn replace(state: &State, id: BucketId, with: impl FnOnce(&Bucket) -> Vec<Bucket>) -> Result<State, Error> {
+    let mut state = state.clone();
+    if let Some(place) = state.buckets.iter().position(|bucket| bucket.id == id) {
+        let old = Arc::clone(&state.buckets[place]);
+        state.buckets.splice(place..=place, with(&old).into_iter().map(Arc::new));
+    }
+    Ok(state)
+}
+
+/// How segments of this store are merged.
+struct Policy<'a> {
+    shared: &'a Shared,
+    state: &'a State,
+    layout: Arc<dyn Layout>,
+    forget: u64,
+}
+
+impl MergePolicy for Policy<'_> {
+    fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
+        let mut columns: Vec<ColumnKey> = match self.layout.columns(document_type) {
+            // Values stay though the schema has no such field now: it may have it again. What is derived can be made again.
+            Some(known) => known
+                .into_iter()
+                .chain(present.iter().filter(|key| key.form == Form::Value).cloned())
+                .collect(),
+            None => present.to_vec(),
+        };
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column> {
+        self.layout.derive(document_type, key, value)
+    }
+
+    fn dropped(&self, document_type: &str, location: u32, group: &str) -> u64 {
+        self.state.marks.dropped(document_type, location, group)
+    }
+
+    fn forget_removals_before(&self) -> u64 {
+        self.forget
+    }
+
+    fn cancelled(&self) -> bool {
+        // Asked once a group: the place to step aside for writers.
+        if self.shared.counters.writes_in_flight.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.shared.health.closed.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes of segments; `!` after a size: a mark is not applied in it. Expected: the sizes that are merged.
+    fn check(sizes: &str, expected: &str) {
+        let segments: Vec<SegmentRecord> = sizes
+            .split_whitespace()
+            .map(|size| SegmentRecord {
+                number: 0,
+                bytes: size.trim_end_matches('!').parse().unwrap_or(0),
+                documents: 0,
+                applied: if size.ends_with('!') { 1 } else { 9 },
+            })
+            .collect();
+        let mut chosen: Vec<u64> = choose(&segments, 5).iter().map(|index| segments[*index].bytes).collect();
+        chosen.sort_unstable();
+        let chosen: Vec<String> = chosen.iter().map(u64::to_string).collect();
+        assert_eq!(chosen.join(" "), expected, "{sizes}");
+    }
+
+    #[test]
+    fn segments_of_one_size_are_merged() {
+        check("", "");
+        check("100", "");
+        check("100 100 100", "");
+        check("100 120 90 300", "90 100 120 300");
+        check("1000 10 10 11 10", "10 10 10 11");
+        check("1000 3000 100 100", "");
+        check("100 100! 100", "100");
+        check(
+            "1 10 100 1000 10000 100000 1000000 10000000 100000000 1000000000 10000000000",
+            "1 10 100 1000",
+        );
+    }
+}

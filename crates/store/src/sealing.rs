@@ -1,0 +1,301 @@
+//! Sealing: what the tail holds becomes segments.
+//!
+//! 1. A new generation is made and takes over the writes.
+//! 2. The old one's rows are written bucket by bucket: the newest version of each document, in columns.
+//! 3. The manifest gets the segments and loses the generation, at once.
+//! 4. When the last reader has gone, the generation's files are deleted.
+//!
+//! Generations are sealed in order, one at a time. Nothing of this is on the way of a write.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_column::{ColumnKey, Form};
+use millrace_segment::{ChunkInfo, NewChunk, Writer};
+
+use crate::manifest::SegmentRecord;
+use crate::marks::Marks;
+use crate::shared::{Shared, tail_path};
+use crate::state::{Bucket, BucketSegment, Generation};
+use crate::tail::{Row, RowKey, TailSnapshot};
+use crate::{Error, Layout, columns, tail_chunk};
+
+/// Seals, one generation at a time.
+pub(crate) struct Sealer {
+    shared: Arc<Shared>,
+    /// Generations that are sealed and that someone may still read. Locked while one is sealed.
+    retired: Mutex<Vec<Arc<Generation>>>,
+}
+
+impl Sealer {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Sealer { shared, retired: Mutex::default() }
+    }
+
+    /// Seals when there is a reason to.
+    pub fn tend(&self) -> Result<(), Error> {
+        let shared = &self.shared;
+        let state = shared.state();
+        let active = &state.generations[0];
+        let bytes = active.bytes.load(Ordering::Relaxed);
+        let idle_us = shared.options.seal_idle.as_micros() as u64;
+        let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
+        let idle = shared.timestamps.now().0.saturating_sub(last_write) >= idle_us;
+        let wanted = shared.counters.seal_wanted.swap(false, Ordering::Relaxed);
+        let due = state.generations.len() > 1
+            || bytes >= shared.options.tail_bytes
+            || (idle && bytes >= WORTH_BYTES)
+            || (wanted && idle_for(shared, WANTED_AFTER_US))
+            || self.is_full(active);
+        if due {
+            return self.seal();
+        }
+        if wanted {
+            shared.counters.seal_wanted.store(true, Ordering::Relaxed);
+        }
+        self.delete_retired();
+        Ok(())
+    }
+
+    /// Seals all rows that there are now.
+    pub fn seal(&self) -> Result<(), Error> {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.shared.state();
+        let active = &state.generations[0];
+        if active.rows.load(Ordering::Relaxed) > 0 || self.is_full(active) {
+            self.next_generation()?;
+        }
+        loop {
+            let state = self.shared.state();
+            let Some(oldest) = state.generations.last().filter(|_| state.generations.len() > 1) else {
+                break;
+            };
+            self.seal_generation(oldest)?;
+            retired.push(Arc::clone(oldest));
+            self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(state);
+        drop(retired);
+        self.delete_retired();
+        Ok(())
+    }
+
+    /// Whether a generation takes no rows any more though it is the newest: the disk was full.
+    fn is_full(&self, generation: &Generation) -> bool {
+        *generation.gate() && self.shared.health.check_writable().is_ok()
+    }
+
+    fn next_generation(&self) -> Result<(), Error> {
+        let shared = &self.shared;
+        let number = shared.next_number();
+        let directory = tail_path(&shared.options, number);
+        let tail = shared.tails.create(&directory)?;
+        let next = Arc::new(Generation::new(number, directory, tail));
+        let before = Arc::clone(&shared.state().generations[0]);
+        shared.publish(|state| {
+            let mut state = state.clone();
+            state.generations.insert(0, next);
+            Ok(state)
+        })?;
+        // Whoever was about to append has done so, or will see that it is closed and take the next one.
+        *before.gate() = true;
+        Ok(())
+    }
+
+    fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
+        let shared = &self.shared;
+        let snapshot = generation.tail.snapshot();
+        let (layout, _) = shared.layout();
+        let (state, applied) = shared.settled_state();
+        let mut written: Vec<(millrace_bucket::BucketId, BucketSegment)> = Vec::new();
+        for bucket in &state.buckets {
+            let sealing =
+                SealBucket { shared, layout: &*layout, snapshot: &*snapshot, bucket, marks: &state.marks };
+            if let Some(segment) = sealing.run(applied)? {
+                written.push((bucket.id, segment));
+            }
+        }
+        shared.publish(|state| {
+            let mut state = state.clone();
+            state.generations.retain(|other| other.number != generation.number);
+            for (id, segment) in written {
+                add(&mut state.buckets, id, &segment);
+            }
+            Ok(state)
+        })
+    }
+
+    /// Deletes the files of generations that no one reads any more.
+    fn delete_retired(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut *retired)
+            .into_iter()
+            .partition(|generation| Arc::strong_count(generation) == 1);
+        *retired = kept;
+        drop(retired);
+        for generation in free {
+            let directory = generation.directory.clone();
+            drop(generation);
+            let outcome = self.shared.tails.delete(&directory);
+            self.shared.health.trouble("delete a sealed tail", outcome.err().map(|error| error.to_string()));
+        }
+    }
+}
+
+/// An idle tail of fewer bytes stays as it is.
+const WORTH_BYTES: u64 = 64 << 10;
+
+/// A view has asked for sealing, because it had much to decode: it is done when nothing was written for so long.
+const WANTED_AFTER_US: u64 = 200_000;
+
+fn idle_for(shared: &Shared, us: u64) -> bool {
+    let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
+    shared.timestamps.now().0.saturating_sub(last_write) >= us
+}
+
+/// Gives the segment to the bucket; or to its children, when it was split meanwhile.
+fn add(buckets: &mut [Arc<Bucket>], id: millrace_bucket::BucketId, segment: &BucketSegment) {
+    for bucket in buckets {
+        let covers = bucket.id.used_bits() >= id.used_bits()
+            && millrace_bucket::BucketId::new(id.used_bits(), bucket.id.bits()) == id;
+        if covers {
+            let mut segments = bucket.segments.clone();
+            segments.push(segment.clone());
+            *bucket = Arc::new(Bucket { id: bucket.id, segments });
+        }
+    }
+}
+
+/// The rows of one bucket in one generation.
+struct SealBucket<'a> {
+    shared: &'a Shared,
+    layout: &'a dyn Layout,
+    snapshot: &'a dyn TailSnapshot,
+    bucket: &'a Bucket,
+    marks: &'a Marks,
+}
+
+impl SealBucket<'_> {
+    fn run(&self, applied: u64) -> Result<Option<BucketSegment>, Error> {
+        let mut types = BTreeSet::new();
+        self.rows(&mut |key, _| {
+            if !types.contains(key.document_type()) {
+                types.insert(key.document_type().to_owned());
+            }
+            Ok(())
+        })?;
+        if types.is_empty() {
+            return Ok(None);
+        }
+        let number = self.shared.next_number();
+        let path = self.shared.segment_path(number);
+        let mut writer = Writer::create(&*self.shared.options.disk, &path)?;
+        for document_type in &types {
+            self.write_type(document_type, &mut writer)?;
+        }
+        if writer.is_empty() {
+            writer.abandon()?;
+            return Ok(None);
+        }
+        let summary = writer.finish()?;
+        let record = SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
+        Ok(Some(BucketSegment { record, opened: Ok(self.shared.open_segment(number)?) }))
+    }
+
+    /// All rows of the bucket.
+    fn rows(&self, visit: &mut dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let (first, last) = self.bucket.locations();
+        let to = last.checked_add(1).map(u32::to_be_bytes);
+        self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {
+            visit(&RowKey::parse(key)?, value)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn write_type(&self, document_type: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let columns = columns::stored_columns(self.layout, document_type);
+        writer.begin_section(document_type, columns.clone())?;
+        let mut chunk = ChunkRows::new(self.layout, document_type, &columns);
+        let mut last_key: Vec<u8> = Vec::new();
+        self.rows(&mut |key, value| {
+            // The newest version of a document comes first.
+            if key.sort_key == last_key || key.document_type() != document_type {
+                return Ok(());
+            }
+            last_key.clear();
+            last_key.extend_from_slice(key.sort_key);
+            if key.timestamp.0 <= self.marks.dropped(document_type, key.location, key.group) {
+                return Ok(());
+            }
+            chunk.add(key, value, writer)
+        })?;
+        chunk.flush(writer)
+    }
+}
+
+/// Rows on their way into one chunk.
+struct ChunkRows<'a> {
+    layout: &'a dyn Layout,
+    document_type: &'a str,
+    columns: &'a [ColumnKey],
+    location: u32,
+    first_location: u64,
+    group: String,
+    rows: Vec<Row>,
+    bytes: usize,
+}
+
+impl<'a> ChunkRows<'a> {
+    fn new(layout: &'a dyn Layout, document_type: &'a str, columns: &'a [ColumnKey]) -> Self {
+        ChunkRows {
+            layout,
+            document_type,
+            columns,
+            location: 0,
+            first_location: 0,
+            group: String::new(),
+            rows: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
+        let same_group = self.group == key.group && (self.location == key.location || key.group.is_empty());
+        if !same_group || tail_chunk::is_full(self.rows.len(), self.bytes) {
+            self.flush(writer)?;
+        }
+        if self.rows.is_empty() {
+            self.location = key.location;
+            self.first_location = key.reversed_location();
+            self.group = key.group.to_owned();
+        }
+        self.rows.push(Row::decode(key, value)?);
+        self.bytes += value.len();
+        Ok(())
+    }
+
+    fn flush(&mut self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let timestamps = || rows.iter().map(|row| row.timestamp.0);
+        let info = ChunkInfo {
+            documents: rows.len() as u32,
+            removed: rows.iter().filter(|row| row.removed).count() as u32,
+            first_location: self.first_location,
+            oldest: timestamps().min().unwrap_or(0),
+            newest: timestamps().max().unwrap_or(0),
+        };
+        let columns = self
+            .columns
+            .iter()
+            .map(|key| columns::build(self.layout, self.document_type, key, &rows))
+            .collect();
+        debug_assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
+        Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
+    }
+}

@@ -1,0 +1,223 @@
+//! What the parts of an open store share: the current state and how it changes, the layout, the clock, the state of health.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use millrace_segment::{Cache, Segment};
+
+use crate::masks::MaskCache;
+use crate::state::State;
+use crate::tail::Tails;
+use crate::tail_chunk::TailChunkCache;
+use crate::timestamps::Timestamps;
+use crate::{Error, Layout, Options};
+
+pub(crate) struct Shared {
+    pub options: Options,
+    pub tails: Box<dyn Tails>,
+    pub timestamps: Timestamps,
+    pub caches: Caches,
+    pub health: Health,
+    pub counters: Counters,
+    pub alarm: Alarm,
+    state: RwLock<Arc<State>>,
+    /// Held while a new state is made, so that they are made one after another.
+    publishing: Mutex<()>,
+    next_number: AtomicU64,
+    layout: RwLock<(Arc<dyn Layout>, u64)>,
+}
+
+/// All that is kept in memory of what was read, within [`Options::cache_bytes`].
+pub(crate) struct Caches {
+    pub segments: Arc<Cache>,
+    pub masks: MaskCache,
+    pub tail_chunks: TailChunkCache,
+}
+
+/// Whether writes can be promised, and what went wrong in the background.
+#[derive(Default)]
+pub(crate) struct Health {
+    poisoned: Mutex<Option<String>>,
+    troubles: Mutex<Vec<(&'static str, String)>>,
+    pub closed: AtomicBool,
+}
+
+/// What was done since the start.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub seals: AtomicU64,
+    pub merges: AtomicU64,
+    pub splits: AtomicU64,
+    pub writes_in_flight: AtomicUsize,
+    pub bytes_in_flight: AtomicUsize,
+    /// In microseconds of the clock; for telling when the store is idle.
+    pub last_write_us: AtomicU64,
+    /// Rows of the tail that the last view had to decode.
+    pub seal_wanted: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(
+        options: Options,
+        tails: Box<dyn Tails>,
+        layout: Arc<dyn Layout>,
+        segments: Arc<Cache>,
+        opened: (State, u64, Timestamps),
+    ) -> Self {
+        let (state, next_number, timestamps) = opened;
+        let small = options.cache_bytes / 16;
+        Shared {
+            tails,
+            timestamps,
+            caches: Caches {
+                segments,
+                masks: MaskCache::new(small),
+                tail_chunks: TailChunkCache::new(options.cache_bytes / 8),
+            },
+            health: Health::default(),
+            counters: Counters::default(),
+            alarm: Alarm::default(),
+            state: RwLock::new(Arc::new(state)),
+            publishing: Mutex::new(()),
+            next_number: AtomicU64::new(next_number),
+            layout: RwLock::new((layout, 0)),
+            options,
+        }
+    }
+
+    /// The state now.
+    pub fn state(&self) -> Arc<State> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
+    /// any more lose their names; views that read them still can.
+    pub fn publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+        let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.state();
+        let new = change(&old)?;
+        let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
+        manifest.write(&*self.options.disk, &self.options.data_dir)?;
+        let kept = new.segment_numbers();
+        let gone = old.segment_numbers();
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        for number in gone.into_iter().filter(|number| kept.binary_search(number).is_err()) {
+            if let Err(error) = self.options.disk.unlink(&self.segment_path(number)) {
+                // The next start deletes what no bucket has.
+                self.health.trouble("unlink a segment", Some(error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state, and a time: every mark of that time or before is in the state, and none will come later.
+    pub fn settled_state(&self) -> (Arc<State>, u64) {
+        let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.state(), self.timestamps.next().0)
+    }
+
+    /// A number that no generation and no segment of this directory has or had.
+    pub fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub fn segment_path(&self, number: u64) -> PathBuf {
+        segment_path(&self.options, number)
+    }
+
+    pub fn open_segment(&self, number: u64) -> Result<Arc<Segment>, Error> {
+        open_segment(&self.options, &self.caches.segments, number)
+    }
+
+    /// The layout now, and how often it was set: what was built under one number is not mixed with what another built.
+    pub fn layout(&self) -> (Arc<dyn Layout>, u64) {
+        self.layout.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_layout(&self, layout: Arc<dyn Layout>) {
+        let mut current = self.layout.write().unwrap_or_else(PoisonError::into_inner);
+        *current = (layout, current.1 + 1);
+    }
+
+    /// Whether the store is still open.
+    pub fn check_open(&self) -> Result<(), Error> {
+        if self.health.closed.load(Ordering::SeqCst) { Err(Error::Closed) } else { Ok(()) }
+    }
+}
+
+pub(crate) fn segment_path(options: &Options, number: u64) -> PathBuf {
+    options.data_dir.join("segments").join(format!("{number:016}.seg"))
+}
+
+pub(crate) fn tail_path(options: &Options, number: u64) -> PathBuf {
+    options.data_dir.join("tail").join(format!("{number:016}"))
+}
+
+pub(crate) fn open_segment(
+    options: &Options,
+    cache: &Arc<Cache>,
+    number: u64,
+) -> Result<Arc<Segment>, Error> {
+    let path = segment_path(options, number);
+    Ok(Arc::new(Segment::open(&*options.disk, &path, number, Arc::clone(cache))?))
+}
+
+impl Health {
+    /// No write is accepted from now on.
+    pub fn poison(&self, reason: String) {
+        tracing::error!(reason, "a write could not be made durable; writes are refused from now on");
+        *self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+
+    /// Whether writes are accepted.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match &*self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes how work in the background went: why it failed, or `None`.
+    pub fn trouble(&self, work: &'static str, reason: Option<String>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = troubles.iter().any(|(of, before)| *of == work && Some(before) == reason.as_ref());
+        troubles.retain(|(of, _)| *of != work);
+        if let Some(reason) = reason {
+            if !known {
+                tracing::warn!(work, reason, "work in the background failed; it will be tried again");
+            }
+            troubles.push((work, reason));
+        }
+    }
+
+    pub fn troubles(&self) -> Vec<String> {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.iter().map(|(work, reason)| format!("{work}: {reason}")).collect()
+    }
+}
+
+/// Wakes the threads of the background before their time.
+#[derive(Default)]
+pub(crate) struct Alarm {
+    rung: Mutex<u64>,
+    bell: Condvar,
+}
+
+impl Alarm {
+    pub fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.bell.notify_all();
+    }
+
+    /// Waits for the alarm, but not longer than so. `seen` is what the last wait returned.
+    pub fn wait(&self, seen: u64, at_most: Duration) -> u64 {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rung, _) = self
+            .bell
+            .wait_timeout_while(rung, at_most, |rung| *rung == seen)
+            .unwrap_or_else(PoisonError::into_inner);
+        *rung
+    }
+}

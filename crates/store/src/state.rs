@@ -1,0 +1,139 @@
+//! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each change makes a new one.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_bucket::BucketId;
+use millrace_segment::Segment;
+
+use crate::Error;
+use crate::manifest::{Manifest, SegmentRecord};
+use crate::marks::Marks;
+use crate::tail::Tail;
+
+/// One instant of the store.
+#[derive(Clone)]
+pub(crate) struct State {
+    /// Newest first; writes go to the first.
+    pub generations: Vec<Arc<Generation>>,
+    /// In the order of keys; together they cover all keys.
+    pub buckets: Vec<Arc<Bucket>>,
+    pub marks: Arc<Marks>,
+}
+
+/// A generation of the tail.
+pub(crate) struct Generation {
+    pub number: u64,
+    pub directory: PathBuf,
+    pub tail: Arc<dyn Tail>,
+    pub rows: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Set under the lock that appends hold: nothing is appended from then on.
+    closed: Mutex<bool>,
+}
+
+impl Generation {
+    pub fn new(number: u64, directory: PathBuf, tail: Arc<dyn Tail>) -> Self {
+        Generation {
+            number,
+            directory,
+            tail,
+            rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            closed: Mutex::new(false),
+        }
+    }
+
+    /// The right to append, while it is held; see whether it is closed.
+    pub fn gate(&self) -> MutexGuard<'_, bool> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts rows that were appended.
+    pub fn count(&self, rows: u64, bytes: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A bucket and the segments that hold its documents.
+pub(crate) struct Bucket {
+    pub id: BucketId,
+    pub segments: Vec<BucketSegment>,
+}
+
+/// A segment as a bucket sees it: only the bucket's own range of it.
+#[derive(Clone)]
+pub(crate) struct BucketSegment {
+    pub record: SegmentRecord,
+    /// The open file, or why it could not be opened: then the bucket refuses, and no other.
+    pub opened: Result<Arc<Segment>, Error>,
+}
+
+impl Bucket {
+    /// The first and the last location in it, reversed and cut to 32 bits.
+    pub fn locations(&self) -> (u32, u32) {
+        locations(self.id)
+    }
+
+    /// Its segments.
+    pub fn open_segments(&self) -> Result<Vec<&Arc<Segment>>, Error> {
+        self.segments.iter().map(|segment| segment.opened.as_ref().map_err(Clone::clone)).collect()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.record.bytes).sum()
+    }
+
+    pub fn documents(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.record.documents).sum()
+    }
+}
+
+/// The first and the last location of a bucket, reversed and cut to 32 bits: no bucket here uses more.
+pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
+    let (first, last) = bucket.reversed_range();
+    ((first >> 32) as u32, (last >> 32) as u32)
+}
+
+impl State {
+    /// The bucket of a location.
+    pub fn bucket(&self, location: u32) -> &Arc<Bucket> {
+        let after = self.buckets.partition_point(|bucket| bucket.locations().0 <= location);
+        &self.buckets[after.saturating_sub(1)]
+    }
+
+    /// What the manifest says of it.
+    pub fn manifest(&self, next_number: u64, clock: u64) -> Manifest {
+        Manifest {
+            next_number,
+            clock,
+            generations: self.generations.iter().map(|generation| generation.number).collect(),
+            buckets: self
+                .buckets
+                .iter()
+                .map(|bucket| (bucket.id, bucket.segments.iter().map(|segment| segment.record).collect()))
+                .collect(),
+            marks: self.marks.list(),
+        }
+    }
+
+    /// The numbers of all segments, each once.
+    pub fn segment_numbers(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self
+            .buckets
+            .iter()
+            .flat_map(|bucket| &bucket.segments)
+            .map(|segment| segment.record.number)
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Bytes in the tail.
+    pub fn tail_bytes(&self) -> u64 {
+        self.generations.iter().map(|generation| generation.bytes.load(Ordering::Relaxed)).sum()
+    }
+}

@@ -1,0 +1,321 @@
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_column::View;
+use millrace_document::{Document, DocumentId, Group, Timestamp};
+use millrace_segment::Cache;
+
+use crate::committer::Writes;
+use crate::maintenance::Maintenance;
+use crate::marks::{Mark, MarkScope};
+use crate::open::{Lock, Opened, open};
+use crate::sealing::Sealer;
+use crate::shared::Shared;
+use crate::state::{Bucket, locations};
+use crate::tail::{FjallTails, Tails};
+use crate::{
+    Error, Layout, Options, Status, ViewScope, Visit, VisitPage, Write, Written, collect, get, view, visiting,
+};
+
+/// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    writes: Arc<Writes>,
+    sealer: Arc<Sealer>,
+    threads: Mutex<Threads>,
+    _lock: Lock,
+}
+
+#[derive(Default)]
+struct Threads {
+    modifiers: Vec<JoinHandle<()>>,
+    committer: Option<JoinHandle<()>>,
+    background: Vec<JoinHandle<()>>,
+}
+
+/// Modifications read documents, which can wait for the disk; so some run side by side.
+const MODIFIERS: usize = 4;
+/// How often the background looks for work when no one calls it.
+const TICK: Duration = Duration::from_millis(100);
+/// After something in the background failed, it is tried again so much later.
+const RETRY: Duration = Duration::from_secs(2);
+
+impl Store {
+    /// Opens the store of a data directory, which only one process can have open. Reads no documents.
+    ///
+    /// # Errors
+    /// The directory cannot be read, its manifest or the tail's log is damaged, or it is in use. A damaged segment is no error
+    /// here: its bucket refuses.
+    pub fn open(options: Options, layout: Arc<dyn Layout>) -> Result<Store, Error> {
+        Self::open_with(options, layout, Box::new(FjallTails))
+    }
+
+    pub(crate) fn open_with(
+        options: Options,
+        layout: Arc<dyn Layout>,
+        tails: Box<dyn Tails>,
+    ) -> Result<Store, Error> {
+        let lock = Lock::take(&options.data_dir)?;
+        let cache = Arc::new(Cache::new(options.cache_bytes / 16 * 13));
+        let Opened { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
+        let shared = Arc::new(Shared::new(options, tails, layout, cache, (state, next_number, timestamps)));
+        let writes = Arc::new(Writes::new(Arc::clone(&shared)));
+        let sealer = Arc::new(Sealer::new(Arc::clone(&shared)));
+        let threads = Threads::start(&shared, &writes, &sealer)
+            .map_err(|error| Error::io("start the store's threads", &error))?;
+        Ok(Store {
+            inner: Arc::new(Inner { shared, writes, sealer, threads: Mutex::new(threads), _lock: lock }),
+        })
+    }
+
+    /// From now on, documents are laid out so: in views at once, in segments when they are written next.
+    pub fn set_layout(&self, layout: Arc<dyn Layout>) {
+        self.inner.shared.set_layout(layout);
+    }
+
+    /// Writes; `done` is called when the write is durable and visible to every later view, or has failed. It is called on a
+    /// thread that other writes wait for (or on this one, when refused at once), so it should only hand the answer on.
+    pub fn write(&self, write: Write, done: impl FnOnce(Result<Written, Error>) + Send + 'static) {
+        self.inner.writes.accept(write, Box::new(done));
+    }
+
+    /// The document of this id and when it was written; `None` when there is none.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn get(&self, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
+        self.inner.shared.check_open()?;
+        get::get(&self.inner.shared, id)
+    }
+
+    /// The documents of this type in this scope, as they are now. Costs a look at the directories, not the documents, unless
+    /// versions in several places have to be compared.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn view(&self, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
+        self.inner.shared.check_open()?;
+        view::view(&self.inner.shared, document_type, scope)
+    }
+
+    /// The next page of a visit.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged; the continuation is none.
+    pub fn visit(&self, visit: &Visit) -> Result<VisitPage, Error> {
+        self.inner.shared.check_open()?;
+        visiting::visit(&self.inner.shared, visit)
+    }
+
+    /// Drops the documents of a group (of one type, or of all types where that is `None`), at a cost that does not depend on
+    /// their number. Writes acknowledged later are not touched.
+    ///
+    /// # Errors
+    /// The drop cannot be made durable.
+    pub fn drop_group(&self, document_type: Option<&str>, group: &Group) -> Result<(), Error> {
+        let document_type = document_type.map(str::to_owned);
+        self.mark(MarkScope::Group { document_type, group: group.key() })
+    }
+
+    /// Drops all documents of a type, as [`Store::drop_group`] does.
+    ///
+    /// # Errors
+    /// The drop cannot be made durable.
+    pub fn drop_type(&self, document_type: &str) -> Result<(), Error> {
+        self.mark(MarkScope::Type(document_type.to_owned()))
+    }
+
+    /// Drops all documents of a bucket, as [`Store::drop_group`] does, and its files at once.
+    ///
+    /// # Errors
+    /// The drop cannot be made durable; the bucket uses more than 32 bits.
+    pub fn drop_bucket(&self, bucket: BucketId) -> Result<(), Error> {
+        if bucket.used_bits() > 32 {
+            let reason = "a store's buckets use at most 32 bits; name one of them".to_owned();
+            return Err(Error::Io { action: format!("drop {bucket}"), reason });
+        }
+        let (first, last) = locations(bucket);
+        self.mark(MarkScope::Locations(first, last))
+    }
+
+    fn mark(&self, scope: MarkScope) -> Result<(), Error> {
+        let shared = &self.inner.shared;
+        shared.check_open()?;
+        shared.publish(|state| {
+            let mut state = state.clone();
+            let mut marks = (*state.marks).clone();
+            if let MarkScope::Locations(first, last) = scope {
+                for bucket in &mut state.buckets {
+                    let (begin, end) = bucket.locations();
+                    if first <= begin && end <= last {
+                        *bucket = Arc::new(Bucket { id: bucket.id, segments: Vec::new() });
+                    }
+                }
+            }
+            marks.add(Mark { scope, timestamp: shared.timestamps.next().0 });
+            state.marks = Arc::new(marks);
+            Ok(state)
+        })?;
+        shared.alarm.ring();
+        Ok(())
+    }
+
+    /// The buckets there are now, in the order of keys.
+    pub fn buckets(&self) -> Vec<BucketId> {
+        self.inner.shared.state().buckets.iter().map(|bucket| bucket.id).collect()
+    }
+
+    /// Removes the documents of these types that `keep` does not want, at most about `per_second` a second; returns how many.
+    /// A document that is written meanwhile stays. Blocks until all have been looked at.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged; a remove fails.
+    pub fn collect(
+        &self,
+        document_types: &[&str],
+        keep: &dyn Fn(&Document) -> bool,
+        per_second: u32,
+    ) -> Result<u64, Error> {
+        collect::collect(self, document_types, keep, per_second)
+    }
+
+    /// Seals all that was written until now; returns when that is done.
+    ///
+    /// # Errors
+    /// A segment or the manifest cannot be written.
+    pub fn seal(&self) -> Result<(), Error> {
+        self.inner.shared.check_open()?;
+        self.inner.sealer.seal()
+    }
+
+    /// Merges, splits and forgets until there is nothing more to do; returns when that is done.
+    ///
+    /// # Errors
+    /// A segment cannot be read, or one or the manifest cannot be written.
+    pub fn maintain(&self) -> Result<(), Error> {
+        self.inner.shared.check_open()?;
+        let maintenance = Maintenance::new(Arc::clone(&self.inner.shared));
+        while maintenance.tend()? {}
+        Ok(())
+    }
+
+    /// Forgets what was read, so that the next reads go to the files; for measurements.
+    pub fn clear_cache(&self) {
+        self.inner.shared.caches.segments.clear();
+    }
+
+    /// What the store holds.
+    pub fn status(&self) -> Status {
+        let shared = &self.inner.shared;
+        let state = shared.state();
+        let cache = shared.caches.segments.statistics();
+        let counters = &shared.counters;
+        let rows = state.generations.iter().map(|generation| generation.rows.load(Ordering::Relaxed)).sum();
+        Status {
+            documents: state.buckets.iter().map(|bucket| bucket.documents()).sum::<u64>() + rows,
+            segment_bytes: state.buckets.iter().map(|bucket| bucket.bytes()).sum(),
+            buckets: state.buckets.len(),
+            segments: state.segment_numbers().len(),
+            tail_rows: rows,
+            tail_bytes: state.tail_bytes(),
+            cache_bytes: cache.bytes,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            writes_in_flight: counters.writes_in_flight.load(Ordering::Relaxed),
+            disk_free: shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0),
+            seals: counters.seals.load(Ordering::Relaxed),
+            merges: counters.merges.load(Ordering::Relaxed),
+            splits: counters.splits.load(Ordering::Relaxed),
+            refusing: shared.health.check_writable().err().map(|error| error.to_string()),
+            troubles: shared.health.troubles(),
+        }
+    }
+
+    /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from now on.
+    pub fn close(self) {
+        self.inner.close();
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        self.shared.health.closed.store(true, Ordering::SeqCst);
+        self.shared.alarm.ring();
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        // Modifiers hand on to the committer, so they end first.
+        self.writes.close();
+        threads.modifiers.drain(..).for_each(join);
+        self.writes.close_commits();
+        threads.committer.take().into_iter().for_each(join);
+        threads.background.drain(..).for_each(join);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A thread of the store catches what its work throws; one that still ended so has nothing to hand over.
+fn join(thread: JoinHandle<()>) {
+    // The last clone can be dropped by a callback, on one of these threads itself.
+    if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+        tracing::error!("a thread of the store ended before its time");
+    }
+}
+
+impl Threads {
+    fn start(shared: &Arc<Shared>, writes: &Arc<Writes>, sealer: &Arc<Sealer>) -> std::io::Result<Self> {
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new().name(name.to_owned()).spawn(work)
+        };
+        let mut threads = Threads::default();
+        for _ in 0..MODIFIERS {
+            let writes = Arc::clone(writes);
+            threads.modifiers.push(spawn("store-modify", Box::new(move || writes.run_modifier()))?);
+        }
+        let committing = Arc::clone(writes);
+        threads.committer = Some(spawn("store-commit", Box::new(move || committing.run_committer()))?);
+        let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
+        let seal = move || background(&of, "seal", || sealer.tend().map(|()| false));
+        threads.background.push(spawn("store-seal", Box::new(seal))?);
+        if shared.options.maintenance {
+            let of = Arc::clone(shared);
+            let maintenance = Maintenance::new(Arc::clone(shared));
+            let maintain = move || background(&of, "merge and split", || maintenance.tend());
+            threads.background.push(spawn("store-merge", Box::new(maintain))?);
+        }
+        Ok(threads)
+    }
+}
+
+/// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
+fn background(shared: &Shared, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
+    let mut seen = 0;
+    while !shared.health.closed.load(Ordering::SeqCst) {
+        let wait = match tend() {
+            Ok(true) => continue,
+            Ok(false) => {
+                shared.health.trouble(work, None);
+                TICK
+            }
+            Err(error) => {
+                shared.health.trouble(work, Some(error.to_string()));
+                RETRY
+            }
+        };
+        seen = shared.alarm.wait(seen, wait);
+    }
+}
+
+#[cfg(test)]
+mod tests;

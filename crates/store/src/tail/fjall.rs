@@ -1,0 +1,123 @@
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+
+use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals};
+use crate::Error;
+
+/// Generations as fjall databases of one keyspace each.
+pub(crate) struct FjallTails;
+
+const KEYSPACE: &str = "rows";
+
+/// Rows are sealed long before their memtable has so many bytes, so that none is written twice.
+const MEMTABLE_BYTES: u64 = 1 << 40;
+
+impl Tails for FjallTails {
+    fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+        self.delete(directory)?;
+        open_database(directory)
+    }
+
+    fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+        check_journals(directory)?;
+        open_database(directory)
+    }
+
+    fn check(&self, directory: &Path) -> Result<(), Error> {
+        check_journals(directory)?;
+        // Opening completes what a crash left undone, so it is tried on a copy.
+        let copy = std::env::temp_dir().join(format!("millrace-check-{}", std::process::id()));
+        let failed = |error: io::Error| Error::io(&format!("copy the tail to {}", copy.display()), &error);
+        self.delete(&copy)?;
+        let outcome = copy_directory(directory, &copy).map_err(failed).and_then(|()| {
+            open_database(&copy)?.snapshot().range(&[], None, &mut |key, value| {
+                Row::decode(&RowKey::parse(key)?, value)?;
+                Ok(ControlFlow::Continue(()))
+            })
+        });
+        self.delete(&copy)?;
+        outcome
+    }
+
+    fn delete(&self, directory: &Path) -> Result<(), Error> {
+        match std::fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Io {
+                action: format!("delete the sealed tail {}", directory.display()),
+                reason: error.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+fn open_database(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+    let failed = |error: fjall::Error| Error::Tail {
+        action: "open the tail",
+        reason: format!("{}: {error}; run `millrace doctor`", directory.display()),
+    };
+    let database =
+        Database::builder(directory).worker_threads(1).cache_size(1 << 20).open().map_err(failed)?;
+    let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+    let rows = database.keyspace(KEYSPACE, options).map_err(failed)?;
+    Ok(Arc::new(FjallTail { database, rows }))
+}
+
+struct FjallTail {
+    database: Database,
+    rows: Keyspace,
+}
+
+impl Tail for FjallTail {
+    fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for (key, value) in rows {
+            batch.insert(&self.rows, key, value);
+        }
+        batch.commit().map_err(|error| match &error {
+            fjall::Error::Io(source) if source.kind() == io::ErrorKind::StorageFull => AppendError::Full,
+            _ => AppendError::NotDurable(error.to_string()),
+        })
+    }
+
+    fn snapshot(&self) -> Box<dyn TailSnapshot> {
+        Box::new(FjallSnapshot { snapshot: self.database.snapshot(), rows: self.rows.clone() })
+    }
+}
+
+struct FjallSnapshot {
+    snapshot: Snapshot,
+    rows: Keyspace,
+}
+
+impl TailSnapshot for FjallSnapshot {
+    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
+        let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+        for guard in self.snapshot.range::<&[u8], _>(&self.rows, range) {
+            let (key, value) = guard
+                .into_inner()
+                .map_err(|error| Error::Tail { action: "read the tail", reason: error.to_string() })?;
+            if let ControlFlow::Break(()) = visit(&key, &value)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

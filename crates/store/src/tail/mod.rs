@@ -1,0 +1,66 @@
+//! The tail: rows that were written and are not sealed yet, in generations.
+//!
+//! A generation is one small log-structured store of its own, with its own log. Writes go to the newest; when that is full, the
+//! next one takes over and the old one is sealed into segments and then dropped whole, log and all. So no row is ever deleted
+//! or compacted, and the space of a tail that is drained all the time comes back at once.
+//!
+//! [`Tail`] is the seam to the store that is embedded; nothing outside this folder names it.
+
+mod fjall;
+mod journal;
+mod row;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use self::fjall::FjallTails;
+use journal::check_journals;
+pub(crate) use row::{KEY_LIMIT, Row, RowKey, encode_put, encode_removed, row_key};
+
+use crate::Error;
+
+/// Key and value of a row.
+pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
+
+/// What is called with each row of a range: key, value.
+pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
+
+/// One generation's rows.
+pub(crate) trait Tail: Send + Sync {
+    /// Adds rows, all or none. When this returns they are durable, and in every later snapshot.
+    fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError>;
+
+    /// The rows as they are now.
+    fn snapshot(&self) -> Box<dyn TailSnapshot>;
+}
+
+/// The rows of a generation at one instant.
+pub(crate) trait TailSnapshot {
+    /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order.
+    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error>;
+}
+
+/// Rows could not be added.
+#[derive(Debug, Clone)]
+pub(crate) enum AppendError {
+    /// There is no space. The generation takes no more rows; another may.
+    Full,
+    /// They could not be made durable. What the disk holds of them is unknown.
+    NotDurable(String),
+}
+
+/// Makes, opens and drops generations.
+pub(crate) trait Tails: Send + Sync {
+    /// A new generation in a directory that is not there, or is left over and not in use.
+    fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
+
+    /// A generation that was written before. Fails when its log is damaged other than by a crash.
+    fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
+
+    /// Reads a generation that no one has open, without changing it.
+    fn check(&self, directory: &Path) -> Result<(), Error>;
+
+    /// Deletes the files of a generation that no one reads any more.
+    fn delete(&self, directory: &Path) -> Result<(), Error>;
+}

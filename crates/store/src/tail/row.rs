@@ -1,0 +1,115 @@
+//! What a row of the tail is, as bytes. `docs/format.md` describes them.
+
+use millrace_bucket::SortKey;
+use millrace_document::{Document, DocumentId, Timestamp, wire};
+
+use crate::Error;
+
+/// The most bytes that a row's key may have: the embedded store counts them in 16 bits.
+pub(crate) const KEY_LIMIT: usize = 65_000;
+
+const SUFFIX: usize = 9;
+const PUT: u8 = 0;
+const REMOVED: u8 = 1;
+
+/// The key of a version: the document's sort key, a 0 byte, and the timestamp's complement, big-endian, so that the newest
+/// version of a document comes first.
+pub(crate) fn row_key(key: &SortKey, timestamp: Timestamp) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(key.as_bytes().len() + SUFFIX);
+    bytes.extend_from_slice(key.as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(&(!timestamp.0).to_be_bytes());
+    bytes
+}
+
+/// The value of a document's row.
+pub(crate) fn encode_put(document: &Document) -> Vec<u8> {
+    let mut bytes = vec![PUT];
+    bytes.extend(wire::encode_fields(document));
+    bytes
+}
+
+/// The value of a removal's row.
+pub(crate) fn encode_removed() -> Vec<u8> {
+    vec![REMOVED]
+}
+
+/// The parts of a row's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowKey<'a> {
+    /// The sort key's bytes.
+    pub sort_key: &'a [u8],
+    pub timestamp: Timestamp,
+    /// The first 32 bits of the reversed location.
+    pub location: u32,
+    /// The group's key.
+    pub group: &'a str,
+    pub id: &'a str,
+}
+
+impl<'a> RowKey<'a> {
+    /// Takes a key apart.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
+        Self::split(bytes).ok_or(Error::Tail {
+            action: "read a row of the tail",
+            reason: "its key is not one that the store writes".to_owned(),
+        })
+    }
+
+    fn split(bytes: &'a [u8]) -> Option<Self> {
+        let (sort_key, suffix) = bytes.split_at_checked(bytes.len().checked_sub(SUFFIX)?)?;
+        let timestamp = Timestamp(!u64::from_be_bytes(suffix[1..].try_into().ok()?));
+        let (location, rest) = sort_key.split_first_chunk::<4>()?;
+        let group_end = rest.iter().position(|byte| *byte == 0)?;
+        let id = rest.get(group_end + 5..)?;
+        Some(RowKey {
+            sort_key,
+            timestamp,
+            location: u32::from_be_bytes(*location),
+            group: std::str::from_utf8(&rest[..group_end]).ok()?,
+            id: std::str::from_utf8(id).ok()?,
+        })
+    }
+
+    /// All bits of the reversed location, from both of their places in the key.
+    pub fn reversed_location(&self) -> u64 {
+        let at = 4 + self.group.len() + 1;
+        let rest = self.sort_key[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        u64::from(self.location) << 32 | u64::from(rest)
+    }
+
+    /// The document type, as the id names it.
+    pub fn document_type(&self) -> &'a str {
+        self.id.split(':').nth(2).unwrap_or_default()
+    }
+}
+
+/// A version of a document, decoded.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// The document; only its id where it is removed.
+    pub document: Document,
+    pub timestamp: Timestamp,
+    pub removed: bool,
+}
+
+impl Row {
+    /// The version of this key and value.
+    pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
+        let damaged = |reason: String| Error::Tail { action: "read a row of the tail", reason };
+        let id = DocumentId::parse(key.id).map_err(|error| damaged(error.to_string()))?;
+        match value.split_first() {
+            Some((&PUT, fields)) => Ok(Row {
+                document: wire::decode_fields(id, fields).map_err(|error| damaged(error.to_string()))?,
+                timestamp: key.timestamp,
+                removed: false,
+            }),
+            Some((&REMOVED, [])) => Ok(Row {
+                document: Document { id, fields: Vec::new() },
+                timestamp: key.timestamp,
+                removed: true,
+            }),
+            _ => Err(damaged("its value is not one that the store writes".to_owned())),
+        }
+    }
+}

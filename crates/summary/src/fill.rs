@@ -1,0 +1,257 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_column::{Column, ColumnKey, View, value};
+use millrace_document::{DataType, Value};
+use millrace_linguistics::{Analyzer, Language};
+use millrace_matching::MatchedElements;
+use millrace_plan::Plan;
+use millrace_result::FieldValue;
+use millrace_schema::{DocumentSummary, SchemaField, SummaryField, SummaryMode};
+use millrace_tensor::Tensor;
+
+use crate::Error;
+use crate::highlight::{Highlighter, Style, bolded};
+use crate::snippet::snippet;
+
+/// Where a hit is in a view: the chunk's number, and the place in it.
+pub type Place = (usize, u16);
+
+/// The fields of one hit in the summary's order.
+pub type Fields = Vec<(Arc<str>, FieldValue)>;
+
+/// The fields of hits, one entry a hit, by the plan's own document summary in the default style.
+///
+/// # Errors
+/// A column cannot be read.
+pub fn fill(plan: &Plan, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
+    Filler::new(plan, None, &Style::default())?.fill(view, hits)
+}
+
+/// How hits of a plan are shown by one document summary.
+pub struct Filler<'p> {
+    document_type: Arc<str>,
+    shows_type: bool,
+    shows_id: bool,
+    fields: Vec<Shown<'p>>,
+    style: Style,
+}
+
+/// A field of the summary, made ready.
+struct Shown<'p> {
+    name: Arc<str>,
+    /// The fields to take the value from: the first that has one.
+    sources: Vec<&'p SchemaField>,
+    how: How<'p>,
+}
+
+enum How<'p> {
+    Whole,
+    Bolded(Highlighter),
+    Snippet(Highlighter),
+    Matched(MatchedElements<'p>),
+    Tokens(Analyzer),
+    /// Which elements is for a summary feature to say, later.
+    Selected(&'p str),
+}
+
+impl<'p> Filler<'p> {
+    /// Makes a document summary of the plan's schema ready: the one of this name, or the plan's own.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSummary`], or a pattern of the plan that cannot be used.
+    pub fn new(plan: &'p Plan, summary: Option<&str>, style: &Style) -> Result<Self, Error> {
+        let summary: &DocumentSummary = match summary {
+            None => &plan.summary,
+            Some(name) => plan.schema.summaries.get(name).ok_or_else(|| Error::UnknownSummary {
+                schema: plan.schema.name.to_string(),
+                summary: name.to_owned(),
+                known: plan.schema.summaries.keys().cloned().collect::<Vec<_>>().join(", "),
+            })?,
+        };
+        let wanted = |name: &str| plan.fields.is_empty() || plan.fields.iter().any(|field| field == name);
+        let names = |name: &str| summary.fields.iter().any(|field| &*field.source == name);
+        let fields = summary
+            .fields
+            .iter()
+            .filter(|field| wanted(&field.name))
+            .filter_map(|field| Shown::new(plan, field).transpose())
+            .collect::<Result<_, _>>()?;
+        Ok(Filler {
+            document_type: Arc::clone(plan.schema.document_type.name()),
+            shows_type: wanted("sddocname"),
+            shows_id: wanted("documentid") && (summary.name == "default" || names("documentid")),
+            fields,
+            style: style.clone(),
+        })
+    }
+
+    /// The fields of hits, one entry a hit, in order. Columns are read once for all hits of a chunk.
+    ///
+    /// # Errors
+    /// A column cannot be read.
+    pub fn fill(&self, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
+        let mut filled: Vec<Fields> = hits.iter().map(|_| Fields::new()).collect();
+        let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (hit, (chunk, _)) in hits.iter().enumerate() {
+            by_chunk.entry(*chunk).or_default().push(hit);
+        }
+        for (chunk, members) in by_chunk {
+            let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
+                Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
+            };
+            if self.shows_type {
+                for &hit in &members {
+                    let name = FieldValue::Value(Value::String(self.document_type.to_string()));
+                    filled[hit].push(("sddocname".into(), name));
+                }
+            }
+            if self.shows_id
+                && let Some(Column::Bytes(ids)) = column(&ColumnKey::id())?
+            {
+                for &hit in &members {
+                    let id = ids.get(usize::from(hits[hit].1)).unwrap_or_default();
+                    let id = Value::String(String::from_utf8_lossy(id).into_owned());
+                    filled[hit].push(("documentid".into(), FieldValue::Value(id)));
+                }
+            }
+            for field in &self.fields {
+                let mut waiting = members.clone();
+                for source in &field.sources {
+                    if waiting.is_empty() {
+                        break;
+                    }
+                    let Some(cells) = column(&ColumnKey::value(&source.name))? else { continue };
+                    waiting.retain(|&hit| {
+                        let Some(value) = value(&cells, &source.data_type, usize::from(hits[hit].1)) else {
+                            return true;
+                        };
+                        if let Some(shown) = self.show(field, value) {
+                            filled[hit].push((Arc::clone(&field.name), FieldValue::Value(shown)));
+                        }
+                        false
+                    });
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Keeps of fields with `select-elements-by` only the elements whose index is a label of the summary feature that they name.
+    /// A field whose feature is not given stays whole.
+    pub fn select_elements<'t>(&self, fields: &mut Fields, feature: impl Fn(&str) -> Option<&'t Tensor>) {
+        for shown in &self.fields {
+            let How::Selected(name) = shown.how else { continue };
+            let Some(tensor) = feature(name) else { continue };
+            if let Some((_, FieldValue::Value(value))) =
+                fields.iter_mut().find(|(field, _)| *field == shown.name)
+            {
+                let mut keep: Vec<usize> = (0..tensor.subspaces())
+                    .filter_map(|subspace| tensor.labels(subspace).first()?.parse().ok())
+                    .collect();
+                keep.sort_unstable();
+                retain_elements(value, &keep);
+            }
+        }
+    }
+
+    /// The value as the summary shows it; none where nothing is left of it.
+    fn show(&self, field: &Shown<'_>, mut value: Value) -> Option<Value> {
+        match &field.how {
+            How::Whole | How::Selected(_) => {}
+            How::Bolded(highlighter) => each_text(&mut value, &|text| {
+                let marks = highlighter.marks(text);
+                let mut out = String::with_capacity(text.len() + 16 * marks.len());
+                bolded(text, 0..text.len(), &marks, &self.style, &mut out);
+                out
+            }),
+            How::Snippet(highlighter) => {
+                each_text(&mut value, &|text| snippet(text, &highlighter.marks(text), &self.style));
+            }
+            How::Matched(matched) => {
+                let keep = matched.of(&value);
+                if keep.is_empty() {
+                    return None;
+                }
+                retain_elements(&mut value, &keep);
+            }
+            How::Tokens(analyzer) => value = tokens(&value, analyzer),
+        }
+        Some(value)
+    }
+}
+
+impl<'p> Shown<'p> {
+    /// None for the fields that are no document fields.
+    fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, Error> {
+        let sources: Vec<&SchemaField> = std::iter::once(&field.source)
+            .chain(&field.fallbacks)
+            .filter_map(|name| plan.schema.fields.get(name))
+            .collect();
+        let Some(source) = sources.first() else { return Ok(None) };
+        let language = Language::from_tag(plan.query.language.as_deref().unwrap_or_default());
+        let analyzer = || Analyzer::new(&source.matching, language);
+        let highlighter = || Highlighter::new(plan, &source.name, analyzer());
+        let how = match &field.mode {
+            SummaryMode::Dynamic if is_text(&source.data_type) => How::Snippet(highlighter()?),
+            SummaryMode::MatchedElements => How::Matched(MatchedElements::new(plan, &source.name)?),
+            SummaryMode::Tokens => How::Tokens(analyzer()),
+            SummaryMode::SelectElementsBy(feature) => How::Selected(feature),
+            _ if field.bolding && plan.query.presentation.bolding && is_text(&source.data_type) => {
+                How::Bolded(highlighter()?)
+            }
+            SummaryMode::Full | SummaryMode::Dynamic => How::Whole,
+        };
+        Ok(Some(Shown { name: Arc::clone(&field.name), sources, how }))
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::String => true,
+        DataType::Array(element) => **element == DataType::String,
+        _ => false,
+    }
+}
+
+/// Replaces a text, or each text of an array.
+fn each_text(value: &mut Value, replace: &impl Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = replace(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, replace)),
+        _ => {}
+    }
+}
+
+/// Keeps the elements at these indices, which ascend.
+fn retain_elements(value: &mut Value, keep: &[usize]) {
+    fn retain<T>(list: &mut Vec<T>, keep: &[usize]) {
+        let mut index = 0;
+        list.retain(|_| {
+            index += 1;
+            keep.binary_search(&(index - 1)).is_ok()
+        });
+    }
+    match value {
+        Value::Array(values) => retain(values, keep),
+        Value::WeightedSet(values) => retain(values, keep),
+        Value::Map(entries) => retain(entries, keep),
+        _ => {}
+    }
+}
+
+/// The tokens of a text as a list; of each text of a collection, a list of lists.
+fn tokens(value: &Value, analyzer: &Analyzer) -> Value {
+    match value {
+        Value::String(text) => {
+            let mut words = Vec::new();
+            analyzer.tokens(text, |token| words.push(Value::String(token.text.to_owned())));
+            Value::Array(words)
+        }
+        Value::Array(values) => Value::Array(values.iter().map(|value| tokens(value, analyzer)).collect()),
+        Value::WeightedSet(values) => {
+            Value::Array(values.iter().map(|(value, _)| tokens(value, analyzer)).collect())
+        }
+        _ => Value::Array(Vec::new()),
+    }
+}

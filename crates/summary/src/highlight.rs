@@ -1,0 +1,174 @@
+//! Where the query's words stand in a text.
+
+use std::ops::Range;
+
+use millrace_linguistics::Analyzer;
+use millrace_matching::WordMatcher;
+use millrace_plan::{LeafId, Node, Plan, Predicate};
+
+use crate::Error;
+
+/// How words are marked, and how long snippets get. Lengths are in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Style {
+    /// Before a word of the query.
+    pub open: String,
+    /// After it.
+    pub close: String,
+    /// For text that was left out.
+    pub separator: String,
+    /// The wanted length of all snippets of a text together.
+    pub length: usize,
+    /// The most snippets of a text.
+    pub max_matches: usize,
+    /// Texts up to this length are shown whole, however short the wanted length is.
+    pub min_length: usize,
+    /// The most text on each side of what a snippet is around.
+    pub surround_max: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Style {
+            open: "<hi>".to_owned(),
+            close: "</hi>".to_owned(),
+            separator: "<sep />".to_owned(),
+            length: 256,
+            max_matches: 3,
+            min_length: 128,
+            surround_max: 128,
+        }
+    }
+}
+
+/// What of a query is highlighted in one field.
+pub(crate) struct Highlighter {
+    analyzer: Analyzer,
+    terms: Vec<Term>,
+}
+
+enum Term {
+    /// One word after another.
+    Phrase(Vec<WordMatcher>),
+    /// Any of these words.
+    Any(Vec<String>),
+}
+
+/// A token of a text, and which words of the query it is: the term, and the word's place in it.
+struct Candidate {
+    range: Range<usize>,
+    roles: Vec<(usize, usize)>,
+}
+
+/// A place in a text that the query asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Bytes of the text.
+    pub(crate) range: Range<usize>,
+    /// Which of the query's terms.
+    pub(crate) term: usize,
+}
+
+impl Highlighter {
+    /// For one field: the words of all leaves that the plan does not exclude, and that are no filters.
+    pub(crate) fn new(plan: &Plan, field: &str, analyzer: Analyzer) -> Result<Self, Error> {
+        let mut leaves = Vec::new();
+        shown_leaves(&plan.root, &mut leaves);
+        let mut terms = Vec::new();
+        for leaf in leaves.iter().map(|leaf| &plan.leaves[leaf.0]).filter(|leaf| &*leaf.field == field) {
+            let filter = leaf.term.is_none_or(|term| plan.terms[term.0].annotations.filter);
+            match &leaf.predicate {
+                Predicate::Words(patterns) if !filter => {
+                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
+                    terms.push(Term::Phrase(matchers.collect::<Result<_, _>>()?));
+                }
+                Predicate::WordIn(words) if !filter => {
+                    terms.push(Term::Any(words.iter().map(|(word, _)| word.clone()).collect()));
+                }
+                _ => {}
+            }
+        }
+        Ok(Highlighter { analyzer, terms })
+    }
+
+    /// The words of `text` that were asked for, in order, none overlapping.
+    pub(crate) fn marks(&self, text: &str) -> Vec<Mark> {
+        if self.terms.is_empty() {
+            return Vec::new();
+        }
+        let mut tokens: Vec<Candidate> = Vec::new();
+        self.analyzer.tokens(text, |token| {
+            let mut roles = Vec::new();
+            for (number, term) in self.terms.iter().enumerate() {
+                match term {
+                    Term::Phrase(words) => roles.extend(
+                        words
+                            .iter()
+                            .enumerate()
+                            .filter(|(_, word)| word.matches(token.text))
+                            .map(|(at, _)| (number, at)),
+                    ),
+                    Term::Any(words) => {
+                        if words.iter().any(|word| word == token.text) {
+                            roles.push((number, 0));
+                        }
+                    }
+                }
+            }
+            tokens.push(Candidate { range: token.range, roles });
+        });
+        let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
+        for (number, term) in self.terms.iter().enumerate() {
+            let length = match term {
+                Term::Phrase(words) => words.len(),
+                Term::Any(_) => 1,
+            };
+            for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {
+                let all = (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)));
+                if length > 0 && all {
+                    marked[first..first + length].iter_mut().for_each(|mark| *mark = mark.or(Some(number)));
+                }
+            }
+        }
+        let mut marks: Vec<Mark> = Vec::new();
+        for (Candidate { range, .. }, term) in tokens.into_iter().zip(marked) {
+            let Some(term) = term else { continue };
+            match marks.last_mut() {
+                // Grams overlap or touch.
+                Some(last) if range.start <= last.range.end => last.range.end = range.end.max(last.range.end),
+                _ => marks.push(Mark { range, term }),
+            }
+        }
+        marks
+    }
+}
+
+/// The leaves that can be why a document matches.
+fn shown_leaves(node: &Node, leaves: &mut Vec<LeafId>) {
+    match node {
+        Node::True | Node::False => {}
+        Node::And(children) | Node::Or(children) => {
+            children.iter().for_each(|child| shown_leaves(child, leaves));
+        }
+        Node::AndNot(positive, _) => shown_leaves(positive, leaves),
+        Node::Rank(first, others) => {
+            std::iter::once(&**first).chain(others).for_each(|child| shown_leaves(child, leaves));
+        }
+        Node::Leaf(leaf) => leaves.push(*leaf),
+        Node::Near { leaves: near, .. } => leaves.extend(near),
+        Node::SameElement { child, .. } => shown_leaves(child, leaves),
+    }
+}
+
+/// The text with its marks made visible.
+pub(crate) fn bolded(text: &str, range: Range<usize>, marks: &[Mark], style: &Style, out: &mut String) {
+    let mut at = range.start;
+    for mark in marks.iter().filter(|mark| mark.range.start >= range.start && mark.range.end <= range.end) {
+        out.push_str(&text[at..mark.range.start]);
+        out.push_str(&style.open);
+        out.push_str(&text[mark.range.clone()]);
+        out.push_str(&style.close);
+        at = mark.range.end;
+    }
+    out.push_str(&text[at..range.end]);
+}

@@ -1,0 +1,141 @@
+//! Snippets: the parts of a text that show best why it was found.
+//!
+//! 1. A text that is short enough is shown whole.
+//! 2. Windows around marks are chosen greedily: the one with the most terms that no window before has, then the most marks, then
+//!    the first. A window spans at most its share of the wanted length.
+//! 3. Windows are widened to that share, cut at whitespace, and joined where they meet.
+//! 4. A separator stands where text is left out. Without any mark the beginning is shown.
+
+use std::ops::Range;
+
+use crate::highlight::{Mark, Style, bolded};
+
+/// The snippets of a text, with its marks made visible.
+pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
+    let mut out = String::with_capacity(style.length + 64);
+    if text.len() <= style.length.max(style.min_length) {
+        bolded(text, 0..text.len(), marks, style, &mut out);
+        return out;
+    }
+    let mut windows = widen(text, choose(marks, style), style);
+    if windows.is_empty() {
+        windows.push(0..cut_down(text, style.length));
+    }
+    for (index, window) in windows.iter().enumerate() {
+        if index > 0 || window.start > 0 {
+            out.push_str(&style.separator);
+        }
+        bolded(text, window.clone(), marks, style, &mut out);
+    }
+    if windows.last().is_some_and(|last| last.end < text.len()) {
+        out.push_str(&style.separator);
+    }
+    out
+}
+
+/// Ranges of marks to show, in the order of the text.
+fn choose(marks: &[Mark], style: &Style) -> Vec<Range<usize>> {
+    let share = style.length / style.max_matches.max(1);
+    let mut shown: Vec<usize> = Vec::new();
+    let mut chosen: Vec<Range<usize>> = Vec::new();
+    while chosen.len() < style.max_matches.max(1) {
+        let mut best: Option<(usize, usize, Range<usize>)> = None;
+        for (index, first) in marks.iter().enumerate() {
+            if chosen.iter().any(|window| first.range.start < window.end && window.start < first.range.end) {
+                continue;
+            }
+            let inside =
+                marks[index..].iter().take_while(|mark| mark.range.end - first.range.start <= share.max(1));
+            let inside: Vec<&Mark> = inside.collect();
+            let last = inside.last().map_or(&first.range, |mark| &mark.range);
+            let mut fresh: Vec<usize> =
+                inside.iter().map(|mark| mark.term).filter(|term| !shown.contains(term)).collect();
+            fresh.sort_unstable();
+            fresh.dedup();
+            if best.as_ref().is_none_or(|(terms, count, _)| (fresh.len(), inside.len()) > (*terms, *count)) {
+                best = Some((fresh.len(), inside.len(), first.range.start..last.end));
+            }
+        }
+        let Some((_, _, window)) = best else { break };
+        shown.extend(marks.iter().filter(|mark| window.contains(&mark.range.start)).map(|mark| mark.term));
+        chosen.push(window);
+    }
+    chosen.sort_unstable_by_key(|window| window.start);
+    chosen
+}
+
+/// Widens windows to their share of the length, at whitespace, and joins those that meet.
+fn widen(text: &str, chosen: Vec<Range<usize>>, style: &Style) -> Vec<Range<usize>> {
+    let share = style.length / chosen.len().max(1);
+    let mut windows: Vec<Range<usize>> = Vec::new();
+    for window in chosen {
+        let room = share.saturating_sub(window.len()) / 2;
+        let side = room.min(style.surround_max);
+        // What one side has no use for at an end of the text goes to the other side.
+        let before = side.min(window.start);
+        let after = (side + (side - before)).min(text.len() - window.end);
+        let before = (side + (side - after.min(side))).min(window.start);
+        let wide = word_start(text, window.start - before, window.start)
+            ..word_end(text, window.end + after, window.end);
+        match windows.last_mut() {
+            Some(last) if wide.start <= last.end => last.end = last.end.max(wide.end),
+            _ => windows.push(wide),
+        }
+    }
+    windows
+}
+
+/// The first place from `at` where a word begins, at most `limit`.
+fn word_start(text: &str, at: usize, limit: usize) -> usize {
+    if at == 0 {
+        return 0;
+    }
+    let at = boundary_up(text, at);
+    if at >= limit {
+        return limit;
+    }
+    match text[at..limit].find(char::is_whitespace) {
+        Some(space) => {
+            let rest = &text[at + space..limit];
+            limit - rest.trim_start().len()
+        }
+        None => at,
+    }
+}
+
+/// The last place up to `at` where a word ends, at least `limit`.
+fn word_end(text: &str, at: usize, limit: usize) -> usize {
+    if at >= text.len() {
+        return text.len();
+    }
+    let at = boundary_down(text, at);
+    if at <= limit {
+        return limit;
+    }
+    match text[limit..at].rfind(char::is_whitespace) {
+        Some(space) => limit + text[limit..limit + space].trim_end().len(),
+        None => at,
+    }
+}
+
+/// The length of the longest beginning of at most `length` bytes that ends with a word.
+fn cut_down(text: &str, length: usize) -> usize {
+    match word_end(text, length, 0) {
+        0 => boundary_down(text, length),
+        end => end,
+    }
+}
+
+fn boundary_up(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+fn boundary_down(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
