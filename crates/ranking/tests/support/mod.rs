@@ -1,5 +1,7 @@
 //! A small group of documents, a query over it, and profiles made of text.
 
+#![allow(dead_code, reason = "each test and benchmark uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
