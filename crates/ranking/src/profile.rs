@@ -269,11 +269,12 @@ impl Profile {
             let shift = before_low * scale - after_low;
             others.iter_mut().for_each(|hit| hit.score = defined(hit.score * scale - shift));
         }
-        if let Some(limit) = second.drop_limit {
-            let dropped: Vec<RankedHit> = again.iter().copied().filter(|hit| hit.score <= limit).collect();
-            hits.retain(|hit| !dropped.contains(hit));
-        }
-        hits.sort_by(RankedHit::order);
+        again.sort_by(RankedHit::order);
+        let kept = again.iter().filter(|hit| second.drop_limit.is_none_or(|limit| hit.score > limit));
+        let mut all: Vec<RankedHit> = kept.chain(&*others).copied().collect();
+        // Of equal scores those that were ranked again stay before the others, which keep their order.
+        all.sort_by(|a, b| b.score.total_cmp(&a.score));
+        *hits = all;
         Ok(())
     }
 

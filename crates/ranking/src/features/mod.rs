@@ -10,6 +10,8 @@ mod native;
 mod proximity;
 mod query;
 mod random;
+mod segments;
+mod similarity;
 mod table;
 mod term;
 mod terms;

@@ -1,6 +1,9 @@
 use millrace_expression::FeatureName;
 
-use super::{Feature, Setup, attribute, bm25, distance, multivalue, native, query, random, terms, time};
+use super::{
+    Feature, Setup, attribute, bm25, distance, multivalue, native, query, random, segments, similarity,
+    terms, time,
+};
 
 /// A rank feature, as the documentation shows it.
 #[derive(Debug)]
@@ -37,7 +40,12 @@ pub static FEATURES: &[FeatureInfo] = features! {
         "1 for the query's vector or place itself, towards 0 far from it; the dot product where that is the metric.", distance::closeness;
     "distance", "distance(field,name), distance(label,name), distance(position).km", "The distance to the query's vector or place.", distance::distance;
     "dotProduct", "dotProduct(field,vector)", "The dot product of an array or weighted set with the vector in the property dotProduct.vector.", multivalue::dot_product;
+    "elementCompleteness", "elementCompleteness(field).completeness|fieldCompleteness|queryCompleteness|elementWeight",
+        "How much of the query and of the best element match each other.", similarity::completeness;
+    "elementSimilarity", "elementSimilarity(field)", "How alike the query and the most similar element are.", similarity::element;
     "fieldLength", "fieldLength(field)", "The words in a field that some term matches, else 1000000.", bm25::field_length;
+    "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance",
+        "How well a field matches the query as text: what is found, how near together, in which order.", segments::setup;
     "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences", "Where and how often term n occurs in a field.", terms::field_term_match;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
     "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
@@ -59,6 +67,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension)", "A cell for each value of a weighted set.", multivalue::from_weighted_set;
     "term", "term(n).significance|weight|connectedness", "What is known of term n of the query.", query::term;
     "termDistance", "termDistance(field,x,y).forward|forwardTermPosition|reverse|reverseTermPosition", "How near two terms are in a field.", terms::term_distance;
+    "textSimilarity", "textSimilarity(field), textSimilarity(field).proximity|order|queryCoverage|fieldCoverage", "How alike the query and a field are.", similarity::text;
     "value", "value(x)", "The number itself.", query::value;
 };
 

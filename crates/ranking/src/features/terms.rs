@@ -21,8 +21,8 @@ struct Counted {
 }
 
 enum Count {
-    Matches,
-    MatchCount,
+    Matched,
+    Total,
     FirstPosition,
     Occurrences,
 }
@@ -36,12 +36,12 @@ fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
 pub(crate) fn matches(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
     let field = setup.field(name, 0)?.name.to_string();
     let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
-    Ok(Box::new(Counted { field, term, of: Count::Matches }))
+    Ok(Box::new(Counted { field, term, of: Count::Matched }))
 }
 
 /// `matchCount(field)`
 pub(crate) fn match_count(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(Counted { field: setup.field(name, 0)?.name.to_string(), term: None, of: Count::MatchCount }))
+    Ok(Box::new(Counted { field: setup.field(name, 0)?.name.to_string(), term: None, of: Count::Total }))
 }
 
 /// `fieldTermMatch(field,n).firstPosition`, `.occurrences`
@@ -58,8 +58,8 @@ pub(crate) fn field_term_match(setup: &Setup<'_>, name: &FeatureName) -> Result<
 impl Feature for Counted {
     fn demands(&self) -> Demands {
         match self.of {
-            Count::Matches => Demands::default(),
-            Count::MatchCount | Count::Occurrences => Demands { counts: true, ..Demands::default() },
+            Count::Matched => Demands::default(),
+            Count::Total | Count::Occurrences => Demands { counts: true, ..Demands::default() },
             Count::FirstPosition => Demands { counts: true, positions: true, ..Demands::default() },
         }
     }
@@ -78,9 +78,9 @@ impl Feature for Counted {
                 for (document, out) in out.iter_mut().enumerate() {
                     let (count, positions) = (count(found, document), positions.next().unwrap_or_default());
                     match self.of {
-                        Count::Matches if count > 0 => *out = 1.0,
-                        Count::Matches => {}
-                        Count::MatchCount | Count::Occurrences => *out += f64::from(count),
+                        Count::Matched if count > 0 => *out = 1.0,
+                        Count::Matched => {}
+                        Count::Total | Count::Occurrences => *out += f64::from(count),
                         Count::FirstPosition => {
                             positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
                         }

@@ -1,0 +1,97 @@
+//! What ranking costs for each document: `cargo bench -p millrace-ranking`.
+//!
+//! One group of 100,000 documents in memory, all matched; each line is one first phase, the best of several runs.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use millrace_column::{CHUNK_DOCS, Chunk, MemoryView};
+use millrace_document::Value;
+use millrace_matching::{ChunkMatches, LeafMatches, Matches, Occurrences};
+use millrace_ranking::Profile;
+use millrace_schema::Schema;
+use millrace_tensor::{Cells, Tensor};
+use support::{Fields, columns, plan, profile, schema, tensor_type};
+
+const DOCUMENTS: usize = 100_000;
+const RUNS: usize = 9;
+
+fn main() {
+    let (view, matches) = group(&schema([profile("0")]));
+    println!("{:>8} {:>10}  first phase", "ns/doc", "total µs");
+    for expression in [
+        "1",
+        "attribute(price)",
+        "closeness(field,vector)",
+        "0.3 * closeness(field,vector) + 0.2 * attribute(price) + 0.5 * freshness(sent)",
+        "if (attribute(price) > 5 && attribute(sent) < 900, log(attribute(price)), query(boost) * 2)",
+        "bm25(title)",
+        "bm25(title) + 0.3 * closeness(field,vector) + freshness(sent)",
+        "nativeRank(title)",
+        "fieldMatch(title)",
+        "sum(query(user) * attribute(vector))",
+    ] {
+        let schema = schema([profile(expression)]);
+        let compiled = Profile::compile(&schema, "default").expect("the expressions here are right");
+        let plan = plan(schema);
+        let run = || {
+            let begin = Instant::now();
+            black_box(compiled.rank(&plan, &view, &matches, 10, &|| false))
+                .expect("columns in memory can be read");
+            begin.elapsed().as_secs_f64()
+        };
+        let best = (0..RUNS).map(|_| run()).fold(f64::INFINITY, f64::min);
+        println!("{:>8.2} {:>10.1}  {expression}", best * 1e9 / DOCUMENTS as f64, best * 1e6);
+    }
+}
+
+/// Documents of a few words, and matches of every one of them.
+fn group(schema: &Schema) -> (MemoryView, Matches) {
+    let mut view = MemoryView::new();
+    let mut matches = Matches { documents: DOCUMENTS as u64, ..Matches::default() };
+    matches.statistics.documents = DOCUMENTS as u64;
+    matches.statistics.document_frequency = vec![DOCUMENTS as u64 / 3; 5];
+    let numbers: Vec<usize> = (0..DOCUMENTS).collect();
+    for (chunk, numbers) in numbers.chunks(CHUNK_DOCS).enumerate() {
+        let documents: Vec<Fields> = numbers.iter().map(|number| document(*number)).collect();
+        view.push(Chunk { documents: documents.len(), live: None }, columns(schema, &documents));
+        let count = numbers.len();
+        let words = |position: u32| {
+            LeafMatches::Words(Occurrences { counts: vec![1; count], positions: vec![position; count] })
+        };
+        let distances = numbers.iter().map(|number| (number % 100) as f64 / 10.0).collect();
+        matches.chunks.push(ChunkMatches {
+            chunk,
+            documents: (0..count as u16).collect(),
+            leaves: vec![
+                words(2),
+                words(5),
+                LeafMatches::None,
+                LeafMatches::None,
+                LeafMatches::Distances(distances),
+            ],
+        });
+    }
+    (view, matches)
+}
+
+fn document(number: usize) -> Fields {
+    let words = ["red", "fox", "blue", "dog", "green", "met", "and", "a"];
+    let title: Vec<&str> = (0..8).map(|i| words[(number + i * 3) % words.len()]).collect();
+    let cells = Cells::Float(vec![number as f32, 1.0]);
+    Fields::from([
+        ("title", Value::String(title.join(" "))),
+        ("price", Value::Float((number % 1000) as f32 / 10.0)),
+        ("sent", Value::Long((number % 1000) as i64)),
+        (
+            "vector",
+            Value::Tensor(
+                Tensor::new(tensor_type("tensor<float>(x[2])"), Vec::new(), cells)
+                    .expect("two cells for two"),
+            ),
+        ),
+    ])
+}

@@ -1,0 +1,273 @@
+//! How alike the query and a field, or its elements, are.
+
+use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_matching::Demands;
+
+use super::term::{FieldTerm, Positions, terms_of, weight};
+use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+
+/// Words at this distance or farther are not near.
+const FAR: f64 = 8.0;
+
+#[derive(Debug, Clone, Copy)]
+enum Output {
+    Score,
+    Proximity,
+    Order,
+    QueryCoverage,
+    FieldCoverage,
+    /// Of [`Kind::Completeness`].
+    Completeness,
+    ElementWeight,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// The field as a whole.
+    Text,
+    /// The best element, times its weight.
+    Element,
+    /// The element that is most complete.
+    Completeness,
+}
+
+struct Similarity {
+    field: String,
+    data_type: DataType,
+    kind: Kind,
+    output: Output,
+    /// Of [`Kind::Completeness`]: how much the field counts against the query.
+    importance: f64,
+}
+
+fn similarity(
+    setup: &Setup<'_>,
+    name: &FeatureName,
+    kind: Kind,
+    outputs: &[(&str, Output)],
+) -> Result<Similarity, String> {
+    let field = setup.text_field(name, 0)?;
+    let wanted = name.output.as_deref().unwrap_or_default();
+    let Some((_, output)) = outputs.iter().find(|(known, _)| *known == wanted) else {
+        let known: Vec<&str> =
+            outputs.iter().map(|(known, _)| *known).filter(|known| !known.is_empty()).collect();
+        return Err(format!("{name}: {} has the outputs {}", name.name, known.join(", ")));
+    };
+    let importance =
+        setup.properties.number("elementCompleteness", &field.name, "fieldCompletenessImportance", 0.5)?;
+    let (field, data_type) = (field.name.to_string(), field.data_type.clone());
+    Ok(Similarity { field, data_type, kind, output: *output, importance })
+}
+
+/// `textSimilarity(field)`
+pub(crate) fn text(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let outputs = [
+        ("", Output::Score),
+        ("score", Output::Score),
+        ("proximity", Output::Proximity),
+        ("order", Output::Order),
+        ("queryCoverage", Output::QueryCoverage),
+        ("fieldCoverage", Output::FieldCoverage),
+    ];
+    Ok(Box::new(similarity(setup, name, Kind::Text, &outputs)?))
+}
+
+/// `elementSimilarity(field)`
+pub(crate) fn element(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    Ok(Box::new(similarity(setup, name, Kind::Element, &[("", Output::Score)])?))
+}
+
+/// `elementCompleteness(field)`
+pub(crate) fn completeness(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let outputs = [
+        ("", Output::Completeness),
+        ("completeness", Output::Completeness),
+        ("fieldCompleteness", Output::FieldCoverage),
+        ("queryCompleteness", Output::QueryCoverage),
+        ("elementWeight", Output::ElementWeight),
+    ];
+    Ok(Box::new(similarity(setup, name, Kind::Completeness, &outputs)?))
+}
+
+/// An occurrence of a term.
+#[derive(Debug, Clone, Copy)]
+struct Occurrence {
+    position: u32,
+    /// The place of the term in the query.
+    term: usize,
+}
+
+/// Measures of one element, or of a whole field.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measures {
+    proximity: f64,
+    order: f64,
+    query: f64,
+    field: f64,
+}
+
+impl Measures {
+    /// `occurrences` are in order of position; each term and each position counts once.
+    fn of(occurrences: &[Occurrence], weights: &[f64], length: f64) -> Self {
+        let mut used = vec![false; weights.len()];
+        let mut last: Option<Occurrence> = None;
+        let (mut matched, mut near, mut in_order, mut covered) = (0.0f64, 0.0, 0.0, 0.0);
+        for occurrence in occurrences {
+            if used[occurrence.term] || last.is_some_and(|last| last.position == occurrence.position) {
+                continue;
+            }
+            if let Some(last) = last {
+                near += nearness(f64::from(occurrence.position - last.position));
+                in_order += f64::from(u8::from(occurrence.term > last.term));
+            }
+            used[occurrence.term] = true;
+            covered += weights[occurrence.term];
+            matched += 1.0;
+            last = Some(*occurrence);
+        }
+        if matched == 0.0 || length == 0.0 {
+            return Measures::default();
+        }
+        let total: f64 = weights.iter().sum();
+        let (proximity, order) = match matched < 2.0 {
+            true => (nearness(length), f64::from(u8::from(weights.len() == 1))),
+            false => (near / (matched - 1.0), in_order / (matched - 1.0)),
+        };
+        let query = if total > 0.0 { covered / total } else { 0.0 };
+        Measures { proximity, order, query, field: (matched / length).min(1.0) }
+    }
+
+    fn score(&self) -> f64 {
+        0.35 * self.proximity + 0.15 * self.order + 0.30 * self.query + 0.20 * self.field
+    }
+}
+
+/// 1 for neighbours, 0 for those that are far.
+fn nearness(distance: f64) -> f64 {
+    if distance > FAR { 0.0 } else { 1.0 - ((distance - 1.0) / FAR).powi(2) }
+}
+
+impl Feature for Similarity {
+    fn demands(&self) -> Demands {
+        Demands { counts: true, positions: true, ..Demands::default() }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let terms = terms_of(request.plan, &self.field);
+        let weights: Vec<f64> = terms.iter().map(|found| weight(request.plan, found.term)).collect();
+        let tokens = request.column(ColumnKey::tokens(&self.field));
+        let weighted = matches!(self.data_type, DataType::WeightedSet { .. });
+        let elements = weighted.then(|| request.column(ColumnKey::value(&self.field)));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            self.run(chunk, &terms, &weights, tokens, elements, values.numbers(chunk.len(), 0.0));
+        }))
+    }
+}
+
+impl Similarity {
+    fn run(
+        &self,
+        chunk: &Chunk<'_>,
+        terms: &[FieldTerm],
+        weights: &[f64],
+        tokens: ColumnSlot,
+        elements: Option<ColumnSlot>,
+        out: &mut [f64],
+    ) {
+        let Some(tokens) = chunk.tokens(tokens) else { return };
+        let mut lists: Vec<Positions<'_>> =
+            terms.iter().map(|found| Positions::of(chunk.matches.leaf(found.leaf))).collect();
+        let mut occurrences = Vec::new();
+        for (at, document) in chunk.documents() {
+            occurrences.clear();
+            for (term, list) in lists.iter_mut().enumerate() {
+                let positions = list.next().unwrap_or_default();
+                occurrences.extend(positions.iter().map(|position| Occurrence { position: *position, term }));
+            }
+            if occurrences.is_empty() {
+                continue;
+            }
+            occurrences.sort_unstable_by_key(|occurrence| (occurrence.position, occurrence.term));
+            let weights_of_elements = elements.and_then(|slot| self.weights(chunk.column(slot), document));
+            out[at] = self.of(&occurrences, weights, &element_lengths(tokens, document), weights_of_elements);
+        }
+    }
+
+    fn weights(&self, column: Option<&Column>, document: usize) -> Option<Vec<f64>> {
+        match value(column?, &self.data_type, document)? {
+            Value::WeightedSet(elements) => {
+                Some(elements.iter().map(|(_, weight)| f64::from(*weight)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// The output for one document, some term of which matches.
+    fn of(
+        &self,
+        occurrences: &[Occurrence],
+        weights: &[f64],
+        lengths: &[u32],
+        element_weights: Option<Vec<f64>>,
+    ) -> f64 {
+        if self.kind == Kind::Text {
+            let measures =
+                Measures::of(occurrences, weights, lengths.iter().map(|length| f64::from(*length)).sum());
+            return self.output(&measures, 1.0);
+        }
+        let mut best: Option<(f64, f64)> = None;
+        let (mut begin, mut rest) = (0u32, occurrences);
+        for (element, length) in lengths.iter().enumerate() {
+            let end = begin + length;
+            let (here, after) = rest.split_at(rest.partition_point(|occurrence| occurrence.position < end));
+            rest = after;
+            // The position between two elements is the boundary's.
+            begin = end + 1;
+            if here.is_empty() {
+                continue;
+            }
+            let measures = Measures::of(here, weights, f64::from(*length));
+            let weight =
+                element_weights.as_ref().and_then(|weights| weights.get(element)).copied().unwrap_or(1.0);
+            let rank = match self.kind {
+                Kind::Completeness => self.completeness(&measures) * weight,
+                Kind::Text | Kind::Element => measures.score() * weight,
+            };
+            if best.is_none_or(|(known, _)| rank > known) {
+                best = Some((rank, self.output(&measures, weight)));
+            }
+        }
+        best.map_or(0.0, |(_, output)| output)
+    }
+
+    fn completeness(&self, measures: &Measures) -> f64 {
+        measures.query * (1.0 - self.importance) + self.importance * measures.field
+    }
+
+    fn output(&self, measures: &Measures, weight: f64) -> f64 {
+        match self.output {
+            Output::Score => measures.score() * weight,
+            Output::Proximity => measures.proximity,
+            Output::Order => measures.order,
+            Output::QueryCoverage => measures.query,
+            Output::FieldCoverage => measures.field,
+            Output::Completeness => self.completeness(measures),
+            Output::ElementWeight => weight.max(0.0),
+        }
+    }
+}
+
+/// The number of words in each element.
+fn element_lengths(tokens: &Tokens, document: usize) -> Vec<u32> {
+    let mut lengths = vec![0];
+    for id in tokens.document(document).iter() {
+        if id == ELEMENT_BOUNDARY {
+            lengths.push(0);
+        } else if let Some(last) = lengths.last_mut() {
+            *last += 1;
+        }
+    }
+    lengths
+}

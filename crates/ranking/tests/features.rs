@@ -1,0 +1,235 @@
+//! Each feature's values over a few documents. The first three documents match the query (see `support`).
+
+mod support;
+
+use millrace_ranking::Profile;
+use support::{documents, matches, plan, profile, schema, view};
+
+/// The value of a scoring expression for each matching document.
+fn scores(expression: &str) -> Result<Vec<f64>, String> {
+    let schema = schema([profile(expression)]);
+    let compiled = Profile::compile(&schema, "default").map_err(|error| error.to_string())?;
+    let view = view(&schema, &documents());
+    let plan = plan(schema);
+    let matches = matches(&plan, &view, &compiled);
+    let scores = compiled.scores(&plan, &view, &matches, &|| false).map_err(|error| error.to_string())?;
+    Ok(scores.into_iter().flatten().collect())
+}
+
+#[track_caller]
+fn check(expression: &str, expected: [f64; 3]) {
+    let found = scores(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+    let close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-6 * b.abs().max(1.0);
+    let same = found.len() == 3 && found.iter().zip(&expected).all(close);
+    assert!(same, "{expression}: expected {expected:?}, found {found:?}");
+}
+
+#[track_caller]
+fn refused(expression: &str, part: &str) {
+    match scores(expression) {
+        Ok(found) => panic!("{expression} is {found:?}"),
+        Err(error) => assert!(error.contains(part), "{expression}: {error}"),
+    }
+}
+
+#[test]
+fn values_of_documents() {
+    let missing = f64::NEG_INFINITY;
+    check("attribute(price)", [2.5, 10.0, missing]);
+    check("if (isNan(attribute(price)), -1, attribute(price))", [2.5, 10.0, -1.0]);
+    check("attribute(sent)", [990.0, 950.0, missing]);
+    check("attribute(flag)", [1.0, 0.0, 0.0]);
+    check("attribute(color) == \"blue\"", [1.0, 0.0, 0.0]);
+    check("attribute(numbers,1)", [5.0, 0.0, 0.0]);
+    check("attribute(numbers,9)", [0.0, 0.0, 0.0]);
+    check("attribute(numbers).count", [2.0, 0.0, 0.0]);
+    check("attribute(tags,hot).weight", [10.0, 5.0, 0.0]);
+    check("attribute(tags,new).contains", [1.0, 0.0, 0.0]);
+    check("attribute(tags).count", [2.0, 1.0, 0.0]);
+    check("sum(attribute(vector))", [7.0, 1.0, 0.0]);
+    check("sum(attribute(parts))", [3.0, 0.0, 0.0]);
+    check("sum(tensorFromWeightedSet(attribute(tags), t) * tensor(t{}):{hot:2})", [20.0, 10.0, 0.0]);
+    check("sum(tensorFromLabels(attribute(numbers), n) * tensor(n{}):{4:3,5:1})", [4.0, 0.0, 0.0]);
+    check("dotProduct(tags,v)", [50.0, 10.0, 0.0]);
+    check("dotProduct(numbers,v)", [54.0, 0.0, 0.0]);
+    refused("attribute(title)", "indexing: attribute");
+    refused("attribute(nothing)", "schema test has no field 'nothing'");
+    refused("attribute(tags)", "is not one value");
+    refused("attribute(price,1)", "needs an array field");
+}
+
+#[test]
+fn values_of_the_request() {
+    check("query(boost)", [3.0; 3]);
+    check("query(unknown)", [0.0; 3]);
+    check("twice(query(boost))", [6.0; 3]);
+    check("constant(seven) + seven", [14.0; 3]);
+    check("sum(query(user) * attribute(vector))", [11.0, 2.0, 0.0]);
+    check("sum(constant(weights) * attribute(vector))", [34.0, 1.0, 0.0]);
+    check("max(sum(query(user) * attribute(parts), x))", [4.0, 0.0, 0.0]);
+    check("now", [1000.0; 3]);
+    check("queryTermCount", [5.0; 3]);
+    check("term(0).weight", [200.0; 3]);
+    check("term(9).weight", [0.0; 3]);
+    check("term(1).connectedness", [0.1; 3]);
+    check("value(2.5)", [2.5; 3]);
+    check("match.weight.title", [100.0; 3]);
+    check("pi", [std::f64::consts::PI; 3]);
+    refused("constant(nothing)", "there is no constant 'nothing'");
+    refused("nothing", "there is no rank feature, function or constant 'nothing'");
+    refused("onnx(model)", "features of models");
+    refused("term(x).weight", "needs the number of a term");
+}
+
+#[test]
+fn time() {
+    check("age(sent)", [10.0, 50.0, 1e10]);
+    check("freshness(sent)", [0.9, 0.5, 0.0]);
+    check("freshness(sent).logscale > freshness(sent)", [0.0, 0.0, 0.0]);
+    refused("freshness(sent).cubic", "has the output logscale");
+}
+
+#[test]
+fn distances() {
+    check("distance(field,vector)", [5.0, 1.0, f64::MAX]);
+    check("distance(label,near)", [5.0, 1.0, f64::MAX]);
+    check("closeness(field, vector)", [1.0 / 6.0, 0.5, 0.0]);
+    check("closeness(label,near)", [1.0 / 6.0, 0.5, 0.0]);
+    check("closeness(label,other)", [0.0; 3]);
+    check("rawScore(vector)", [1.0 / 6.0, 0.5, 0.0]);
+    check("itemRawScore(near)", [1.0 / 6.0, 0.5, 0.0]);
+    check(
+        "euclidean_distance(query(user), attribute(vector), x)",
+        [8.0f64.sqrt(), 2.0f64.sqrt(), 5.0f64.sqrt()],
+    );
+    refused("closeness(field,price)", "needs a tensor field");
+    refused("closeness(vectors,x)", "write closeness(field,name) or closeness(label,name)");
+}
+
+#[test]
+fn words() {
+    check("matches(title)", [1.0, 1.0, 1.0]);
+    check("matches(title,0)", [1.0, 0.0, 1.0]);
+    check("matches(notes)", [1.0, 0.0, 0.0]);
+    check("matchCount(title)", [2.0, 1.0, 3.0]);
+    check("fieldLength(title)", [3.0, 2.0, 6.0]);
+    check("fieldLength(notes)", [4.0, 1e6, 1e6]);
+    check("averageFieldLength(title)", [3.5; 3]);
+    check("fieldTermMatch(title,1).firstPosition", [1.0, 1.0, 0.0]);
+    check("fieldTermMatch(title,1).occurrences", [1.0, 1.0, 2.0]);
+    check("fieldTermMatch(title,0).firstPosition", [0.0, 1e6, 4.0]);
+    check("termDistance(title,0,1).forward", [1.0, 1e6, 1e6]);
+    check("termDistance(title,0,1).reverse", [1e6, 1e6, 2.0]);
+    check("termDistance(title,0,1).reverseTermPosition", [1e6, 1e6, 2.0]);
+    check("attributeMatch(tags).totalWeight", [10.0, 5.0, 0.0]);
+    check("attributeMatch(tags).fieldCompleteness", [0.25, 1.0, 0.0]);
+    check("attributeMatch(tags).matches", [1.0, 1.0, 0.0]);
+    check("nativeDotProduct(tags)", [1000.0, 500.0, 0.0]);
+    refused("bm25(price)", "needs a text field");
+    refused("termDistance(title,0,1).sideways", "has the outputs");
+}
+
+#[test]
+fn segments() {
+    check("fieldMatch(title).matches", [2.0, 1.0, 2.0]);
+    check("fieldMatch(title).queryCompleteness", [1.0, 0.5, 1.0]);
+    check("fieldMatch(title).fieldCompleteness", [2.0 / 3.0, 0.5, 1.0 / 3.0]);
+    check("fieldMatch(title).segments", [1.0, 1.0, 1.0]);
+    check("fieldMatch(title).outOfOrder", [0.0, 0.0, 1.0]);
+    check("fieldMatch(title).orderness", [1.0, 1.0, 0.0]);
+    check("fieldMatch(title).gaps", [0.0, 0.0, 1.0]);
+    check("fieldMatch(title).gapLength", [0.0, 0.0, 2.0]);
+    check("fieldMatch(title).longestSequence", [2.0, 1.0, 1.0]);
+    check("fieldMatch(title).head", [0.0, 1.0, 2.0]);
+    check("fieldMatch(title).tail", [1.0, 0.0, 1.0]);
+    check("fieldMatch(title).earliness", [1.0, 0.8, 0.6]);
+    check("fieldMatch(title).proximity", [1.0, 1.0, 0.5f64.sqrt() / 3.0]);
+    check("fieldMatch(title).weight", [0.5, 1.0 / 6.0, 0.5]);
+    check("fieldMatch(title) > fieldMatch(title).absoluteProximity", [1.0, 1.0, 1.0]);
+    refused("fieldMatch(title).beauty", "fieldMatch has the outputs match, proximity");
+}
+
+#[test]
+fn similarities() {
+    check("textSimilarity(title).proximity", [1.0, 1.0 - 1.0 / 64.0, 1.0 - 9.0 / 64.0]);
+    check("textSimilarity(title).order", [1.0, 0.0, 0.0]);
+    check("textSimilarity(title).queryCoverage", [1.0, 1.0 / 3.0, 1.0]);
+    check("textSimilarity(title).fieldCoverage", [2.0 / 3.0, 0.5, 1.0 / 3.0]);
+    check("elementSimilarity(notes)", [1.0, 0.0, 0.0]);
+    check("elementCompleteness(notes).completeness", [1.0, 0.0, 0.0]);
+    check("elementCompleteness(notes).elementWeight", [1.0, 0.0, 0.0]);
+    refused("textSimilarity(title).beauty", "textSimilarity has the outputs score, proximity");
+}
+
+/// The formulas of the reference over the words of the three titles: `red fox jumps`, `blue fox`, `fox and fox met red dog`
+/// among four documents with 3.5 words on average; `red` is in two of them, `fox` in three.
+mod formulas {
+    use super::*;
+
+    const LENGTHS: [f64; 3] = [3.0, 2.0, 6.0];
+    const RED: [f64; 3] = [1.0, 0.0, 1.0];
+    const FOX: [f64; 3] = [1.0, 1.0, 2.0];
+
+    #[test]
+    fn bm25() {
+        let rarity = |n: f64| (1.0 + (4.0 - n + 0.5) / (n + 0.5)).ln();
+        let part = |count: f64, length: f64| count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / 3.5));
+        let of = |d: usize| rarity(2.0) * part(RED[d], LENGTHS[d]) + rarity(3.0) * part(FOX[d], LENGTHS[d]);
+        check("bm25(title)", [of(0), of(1), of(2)]);
+        check("score_of(title)", [of(0) + 1.0, of(1) + 1.0, of(2) + 1.0]);
+        check("bm25(field: title, label: none)", [0.0; 3]);
+    }
+
+    fn significance(n: f64) -> f64 {
+        0.5 + 0.5 * (n / 4.0).ln() / 0.000_001f64.ln()
+    }
+
+    fn field_match(d: usize) -> f64 {
+        let first = |position: f64| 8000.0 * (-(position * 256.0 / 6.0).floor() / 12.5).exp();
+        let count = |count: f64| 1500.0 * (1.0 + (count * 256.0 / 6.0).floor() / 19.0).ln() + 4000.0;
+        let max = 0.5 * 8000.0 + 0.5 * (1500.0 * (1.0 + 255.0f64 / 19.0).ln() + 4000.0);
+        let boost =
+            |position: f64, n: f64| if n > 0.0 { 0.5 * first(position) + 0.5 * count(n) } else { 0.0 };
+        let (red, fox) = (significance(2.0) * 200.0, significance(3.0) * 100.0);
+        let red_first = [0.0, 0.0, 4.0];
+        let fox_first = [1.0, 1.0, 0.0];
+        (red * boost(red_first[d], RED[d]) + fox * boost(fox_first[d], FOX[d])) / ((red + fox) * max)
+    }
+
+    fn proximity(d: usize) -> f64 {
+        let max = 0.5 * 500.0 + 0.5 * 400.0;
+        match d {
+            0 => 0.5 * 500.0 / max,
+            2 => 0.5 * 400.0 * (-1.0f64 / 3.0).exp() / max,
+            _ => 0.0,
+        }
+    }
+
+    #[test]
+    fn native() {
+        check("term(0).significance", [significance(2.0); 3]);
+        check("nativeFieldMatch(title)", [field_match(0), field_match(1), field_match(2)]);
+        check("nativeProximity(title)", [proximity(0), proximity(1), proximity(2)]);
+        check("nativeAttributeMatch(tags)", [10.0 / 255.0, 5.0 / 255.0, 0.0]);
+        let rank = |d: usize| (100.0 * field_match(d) + 25.0 * proximity(d)) / 225.0;
+        check("nativeRank(title)", [rank(0), rank(1), rank(2)]);
+    }
+}
+
+#[test]
+fn random_numbers_are_in_range_and_differ() {
+    let drawn = scores("random").expect("random has no parameters");
+    assert!(drawn.iter().all(|number| (0.0..1.0).contains(number)), "{drawn:?}");
+    let named = scores("random(other)").expect("a name is allowed");
+    assert_ne!(drawn, named);
+}
+
+#[test]
+fn errors_name_file_and_line() {
+    let place =
+        |expression: &str| scores(expression).expect_err("it is wrong").split(' ').next().map(str::to_owned);
+    assert_eq!(place("1 +"), Some("schemas/test.sd:10:8:".to_owned()));
+    assert_eq!(place("1 +\n  nothing"), Some("schemas/test.sd:11:3:".to_owned()));
+    assert_eq!(place("score_of(price)"), Some("schemas/test.sd:10:5:".to_owned()));
+    assert_eq!(place("attribute(vector)"), Some("schemas/test.sd:10:5:".to_owned()));
+}

@@ -1,0 +1,165 @@
+//! Phases, limits, order, and the features that hits are returned with.
+
+mod support;
+
+use millrace_plan::Plan;
+use millrace_ranking::{Profile, Ranked};
+use millrace_result::Feature;
+use millrace_schema::{Phase, RankProfile};
+use support::{documents, matches, plan, profile, schema, sourced, view};
+
+/// Ranks the query's documents with a profile; the hits are numbered as the documents are.
+fn rank_with(
+    profile: RankProfile,
+    wanted: usize,
+    change: impl FnOnce(&mut Plan),
+) -> (Vec<(usize, f64)>, Ranked) {
+    let schema = schema([profile]);
+    let compiled = Profile::compile(&schema, "default").expect("the profile is right");
+    let view = view(&schema, &documents());
+    let mut plan = plan(schema);
+    change(&mut plan);
+    let matches = matches(&plan, &view, &compiled);
+    let ranked = compiled.rank(&plan, &view, &matches, wanted, &|| false).expect("columns can be read");
+    let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
+    (hits, ranked)
+}
+
+fn rank(profile: RankProfile, wanted: usize) -> Vec<(usize, f64)> {
+    rank_with(profile, wanted, |_| {}).0
+}
+
+fn second(expression: &str, rerank_count: usize) -> Phase {
+    Phase { expression: Some(sourced(expression)), rerank_count: Some(rerank_count), ..Phase::default() }
+}
+
+#[test]
+fn the_best_come_first_and_what_is_no_number_last() {
+    assert_eq!(rank(profile("attribute(price)"), 10), [(1, 10.0), (0, 2.5), (2, f64::NEG_INFINITY)]);
+    assert_eq!(rank(profile("attribute(price)"), 1), [(1, 10.0)]);
+    assert_eq!(rank(profile("attribute(price)"), 0), []);
+    assert_eq!(rank(profile("1"), 10), [(0, 1.0), (1, 1.0), (2, 1.0)]);
+}
+
+#[test]
+fn hits_at_the_limit_are_dropped_and_not_counted() {
+    let mut limited = profile("attribute(price)");
+    limited.first_phase.score_drop_limit = Some(2.5);
+    let (hits, ranked) = rank_with(limited, 10, |_| {});
+    assert_eq!(hits, [(1, 10.0)]);
+    assert_eq!(ranked.total, 1);
+    assert_eq!(rank_with(profile("1"), 1, |_| {}).1.total, 3);
+}
+
+#[test]
+fn the_second_phase_ranks_the_best_again() {
+    let of = |first: &str, phase: Phase| RankProfile { second_phase: phase, ..profile(first) };
+    // All of them: the second phase alone decides.
+    assert_eq!(rank(of("attribute(price)", second("0 - attribute(price)", 10)), 2), [(0, -2.5), (1, -10.0)]);
+    // Only the best: the others keep their score while it is lower.
+    assert_eq!(rank(of("matchCount(title)", second("100", 1)), 10), [(2, 100.0), (0, 2.0), (1, 1.0)]);
+    // They are moved below where the second phase's scores are lower than the first phase's.
+    assert_eq!(
+        rank(of("matchCount(title)", second("firstPhase - 13", 1)), 10),
+        [(2, -10.0), (0, -10.0), (1, -10.0)]
+    );
+    let spread = of("matchCount(title)", second("firstPhase * 2 - 10", 2));
+    assert_eq!(rank(spread, 10), [(2, -4.0), (0, -6.0), (1, -8.0)]);
+    let mut limited = of("matchCount(title)", second("firstPhase", 2));
+    limited.second_phase.score_drop_limit = Some(2.0);
+    assert_eq!(rank(limited, 10), [(2, 3.0), (1, 1.0)]);
+}
+
+#[test]
+fn the_request_may_set_how_many_are_ranked_again() {
+    let profile = RankProfile { second_phase: second("100", 10), ..profile("matchCount(title)") };
+    let (hits, _) = rank_with(profile, 10, |plan| {
+        let mut query = (*plan.query).clone();
+        query.ranking.rerank_count = Some(1);
+        plan.query = std::sync::Arc::new(query);
+    });
+    assert_eq!(hits, [(2, 100.0), (0, 2.0), (1, 1.0)]);
+}
+
+#[test]
+fn a_stop_leaves_the_rest_out() {
+    let schema = schema([profile("attribute(price)")]);
+    let compiled = Profile::compile(&schema, "default").expect("the profile is right");
+    let view = view(&schema, &documents());
+    let plan = plan(schema);
+    let matches = matches(&plan, &view, &compiled);
+    let asked = std::cell::Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 1
+    };
+    let ranked = compiled.rank(&plan, &view, &matches, 10, &stop).expect("columns can be read");
+    assert!(ranked.timed_out);
+    assert_eq!(ranked.hits.len(), 2);
+}
+
+#[test]
+fn hits_have_the_features_that_the_profile_names() {
+    let named = |texts: &[&str]| texts.iter().map(|text| sourced(text)).collect();
+    let profile = RankProfile {
+        match_features: named(&[
+            "attribute(price)",
+            "twice(attribute( price ))",
+            "firstPhase",
+            "attribute(vector)",
+        ]),
+        summary_features: named(&["rankingExpression(sum_price)", "secondPhase"]),
+        second_phase: second("firstPhase + 1", 10),
+        ..profile("attribute(price) * 2")
+    };
+    let mut profile = profile;
+    profile.functions.insert("sum_price".to_owned(), profile.functions["twice"].clone());
+    profile.functions.get_mut("sum_price").expect("just put there").parameters.clear();
+    profile.functions.get_mut("sum_price").expect("just put there").body = sourced("sum(attribute(vector))");
+    let schema = schema([profile]);
+    let compiled = Profile::compile(&schema, "default").expect("the profile is right");
+    let view = view(&schema, &documents());
+    let plan = plan(schema);
+    let matches = matches(&plan, &view, &compiled);
+    let ranked = compiled.rank(&plan, &view, &matches, 2, &|| false).expect("columns can be read");
+    let features =
+        compiled.match_features(&plan, &view, &matches, &ranked.hits).expect("columns can be read");
+    let names: Vec<&str> = features[0].iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["attribute(price)", "twice(attribute(price))", "firstPhase", "attribute(vector)"]);
+    let number = |hit: usize, feature: usize| match &features[hit][feature].1 {
+        Feature::Number(number) => *number,
+        Feature::Tensor(tensor) => tensor.cells().iter().sum(),
+    };
+    assert_eq!([number(0, 0), number(0, 1), number(0, 2), number(0, 3)], [10.0, 20.0, 20.0, 1.0]);
+    assert_eq!([number(1, 0), number(1, 1), number(1, 2), number(1, 3)], [2.5, 5.0, 5.0, 7.0]);
+    let summary =
+        compiled.summary_features(&plan, &view, &matches, &ranked.hits).expect("columns can be read");
+    assert_eq!(
+        summary[0],
+        [
+            ("rankingExpression(sum_price)".into(), Feature::Number(1.0)),
+            ("secondPhase".into(), Feature::Number(21.0)),
+        ]
+    );
+    let listed = compiled.rank_features(&plan, &view, &matches, &ranked.hits).expect("columns can be read");
+    assert!(listed[0].iter().any(|(name, _)| &**name == "bm25(title)"));
+    assert!(listed[0].iter().any(|(name, _)| &**name == "attribute(price)"));
+}
+
+#[test]
+fn the_default_is_native_rank_and_unranked_is_nothing() {
+    let unranked = RankProfile { name: "unranked".to_owned(), ..RankProfile::default() };
+    let default = RankProfile { name: "default".to_owned(), ..RankProfile::default() };
+    let schema = schema([unranked, default]);
+    let view = view(&schema, &documents());
+    let plan = plan(schema.clone());
+    let scores = |name: &str| {
+        let compiled = Profile::compile(&schema, name).expect("the profile is right");
+        let matches = matches(&plan, &view, &compiled);
+        compiled.scores(&plan, &view, &matches, &|| false).expect("columns can be read").concat()
+    };
+    assert_eq!(scores("unranked"), [0.0; 3]);
+    assert!(scores("default").iter().all(|score| *score > 0.0 && *score < 1.0));
+    let error = Profile::compile(&schema, "other").expect_err("there is no such profile").to_string();
+    assert_eq!(error, "schema test has no rank profile 'other'; it has default, unranked");
+}
