@@ -82,15 +82,6 @@ An operation is one of
   {\"remove\": \"id:mail:mail:g=me:1\"}
 and may have \"condition\" and \"create\". The exit status is 1 when any operation failed.")]
     Feed(Feed),
-    /// Feed an archive of mail, for the application in examples/mail.
-    #[command(
-        subcommand_required = true,
-        after_help = "\
-Examples:
-  millrace import mbox ~/archive.mbox --group me
-  millrace import maildir ~/Maildir --group me"
-    )]
-    Import(Import),
     /// Search.
     #[command(after_help = "\
 Examples:
@@ -124,18 +115,6 @@ Examples:
     Visit(Visit),
     /// Tell how a node is.
     Status,
-    /// Show what this is: starts a node with temporary data, feeds mails, asks six queries.
-    Demo(Demo),
-    /// Measure, each figure beside its limit in the same run.
-    #[command(after_help = "\
-Examples:
-  millrace bench                       which benchmarks there are
-  millrace bench all
-  millrace bench nn --json --plot nn.svg")]
-    Bench(Bench),
-    /// Print a made-up mail corpus as a feed; the same arguments always give the same mails.
-    #[command(after_help = "Example:\n  millrace corpus --mails 1000 --mailboxes 10 | millrace feed -")]
-    Corpus(Corpus),
     /// Check the files of a data directory that no server has open.
     Doctor(Doctor),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
@@ -196,68 +175,6 @@ pub struct Feed {
     /// Show no progress.
     #[arg(long, short)]
     pub quiet: bool,
-}
-
-#[derive(Args)]
-pub struct Import {
-    #[command(subcommand)]
-    pub archive: Archive,
-}
-
-/// The kind of an archive.
-#[derive(Subcommand)]
-pub enum Archive {
-    /// One file with many messages; the folder is named after it.
-    Mbox(From),
-    /// A directory with a file for each message, and folders in it.
-    Maildir(From),
-}
-
-#[derive(Args)]
-pub struct From {
-    /// The file or directory.
-    pub path: PathBuf,
-    /// Whose mail it is: the group of the documents.
-    #[arg(long, default_value = "me")]
-    pub group: String,
-}
-
-#[derive(Args)]
-pub struct Demo {
-    /// How many mails to feed.
-    #[arg(long, default_value_t = 20_000)]
-    pub mails: usize,
-}
-
-#[derive(Args)]
-pub struct Bench {
-    /// Which ones; none lists them, 'all' runs all.
-    pub names: Vec<String>,
-    /// Seconds that each case is measured, at least.
-    #[arg(long, default_value_t = 1.0)]
-    pub seconds: f64,
-    /// Where data may be written meanwhile.
-    #[arg(long)]
-    pub directory: Option<PathBuf>,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub json: bool,
-    /// Draw the curves into this file (SVG).
-    #[arg(long)]
-    pub plot: Option<PathBuf>,
-}
-
-#[derive(Args)]
-pub struct Corpus {
-    /// How many mails.
-    #[arg(long, default_value_t = 20_000)]
-    pub mails: usize,
-    /// How many people have them.
-    #[arg(long, default_value_t = 300)]
-    pub mailboxes: usize,
-    /// Another seed gives other mails.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
 }
 
 #[derive(Args)]

@@ -22,12 +22,6 @@ pub enum Error {
     /// The store's files cannot be listed.
     #[error(transparent)]
     Store(#[from] millrace_store::Error),
-    /// The mail archive cannot be read.
-    #[error("{0}{}", std::error::Error::source(.0).map_or(String::new(), |cause| format!(": {cause}")))]
-    Mail(#[from] millrace_mail::Error),
-    /// A benchmark cannot be run.
-    #[error(transparent)]
-    Bench(#[from] millrace_bench::Error),
     /// A file cannot be read.
     #[error("{}: {source}", path.display())]
     File {

@@ -34,10 +34,6 @@ fn run(cli: Cli, output: &Output) -> Result<ExitCode, Error> {
     let node = cli.node;
     match cli.command {
         Command::Serve(arguments) => commands::serve::run(&arguments),
-        Command::Bench(arguments) => commands::bench::run(&arguments, output),
-        Command::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),
-        Command::Demo(arguments) => wait(commands::demo::run(&arguments)),
-        Command::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, output),
         Command::Completions(arguments) => Ok(commands::completions::run(&arguments)),
         Command::Corpus(arguments) => Ok(commands::corpus::run(&arguments)),

@@ -24,11 +24,6 @@ impl Parameters {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Those of `other` after these.
-    pub(crate) fn extend(&mut self, other: impl IntoIterator<Item = (String, String)>) {
-        self.0.extend(other);
-    }
-
     /// The last value of `name`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())

@@ -33,8 +33,7 @@ pub(crate) async fn serve(
     let graceful = GracefulShutdown::new();
     loop {
         tokio::select! {
-            // An error here means that the sender is gone, which is a stop too.
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => accept(stream, tls.clone(), router.clone(), &graceful),
                 Err(error) => {
@@ -49,6 +48,11 @@ pub(crate) async fn serve(
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("requests were still under way when the time to end them was over");
     }
+}
+
+/// Returns when `stop` is true. Its sender being gone is a stop too.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn accept(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, graceful: &GracefulShutdown) {

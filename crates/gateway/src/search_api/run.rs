@@ -9,11 +9,11 @@ use millrace_plan::{Context, Plan, Scope, has_field};
 use millrace_query::{Query, Sources};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
-use millrace_search::{Deadline, Search, Selector, Trace};
+use millrace_search::{Deadline, Search, Trace};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
-use crate::deployment::{DocumentKind, now_s};
+use crate::deployment::DocumentKind;
 use crate::{Deployment, Error, Node};
 
 /// What a query found.
@@ -37,10 +37,8 @@ pub(super) fn run(
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
-    let searches = kinds
-        .iter()
-        .map(|kind| plan(deployment, kind, &kinds, query))
-        .collect::<Result<Vec<Search>, Error>>()?;
+    let searches =
+        kinds.iter().map(|kind| plan(kind, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
     if searches.len() > 1 && !query.grouping.is_empty() {
         return Err(Error::BadRequest(
             "grouping works over one schema at a time: name it in 'select … from SCHEMA', or in 'restrict'"
@@ -52,7 +50,7 @@ pub(super) fn run(
     let mut result = PartialResult::default();
     let mut traces = Vec::with_capacity(searches.len());
     for (search, kind) in searches.iter().zip(&kinds) {
-        let scope = scope(deployment, search.plan())?;
+        let scope = scope(search.plan())?;
         let view = node.store().view(&kind.schema.name, &scope)?;
         let outcome = search.run(&*view, &deadline)?;
         traces.push((Arc::clone(&kind.schema.name), outcome.trace));
@@ -121,12 +119,7 @@ fn sources(deployment: &Deployment) -> String {
 }
 
 /// The query as it runs over one schema; `all` are the schemas of the request.
-fn plan(
-    deployment: &Deployment,
-    kind: &Arc<DocumentKind>,
-    all: &[&Arc<DocumentKind>],
-    query: &Arc<Query>,
-) -> Result<Search, Error> {
+fn plan(kind: &Arc<DocumentKind>, all: &[&Arc<DocumentKind>], query: &Arc<Query>) -> Result<Search, Error> {
     let elsewhere = |field: &str| {
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
@@ -135,33 +128,15 @@ fn plan(
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
-    let selector = match &plan.scope {
-        Scope::All { selection: Some(text) } => {
-            Some(selector(selection(deployment, text)?, &kind.schema.name))
-        }
-        Scope::All { selection: None } | Scope::Groups(_) => None,
-    };
-    Ok(Search::new(Arc::new(plan), Arc::clone(profile), selector, Arc::clone(&kind.cluster))?)
-}
-
-/// `streaming.selection`.
-fn selection(deployment: &Deployment, text: &str) -> Result<Selection, Error> {
-    deployment.selection(text).map_err(|error| Error::parameter("streaming.selection", error.to_string()))
-}
-
-/// A selection, ready to be asked of documents of one type.
-fn selector(selection: Selection, document_type: &str) -> Selector {
-    let fields = selection.fields(document_type).into_iter().map(str::to_owned).collect();
-    let now = now_s();
-    Selector { fields, accepts: Box::new(move |document| selection.matches(document, now)) }
+    Ok(Search::new(Arc::new(plan), Arc::clone(profile), Arc::clone(&kind.cluster))?)
 }
 
 /// What of the store a plan reads: no other groups than the selection can be true of.
-fn scope(deployment: &Deployment, plan: &Plan) -> Result<ViewScope, Error> {
+fn scope(plan: &Plan) -> Result<ViewScope, Error> {
     Ok(match &plan.scope {
         Scope::Groups(groups) => ViewScope::Groups(groups.clone()),
         Scope::All { selection: None } => ViewScope::All,
-        Scope::All { selection: Some(text) } => match selection(deployment, text)?.groups() {
+        Scope::All { selection: Some(text) } => match Selection::parse(text)?.groups() {
             Some(groups) => ViewScope::Groups(groups.into_iter().collect()),
             None => ViewScope::All,
         },

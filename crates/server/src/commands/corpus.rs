@@ -2,19 +2,16 @@
 
 use std::process::ExitCode;
 
-use millrace_mail::corpus::{Corpus as Mails, Settings};
+use millrace_mail::corpus;
 
 use crate::cli::Corpus;
 use crate::output::print_all;
 
-/// Prints a made-up mail corpus as operations of a feed.
+/// Writes a made-up mail corpus to standard output, as JSON lines for `millrace feed`.
 pub fn run(arguments: &Corpus) -> ExitCode {
-    let settings = Settings {
-        seed: arguments.seed,
-        mails: arguments.mails.max(arguments.mailboxes),
-        mailboxes: arguments.mailboxes.max(1),
-    };
-    for mail in Mails::new(settings) {
+    let settings =
+        corpus::Settings { seed: arguments.seed, mails: arguments.mails, mailboxes: arguments.mailboxes };
+    for mail in corpus::Corpus::new(settings) {
         print_all(format!("{}\n", mail.operation()).as_bytes());
     }
     ExitCode::SUCCESS

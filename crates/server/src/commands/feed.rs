@@ -127,8 +127,7 @@ pub fn text(name: &str, report: &Report) -> String {
     lines.join("\n")
 }
 
-/// A report, for programs.
-pub fn value(name: &str, report: &Report) -> Value {
+fn value(name: &str, report: &Report) -> Value {
     let progress = &report.progress;
     let failures: Value = report
         .failures

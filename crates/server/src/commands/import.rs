@@ -5,51 +5,53 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_client::feed::{Options, feed};
-use millrace_mail::{Group, Import as Messages};
+use millrace_mail::{Group, Import};
+use serde_json::json;
 
-use super::feed::{Bar, text, value};
-use super::lines::Lines;
-use crate::cli::{Archive, Import, NodeArguments};
+use crate::cli::{Archive, ImportMail, NodeArguments};
+use crate::commands::feed::{Bar, text};
 use crate::error::Error;
+use crate::lines::Lines;
 use crate::output::Output;
 
-/// Feeds the messages of an archive. What cannot be used is named on standard error, and makes the exit status 1.
-pub async fn run(node: &NodeArguments, arguments: &Import, output: &Output) -> Result<ExitCode, Error> {
-    let (archive, messages) = match &arguments.archive {
-        Archive::Mbox(from) => (from, Messages::mbox(&from.path)?),
-        Archive::Maildir(from) => (from, Messages::maildir(&from.path)?),
+/// How many unusable messages are told of one by one.
+const TOLD_MAX: u64 = 10;
+
+/// Feeds an archive's messages. The exit status is 1 when a message could not be used or fed.
+pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) -> Result<ExitCode, Error> {
+    let group = Group::new(&arguments.group)?;
+    let archive = &arguments.path;
+    let import = match arguments.archive {
+        Archive::Mbox if archive.as_os_str() == "-" => {
+            Import::mbox_from(Box::new(std::io::BufReader::new(std::io::stdin())), archive, "inbox")
+        }
+        Archive::Mbox => Import::mbox(archive)?,
+        Archive::Maildir => Import::maildir(archive)?,
     };
-    let group = Group::new(&archive.group)?;
     let unusable = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&unusable);
-    let operations = messages.filter_map(move |message| match message {
+    let counted = Arc::clone(&unusable);
+    let operations = import.filter_map(move |message| match message {
         Ok(message) => Some(message.operation(&group)),
         Err(error) => {
-            counter.fetch_add(1, Ordering::Relaxed);
-            eprintln!("left out: {}", chain(&error));
+            if counted.fetch_add(1, Ordering::Relaxed) < TOLD_MAX {
+                eprintln!("skipped: {error}");
+            }
             None
         }
     });
-    let name = archive.path.display().to_string();
-    let bar = Bar::new(None, output.is_json());
-    let fed = feed(&node.url, &name, Lines::new(operations), &Options::default(), None, |progress| {
-        bar.show(progress)
+    let name = archive.display().to_string();
+    let bar = Bar::new(None, arguments.quiet || output.is_json());
+    let report = feed(&node.url, &name, Lines::new(operations), &Options::default(), None, |progress| {
+        bar.show(progress);
     })
     .await;
     bar.end();
-    let report = fed?;
-    output.print(|| text(&name, &report), &value(&name, &report));
-    let clean = report.progress.failed == 0 && unusable.load(Ordering::Relaxed) == 0;
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
+    let report = report?;
+    let unusable = unusable.load(Ordering::Relaxed);
+    let progress = &report.progress;
+    output.print(
+        || format!("{}\n{unusable} messages could not be used", text(&name, &report)),
+        &json!({ "input": name, "done": progress.done, "failed": progress.failed, "unusable": unusable }),
+    );
+    Ok(if progress.failed == 0 && unusable == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

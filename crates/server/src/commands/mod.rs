@@ -9,7 +9,6 @@ pub mod doctor;
 pub mod document;
 pub mod feed;
 pub mod import;
-mod lines;
 pub mod query;
 pub mod serve;
 pub mod status;
