@@ -200,8 +200,7 @@ impl<'t> Parser<'t> {
 
     fn plain_value(&mut self) -> Result<Operand, Error> {
         match self.rest().chars().next() {
-            Some('"') => self.text_literal().map(Operand::Text),
-            Some('\'') => Err(self.fail("texts stand in double quotes")),
+            Some('"' | '\'') => self.text_literal().map(Operand::Text),
             Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
             Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
             Some(c) => Err(self.fail(&format!("expected a value, got '{c}'"))),
@@ -381,10 +380,12 @@ impl<'t> Parser<'t> {
     fn text_literal(&mut self) -> Result<String, Error> {
         let rest = self.rest();
         let mut text = String::new();
-        let mut chars = rest.char_indices().skip(1);
+        let mut chars = rest.char_indices();
+        // Single quotes do as well: they need no escape in JSON.
+        let quote = chars.next().map_or('"', |(_, quote)| quote);
         while let Some((at, c)) = chars.next() {
             match c {
-                '"' => {
+                c if c == quote => {
                     self.at += at + 1;
                     return Ok(text);
                 }

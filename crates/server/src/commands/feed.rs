@@ -26,7 +26,7 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
     let mut resume = arguments.resume.as_deref().map(Resume::open).transpose()?;
     let mut clean = true;
     for path in &arguments.files {
-        let (name, size, stream) = open(path)?;
+        let Input { name, size, stream } = Input::open(path)?;
         let bar = Bar::new(size, arguments.quiet || output.is_json());
         let report =
             feed(&node.url, &name, stream, &options, resume.as_mut(), |progress| bar.show(progress)).await;
@@ -45,15 +45,29 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The name of an input, its length where it has one, and its bytes.
-fn open(path: &Path) -> Result<(String, Option<u64>, Box<dyn Read + Send>), Error> {
-    if path.as_os_str() == "-" {
-        return Ok(("standard input".to_owned(), None, Box::new(std::io::stdin())));
+/// What is fed.
+struct Input {
+    name: String,
+    /// Its length in bytes, where it is known.
+    size: Option<u64>,
+    stream: Box<dyn Read + Send>,
+}
+
+impl Input {
+    /// A file, or standard input for `-`.
+    fn open(path: &Path) -> Result<Self, Error> {
+        if path.as_os_str() == "-" {
+            return Ok(Input {
+                name: "standard input".to_owned(),
+                size: None,
+                stream: Box::new(std::io::stdin()),
+            });
+        }
+        let fail = |source| Error::File { path: path.to_owned(), source };
+        let file = File::open(path).map_err(fail)?;
+        let size = file.metadata().map_err(fail)?.len();
+        Ok(Input { name: path.display().to_string(), size: Some(size), stream: Box::new(file) })
     }
-    let fail = |source| Error::File { path: path.to_owned(), source };
-    let file = File::open(path).map_err(fail)?;
-    let size = file.metadata().map_err(fail)?.len();
-    Ok((path.display().to_string(), Some(size), Box::new(file)))
 }
 
 /// How far a feed is, for people.
