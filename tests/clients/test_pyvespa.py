@@ -32,7 +32,7 @@ def app(node):
 def feed(app, documents) -> list[int]:
     statuses = []
     app.feed_iterable(
-        iter(documents), schema="note", namespace="demo", groupname=GROUP,
+        ({**document, "groupname": GROUP} for document in documents), schema="note", namespace="demo",
         callback=lambda response, _: statuses.append(response.status_code),
     )
     return statuses
