@@ -218,9 +218,11 @@ impl Client {
         *out.headers_mut() = request.headers;
         self.http.request(out).await.map_err(|error| {
             let reason = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
+            let address = self.base.clone();
             match error.is_connect() {
-                true => Error::Unreachable { address: self.base.clone(), reason },
-                false => Error::Broken { address: self.base.clone(), reason },
+                true if reason.contains("certificate") => Error::Certificate { address, reason },
+                true => Error::Unreachable { address, reason },
+                false => Error::Broken { address, reason },
             }
         })
     }

@@ -20,6 +20,14 @@ pub enum Error {
         /// What the system says.
         reason: String,
     },
+    /// The node's certificate is not trusted.
+    #[error("{address}: {reason}; name a file with the certificate to trust in SSL_CERT_FILE")]
+    Certificate {
+        /// Where.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The connection broke before the whole answer was there.
     #[error("the answer of {address} broke off: {reason}")]
     Broken {

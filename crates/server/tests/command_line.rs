@@ -99,6 +99,9 @@ fn errors_name_the_cure() {
     let away = run(&["--url", "http://127.0.0.1:1", "get", "id:n:note::1"]);
     assert_eq!(away.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&away.stderr).contains("millrace serve"));
+    let feed = run(&["--url", "http://127.0.0.1:1", "feed", env!("CARGO_MANIFEST_PATH")]);
+    assert_eq!(feed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&feed.stderr).contains("millrace serve"));
     assert_eq!(run(&["serve", "--prot", "1"]).status.code(), Some(2));
     assert!(stdout(&run(&["completions", "bash"])).contains("millrace"));
     let settings = run(&["serve", "--config", "/nowhere/millrace.toml"]);

@@ -65,6 +65,7 @@ pub async fn feed(
     let clients: Vec<Client> = (0..options.connections.max(1))
         .map(|_| Client::new(base, Protocol::Http2))
         .collect::<Result<_, _>>()?;
+    greet(&clients[0]).await?;
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
     let operations = Operations::new(input, stream, start)?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
@@ -96,6 +97,13 @@ pub async fn feed(
     // The reader has ended or sees at once that nobody receives; if it panicked, what it read was fed.
     let _ = reading.await;
     Ok(report)
+}
+
+/// Asks whether the node is there, so that a wrong address does not fail operation by operation.
+async fn greet(client: &Client) -> Result<(), Error> {
+    let path = "/document/v1/feeder/handshake/docid/dummy?dryRun=true";
+    // Whatever it answers, it is there: what is wrong with an operation it says to the operation.
+    client.send(Request::new(Method::POST, path).timeout(Duration::from_secs(20))).await.map(drop)
 }
 
 /// A feed under way.
@@ -238,8 +246,9 @@ impl Feeding<'_> {
                 go_on = !self.options.stop_at_failure;
             }
             Err(error) => {
+                // The node was away for as long as operations are tried again: the others would fare no better.
                 self.failed(sent.place.offset, sent.id.to_string(), 0, error.to_string());
-                go_on = !self.options.stop_at_failure;
+                return false;
             }
         }
         self.frontier.end(sent.place.offset, sent.place.end);
