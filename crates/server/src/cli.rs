@@ -188,7 +188,7 @@ pub struct Query {
 pub struct Get {
     /// The document's id.
     pub id: String,
-    /// Which fields: [all], [document], or TYPE:FIELD,FIELD.
+    /// Which fields: `[all]`, `[document]`, or `TYPE:FIELD,FIELD`.
     #[arg(long)]
     pub fields: Option<String>,
 }
@@ -225,7 +225,7 @@ pub struct Visit {
     /// Only documents that match, such as 'mail.folder == "inbox"'.
     #[arg(long)]
     pub selection: Option<String>,
-    /// Which fields: [all], [document], [id], or TYPE:FIELD,FIELD.
+    /// Which fields: `[all]`, `[document]`, `[id]`, or `TYPE:FIELD,FIELD`.
     #[arg(long)]
     pub fields: Option<String>,
     /// The content cluster; all of them where none is named.

@@ -113,6 +113,15 @@ mod tests {
         check("/document/v1/ns/t/number/7/", Some(("ns", "t")), Some(Group::Number(7)));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_path_is_too_strange(path in "(/document/v1)?(/[a-z%0-9]{0,3}|/docid|/group|/number|/[^/]{0,4}|/){0,7}") {
+            if let Ok(Target::Document(id)) = Target::parse(&path) {
+                proptest::prop_assert!(!id.name().is_empty());
+            }
+        }
+    }
+
     #[test]
     fn paths_of_nothing() {
         #[track_caller]

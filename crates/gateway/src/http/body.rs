@@ -83,6 +83,16 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn damage_is_an_error_or_another_body(at in 0usize..60, byte: u8) {
+            let mut packed = gzip(b"a few words that are packed, a few words");
+            let at = at % packed.len();
+            packed[at] = byte;
+            let _ = gunzip(&packed, 1 << 16);
+        }
+    }
+
     #[test]
     fn a_bomb_ends_at_the_limit() {
         assert!(matches!(gunzip(&gzip(&[0; 1 << 20]), 1 << 16), Err(Error::TooLarge { limit: 65536 })));
