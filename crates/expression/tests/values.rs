@@ -218,3 +218,91 @@ fn every_function_of_the_table_says_what_it_does() {
     let names: Vec<&str> = millrace_expression::FUNCTIONS.iter().map(|function| function.name).collect();
     assert!(names.is_sorted(), "the table is sorted by name");
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(1024))]
+
+    /// Whatever is made of the language's own pieces: it has a value, or an error with a place.
+    #[test]
+    fn no_text_does_harm(pieces in proptest::collection::vec(piece(), 0..24)) {
+        let text = pieces.concat();
+        if let Err(error) = evaluate(&text) {
+            proptest::prop_assert!(error.contains("line "), "{text}: {error}");
+        }
+    }
+
+    /// The same of text that follows the syntax; [`evaluate`] compares one document with a batch.
+    #[test]
+    fn no_expression_does_harm(text in tree()) {
+        if let Err(error) = evaluate(&text) {
+            proptest::prop_assert!(error.contains("line "), "{text}: {error}");
+        }
+    }
+}
+
+/// Expressions that follow the syntax, whose types may or may not fit.
+fn tree() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::strategy::Strategy;
+    const LEAVES: [&str; 12] = [
+        "query(two)",
+        "query(nan)",
+        "query(v)",
+        "attribute(v)",
+        "attribute(b)",
+        "attribute(m)",
+        "attribute(mx)",
+        "query(mat)",
+        "0",
+        "-1.5",
+        "1e300",
+        "tensor(k{}):{a:1,c:300}",
+    ];
+    const FORMS: [&str; 32] = [
+        "A + B",
+        "A * B",
+        "A - B",
+        "(A / B)",
+        "A % B",
+        "A ^ B",
+        "A < B",
+        "A && !B",
+        "if (A, B, A)",
+        "A in [B, 1]",
+        "sum(A)",
+        "sum(A, x)",
+        "max(A, k)",
+        "reduce(A * B, sum, x)",
+        "reduce(A, median, y)",
+        "join(A, B, f(p,q)(p * p - q))",
+        "map(A, f(p)((p + 1) * p))",
+        "merge(A, B, f(p,q)(min(p, q)))",
+        "concat(A, B, x)",
+        "rename(A, x, k)",
+        "A{x:1}",
+        "A{k:a}",
+        "A{x:(B)}",
+        "tensor(x[2],y[3])(sum(A) * x + y)",
+        "cell_cast(A, int8)",
+        "cell_order(A, max)",
+        "unpack_bits(A)",
+        "map_subspaces(A, f(d)(sum(d * d)))",
+        "filter_subspaces(A, f(d)(d > 0))",
+        "top(2, A)",
+        "sum(reduce(sum(A * B, x), max, k), q)",
+        "cosine_similarity(A, B, x)",
+    ];
+    proptest::sample::select(&LEAVES[..]).prop_map(str::to_owned).prop_recursive(4, 24, 2, |inner| {
+        (proptest::sample::select(&FORMS[..]), inner.clone(), inner)
+            .prop_map(|(form, a, b)| form.replace('B', &format!("({b})")).replace('A', &format!("({a})")))
+    })
+}
+
+fn piece() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::strategy::Strategy;
+    let pieces = "( ) , [ ] { } : . + - * / % ^ ! < >= == ~= && || # \" ' 0 1 2.5 1e9 x k a true if( in switch f(x)( \
+                  tensor(x[2]) tensor<int8>(k{},x[3]) query(v) attribute(mx) attribute(b) query(two) one( both( loop( max( \
+                  sum( reduce( join( map( merge( concat( rename( map_subspaces( filter_subspaces( unpack_bits( cell_cast( \
+                  cell_order( top( range( diag( expand( log( é";
+    let pieces: Vec<String> = pieces.split_whitespace().map(str::to_owned).collect();
+    proptest::sample::select(pieces).prop_map(|piece| if piece.ends_with('(') { piece } else { piece + " " })
+}

@@ -1,26 +1,29 @@
 //! What ranking costs for each document: `cargo bench -p millrace-ranking`.
 //!
-//! One group of 100,000 documents in memory, all matched; each line is one first phase, the best of several runs.
+//! One group of 100,000 documents in memory with vectors of 384 `float` cells, all matched; each line is one first phase, the best of several runs.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_column::{CHUNK_DOCS, Chunk, MemoryView};
-use millrace_document::Value;
+use millrace_document::{DataType, Value};
 use millrace_matching::{ChunkMatches, LeafMatches, Matches, Occurrences};
+use millrace_plan::Input;
 use millrace_ranking::Profile;
-use millrace_schema::Schema;
+use millrace_schema::{InputDef, InputType, Schema};
 use millrace_tensor::{Cells, Tensor};
 use support::{Fields, columns, plan, profile, schema, tensor_type};
 
+const VECTOR: &str = "tensor<float>(x[384])";
 const DOCUMENTS: usize = 100_000;
 const RUNS: usize = 9;
 
 fn main() {
-    let (view, matches) = group(&schema([profile("0")]));
+    let (view, matches) = group(&wide("0"));
     println!("{:>8} {:>10}  first phase", "ns/doc", "total µs");
     for expression in [
         "1",
@@ -33,10 +36,12 @@ fn main() {
         "nativeRank(title)",
         "fieldMatch(title)",
         "sum(query(user) * attribute(vector))",
+        "cosine_similarity(query(user), attribute(vector), x)",
     ] {
-        let schema = schema([profile(expression)]);
+        let schema = wide(expression);
         let compiled = Profile::compile(&schema, "default").expect("the expressions here are right");
-        let plan = plan(schema);
+        let mut plan = plan(schema);
+        plan.inputs.insert("user".to_owned(), Input::Tensor(Arc::new(vector(7))));
         let run = || {
             let begin = Instant::now();
             black_box(compiled.rank(&plan, &view, &matches, 10, &|| false))
@@ -46,6 +51,23 @@ fn main() {
         let best = (0..RUNS).map(|_| run()).fold(f64::INFINITY, f64::min);
         println!("{:>8.2} {:>10.1}  {expression}", best * 1e9 / DOCUMENTS as f64, best * 1e6);
     }
+}
+
+/// The schema of the tests with vectors of a usual width.
+fn wide(first_phase: &str) -> Schema {
+    let mut profile = profile(first_phase);
+    let declared = InputDef { input_type: InputType::Tensor(tensor_type(VECTOR)), default: None };
+    profile.inputs.insert("user".to_owned(), declared);
+    let mut schema = schema([profile]);
+    if let Some(field) = schema.fields.get_mut("vector") {
+        field.data_type = DataType::Tensor(tensor_type(VECTOR));
+    }
+    schema
+}
+
+fn vector(number: usize) -> Tensor {
+    let cells = (0..384).map(|i| ((number + i) % 17) as f32).collect();
+    Tensor::new(tensor_type(VECTOR), Vec::new(), Cells::Float(cells)).expect("as many cells as the type says")
 }
 
 /// Documents of a few words, and matches of every one of them.
@@ -81,17 +103,10 @@ fn group(schema: &Schema) -> (MemoryView, Matches) {
 fn document(number: usize) -> Fields {
     let words = ["red", "fox", "blue", "dog", "green", "met", "and", "a"];
     let title: Vec<&str> = (0..8).map(|i| words[(number + i * 3) % words.len()]).collect();
-    let cells = Cells::Float(vec![number as f32, 1.0]);
     Fields::from([
         ("title", Value::String(title.join(" "))),
         ("price", Value::Float((number % 1000) as f32 / 10.0)),
         ("sent", Value::Long((number % 1000) as i64)),
-        (
-            "vector",
-            Value::Tensor(
-                Tensor::new(tensor_type("tensor<float>(x[2])"), Vec::new(), cells)
-                    .expect("two cells for two"),
-            ),
-        ),
+        ("vector", Value::Tensor(vector(number))),
     ])
 }

@@ -130,6 +130,20 @@ fn words() {
 }
 
 #[test]
+fn one_feature_over_many_items() {
+    check("foreach(terms,N,matches(title,N),true,sum)", [2.0, 1.0, 2.0]);
+    check("foreach(terms, N, fieldTermMatch(title,N).firstPosition, \"<1000000\", max)", [1.0, 1.0, 4.0]);
+    check("foreach(terms,N,term(N).weight,\">100\",count)", [1.0; 3]);
+    check("foreach(terms,N,term(N).weight,true,average)", [120.0; 3]);
+    check("foreach(fields,F,matchCount(F),true,product)", [2.0, 0.0, 0.0]);
+    check("foreach(attributes,A,matches(A),true,min)", [0.0; 3]);
+    refused("foreach(words,N,now,true,sum)", "the dimension is terms, fields or attributes");
+    refused("foreach(terms,N,now,often,sum)", "the condition is true");
+    refused("foreach(terms,N,now,true,mean)", "the operation is one of");
+    refused("foreach(fields,F,nothing(F),true,sum)", "there is no rank feature");
+}
+
+#[test]
 fn segments() {
     check("fieldMatch(title).matches", [2.0, 1.0, 2.0]);
     check("fieldMatch(title).queryCompleteness", [1.0, 0.5, 1.0]);

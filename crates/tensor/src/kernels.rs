@@ -279,36 +279,32 @@ mod x86 {
         for (sum, row) in sums.iter_mut().zip(rows) {
             let cells = row_of(cells, width, *row);
             let len = vector.len().min(cells.len());
+            let ((a_steps, a_rest), (b_steps, b_rest)) =
+                (vector[..len].as_chunks::<8>(), cells[..len].as_chunks::<8>());
+            let ((a_rounds, a_steps), (b_rounds, b_steps)) =
+                (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
+            // Four sums that do not wait for each other.
             let mut parts = [_mm256_setzero_ps(); 4];
-            let mut at = 0;
-            while at + 32 <= len {
-                for (i, part) in parts.iter_mut().enumerate() {
-                    *part = step8::<A, B, DIFFERENCE>(
-                        *part,
-                        &vector[at + i * 8..][..8],
-                        &cells[at + i * 8..][..8],
-                    );
+            for (a, b) in a_rounds.iter().zip(b_rounds) {
+                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
+                    *part = step8::<A, B, DIFFERENCE>(*part, a, b);
                 }
-                at += 32;
             }
-            while at + 8 <= len {
-                parts[0] = step8::<A, B, DIFFERENCE>(parts[0], &vector[at..][..8], &cells[at..][..8]);
-                at += 8;
+            for (a, b) in a_steps.iter().zip(b_steps) {
+                parts[0] = step8::<A, B, DIFFERENCE>(parts[0], a, b);
             }
             let all = _mm256_add_ps(_mm256_add_ps(parts[0], parts[1]), _mm256_add_ps(parts[2], parts[3]));
             let mut lanes = [0.0f32; 8];
             // SAFETY: `lanes` has room for eight numbers.
             unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), all) };
-            *sum =
-                f64::from(lanes.iter().sum::<f32>() + rest::<A, B, DIFFERENCE>(&vector[at..], &cells[at..]));
+            *sum = f64::from(lanes.iter().sum::<f32>() + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
         }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn step8<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m256, a: &[A], b: &[B]) -> __m256 {
-        assert!(a.len() == 8 && b.len() == 8, "a step takes eight cells of each");
-        // SAFETY: both slices have eight cells; the features are those of this function.
+    fn step8<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m256, a: &[A; 8], b: &[B; 8]) -> __m256 {
+        // SAFETY: both arrays have eight cells; the features are those of this function.
         let (a, b) = unsafe { (A::load8(a.as_ptr()), B::load8(b.as_ptr())) };
         if DIFFERENCE {
             let difference = _mm256_sub_ps(a, b);
@@ -329,33 +325,29 @@ mod x86 {
         for (sum, row) in sums.iter_mut().zip(rows) {
             let cells = row_of(cells, width, *row);
             let len = vector.len().min(cells.len());
+            let ((a_steps, a_rest), (b_steps, b_rest)) =
+                (vector[..len].as_chunks::<16>(), cells[..len].as_chunks::<16>());
+            let ((a_rounds, a_steps), (b_rounds, b_steps)) =
+                (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
+            // Four sums that do not wait for each other.
             let mut parts = [_mm512_setzero_ps(); 4];
-            let mut at = 0;
-            while at + 64 <= len {
-                for (i, part) in parts.iter_mut().enumerate() {
-                    *part = step16::<A, B, DIFFERENCE>(
-                        *part,
-                        &vector[at + i * 16..][..16],
-                        &cells[at + i * 16..][..16],
-                    );
+            for (a, b) in a_rounds.iter().zip(b_rounds) {
+                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
+                    *part = step16::<A, B, DIFFERENCE>(*part, a, b);
                 }
-                at += 64;
             }
-            while at + 16 <= len {
-                parts[0] = step16::<A, B, DIFFERENCE>(parts[0], &vector[at..][..16], &cells[at..][..16]);
-                at += 16;
+            for (a, b) in a_steps.iter().zip(b_steps) {
+                parts[0] = step16::<A, B, DIFFERENCE>(parts[0], a, b);
             }
             let all = _mm512_add_ps(_mm512_add_ps(parts[0], parts[1]), _mm512_add_ps(parts[2], parts[3]));
-            *sum =
-                f64::from(_mm512_reduce_add_ps(all) + rest::<A, B, DIFFERENCE>(&vector[at..], &cells[at..]));
+            *sum = f64::from(_mm512_reduce_add_ps(all) + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
         }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn step16<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m512, a: &[A], b: &[B]) -> __m512 {
-        assert!(a.len() == 16 && b.len() == 16, "a step takes sixteen cells of each");
-        // SAFETY: both slices have sixteen cells; the feature is that of this function.
+    fn step16<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m512, a: &[A; 16], b: &[B; 16]) -> __m512 {
+        // SAFETY: both arrays have sixteen cells; the feature is that of this function.
         let (a, b) = unsafe { (A::load16(a.as_ptr()), B::load16(b.as_ptr())) };
         if DIFFERENCE {
             let difference = _mm512_sub_ps(a, b);

@@ -5,6 +5,7 @@ mod attribute;
 mod bm25;
 mod boost;
 mod distance;
+mod foreach;
 mod multivalue;
 mod native;
 mod proximity;

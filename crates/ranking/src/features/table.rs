@@ -1,8 +1,8 @@
 use millrace_expression::FeatureName;
 
 use super::{
-    Feature, Setup, attribute, bm25, distance, multivalue, native, query, random, segments, similarity,
-    terms, time,
+    Feature, Setup, attribute, bm25, distance, foreach, multivalue, native, query, random, segments,
+    similarity, terms, time,
 };
 
 /// A rank feature, as the documentation shows it.
@@ -47,6 +47,8 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance",
         "How well a field matches the query as text: what is found, how near together, in which order.", segments::setup;
     "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences", "Where and how often term n occurs in a field.", terms::field_term_match;
+    "foreach", "foreach(terms|fields|attributes,variable,feature,true|\">a\"|\"<a\",sum|product|average|max|min|count)",
+        "A feature of each term or field, those that meet the condition taken together.", foreach::setup;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
     "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
     "match", "match.weight.field", "The weight of a field in the schema.", query::match_weight;
