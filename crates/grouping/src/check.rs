@@ -551,13 +551,8 @@ impl Checker<'_> {
                     kind.name()
                 )));
             }
-            if function.accepts == Accepts::ListThenNumbers
-                && index == 0
-                && !matches!(&node, Node::Field { field, .. } if field.is_list())
-            {
-                return Err(Error::invalid(format!(
-                    "'{expression}' needs an array field as its first argument"
-                )));
+            if function.accepts == Accepts::ListThenNumbers && index == 0 && !is_list(&node) {
+                return Err(Error::invalid(format!("'{expression}' needs an array as its first argument")));
             }
             nodes.push(node);
             kinds.push(kind);

@@ -394,9 +394,7 @@ impl Parser<'_> {
                     self.check_arity(function, arguments.len())?;
                     Ok(Expression::Call { function, arguments })
                 }
-                None => {
-                    Err(self.lexer.expected(&format!("a function or aggregate; there is no '{name}(…)'")))
-                }
+                None => Err(start.expected("a function or aggregate of the grouping language")),
             },
         }
     }

@@ -146,18 +146,10 @@ impl Parser<'_> {
         self.at += 1;
         let expression = match token.kind {
             Kind::Text(text) => Expression::Constant(Value::String(text)),
-            Kind::Integer(_) | Kind::Long(_) | Kind::Double(_) | Kind::Float(_) => {
-                Expression::Constant(number(&token.kind, 1.0))
-            }
             Kind::Symbol("-") => {
-                let negated = self.peek().kind.clone();
-                match negated {
-                    Kind::Integer(_) | Kind::Long(_) | Kind::Double(_) | Kind::Float(_) => {
-                        self.at += 1;
-                        Expression::Constant(number(&negated, -1.0))
-                    }
-                    _ => return Err(self.unexpected("a number")),
-                }
+                let negated = number(&self.peek().kind, true).ok_or_else(|| self.unexpected("a number"))?;
+                self.at += 1;
+                Expression::Constant(negated)
             }
             Kind::Symbol("(") => {
                 let statement = self.statement()?;
@@ -170,10 +162,13 @@ impl Parser<'_> {
                 Expression::Nested(script)
             }
             Kind::Name(name) => self.named(&name)?,
-            Kind::Symbol(_) | Kind::End => {
-                self.at -= 1;
-                return Err(self.unexpected("an expression, such as 'input title'"));
-            }
+            kind => match number(&kind, false) {
+                Some(number) => Expression::Constant(number),
+                None => {
+                    self.at -= 1;
+                    return Err(self.unexpected("an expression, such as 'input title'"));
+                }
+            },
         };
         self.depth -= 1;
         Ok(Step { expression, place })
@@ -483,18 +478,17 @@ impl Parser<'_> {
     }
 }
 
-/// The value of a number, with the sign before it.
-fn number(kind: &Kind, sign: f64) -> Value {
-    let negative = sign < 0.0;
-    match *kind {
+/// The value of a number; `None` for what is none.
+fn number(kind: &Kind, negative: bool) -> Option<Value> {
+    Some(match *kind {
         Kind::Integer(number) => {
             let number = if negative { -number } else { number };
             // Integers are lexed as such only where they fit.
             i32::try_from(number).map_or(Value::Long(number), Value::Int)
         }
         Kind::Long(number) => Value::Long(if negative { -number } else { number }),
-        Kind::Float(number) => Value::Float(number * sign as f32),
-        Kind::Double(number) => Value::Double(number * sign),
-        _ => Value::Double(f64::NAN),
-    }
+        Kind::Float(number) => Value::Float(if negative { -number } else { number }),
+        Kind::Double(number) => Value::Double(if negative { -number } else { number }),
+        _ => return None,
+    })
 }

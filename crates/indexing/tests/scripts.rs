@@ -250,7 +250,10 @@ fn values_are_converted() {
     check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
     check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
     check("long", r#""ff" | hex_decode | attribute"#, "255");
-    check("int", r#""text" | hash | attribute"#, "-563624253");
+    // The reference vector of SipHash-2-4 with the keys 00 to 0f: the bytes 00 to 0e.
+    let bytes: String = (0..15).map(|byte| format!("\\x{byte:02x}")).collect();
+    check("long", &format!("\"{bytes}\" | hash | attribute"), "-6833708440360172059");
+    check("int", &format!("\"{bytes}\" | hash | attribute"), "1237206501");
     check(
         "tensor<float>(x[10])",
         "input bits | binarize | attribute",
@@ -313,7 +316,7 @@ fn wrong_statements_are_refused_with_their_place() {
         ("input title | generate x | index", "there is no field generator 'x'"),
         ("input title | \"open", "the \" is not closed"),
         ("input title | for_each { index", "before the end"),
-        ("input title } index", "expected '|' or ';'"),
+        ("input title } index", "expected '|', ';' or the end, got '}'"),
         ("$", "'$' is not part of the language"),
     ] {
         check("string", statements, &format!("!{reason}"));

@@ -1,1 +1,32 @@
-//! x
+//! Mail as feed operations: archives of one's own, and a made-up corpus of any size.
+//!
+//! [`Import`] reads mbox files and maildirs message by message; [`corpus::Corpus`] makes mail of many people that is the same on
+//! every machine. Both give [`MailMessage`]s, which [`MailMessage::operation`] turns into JSON for the schema in `examples/mail`.
+//!
+//! ```
+//! use millrace_mail::{Group, Import};
+//!
+//! let mbox = "From ann Sat Jan  3 01:05:34 1996\nFrom: Ann <ann@example.com>\nSubject: Hello\nMessage-ID: <1@x>\n\nHi!\n";
+//! let import = Import::mbox_from(Box::new(mbox.as_bytes()), "archive.mbox".as_ref(), "inbox");
+//! let group = Group::new("me")?;
+//! for message in import {
+//!     assert!(message?.operation(&group).starts_with(r#"{"put":"id:mail:mail:g=me:"#));
+//! }
+//! # Ok::<(), millrace_mail::Error>(())
+//! ```
+//!
+//! This crate knows nothing of servers: whoever calls it sends the operations.
+
+pub mod corpus;
+mod error;
+mod html;
+mod import;
+mod maildir;
+mod mbox;
+mod message;
+mod mime;
+mod threads;
+
+pub use error::Error;
+pub use import::Import;
+pub use message::{Group, MailMessage};

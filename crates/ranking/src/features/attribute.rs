@@ -34,7 +34,9 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         (Some(index), None) => match (&data_type, index.parse()) {
             (DataType::Array(_), Ok(index)) => Of::Element(index),
             _ => {
-                return Err(format!("{name} needs an array field and a number from 0, but it is {data_type}"));
+                return Err(format!(
+                    "{name} needs an array field and a number from 0, but it is {data_type}"
+                ));
             }
         },
         (Some(key), Some(output @ ("weight" | "contains"))) => match data_type {

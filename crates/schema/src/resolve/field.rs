@@ -10,21 +10,14 @@ use crate::{
     Stemming, SummaryMode,
 };
 
-/// Names that mean something else in schemas, indexing statements or results.
+/// Words of the indexing language, and names that results use for other things.
 const RESERVED: &[&str] = &[
     "attribute",
-    "body",
     "case",
-    "context",
     "documentid",
     "else",
-    "header",
-    "hit",
-    "host",
     "if",
     "index",
-    "position",
-    "reference",
     "relevancy",
     "sddocname",
     "summary",

@@ -1,0 +1,275 @@
+//! A mail corpus that is made, not collected: the same seed gives the same mails on every machine.
+//!
+//! A few mailboxes are large and most are small, as among real people. Each owner writes with their own circle, mostly about a
+//! few of the topics, in threads that go on over days. Every mail has a vector (see [`embed`]) that reflects its text.
+//!
+//! 1. Mailboxes share the mails by Zipf's law; a shuffled schedule says whose mail comes next, so groups are written interleaved.
+//! 2. A mailbox either goes on with one of its open threads or begins one: topic, partner, subject.
+//! 3. The mail's text is put together from the topic's sentences, and its vector from the text.
+
+mod embedding;
+mod people;
+mod random;
+mod text;
+mod topics;
+
+pub use embedding::{DIMENSIONS, embed};
+
+use crate::message::thread_name;
+use crate::{Group, MailMessage};
+use people::Person;
+use random::Random;
+use text::Letter;
+use topics::{TOPICS, Topic};
+
+/// The first mails are of 2019-01-01, the last of about seven years later.
+const FIRST_DATE: i64 = 1_546_300_800;
+const YEARS_S: i64 = 7 * 365 * 86_400;
+/// Threads of a mailbox that can go on.
+const OPEN_THREADS_MAX: usize = 12;
+
+/// How much to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Another seed gives other mails.
+    pub seed: u64,
+    /// Mails in all mailboxes together; at least one for each.
+    pub mails: usize,
+    /// People; at least 1.
+    pub mailboxes: usize,
+}
+
+impl Default for Settings {
+    /// 20,000 mails of 300 people.
+    fn default() -> Self {
+        Settings { seed: 1, mails: 20_000, mailboxes: 300 }
+    }
+}
+
+/// A mail and whose it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CorpusMail {
+    /// The person's group.
+    pub group: Group,
+    /// The mail.
+    pub message: MailMessage,
+}
+
+impl CorpusMail {
+    /// The feed operation, as one line of JSON.
+    pub fn operation(&self) -> String {
+        self.message.operation(&self.group)
+    }
+}
+
+/// The mails of a corpus, in an order that mixes the mailboxes.
+#[derive(Debug)]
+pub struct Corpus {
+    mailboxes: Vec<Mailbox>,
+    /// The mailbox of each mail that is still to come, last first.
+    schedule: Vec<u32>,
+}
+
+impl Corpus {
+    /// A corpus of these settings; mails are made one at a time, as they are asked for.
+    pub fn new(settings: Settings) -> Self {
+        let mailbox_count = settings.mailboxes.clamp(1, u32::MAX as usize);
+        let sizes = sizes(settings.mails.max(mailbox_count), mailbox_count);
+        let mut schedule: Vec<u32> = Vec::with_capacity(settings.mails);
+        for (number, &size) in (0_u32..).zip(&sizes) {
+            schedule.extend(std::iter::repeat_n(number, size));
+        }
+        Random::new(settings.seed, 0).shuffle(&mut schedule);
+        let mailboxes = sizes
+            .iter()
+            .enumerate()
+            .map(|(number, &size)| Mailbox::new(settings.seed, number, size))
+            .collect();
+        Corpus { mailboxes, schedule }
+    }
+
+    /// The groups and how many mails each gets, largest first.
+    pub fn groups(&self) -> impl Iterator<Item = (&Group, usize)> {
+        self.mailboxes.iter().map(|mailbox| (&mailbox.group, mailbox.size))
+    }
+
+    /// The names of the topics, which [`embed`] knows.
+    pub fn topics() -> impl Iterator<Item = &'static str> {
+        TOPICS.iter().map(|topic| topic.name)
+    }
+}
+
+impl Iterator for Corpus {
+    type Item = CorpusMail;
+
+    fn next(&mut self) -> Option<CorpusMail> {
+        let mailbox = &mut self.mailboxes[self.schedule.pop()? as usize];
+        let message = mailbox.next_mail();
+        Some(CorpusMail { group: mailbox.group.clone(), message })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.schedule.len(), Some(self.schedule.len()))
+    }
+}
+
+impl ExactSizeIterator for Corpus {}
+
+/// How many mails each mailbox gets: by Zipf's law, at least one, and `mails` together.
+fn sizes(mails: usize, mailboxes: usize) -> Vec<usize> {
+    // Only division, whose result is the same on every machine.
+    let weight = |number: usize| 1.0 / (number + 1) as f64;
+    let total: f64 = (0..mailboxes).map(weight).sum();
+    let spare = mails - mailboxes;
+    let mut sizes: Vec<usize> =
+        (0..mailboxes).map(|number| 1 + (spare as f64 * weight(number) / total) as usize).collect();
+    // What rounding left over goes to the largest.
+    let given: usize = sizes.iter().sum();
+    sizes[0] += mails.saturating_sub(given);
+    sizes
+}
+
+/// A person's mail as it comes in.
+#[derive(Debug)]
+struct Mailbox {
+    group: Group,
+    owner: Person,
+    contacts: Vec<Person>,
+    /// The topics of this person, favourites first.
+    topics: Vec<usize>,
+    threads: Vec<Thread>,
+    random: Random,
+    size: usize,
+    made: usize,
+}
+
+/// A conversation that can go on.
+#[derive(Debug, Clone)]
+struct Thread {
+    root: String,
+    topic: usize,
+    subject: String,
+    partner: usize,
+    /// The next mail is the owner's.
+    answer: bool,
+    date: i64,
+    last_author: String,
+    last_lines: String,
+    length: usize,
+}
+
+impl Mailbox {
+    fn new(seed: u64, number: usize, size: usize) -> Self {
+        let mut random = Random::new(seed, number as u64 + 1);
+        let owner = Person::numbered(number);
+        let mut topics: Vec<usize> = (0..TOPICS.len()).collect();
+        random.shuffle(&mut topics);
+        let group = Group::new(owner.mailbox()).expect("names of people are letters, digits and dots");
+        let mut contacts = people::contacts(number, &mut random);
+        if contacts.is_empty() {
+            contacts.push(Person::numbered(number + 1));
+        }
+        Mailbox { group, contacts, owner, topics, threads: Vec::new(), random, size, made: 0 }
+    }
+
+    fn next_mail(&mut self) -> MailMessage {
+        // Dates advance with the mails made, and scatter a little.
+        let progress = YEARS_S / self.size.max(1) as i64;
+        let now = FIRST_DATE + self.made as i64 * progress + self.random.between(0, progress.max(3_600));
+        let goes_on = !self.threads.is_empty() && self.random.percent(55);
+        let mut thread = if goes_on {
+            let at = self.random.below(self.threads.len());
+            self.threads.swap_remove(at)
+        } else {
+            self.begin_thread(now)
+        };
+        let message = self.write(&mut thread, now, goes_on);
+        self.made += 1;
+        let ends = thread.length >= 2 && self.random.percent(30);
+        // News are not answered.
+        if !ends && TOPICS[thread.topic].name != "newsletter" {
+            if self.threads.len() == OPEN_THREADS_MAX {
+                self.threads.remove(0);
+            }
+            self.threads.push(thread);
+        }
+        message
+    }
+
+    fn begin_thread(&mut self, now: i64) -> Thread {
+        let topic = self.topics[self.random.skewed(self.topics.len())];
+        let partner = self.random.skewed(self.contacts.len());
+        Thread {
+            root: format!("{:016x}.{}@{}", self.random.next(), self.made, self.owner.mailbox()),
+            topic,
+            subject: text::subject(&TOPICS[topic], &self.contacts, &mut self.random),
+            partner,
+            answer: TOPICS[topic].name != "newsletter" && self.random.percent(25),
+            date: now,
+            last_author: String::new(),
+            last_lines: String::new(),
+            length: 0,
+        }
+    }
+
+    /// The next mail of a thread.
+    fn write(&mut self, thread: &mut Thread, now: i64, goes_on: bool) -> MailMessage {
+        let topic: &Topic = &TOPICS[thread.topic];
+        let partner = &self.contacts[thread.partner];
+        let (sender, recipient) = if thread.answer { (&self.owner, partner) } else { (partner, &self.owner) };
+        let answered = goes_on.then_some((thread.last_author.as_str(), thread.last_lines.as_str()));
+        let letter = Letter { topic, sender, recipient, contacts: &self.contacts, answered };
+        let body = text::body(&letter, &mut self.random);
+        let subject = if goes_on { format!("Re: {}", thread.subject) } else { thread.subject.clone() };
+        let mut to = vec![format!("{} <{}>", recipient.name(), recipient.address)];
+        for _ in 0..self.random.skewed(4) {
+            let copy = &self.contacts[self.random.below(self.contacts.len())];
+            to.push(format!("{} <{}>", copy.name(), copy.address));
+        }
+        let attachments: Vec<String> = if self.random.percent(15) {
+            vec![self.random.pick(topic.files).to_string()]
+        } else {
+            Vec::new()
+        };
+        let folder = match self.random.below(100) {
+            _ if thread.answer => "sent",
+            0..45 => "inbox",
+            45..60 => "archive",
+            _ => topic.folder,
+        };
+        let size = body.len() + 700 + attachments.len() * self.random.between(20_000, 900_000) as usize;
+        let message_id = if thread.length == 0 {
+            thread.root.clone()
+        } else {
+            format!("{}.{}", thread.length, thread.root)
+        };
+        let date = now.max(thread.date + self.random.between(300, 40_000));
+        let message = MailMessage {
+            message_id,
+            thread: thread_name(&thread.root),
+            from_name: sender.name(),
+            from_address: sender.address.clone(),
+            to,
+            date: Some(date),
+            folder: folder.to_owned(),
+            attachments,
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            embedding: Some(embed(&format!("{subject}\n{body}"))),
+            subject,
+            body,
+        };
+        thread.last_author = sender.name();
+        thread.last_lines = message
+            .body
+            .lines()
+            .filter(|line| !line.starts_with('>'))
+            .skip(2)
+            .take(3)
+            .collect::<Vec<_>>()
+            .join("\n");
+        thread.answer = !thread.answer;
+        thread.date = date;
+        thread.length += 1;
+        message
+    }
+}

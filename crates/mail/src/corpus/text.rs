@@ -1,0 +1,77 @@
+//! Subjects and bodies from the table of topics.
+
+use super::people::Person;
+use super::random::Random;
+use super::topics::{DAYS, PLACES, SMALL_TALK, Topic};
+
+/// A template with its places filled in.
+pub(super) fn fill(template: &str, topic: &Topic, contacts: &[Person], random: &mut Random) -> String {
+    let mut text = String::with_capacity(template.len() + 32);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let (slot, after) = after.split_once('}').unwrap_or((after, ""));
+        match slot {
+            "thing" => text.push_str(random.pick(topic.things)),
+            "day" => text.push_str(random.pick(DAYS)),
+            "place" => text.push_str(random.pick(PLACES)),
+            "number" => text.push_str(&random.between(2, 999).to_string()),
+            _ => text.push_str(
+                contacts.get(random.skewed(contacts.len().max(1))).map_or("Sam", |person| person.first),
+            ),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+/// A subject, which begins with a capital letter.
+pub(super) fn subject(topic: &Topic, contacts: &[Person], random: &mut Random) -> String {
+    let template = random.pick(topic.subjects);
+    let subject = fill(template, topic, contacts, random);
+    let mut letters = subject.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Who writes to whom, and what they answer to.
+pub(super) struct Letter<'a> {
+    pub topic: &'a Topic,
+    pub sender: &'a Person,
+    pub recipient: &'a Person,
+    pub contacts: &'a [Person],
+    /// Who wrote the message that is answered, and its first lines.
+    pub answered: Option<(&'a str, &'a str)>,
+}
+
+/// A body of about 1 KB: greeting, paragraphs, signature, and the answered text below.
+pub(super) fn body(letter: &Letter<'_>, random: &mut Random) -> String {
+    let greeting = random.pick(&["Hi", "Hello", "Dear", "Hey", "Good morning"]);
+    let mut body = format!("{greeting} {},\n\n", letter.recipient.first);
+    for _ in 0..random.between(2, 4) {
+        for at in 0..random.between(2, 4) {
+            if at > 0 {
+                body.push(' ');
+            }
+            let template = if random.percent(80) {
+                random.pick(letter.topic.sentences)
+            } else {
+                random.pick(SMALL_TALK)
+            };
+            body.push_str(&fill(template, letter.topic, letter.contacts, random));
+        }
+        body.push_str("\n\n");
+    }
+    let closing = random.pick(&["Best regards", "Cheers", "Kind regards", "See you", "Thanks"]);
+    body.push_str(&format!("{closing},\n{}\n", letter.sender.first));
+    if random.percent(40) {
+        body.push_str(&format!("\n-- \n{}\n{}\n", letter.sender.name(), letter.sender.address));
+    }
+    if let Some((author, text)) = letter.answered {
+        body.push_str(&format!("\nOn {} {author} wrote:\n", random.pick(DAYS)));
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            body.push_str(&format!("> {line}\n"));
+        }
+    }
+    body
+}

@@ -1,0 +1,97 @@
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::maildir::{self, Entry};
+use crate::mbox::{Messages, Raw};
+use crate::threads::Threads;
+use crate::{Error, MailMessage, mime};
+
+/// The largest message file that is read, in bytes.
+const FILE_MAX: u64 = 64 << 20;
+
+/// Messages of an archive, read one at a time; what cannot be used is an error in their place.
+///
+/// After [`Error::Message`] the next message comes; after [`Error::Read`] of an mbox file nothing does.
+pub struct Import {
+    source: Source,
+    threads: Threads,
+}
+
+enum Source {
+    Mbox { messages: Messages<Box<dyn BufRead + Send>>, path: PathBuf, folder: String, count: usize },
+    Maildir(std::vec::IntoIter<Entry>),
+}
+
+impl Import {
+    /// Reads an mbox file; its messages lie in a folder named after it.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn mbox(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let folder =
+            path.file_stem().map_or_else(|| "inbox".to_owned(), |stem| stem.to_string_lossy().to_lowercase());
+        Ok(Self::mbox_from(Box::new(BufReader::with_capacity(1 << 18, file)), path, &folder))
+    }
+
+    /// Reads what an mbox file holds from elsewhere, such as standard input; `path` is for messages only.
+    pub fn mbox_from(reader: Box<dyn BufRead + Send>, path: &Path, folder: &str) -> Self {
+        let messages = Messages::new(reader);
+        let source = Source::Mbox { messages, path: path.to_owned(), folder: folder.to_owned(), count: 0 };
+        Import { source, threads: Threads::default() }
+    }
+
+    /// Reads a maildir and the folders in it.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or is no maildir.
+    pub fn maildir(root: &Path) -> Result<Self, Error> {
+        Ok(Import {
+            source: Source::Maildir(maildir::entries(root)?.into_iter()),
+            threads: Threads::default(),
+        })
+    }
+}
+
+impl Iterator for Import {
+    type Item = Result<MailMessage, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (raw, folder, place) = match &mut self.source {
+            Source::Mbox { messages, path, folder, count } => {
+                let message = messages.next()?;
+                *count += 1;
+                let place = format!("{}, message {count}", path.display());
+                match message {
+                    Ok(Raw::Whole(raw)) => (raw, folder.clone(), place),
+                    Ok(Raw::TooLarge) => return Some(too_large(place)),
+                    Err(source) => return Some(Err(Error::Read { path: path.clone(), source })),
+                }
+            }
+            Source::Maildir(entries) => {
+                let Entry { folder, path } = entries.next()?;
+                let place = path.display().to_string();
+                match read_file(&path) {
+                    Ok(Some(raw)) => (raw, folder, place),
+                    Ok(None) => return Some(too_large(place)),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        };
+        Some(mime::read(&raw, &folder, &mut self.threads).map_err(|reason| Error::Message { place, reason }))
+    }
+}
+
+fn too_large(place: String) -> Result<MailMessage, Error> {
+    Err(Error::Message { place, reason: "it is larger than 64 MiB" })
+}
+
+/// The content of a message file; none if it is too large.
+fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let broken = |source| Error::Read { path: path.to_owned(), source };
+    let mut raw = Vec::new();
+    let file = File::open(path).map_err(broken)?;
+    file.take(FILE_MAX + 1).read_to_end(&mut raw).map_err(broken)?;
+    Ok((raw.len() as u64 <= FILE_MAX).then_some(raw))
+}

@@ -1,0 +1,172 @@
+//! mbox files: messages one after the other, each after a line that begins with `From `.
+
+use std::io::{self, BufRead};
+
+/// The largest message that is read, in bytes; larger ones are passed over.
+const MESSAGE_MAX: usize = 64 << 20;
+
+/// The messages of an mbox file, read one at a time.
+///
+/// A message begins at a `From ` line with a time in it, at the start of the file or after an empty line: so a paragraph that
+/// begins with "From" and was not quoted stays part of its message. `>From ` and `>>From ` lose one `>`.
+pub(crate) struct Messages<R> {
+    reader: R,
+    line: Vec<u8>,
+    /// The separator of the next message is read.
+    begun: bool,
+    ended: bool,
+}
+
+/// A message of an mbox file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Raw {
+    /// Its bytes, quoting undone.
+    Whole(Vec<u8>),
+    /// Larger than what is read.
+    TooLarge,
+}
+
+impl<R: BufRead> Messages<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Messages { reader, line: Vec::new(), begun: false, ended: false }
+    }
+
+    /// Reads a line with its end; what exceeds a message's size is passed over. False at the end.
+    fn read_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        let mut any = false;
+        loop {
+            let buffer = self.reader.fill_buf()?;
+            if buffer.is_empty() {
+                return Ok(any);
+            }
+            any = true;
+            let end = memchr::memchr(b'\n', buffer).map(|at| at + 1);
+            let taken = end.unwrap_or(buffer.len());
+            let kept = taken.min(MESSAGE_MAX.saturating_sub(self.line.len()));
+            self.line.extend_from_slice(&buffer[..kept]);
+            self.reader.consume(taken);
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn read_message(&mut self) -> io::Result<Option<Raw>> {
+        let mut message = Vec::new();
+        let mut too_large = false;
+        // The line before the first of a file counts as empty.
+        let mut after_empty = true;
+        loop {
+            if !self.read_line()? {
+                self.ended = true;
+                break;
+            }
+            if after_empty && is_separator(&self.line) {
+                if self.begun {
+                    break;
+                }
+                self.begun = true;
+                after_empty = false;
+                continue;
+            }
+            after_empty = self.line.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+            if !self.begun {
+                continue;
+            }
+            too_large |= message.len() + self.line.len() > MESSAGE_MAX;
+            if too_large {
+                message = Vec::new();
+            } else {
+                message.extend_from_slice(unquoted(&self.line));
+            }
+        }
+        Ok(match (too_large, message.is_empty()) {
+            (true, _) => Some(Raw::TooLarge),
+            (false, false) => Some(Raw::Whole(message)),
+            (false, true) => None,
+        })
+    }
+}
+
+impl<R: BufRead> Iterator for Messages<R> {
+    type Item = io::Result<Raw>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            match self.read_message() {
+                Ok(Some(message)) => return Some(Ok(message)),
+                // Two separators in a row have nothing between them.
+                Ok(None) => {}
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// `From someone Sat Jan  3 01:05:34 1996`: it has a time of day.
+fn is_separator(line: &[u8]) -> bool {
+    let time = |window: &[u8]| {
+        let [a, b, colon, c, d] = window else { return false };
+        *colon == b':' && [a, b, c, d].into_iter().all(u8::is_ascii_digit)
+    };
+    line.starts_with(b"From ") && line.len() < 1_000 && line.windows(5).any(time)
+}
+
+/// A line without the `>` that keeps it from being a separator.
+fn unquoted(line: &[u8]) -> &[u8] {
+    let quotes = line.iter().take_while(|&&byte| byte == b'>').count();
+    if quotes > 0 && line[quotes..].starts_with(b"From ") { &line[1..] } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(file: &str, expected: &[&str]) {
+        let messages: Vec<String> = Messages::new(file.as_bytes())
+            .map(|message| match message.unwrap() {
+                Raw::Whole(bytes) => String::from_utf8(bytes).unwrap(),
+                Raw::TooLarge => "too large".to_owned(),
+            })
+            .collect();
+        assert_eq!(messages, expected, "{file}");
+    }
+
+    const FROM: &str = "From ann@example.com Sat Jan  3 01:05:34 1996\n";
+
+    #[test]
+    fn messages_are_separated() {
+        check("", &[]);
+        check("no mbox at all\n", &[]);
+        check(&format!("{FROM}a: 1\n\nx\n\n{FROM}b: 2\n\ny"), &["a: 1\n\nx\n\n", "b: 2\n\ny"]);
+        check(&format!("{FROM}{FROM}\n{FROM}c: 3\n"), &[&format!("{FROM}\n"), "c: 3\n"]);
+    }
+
+    #[test]
+    fn quoting_is_undone() {
+        check(
+            &format!("{FROM}a: 1\n\n>From here\n>>From there\n> From\n"),
+            &["a: 1\n\nFrom here\n>From there\n> From\n"],
+        );
+    }
+
+    #[test]
+    fn paragraphs_that_begin_with_from_stay() {
+        check(
+            &format!("{FROM}a: 1\n\nFrom Monday on, it rains.\n"),
+            &["a: 1\n\nFrom Monday on, it rains.\n"],
+        );
+        check(&format!("{FROM}a: 1\nx\n{FROM}"), &[&format!("a: 1\nx\n{FROM}")]);
+    }
+
+    #[test]
+    fn what_is_too_large_is_passed_over() {
+        let large = "x".repeat(MESSAGE_MAX + 1);
+        check(&format!("{FROM}a: 1\n\n{large}\n\n{FROM}b: 2\n"), &["too large", "b: 2\n"]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Archives in, feed operations out.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use millrace_mail::{Error, Group, Import, MailMessage};
+use proptest::prelude::*;
+use serde_json::Value;
+
+const FROM: &str = "From someone Sat Jan  3 01:05:34 1996\n";
+
+fn sample(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(format!("{name}.eml"));
+    fs::read_to_string(path).unwrap()
+}
+
+fn mbox(messages: &[&str]) -> Import {
+    let file: String = messages.iter().map(|message| format!("{FROM}{message}\n\n")).collect();
+    Import::mbox_from(Box::new(Cursor::new(file.into_bytes())), Path::new("test.mbox"), "inbox")
+}
+
+fn read(name: &str) -> MailMessage {
+    mbox(&[&sample(name)]).next().unwrap().unwrap()
+}
+
+#[test]
+fn headers_and_text_are_decoded() {
+    let message = read("plain");
+    assert_eq!(message.subject, "Grüße aus Köln");
+    assert_eq!(
+        (message.from_name.as_str(), message.from_address.as_str()),
+        ("Ann Müller", "ann@example.com")
+    );
+    assert_eq!(message.to, ["Bob, the builder <bob@example.org>", "carol@example.org"]);
+    assert_eq!(message.date, Some(1_422_951_150));
+    assert!(
+        message.body.contains("schöne Grüße aus Köln. Dies ist eine lange Zeile, die hier weitergeht."),
+        "{}",
+        message.body
+    );
+    assert_eq!((message.message_id.as_str(), message.folder.as_str()), ("plain-1@example.com", "inbox"));
+}
+
+#[test]
+fn parts_are_told_apart() {
+    let message = read("multipart");
+    assert_eq!(message.body.trim(), "Thank you, Ann!");
+    assert_eq!(message.attachments, ["Pläne.pdf", "forwarded note.eml"]);
+    assert_eq!(message.date, Some(1_423_004_400));
+}
+
+#[test]
+fn html_becomes_text() {
+    let message = read("html");
+    let lines: Vec<&str> = message.body.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines, ["Offers", "Shoes", "50 €", "Buy now."]);
+    assert_eq!(message.folder, "newsletters");
+}
+
+#[test]
+fn what_is_broken_is_read_as_far_as_it_goes() {
+    let message = read("broken");
+    assert_eq!(message.message_id, "broken-4@example.com");
+    assert_eq!(message.date, None);
+}
+
+#[test]
+fn a_bad_message_is_reported_and_passed_over() {
+    let found: Vec<String> = mbox(&["no headers, only text", &sample("plain"), "X-Nothing: of use\n\ntext"])
+        .map(|message| match message {
+            Ok(message) => message.message_id,
+            Err(error @ Error::Message { .. }) => error.to_string(),
+            Err(error) => panic!("{error}"),
+        })
+        .collect();
+    assert_eq!(found[1], "plain-1@example.com");
+    assert!(found[0].starts_with("test.mbox, message 1: "), "{found:?}");
+    assert!(found[2].starts_with("test.mbox, message 3: it has no From"), "{found:?}");
+}
+
+#[test]
+fn answers_share_a_thread_and_ids_are_stable() {
+    let messages: Vec<MailMessage> =
+        mbox(&[&sample("plain"), &sample("multipart"), &sample("html")]).map(Result::unwrap).collect();
+    assert_eq!(messages[0].thread, messages[1].thread);
+    assert_ne!(messages[0].thread, messages[2].thread);
+    let group = Group::new("bob").unwrap();
+    assert_eq!(messages[0].document_id(&group), "id:mail:mail:g=bob:d4e5143574e482710a8d6f52e0b70ee9");
+}
+
+#[test]
+fn operations_fit_the_schema_of_the_example() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mail");
+    let application = millrace_schema::Application::from_dir(&example).unwrap();
+    assert!(application.warnings.is_empty(), "{:?}", application.warnings);
+    let schema = &application.schemas["mail"];
+    let group = Group::new("bob").unwrap();
+    let imported = read("multipart").operation(&group);
+    let made = millrace_mail::corpus::Corpus::new(Default::default()).next().unwrap().operation();
+    for line in [imported, made] {
+        let operation: Value = serde_json::from_str(&line).unwrap();
+        for name in operation["fields"].as_object().unwrap().keys() {
+            assert!(schema.document_type.field(name).is_some(), "{name}");
+        }
+        assert!(operation["put"].as_str().unwrap().starts_with("id:mail:mail:g="));
+    }
+}
+
+#[test]
+fn maildirs_are_read_folder_by_folder() {
+    let root = tempfile::tempdir().unwrap();
+    for (path, name) in [
+        ("cur/1:2,S", "plain"),
+        ("new/2", "multipart"),
+        (".Archive.2024/cur/3", "html"),
+        ("tmp/4", "plain"),
+        ("cur/.hidden", "plain"),
+    ] {
+        let path: PathBuf = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, sample(name).replace("X-Gmail-Labels", "X-Labels")).unwrap();
+    }
+    let found: Vec<String> = Import::maildir(root.path())
+        .unwrap()
+        .map(|message| message.map(|m| format!("{} {}", m.folder, m.message_id)).unwrap())
+        .collect();
+    assert_eq!(
+        found,
+        ["archive/2024 html-3@example.com", "inbox plain-1@example.com", "inbox multi-2@example.com"]
+    );
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(Import::maildir(empty.path()), Err(Error::Read { .. })));
+    assert!(Import::mbox(Path::new("/nowhere/at/all")).is_err());
+}
+
+#[test]
+fn groups_must_fit_an_id() {
+    for (name, fits) in [
+        ("me", true),
+        ("ann.müller@example.com", true),
+        ("", false),
+        ("a:b", false),
+        ("a b", false),
+        ("a\n", false),
+    ] {
+        assert_eq!(Group::new(name).is_ok(), fits, "{name:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut file = FROM.as_bytes().to_vec();
+        file.extend_from_slice(b"Subject: x\nContent-Type: text/html\n\n");
+        file.extend_from_slice(&bytes);
+        for message in Import::mbox_from(Box::new(Cursor::new(file)), Path::new("x"), "inbox").flatten() {
+            message.operation(&Group::new("g").unwrap());
+        }
+    }
+
+    #[test]
+    fn a_message_cut_off_or_changed_is_answered(name in prop::sample::select(vec!["plain", "multipart", "html", "broken"]), at in 0..1_000_usize, byte in any::<u8>()) {
+        let mut bytes = sample(name).into_bytes();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        for end in [at, bytes.len()] {
+            let mut file = FROM.as_bytes().to_vec();
+            file.extend_from_slice(&bytes[..end]);
+            Import::mbox_from(Box::new(Cursor::new(file)), Path::new("x"), "inbox").for_each(drop);
+        }
+    }
+}
