@@ -20,6 +20,15 @@ pub(crate) struct BrainQuery {
 }
 
 impl BrainQuery {
+    /// Whether the machine has the instructions that make it worthwhile. Where not, the kernels of crate `tensor` are faster.
+    pub(crate) fn is_fast() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let fast = is_x86_feature_detected!("avx512bw");
+        #[cfg(not(target_arch = "x86_64"))]
+        let fast = false;
+        fast
+    }
+
     pub(crate) fn new(query: &[f32]) -> Self {
         let block = |cells: &[f32]| {
             let mut block = [[0.0; 16]; 2];
