@@ -321,6 +321,19 @@ impl Distances {
         pairs.filter(move |(_, distance)| *distance <= most && *distance < f64::INFINITY)
     }
 
+    /// The distances of `documents`, which ascend.
+    fn of(&self, documents: &[u16]) -> Vec<f64> {
+        let mut next = 0;
+        let distance = documents.iter().map(|document| {
+            next += self.documents[next..].partition_point(|measured| measured < document);
+            match self.documents.get(next) {
+                Some(measured) if measured == document => self.distances[next],
+                _ => f64::INFINITY,
+            }
+        });
+        distance.collect()
+    }
+
     fn merge(&mut self, other: Distances) {
         let all = std::mem::take(self).pairs().chain(other.pairs());
         let mut all: Vec<(u16, f64)> = all.collect();
@@ -381,11 +394,7 @@ impl Found {
                 LeafMatches::Words(occurrences)
             }
             Found::Weights(weights) => LeafMatches::Weights(at(weights, documents)),
-            Found::Distances(found) => {
-                let within: Vec<(u16, f64)> = found.within(f64::INFINITY).collect();
-                let distances = at(&within, documents);
-                LeafMatches::Distances(distances.into_iter().map(|d| d.unwrap_or(f64::INFINITY)).collect())
-            }
+            Found::Distances(distances) => LeafMatches::Distances(distances.of(documents)),
         }
     }
 }

@@ -111,6 +111,17 @@ impl ChunkMatches {
 }
 
 impl LeafMatches {
+    /// Whether no document has any of it.
+    pub(crate) fn is_nothing(&self) -> bool {
+        match self {
+            LeafMatches::None => true,
+            LeafMatches::Matched(matched) => !matched.contains(&true),
+            LeafMatches::Words(occurrences) => occurrences.counts.iter().all(|count| *count == 0),
+            LeafMatches::Weights(weights) => weights.iter().all(Option::is_none),
+            LeafMatches::Distances(distances) => distances.iter().all(|distance| *distance == f64::INFINITY),
+        }
+    }
+
     fn filtered(self, kept: &[bool]) -> Self {
         match self {
             LeafMatches::None => LeafMatches::None,

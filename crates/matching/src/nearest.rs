@@ -14,8 +14,8 @@ use crate::kernels::BrainQuery;
 
 /// A query vector, in the form in which none of its cells is rounded.
 enum Query {
-    /// As it is, and split for rows of brain floats.
-    Single(Vec<f32>, BrainQuery),
+    /// As it is, and split for rows of brain floats where that is faster.
+    Single(Vec<f32>, Option<BrainQuery>),
     Double,
     /// Bits in bytes.
     Bits(Vec<i8>),
@@ -48,7 +48,7 @@ impl Nearest {
             }
             _ => {
                 let cells: Vec<f32> = doubles.iter().map(|cell| *cell as f32).collect();
-                let split = BrainQuery::new(&cells);
+                let split = BrainQuery::is_fast().then(|| BrainQuery::new(&cells));
                 Query::Single(cells, split)
             }
         };
@@ -114,9 +114,9 @@ impl Nearest {
                     DistanceMetric::Euclidean => Pairs::SquaredDifference,
                     _ => Pairs::Product,
                 };
-                match C::brain(cells) {
-                    Some(cells) => split.sum_rows(pairs, cells, rows, distances),
-                    None => kernels::sum_rows(pairs, query, cells, width, rows, distances),
+                match (split, C::brain(cells)) {
+                    (Some(split), Some(cells)) => split.sum_rows(pairs, cells, rows, distances),
+                    _ => kernels::sum_rows(pairs, query, cells, width, rows, distances),
                 }
                 for (distance, number) in distances.iter_mut().zip(rows) {
                     let square = || {

@@ -180,11 +180,7 @@ mod tests {
         );
         check(fuzzy("kitten", 2, 1, false), &["kitte"], &["sitten"]);
         check(fuzzy("kit", 1, 0, true), &["kitchen", "sitchen", "ktchen", "ki"], &["stchen", "x"]);
-        check(
-            fuzzy("été", 1, 0, false),
-            &["ete", "été"].map(|w| if w == "ete" { "étè" } else { w }).as_slice(),
-            &["xyz"],
-        );
+        check(fuzzy("été", 1, 0, false), &["étè", "été"], &["xyz"]);
     }
 
     #[test]

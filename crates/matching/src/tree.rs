@@ -227,10 +227,12 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     ) -> Result<LeafMatches, Error> {
         let asked = self.ready.plan.leaves[leaf.0].term.is_some()
             || matches!(self.ready.leaves[leaf.0].kind, Kind::Nearest(..));
-        if !asked || self.look(leaf, matched)?.is_empty() {
+        if !asked {
             return Ok(LeafMatches::None);
         }
-        Ok(self.found(leaf).map_or(LeafMatches::None, |found| found.extract(documents, positions)))
+        self.seek(leaf, matched)?;
+        let found = self.found(leaf).map_or(LeafMatches::None, |found| found.extract(documents, positions));
+        Ok(if found.is_nothing() { LeafMatches::None } else { found })
     }
 
     fn node(&mut self, node: &Node, within: &Bits) -> Result<Residual, Error> {

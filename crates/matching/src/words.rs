@@ -241,3 +241,74 @@ impl Nearness {
         (last - first <= self.distance).then_some(last)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_column::TokensBuilder;
+    use millrace_plan::WordPattern;
+
+    use super::*;
+
+    /// A document's words, `|` between elements.
+    fn tokens(text: &str) -> Tokens {
+        let mut builder = TokensBuilder::new();
+        for word in text.split_whitespace() {
+            if word == "|" { builder.boundary() } else { builder.word(word.as_bytes()) }
+        }
+        builder.end_document();
+        builder.finish()
+    }
+
+    /// Where the words stand one after another.
+    fn places(tokens: &Tokens, words: &str) -> Vec<u32> {
+        let matcher =
+            |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), false).unwrap();
+        let matchers: Vec<WordMatcher> = words.split_whitespace().map(matcher).collect();
+        find(&matchers, tokens, &Bits::first(1)).of(0).to_vec()
+    }
+
+    #[test]
+    fn phrases_stay_in_one_element() {
+        let check = |text: &str, words: &str, expected: &[u32]| {
+            assert_eq!(places(&tokens(text), words), expected, "{words} in {text}");
+        };
+        check("a b a b c", "a b", &[0, 2]);
+        check("a b a b c", "b c", &[3]);
+        check("a b a b c", "c a", &[]);
+        check("a | b a b", "a b", &[3]);
+        check("a a a", "a a", &[0, 1]);
+        check("a b", "a z", &[]);
+        check("", "a", &[]);
+    }
+
+    #[test]
+    fn near_stays_in_one_element_and_away_from_what_is_excluded() {
+        #[track_caller]
+        fn check(
+            text: &str,
+            words: &[&str],
+            excluded: &[&str],
+            distance: u32,
+            ordered: bool,
+            expected: bool,
+        ) {
+            let tokens = tokens(text);
+            let found = |words: &[&str]| words.iter().map(|word| places(&tokens, word)).collect::<Vec<_>>();
+            let (near, not) = (found(words), found(excluded));
+            let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
+            let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
+            let nearness = Nearness { distance, exclusion_distance: 1, ordered };
+            assert_eq!(nearness.holds(&near, &not, tokens.document(0)), expected, "{text}");
+        }
+        check("a x b", &["a", "b"], &[], 2, false, true);
+        check("a x b", &["a", "b"], &[], 1, false, false);
+        check("a x b", &["b", "a"], &[], 2, false, true);
+        check("a x b", &["b", "a"], &[], 2, true, false);
+        check("a x b a", &["b", "a"], &[], 2, true, true);
+        check("a | b", &["a", "b"], &[], 2, false, false);
+        check("a | b a", &["a", "b"], &[], 2, false, true);
+        check("a b z", &["a", "b"], &["z"], 2, false, false);
+        check("a b x z", &["a", "b"], &["z"], 2, false, true);
+        check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
+    }
+}

@@ -126,7 +126,7 @@ fn weighted() -> impl Strategy<Value = Vec<(String, i32)>> {
         .prop_map(|set| set.into_iter().map(|(word, weight)| (word.to_owned(), weight)).collect())
 }
 
-/// Leaves 0 to 3 are words of the title, for `near`; 4 and 5 are members of `people`, for `sameElement`; 6 and 7 are the nearest.
+/// Leaves 0 to 3 are words of one field, for `near`; 4 and 5 are members of `people`, for `sameElement`; 6 and 7 are the nearest.
 fn leaves() -> impl Strategy<Value = Vec<(&'static str, Predicate)>> {
     let title =
         || proptest::collection::vec(pattern(), 1..3).prop_map(|words| ("title", Predicate::Words(words)));
@@ -170,7 +170,7 @@ fn leaves() -> impl Strategy<Value = Vec<(&'static str, Predicate)>> {
             .prop_map(|age| ("people.age", Predicate::Number(NumberRange::Integer { low: age, high: age }))),
     ];
     (
-        proptest::collection::vec(title(), 4),
+        (proptest::collection::vec(title(), 4), any::<bool>()),
         value("people.name"),
         (0i64..4)
             .prop_map(|age| ("people.age", Predicate::Number(NumberRange::Integer { low: age, high: 3 }))),
@@ -178,7 +178,10 @@ fn leaves() -> impl Strategy<Value = Vec<(&'static str, Predicate)>> {
         nearest("parts"),
         proptest::collection::vec(others, 6),
     )
-        .prop_map(|(mut leaves, name, age, near, parts, others)| {
+        .prop_map(|((mut leaves, of_notes), name, age, near, parts, others)| {
+            if of_notes {
+                leaves.iter_mut().for_each(|(field, _)| *field = "notes");
+            }
             leaves.extend([name, age, near, parts]);
             leaves.extend(others);
             leaves
@@ -351,6 +354,7 @@ impl Twin<'_> {
             },
             Node::Near { leaves, excluded, distance, exclusion_distance, ordered } => {
                 let excluded: Vec<u32> = excluded.iter().flat_map(|leaf| self.positions(*leaf)).collect();
+                let tokens = self.tokens(&self.plan.leaves[leaves[0].0].field);
                 let choices = leaves.iter().fold(vec![Vec::new()], |choices: Vec<Vec<u32>>, leaf| {
                     let positions = self.positions(*leaf);
                     let extended = choices.iter().flat_map(|choice| {
@@ -365,6 +369,7 @@ impl Twin<'_> {
                     let zone = i64::from(*first) - i64::from(*exclusion_distance)
                         ..=i64::from(*last) + i64::from(*exclusion_distance);
                     last - first <= *distance
+                        && tokens[*first as usize..=*last as usize].iter().all(Option::is_some)
                         && (!ordered || choice.windows(2).all(|pair| pair[0] < pair[1]))
                         && !excluded.iter().any(|place| zone.contains(&i64::from(*place)))
                 })
@@ -512,7 +517,17 @@ proptest! {
             });
             prop_assert_eq!(*frequency, twins.count() as u64);
         }
-        let title = matches.statistics.fields.get("title").copied().unwrap_or_default();
-        prop_assert_eq!(title.tokens, live.iter().map(|twin| twin.tokens("title").len() as u64).sum::<u64>());
+        let words: Vec<&str> = plan
+            .leaves
+            .iter()
+            .filter(|leaf| matches!(leaf.predicate, Predicate::Words(_) | Predicate::WordIn(_)))
+            .map(|leaf| &*leaf.field)
+            .collect();
+        for field in words {
+            let statistics = matches.statistics.fields.get(field).copied().unwrap_or_default();
+            let lengths = live.iter().map(|twin| twin.tokens(field).len() as u64);
+            prop_assert_eq!(statistics.tokens, lengths.clone().sum::<u64>());
+            prop_assert_eq!(statistics.documents, lengths.filter(|length| *length > 0).count() as u64);
+        }
     }
 }

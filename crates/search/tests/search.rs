@@ -6,16 +6,18 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_column::{BytesBuilder, Chunk, Column, ColumnKey, MemoryView};
+use millrace_column::MemoryView;
 use millrace_document::{DataType, DocumentType, Field, Value};
 use millrace_plan::{
     LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TextOrder, WordPattern,
 };
 use millrace_ranking::Profile;
-use millrace_result::{FieldValue, GroupId, GroupList, GroupValue};
-use millrace_schema::{DocumentSummary, RankProfile, Schema, SummaryField, SummaryMode};
+use millrace_result::{Feature, FieldValue, GroupId, GroupList, GroupValue};
+use millrace_schema::{
+    DocumentSummary, Phase, Place, RankProfile, Schema, Sourced, SummaryField, SummaryMode,
+};
 use millrace_search::{Deadline, Error, Outcome, Search};
-use support::{Fields, columns, field, plan, schema};
+use support::{Fields, field, plan, schema};
 
 /// Title, folder, date and price of documents `d0`, `d1`, …; in chunks of two.
 const MAILS: [(&str, &str, Option<i64>, f64); 6] = [
@@ -46,27 +48,17 @@ fn test_schema() -> Arc<Schema> {
 }
 
 fn view(schema: &Schema) -> MemoryView {
-    let mut view = MemoryView::new();
-    for (number, mails) in MAILS.chunks(2).enumerate() {
-        let document = |(title, folder, date, price): &(&str, &str, Option<i64>, f64)| {
-            let mut fields = Fields::from([
-                ("title", Value::String((*title).to_owned())),
-                ("folder", Value::String((*folder).to_owned())),
-                ("price", Value::Double(*price)),
-            ]);
-            fields.extend(date.map(|date| ("date", Value::Long(date))));
-            fields
-        };
-        let documents: Vec<Fields> = mails.iter().map(document).collect();
-        let mut ids = BytesBuilder::new();
-        for place in 0..mails.len() {
-            ids.push(Some(format!("id:mail:test:g=me:d{}", number * 2 + place).as_bytes()));
-        }
-        let mut columns = columns(schema, &documents);
-        columns.push((ColumnKey::id(), Column::Bytes(ids.finish())));
-        view.push(Chunk { documents: documents.len(), live: None }, columns);
-    }
-    view
+    let document = |(title, folder, date, price): &(&str, &str, Option<i64>, f64)| {
+        let mut fields = Fields::from([
+            ("title", Value::String((*title).to_owned())),
+            ("folder", Value::String((*folder).to_owned())),
+            ("price", Value::Double(*price)),
+        ]);
+        fields.extend(date.map(|date| ("date", Value::Long(date))));
+        (fields, true)
+    };
+    let documents: Vec<(Fields, bool)> = MAILS.iter().map(document).collect();
+    support::view(schema, &documents, 2)
 }
 
 fn quick(schema: &Arc<Schema>) -> Plan {
@@ -138,6 +130,28 @@ fn a_page_is_the_beginning_of_the_whole_order() {
         assert_eq!((outcome.trace.documents, outcome.trace.matched), (6, 4));
         assert_eq!((outcome.result.coverage.documents, outcome.result.coverage.target), (6, 6));
     }
+}
+
+#[test]
+fn hits_without_an_order_come_by_score() {
+    let by_score = |expression: &str, plan: fn(&Arc<Schema>) -> Plan| {
+        let mut schema = Arc::unwrap_or_clone(test_schema());
+        let sourced = |text: &str| Sourced { value: text.to_owned(), place: Place::default() };
+        let profile = schema.rank_profiles.get_mut("default").unwrap();
+        profile.first_phase = Phase { expression: Some(sourced(expression)), ..Phase::default() };
+        profile.match_features = vec![sourced("attribute(price)")];
+        run(plan(&Arc::new(schema))).unwrap()
+    };
+    assert_eq!(names(&by_score("attribute(price)", everything)), "d3 d4 d5 d0 d2 d1");
+    assert_eq!(names(&by_score("-attribute(price)", quick)), "d1 d0 d5 d3");
+    let outcome = by_score("bm25(title)", quick);
+    // The shortest first, but two of three words beat one of three and one of four.
+    assert_eq!(names(&outcome), "d5 d3 d0 d1");
+    let scores: Vec<f64> = outcome.result.hits.iter().map(|hit| hit.relevance).collect();
+    assert!(scores.is_sorted_by(|a, b| a > b) && scores[3] > 0.0, "{scores:?}");
+    let features = outcome.result.hits[0].fields.iter().find(|(name, _)| &**name == "matchfeatures");
+    let expected = FieldValue::Features(vec![("attribute(price)".into(), Feature::Number(2.0))]);
+    assert_eq!(features.map(|(_, value)| value), Some(&expected));
 }
 
 #[test]

@@ -20,6 +20,15 @@ pub(crate) struct BrainQuery {
 }
 
 impl BrainQuery {
+    /// Whether the machine has the instructions that make it worthwhile. Where not, the kernels of crate `tensor` are faster.
+    pub(crate) fn is_fast() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let fast = is_x86_feature_detected!("avx512bw");
+        #[cfg(not(target_arch = "x86_64"))]
+        let fast = false;
+        fast
+    }
+
     pub(crate) fn new(query: &[f32]) -> Self {
         let block = |cells: &[f32]| {
             let mut block = [[0.0; 16]; 2];
@@ -96,26 +105,21 @@ mod x86 {
                 query.sum_rows_plain(pairs, cells, rows, sums);
                 continue;
             }
-            prefetch(query, cells, usize::from(rows[0]) + PREFETCH_ROWS);
-            let four = sum_four::<DIFFERENCE>(query, four);
+            let ahead = cells.as_ptr().wrapping_add((usize::from(rows[0]) + PREFETCH_ROWS) * query.width);
+            let four = sum_four::<DIFFERENCE>(query, four, ahead);
             sums.iter_mut().zip(four).for_each(|(sum, of_row)| *sum = f64::from(of_row));
         }
     }
 
-    /// Asks for the four rows from `row` on, where they are.
+    /// The sums of four rows, all as wide as the query. What lies at `ahead`, as much as four rows, is asked for on the way, little by
+    /// little: all at once it would fill the queue of the cache, and nothing else would go on.
     #[inline]
     #[target_feature(enable = "avx512bw")]
-    fn prefetch(query: &BrainQuery, cells: &[bf16], row: usize) {
-        let from = row * query.width;
-        for line in cells.get(from..from + 4 * query.width).unwrap_or_default().chunks(32) {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-        }
-    }
-
-    /// The sums of four rows, all as wide as the query.
-    #[inline]
-    #[target_feature(enable = "avx512bw")]
-    fn sum_four<const DIFFERENCE: bool>(query: &BrainQuery, rows: [&[bf16]; 4]) -> [f32; 4] {
+    fn sum_four<const DIFFERENCE: bool>(
+        query: &BrainQuery,
+        rows: [&[bf16]; 4],
+        ahead: *const bf16,
+    ) -> [f32; 4] {
         let width = query.width;
         assert!(rows.iter().all(|row| row.len() == width), "rows are as wide as the query");
         let mut sums = [[_mm512_setzero_ps(); 2]; 4];
@@ -123,7 +127,9 @@ mod x86 {
         for (number, block) in query.blocks[..whole].iter().enumerate() {
             // SAFETY: an array of sixteen floats is what each load reads.
             let parts = unsafe { [_mm512_loadu_ps(block[0].as_ptr()), _mm512_loadu_ps(block[1].as_ptr())] };
-            for (row, sums) in rows.iter().zip(&mut sums) {
+            for (place, (row, sums)) in rows.iter().zip(&mut sums).enumerate() {
+                // Any address may be asked for, and nothing is read from it.
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((number * 4 + place) * 32).cast());
                 let from = row[number * 32..][..32].as_ptr();
                 // SAFETY: 32 cells are behind the pointer, as many as are read.
                 let cells = unsafe { _mm512_loadu_si512(from.cast()) };

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_column::{Chunk, Column, ColumnKey, Form, MemoryView, TokensBuilder, ValueBuilder};
+use millrace_column::{
+    BytesBuilder, Chunk, Column, ColumnKey, Form, MemoryView, TokensBuilder, ValueBuilder,
+};
 use millrace_document::{DataType, DocumentType, Value};
 use millrace_linguistics::{Analyzer, Language};
 use millrace_plan::{Leaf, LeafId, Node, Plan, Predicate, Scope, Term, TermId};
 use millrace_query::{Annotations, GroupingDefaults, Item, Presentation, Query, Ranking, Sources, Streaming};
 use millrace_schema::{
-    DefaultTerm, DocumentSummary, IndexSettings, MatchMode, Matching, Place, Schema, SchemaField, Stemming,
-    SummaryMode,
+    Attribute, DefaultTerm, DocumentSummary, IndexSettings, MatchMode, Matching, Place, Schema, SchemaField,
+    Stemming, SummaryMode,
 };
 
 /// A field of a test's schema.
@@ -22,7 +24,7 @@ pub fn field(name: &str, data_type: DataType, text: bool) -> SchemaField {
         synthetic: false,
         indexing: None,
         index: text.then(IndexSettings::default),
-        attribute: None,
+        attribute: (!text).then(Attribute::default),
         in_summary: true,
         bolding: false,
         summary: SummaryMode::Full,
@@ -146,7 +148,7 @@ pub fn words(field: &SchemaField, value: &Value) -> Vec<Vec<String>> {
 }
 
 /// The columns of a chunk of these documents.
-pub fn columns(schema: &Schema, documents: &[Fields]) -> Vec<(ColumnKey, Column)> {
+fn columns(schema: &Schema, documents: &[Fields]) -> Vec<(ColumnKey, Column)> {
     let column = |key: ColumnKey| {
         let field = &schema.fields[key.field.as_str()];
         let values = documents.iter().map(|document| document.get(key.field.as_str()));
@@ -174,10 +176,10 @@ pub fn columns(schema: &Schema, documents: &[Fields]) -> Vec<(ColumnKey, Column)
     schema.columns().into_iter().map(column).collect()
 }
 
-/// A view of documents in chunks of `chunk` documents; dead ones are marked so.
+/// A view of documents in chunks of `chunk` documents; dead ones are marked so. Their ids are `id:test:test:g=me:d0`, `…d1`, and so on.
 pub fn view(schema: &Schema, documents: &[(Fields, bool)], chunk: usize) -> MemoryView {
     let mut view = MemoryView::new();
-    for documents in documents.chunks(chunk) {
+    for (number, documents) in documents.chunks(chunk).enumerate() {
         let fields: Vec<Fields> = documents.iter().map(|(fields, _)| fields.clone()).collect();
         let live = documents.iter().any(|(_, live)| !live).then(|| {
             let word = |documents: &[(Fields, bool)]| {
@@ -188,7 +190,13 @@ pub fn view(schema: &Schema, documents: &[(Fields, bool)], chunk: usize) -> Memo
             };
             documents.chunks(64).map(word).collect()
         });
-        view.push(Chunk { documents: fields.len(), live }, columns(schema, &fields));
+        let mut ids = BytesBuilder::new();
+        for place in 0..fields.len() {
+            ids.push(Some(format!("id:test:test:g=me:d{}", number * chunk + place).as_bytes()));
+        }
+        let mut columns = columns(schema, &fields);
+        columns.push((ColumnKey::id(), Column::Bytes(ids.finish())));
+        view.push(Chunk { documents: fields.len(), live }, columns);
     }
     view
 }
