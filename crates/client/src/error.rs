@@ -61,16 +61,14 @@ pub enum Error {
         reason: String,
     },
     /// The text is not a document id.
-    #[error("'{0}' is not a document id; write id:<namespace>:<type>:[g=<group>|n=<number>]:<name>")]
-    Id(String),
+    #[error("{0}")]
+    Id(#[from] millrace_document::Error),
     /// The feed is not one.
-    #[error("{input}, line {line} (byte {offset}): {reason}")]
+    #[error("{input}, byte {offset}: {reason}")]
     Feed {
         /// The file, or `standard input`.
         input: String,
-        /// From 1.
-        line: u64,
-        /// From 0.
+        /// Where, from 0.
         offset: u64,
         /// What is wrong and what was expected.
         reason: String,

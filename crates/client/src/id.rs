@@ -1,4 +1,6 @@
-use std::fmt::Write as _;
+use std::fmt;
+
+use millrace_document::{DocumentId, Group};
 
 use crate::Error;
 
@@ -7,32 +9,31 @@ use crate::Error;
 /// # Errors
 /// [`Error::Id`].
 pub fn document_path(id: &str) -> Result<String, Error> {
-    let fail = || Error::Id(id.to_owned());
-    let mut parts = id.splitn(5, ':');
-    let (Some("id"), Some(namespace), Some(document_type), Some(key), Some(name)) =
-        (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(fail());
-    };
-    if namespace.is_empty() || document_type.is_empty() || name.is_empty() {
-        return Err(fail());
-    }
-    let mut path = format!("/document/v1/{}/{}/", Encoded(namespace), Encoded(document_type));
-    // Writing to a string cannot fail.
-    let _ = match key.split_once('=') {
-        None if key.is_empty() => write!(path, "docid/{}", Encoded(name)),
-        Some(("g", group)) => write!(path, "group/{}/{}", Encoded(group), Encoded(name)),
-        Some(("n", number)) => write!(path, "number/{}/{}", Encoded(number), Encoded(name)),
-        _ => return Err(fail()),
-    };
-    Ok(path)
+    Ok(path_of(&DocumentId::parse(id)?))
 }
 
-/// Text, percent-encoded as one part of a path or one value of a query.
+/// The path of an id that was parsed.
+pub(crate) fn path_of(id: &DocumentId) -> String {
+    let (namespace, document_type, name) =
+        (Encoded(id.namespace()), Encoded(id.document_type()), Encoded(id.name()));
+    let start = format!("/document/v1/{namespace}/{document_type}");
+    match id.group() {
+        Group::None => format!("{start}/docid/{name}"),
+        Group::Name(group) => format!("{start}/group/{}/{name}", Encoded(group)),
+        Group::Number(number) => format!("{start}/number/{number}/{name}"),
+    }
+}
+
+/// `text`, percent-encoded as one part of a path or one value of a query.
+pub fn encoded(text: &str) -> String {
+    Encoded(text).to_string()
+}
+
+/// Text, percent-encoded when it is shown.
 pub(crate) struct Encoded<'a>(pub(crate) &'a str);
 
-impl std::fmt::Display for Encoded<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Encoded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const KEPT: &percent_encoding::AsciiSet =
             &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
         percent_encoding::utf8_percent_encode(self.0, KEPT).fmt(f)

@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] speaks to one port of a node. [`feed`] sends many operations, as many at a time as the node takes well.
 //!
-//! This crate does not know documents, schemas or queries: it carries JSON.
+//! This crate knows ids and the boundaries of operations, but no schemas and no queries: it carries JSON.
 
 mod client;
 mod error;
@@ -12,5 +12,6 @@ mod package;
 
 pub use client::{Answer, Client, Protocol, Request};
 pub use error::Error;
-pub use id::document_path;
+pub(crate) use id::path_of;
+pub use id::{document_path, encoded};
 pub use package::pack;

@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use millrace_env::SystemClock;
 use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
 use millrace_ranking::Profile;
-use millrace_schema::{Application, Changes, ClusterDocument, ContentCluster, DocumentMode, Schema};
+use millrace_schema::change::{self, Changes};
+use millrace_schema::{Application, ClusterDocument, ContentCluster, DocumentMode, Schema};
 use millrace_selection::Selection;
 use millrace_store::Layout;
 
@@ -55,8 +56,7 @@ impl Deployment {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut changes = Changes::default();
         if let Some(current) = current {
-            changes =
-                millrace_schema::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
+            changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
         }
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));

@@ -291,7 +291,7 @@ impl Checker<'_> {
                 )));
             };
             level.hit_lists.push(HitList {
-                label: op.label.clone().unwrap_or_else(|| "hits".to_owned()),
+                label: op.label.as_ref().or(output.label.as_ref()).map_or("hits", String::as_str).to_owned(),
                 summary: class.clone(),
                 max: limit(state.max, self.settings.default_max_hits),
             });
@@ -551,13 +551,8 @@ impl Checker<'_> {
                     kind.name()
                 )));
             }
-            if function.accepts == Accepts::ListThenNumbers
-                && index == 0
-                && !matches!(&node, Node::Field { field, .. } if field.is_list())
-            {
-                return Err(Error::invalid(format!(
-                    "'{expression}' needs an array field as its first argument"
-                )));
+            if function.accepts == Accepts::ListThenNumbers && index == 0 && !is_list(&node) {
+                return Err(Error::invalid(format!("'{expression}' needs an array as its first argument")));
             }
             nodes.push(node);
             kinds.push(kind);
@@ -597,7 +592,9 @@ impl Checker<'_> {
         Ok(match filter {
             Filter::Regex(pattern, input) => {
                 let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
-                    Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {error}"))
+                    let error = error.to_string();
+                    let reason = error.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
+                    Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {reason}"))
                 })?;
                 FilterNode::Regex(regex, self.node(input, &mut ignored)?.0)
             }
@@ -621,6 +618,20 @@ impl Checker<'_> {
         if !self.fields.iter().any(|(name, _)| *name == field.name) {
             self.fields.push((field.name.clone(), field.data_type.clone()));
         }
+    }
+}
+
+/// Whether a document can have several values of an expression.
+fn is_list(node: &Node) -> bool {
+    match node {
+        Node::Field { field, .. } => field.is_list(),
+        Node::Call { function, arguments } if function.returns == Returns::Same => {
+            arguments.iter().any(is_list)
+        }
+        Node::Call { function, arguments } => {
+            function.maps_elements(arguments.len()) && arguments.iter().any(is_list)
+        }
+        _ => false,
     }
 }
 

@@ -10,6 +10,9 @@ use crate::continuation::{self, Path};
 use crate::datum::Datum;
 use crate::execution::{Execution, HitRef, LevelState, ListState};
 
+/// Makes hits of references by the document summary named, one hit for each reference, in order.
+pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E> + 'f;
+
 /// Hits that were chosen for a list, not filled yet.
 struct Chosen {
     summary: Option<String>,
@@ -24,10 +27,7 @@ impl Execution {
     ///
     /// # Errors
     /// Those of `fill`.
-    pub fn finish<E>(
-        mut self,
-        fill: &mut dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E>,
-    ) -> Result<GroupingResult, E> {
+    pub fn finish<E>(mut self, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
         let mut builder = Builder { grouping: &grouping, chosen: Vec::new() };
@@ -43,10 +43,7 @@ impl Execution {
 }
 
 /// Fills the hits of all lists: one call for each document summary.
-fn fill_all<E>(
-    chosen: &[Chosen],
-    fill: &mut dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E>,
-) -> Result<Vec<Vec<Hit>>, E> {
+fn fill_all<E>(chosen: &[Chosen], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<Hit>>, E> {
     let mut filled: Vec<Vec<Hit>> = chosen.iter().map(|_| Vec::new()).collect();
     let mut summaries: Vec<Option<&str>> = chosen.iter().map(|list| list.summary.as_deref()).collect();
     summaries.sort_unstable();

@@ -165,7 +165,7 @@ const fn function(
 
 const MANY: usize = 1000;
 
-/// All functions but those whose arguments are read specially (`predefined`, `fixedwidth`, `uca`, `geo_distance`).
+/// All functions but those whose arguments are read specially (`predefined`, `fixedwidth`, `uca`, `geo_distance`, `debugwait`).
 #[rustfmt::skip]
 pub static FUNCTIONS: &[Function] = {
     use Accepts::*;
@@ -197,7 +197,6 @@ pub static FUNCTIONS: &[Function] = {
         function("size", (1, 1), Any, Long, Code::Whole(|value| Datum::Long(match value { Datum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
         function("sort", (1, 1), Any, Same, Code::Whole(|value| match value { Datum::List(mut list) => { list.sort_by(Datum::order); Datum::List(list) } value => value }), "A list in ascending order."),
         function("reverse", (1, 1), Any, Same, Code::Whole(|value| match value { Datum::List(mut list) => { list.reverse(); Datum::List(list) } value => value }), "A list from its end to its beginning."),
-        function("debugwait", (3, 3), Any, Same, Code::Fold(|a, _| a), "Its first argument; it does not wait."),
         function("time.date", (1, 1), Numbers, Text, Code::Time(date), "The date: 2009-01-10."),
         function("time.year", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).year)), "The year."),
         function("time.monthofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).month)), "The month, 1 to 12."),

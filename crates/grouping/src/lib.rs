@@ -29,6 +29,7 @@ mod zone;
 pub use check::{Grouping, Settings};
 pub use error::Error;
 pub use execution::{Execution, HitRef};
+pub use finish::Fill;
 pub use functions::{Accepts, FUNCTIONS, Function, Returns};
 pub use request::{
     Aggregator, Bound, Bucket, Each, Expression, FieldPath, Filter, Limit, Number, Operation, Order, Output,

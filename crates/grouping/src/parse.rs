@@ -59,10 +59,12 @@ impl Parser<'_> {
     fn request(&mut self) -> Result<Request, Error> {
         self.aliases.clear();
         let continuations = self.annotation()?;
-        let root = match self.lexer.word() {
-            Some("all") => self.operation(Each::All)?,
-            Some("each") => self.operation(Each::Each)?,
-            _ => return Err(self.lexer.expected("all(…) or each(…)")),
+        let root = if self.lexer.take_word("all") {
+            self.operation(Each::All)?
+        } else if self.lexer.take_word("each") {
+            self.operation(Each::Each)?
+        } else {
+            return Err(self.lexer.expected("all(…) or each(…)"));
         };
         Ok(Request { root, continuations })
     }
@@ -303,9 +305,10 @@ impl Parser<'_> {
         if let Some(text) = self.lexer.string()? {
             return Ok(Expression::Text(text));
         }
+        let before = self.lexer.clone();
         let name = self.lexer.word().map(str::to_owned);
         match name {
-            Some(name) => self.named(name),
+            Some(name) => self.named(name, before),
             None => Err(self.lexer.expected("a field, a number, a text, a function or '('")),
         }
     }
@@ -327,8 +330,8 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    /// What begins with a name: a function, an aggregate, or a field.
-    fn named(&mut self, mut name: String) -> Result<Expression, Error> {
+    /// What begins with a name, which stands at `start`: a function, an aggregate, or a field.
+    fn named(&mut self, mut name: String, mut start: Lexer<'_>) -> Result<Expression, Error> {
         if ["math", "time", "zcurve", "array"].contains(&name.as_str()) && self.lexer.peek_symbol('.') {
             let before = self.lexer.clone();
             self.lexer.symbol('.')?;
@@ -376,15 +379,22 @@ impl Parser<'_> {
             "fixedwidth" => self.parenthesised(Self::fixed_width),
             "uca" => self.parenthesised(Self::collate),
             "geo_distance" => self.geo_distance(),
+            // Waiting serves Vespa's own tests; the value is that of the first argument.
+            "debugwait" => self.parenthesised(|parser| {
+                let value = parser.expression()?;
+                parser.lexer.symbol(',')?;
+                parser.lexer.float()?;
+                parser.lexer.symbol(',')?;
+                parser.boolean()?;
+                Ok(value)
+            }),
             _ => match functions::find(&name) {
                 Some(function) => {
                     let arguments = self.list(Self::expression)?;
                     self.check_arity(function, arguments.len())?;
                     Ok(Expression::Call { function, arguments })
                 }
-                None => {
-                    Err(self.lexer.expected(&format!("a function or aggregate; there is no '{name}(…)'")))
-                }
+                None => Err(start.expected("a function or aggregate of the grouping language")),
             },
         }
     }

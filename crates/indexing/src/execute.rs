@@ -214,13 +214,10 @@ impl Execution<'_> {
         let Some(value) = input else { return Ok(None) };
         let text = text_of(&value)?;
         let case = switch.cases.iter().find(|(wanted, _)| *wanted == text).map(|(_, statement)| statement);
-        match case.or(switch.default.as_ref()) {
-            Some(statement) => {
-                self.statement(statement, Some(value.clone()))?;
-                Ok(Some(value))
-            }
-            None => Ok(Some(value)),
+        if let Some(statement) = case.or(switch.default.as_ref()) {
+            self.statement(statement, Some(value.clone()))?;
         }
+        Ok(Some(value))
     }
 }
 

@@ -19,8 +19,9 @@ use crate::lexer::{self, Kind, Token};
 use crate::script::{BinaryOperator, Comparison, Expression, Function, If, Script, Statement, Step, Switch};
 use crate::{ComponentCall, Error};
 
-/// Parentheses and braces are read to this depth.
+/// Parentheses and braces are read to this depth, and so many operators may stand in one script: each nests what is before it.
 const DEPTH: usize = 64;
+const OPERATORS: usize = 256;
 
 /// Parses the statements of the field `field`; outputs without a name write to it.
 pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Error> {
@@ -30,7 +31,7 @@ pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Err
         reason,
     };
     let tokens = lexer::tokens(&source.value).map_err(fail)?;
-    let mut parser = Parser { source, field, tokens, at: 0, depth: 0 };
+    let mut parser = Parser { source, field, tokens, at: 0, depth: 0, operators: 0 };
     let script = parser.script()?;
     parser.expect_end()?;
     Ok(script)
@@ -42,6 +43,7 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    operators: usize,
 }
 
 impl Parser<'_> {
@@ -89,8 +91,7 @@ impl Parser<'_> {
     fn concat(&mut self) -> Result<Step, Error> {
         let mut left = self.sum()?;
         while self.sees(".") {
-            let place = self.place();
-            self.at += 1;
+            let place = self.operator()?;
             let right = self.sum()?;
             left = Step { expression: Expression::Concat(Box::new(left), Box::new(right)), place };
         }
@@ -117,12 +118,22 @@ impl Parser<'_> {
     ) -> Result<Step, Error> {
         let mut left = operand(self)?;
         while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.sees(symbol)) {
-            let place = self.place();
-            self.at += 1;
+            let place = self.operator()?;
             let right = operand(self)?;
             left = Step { expression: Expression::Binary(*operator, Box::new(left), Box::new(right)), place };
         }
         Ok(left)
+    }
+
+    /// Passes an operator; its place.
+    fn operator(&mut self) -> Result<Place, Error> {
+        self.operators += 1;
+        if self.operators > OPERATORS {
+            return Err(self.fail(format!("there are more than {OPERATORS} operators; use for_each or join")));
+        }
+        let place = self.place();
+        self.at += 1;
+        Ok(place)
     }
 
     fn primary(&mut self) -> Result<Step, Error> {
@@ -135,18 +146,10 @@ impl Parser<'_> {
         self.at += 1;
         let expression = match token.kind {
             Kind::Text(text) => Expression::Constant(Value::String(text)),
-            Kind::Integer(_) | Kind::Long(_) | Kind::Double(_) | Kind::Float(_) => {
-                Expression::Constant(number(&token.kind, 1.0))
-            }
             Kind::Symbol("-") => {
-                let negated = self.peek().kind.clone();
-                match negated {
-                    Kind::Integer(_) | Kind::Long(_) | Kind::Double(_) | Kind::Float(_) => {
-                        self.at += 1;
-                        Expression::Constant(number(&negated, -1.0))
-                    }
-                    _ => return Err(self.unexpected("a number")),
-                }
+                let negated = number(&self.peek().kind, true).ok_or_else(|| self.unexpected("a number"))?;
+                self.at += 1;
+                Expression::Constant(negated)
             }
             Kind::Symbol("(") => {
                 let statement = self.statement()?;
@@ -159,10 +162,13 @@ impl Parser<'_> {
                 Expression::Nested(script)
             }
             Kind::Name(name) => self.named(&name)?,
-            Kind::Symbol(_) | Kind::End => {
-                self.at -= 1;
-                return Err(self.unexpected("an expression, such as 'input title'"));
-            }
+            kind => match number(&kind, false) {
+                Some(number) => Expression::Constant(number),
+                None => {
+                    self.at -= 1;
+                    return Err(self.unexpected("an expression, such as 'input title'"));
+                }
+            },
         };
         self.depth -= 1;
         Ok(Step { expression, place })
@@ -472,18 +478,17 @@ impl Parser<'_> {
     }
 }
 
-/// The value of a number, with the sign before it.
-fn number(kind: &Kind, sign: f64) -> Value {
-    let negative = sign < 0.0;
-    match *kind {
+/// The value of a number; `None` for what is none.
+fn number(kind: &Kind, negative: bool) -> Option<Value> {
+    Some(match *kind {
         Kind::Integer(number) => {
             let number = if negative { -number } else { number };
             // Integers are lexed as such only where they fit.
             i32::try_from(number).map_or(Value::Long(number), Value::Int)
         }
         Kind::Long(number) => Value::Long(if negative { -number } else { number }),
-        Kind::Float(number) => Value::Float(number * sign as f32),
-        Kind::Double(number) => Value::Double(number * sign),
-        _ => Value::Double(f64::NAN),
-    }
+        Kind::Float(number) => Value::Float(if negative { -number } else { number }),
+        Kind::Double(number) => Value::Double(if negative { -number } else { number }),
+        _ => return None,
+    })
 }

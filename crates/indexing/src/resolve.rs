@@ -7,7 +7,7 @@ use millrace_document::{DataType, Value};
 use millrace_schema::{Place, Schema};
 use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
 
-use crate::script::{BinaryOperator, Expression, Function, Script, Statement, Step};
+use crate::script::{Expression, Function, Script, Statement, Step};
 use crate::{Components, Error};
 
 /// What is known of a value before there is a document: its type, or nothing.
@@ -84,7 +84,7 @@ impl Resolver<'_> {
                 Ok(input.clone())
             }
             Expression::Output(name) => self.output(name, input, &place).map(|()| input.clone()),
-            Expression::Binary(operator, left, right) => {
+            Expression::Binary(_, left, right) => {
                 let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
                 for operand in [&left, &right].into_iter().flatten() {
                     if !is_number(operand) {
@@ -94,7 +94,7 @@ impl Resolver<'_> {
                         );
                     }
                 }
-                Ok(left.zip(right).map(|(left, right)| arithmetic_type(*operator, &left, &right)))
+                Ok(left.zip(right).map(|(left, right)| arithmetic_type(&left, &right)))
             }
             Expression::Concat(left, right) => {
                 let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
@@ -124,15 +124,13 @@ impl Resolver<'_> {
                 };
                 Ok(then.or(otherwise))
             }
+            // What comes after a switch gets the value that was switched on.
             Expression::Switch(switch) => {
-                let mut known = None;
-                for statement in
-                    switch.cases.iter_mut().map(|(_, statement)| statement).chain(&mut switch.default)
-                {
-                    let next = self.statement(statement, input, target)?;
-                    known = known.or(next);
+                let cases = switch.cases.iter_mut().map(|(_, statement)| statement);
+                for statement in cases.chain(&mut switch.default) {
+                    self.statement(statement, input, target)?;
                 }
-                Ok(known)
+                Ok(input.clone())
             }
             Expression::SelectInput(cases) => {
                 let mut known = None;
@@ -346,7 +344,7 @@ const fn rank(data_type: &DataType) -> u8 {
     }
 }
 
-fn arithmetic_type(_: BinaryOperator, left: &DataType, right: &DataType) -> DataType {
+fn arithmetic_type(left: &DataType, right: &DataType) -> DataType {
     let wider = if rank(left) >= rank(right) { left } else { right };
     if rank(wider) == 1 { DataType::Int } else { wider.clone() }
 }

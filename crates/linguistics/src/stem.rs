@@ -34,69 +34,83 @@ impl Stemming {
             let place = &mut recent[key.hash()];
             if place.key != key {
                 let stem = self.stemmer.stem(word);
-                let Some(stem) = Short::new(&stem) else {
+                let Some(change) = Change::between(word, &stem) else {
                     *word = stem.into_owned();
                     return;
                 };
-                *place = Remembered { key, stem };
+                *place = Remembered { key, change };
             }
-            word.clear();
-            word.push_str(place.stem.as_str());
+            place.change.apply(word);
         });
     }
 }
 
-/// How many words each thread remembers; with 64 bytes each, 256 KB at most.
-const RECENT_WORDS: usize = 4096;
+/// How many words each thread remembers; with 32 bytes each, 512 KB at most.
+const RECENT_WORDS: usize = 1 << 14;
 
 thread_local! {
-    /// Words with their stems, each at the place that its hash names; a later word takes an earlier one's place.
+    /// Words and what makes stems of them, each at the place that its hash names; a later word takes an earlier one's place.
     static RECENT: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Clone, Copy, Default)]
 struct Remembered {
     key: Key,
-    stem: Short,
+    change: Change,
 }
 
-/// A word in a language.
+/// A word of at most 22 bytes, in a language.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Key {
-    word: Short,
+    word: [u8; 22],
+    len: u8,
     algorithm: u8,
 }
 
 impl Key {
-    fn new(algorithm: Algorithm, word: &str) -> Option<Self> {
-        Short::new(word).map(|word| Key { word, algorithm: algorithm as u8 + 1 })
+    fn new(algorithm: Algorithm, text: &str) -> Option<Self> {
+        let mut word = [0; 22];
+        word.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Key { word, len: text.len() as u8, algorithm: algorithm as u8 + 1 })
     }
 
     fn hash(&self) -> usize {
-        let mut hash = u64::from(self.algorithm);
-        for word in self.word.bytes.as_chunks::<8>().0 {
-            hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
-        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % RECENT_WORDS
-    }
-}
-
-/// A text of at most 24 bytes, kept in place.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Short {
-    bytes: [u8; 24],
-    len: u8,
-}
-
-impl Short {
-    fn new(text: &str) -> Option<Self> {
         let mut bytes = [0; 24];
-        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
-        Some(Short { bytes, len: text.len() as u8 })
+        bytes[..22].copy_from_slice(&self.word);
+        bytes[22] = self.algorithm;
+        let mix = |hash: u64, word: &[u8; 8]| {
+            (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        let hash = bytes.as_chunks::<8>().0.iter().fold(0, mix);
+        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize % RECENT_WORDS
+    }
+}
+
+/// What makes a stem of a word: how much of it stays, and what comes after that.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    keep: u8,
+    len: u8,
+    end: [u8; 6],
+}
+
+impl Change {
+    /// `None` where the end does not fit in.
+    fn between(word: &str, stem: &str) -> Option<Self> {
+        let same = |at: &usize| {
+            word.is_char_boundary(*at) && stem.is_char_boundary(*at) && word[..*at] == stem[..*at]
+        };
+        let keep = (0..=word.len().min(stem.len())).rev().find(same)?;
+        let rest = &stem.as_bytes()[keep..];
+        let mut end = [0; 6];
+        end.get_mut(..rest.len())?.copy_from_slice(rest);
+        Some(Change { keep: keep as u8, len: rest.len() as u8, end })
     }
 
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.len as usize]).unwrap_or_default()
+    fn apply(self, word: &mut String) {
+        word.truncate(usize::from(self.keep));
+        // The end was cut from text at the beginning of a character.
+        word.push_str(std::str::from_utf8(&self.end[..usize::from(self.len)]).unwrap_or_default());
     }
 }
 

@@ -66,6 +66,23 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// The documents as places in the chunk, ascending.
+    pub(crate) fn rows(&self) -> Vec<u16> {
+        let mut rows = Vec::with_capacity(self.count());
+        for (index, word) in (0u16..).zip(&self.0) {
+            if *word == u64::MAX {
+                rows.extend(index * 64..index * 64 + 64);
+                continue;
+            }
+            let mut rest = *word;
+            while rest != 0 {
+                rows.push(index * 64 + rest.trailing_zeros() as u16);
+                rest &= rest - 1;
+            }
+        }
+        rows
+    }
+
     /// The documents, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| {
@@ -87,6 +104,7 @@ mod tests {
     fn sets_of_documents() {
         for count in [0, 1, 63, 64, 65, 1000, 1024] {
             assert_eq!(Bits::first(count).iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
+            assert_eq!(Bits::first(count).rows(), (0..count as u16).collect::<Vec<_>>());
             assert_eq!(Bits::first(count).count(), count);
         }
         let mut some = Bits::NONE;

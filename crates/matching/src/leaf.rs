@@ -122,11 +122,9 @@ impl ReadyLeaf {
                 Found::Weights(self.word_in(words, tokens, within))
             }
             (Kind::Nearest(nearest, _), column) => {
-                let rows: Vec<u16> = within.iter().map(|row| row as u16).collect();
-                let distances = nearest.distances(column, &self.field.data_type, &rows);
-                Found::Distances(
-                    rows.into_iter().zip(distances).filter(|(_, d)| *d < f64::INFINITY).collect(),
-                )
+                let documents = within.rows();
+                let distances = nearest.distances(column, &self.field.data_type, &documents);
+                Found::Distances(Distances { documents, distances })
             }
             (Kind::Circle(circle), column) => Found::Distances(self.circle(circle, column, within)),
             (Kind::Values { weighted, listed }, column) => {
@@ -152,7 +150,7 @@ impl ReadyLeaf {
             Kind::Words(_) => Found::Places(Places::default()),
             Kind::WordIn(_) | Kind::Values { weighted: true, .. } => Found::Weights(Vec::new()),
             Kind::Values { .. } => Found::Bits(Bits::NONE),
-            Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Vec::new()),
+            Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Distances::default()),
         }
     }
 
@@ -234,7 +232,7 @@ impl ReadyLeaf {
         found
     }
 
-    fn circle(&self, circle: &GeoCircle, column: &Column, within: &Bits) -> Vec<(u16, f64)> {
+    fn circle(&self, circle: &GeoCircle, column: &Column, within: &Bits) -> Distances {
         let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
         let nearest = |document| {
             let value = millrace_column::value(column, &self.field.data_type, document)?;
@@ -247,7 +245,9 @@ impl ReadyLeaf {
             });
             (nearest <= circle.radius_km.unwrap_or(f64::MAX)).then_some(nearest)
         };
-        within.iter().filter_map(|document| Some((document as u16, nearest(document)?))).collect()
+        let near = within.iter().filter_map(|document| Some((document as u16, nearest(document)?)));
+        let (documents, distances) = near.unzip();
+        Distances { documents, distances }
     }
 }
 
@@ -304,8 +304,33 @@ pub(crate) enum Found {
     Bits(Bits),
     Places(Places),
     Weights(Vec<(u16, i32)>),
-    /// Of all documents with a vector (or a position in the circle), matching or not.
-    Distances(Vec<(u16, f64)>),
+    Distances(Distances),
+}
+
+/// Distances of documents, which ascend; infinite where there is nothing to measure, or it is out of reach.
+#[derive(Debug, Default)]
+pub(crate) struct Distances {
+    documents: Vec<u16>,
+    distances: Vec<f64>,
+}
+
+impl Distances {
+    /// Documents no farther away than `most`, which may be infinite without those that are.
+    pub(crate) fn within(&self, most: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
+        let pairs = self.documents.iter().copied().zip(self.distances.iter().copied());
+        pairs.filter(move |(_, distance)| *distance <= most && *distance < f64::INFINITY)
+    }
+
+    fn merge(&mut self, other: Distances) {
+        let all = std::mem::take(self).pairs().chain(other.pairs());
+        let mut all: Vec<(u16, f64)> = all.collect();
+        all.sort_unstable_by_key(|(document, _)| *document);
+        (self.documents, self.distances) = all.into_iter().unzip();
+    }
+
+    fn pairs(self) -> impl Iterator<Item = (u16, f64)> {
+        self.documents.into_iter().zip(self.distances)
+    }
 }
 
 impl Found {
@@ -319,7 +344,7 @@ impl Found {
                 weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
             }
             Found::Distances(distances) => {
-                distances.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
+                distances.within(f64::INFINITY).for_each(|(document, _)| bits.set(usize::from(document)));
             }
         }
         bits
@@ -333,10 +358,7 @@ impl Found {
                 weights.extend(more);
                 weights.sort_unstable();
             }
-            (Found::Distances(distances), Found::Distances(more)) => {
-                distances.extend(more);
-                distances.sort_unstable_by_key(|(document, _)| *document);
-            }
+            (Found::Distances(distances), Found::Distances(more)) => distances.merge(more),
             // Words are always looked for in all live documents at once.
             (this, other) => *this = other,
         }
@@ -359,8 +381,9 @@ impl Found {
                 LeafMatches::Words(occurrences)
             }
             Found::Weights(weights) => LeafMatches::Weights(at(weights, documents)),
-            Found::Distances(distances) => {
-                let distances = at(distances, documents);
+            Found::Distances(found) => {
+                let within: Vec<(u16, f64)> = found.within(f64::INFINITY).collect();
+                let distances = at(&within, documents);
                 LeafMatches::Distances(distances.into_iter().map(|d| d.unwrap_or(f64::INFINITY)).collect())
             }
         }

@@ -56,9 +56,9 @@ impl Nearest {
         Nearest { query, doubles, square, metric, threshold: threshold.unwrap_or(f64::INFINITY) }
     }
 
-    /// Whether a document this far away can match.
-    pub(crate) fn admits(&self, distance: f64) -> bool {
-        distance < f64::INFINITY && distance <= self.threshold
+    /// The distance past which nothing matches.
+    pub(crate) fn reach(&self) -> f64 {
+        self.threshold
     }
 
     /// The distances of the documents `rows` of a column, in that order; infinite where there is no vector, or one that does not

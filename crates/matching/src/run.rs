@@ -150,8 +150,9 @@ impl<'a> Gathering<'a> {
                         return Bits::NONE;
                     };
                     let mut near = Bits::NONE;
+                    let most = best.cutoff().min(measure.reach());
                     for (document, distance) in chunk.documents.iter().zip(distances) {
-                        if *distance <= best.cutoff() && measure.admits(*distance) {
+                        if *distance <= most && *distance < f64::INFINITY {
                             near.set(usize::from(*document));
                         }
                     }

@@ -130,16 +130,19 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let residual = self.node(&plan.root, &self.live.clone())?;
         let mut nearest = Vec::new();
         residual.leaves(&mut nearest);
+        // A leaf may stand in the tree more than once, but a document counts once among its nearest.
+        nearest.sort_unstable();
+        nearest.dedup();
         if !nearest.is_empty() {
             let candidates = residual.at_most(&self.live);
             for leaf in nearest {
-                self.look(leaf, &candidates)?;
+                self.seek(leaf, &candidates)?;
                 let (Kind::Nearest(measure, _), Some(Found::Distances(distances)), Some(best)) =
                     (&self.ready.leaves[leaf.0].kind, self.found(leaf), best[leaf.0].as_mut())
                 else {
                     continue;
                 };
-                distances.iter().filter(|(_, d)| measure.admits(*d)).for_each(|(_, d)| best.offer(*d));
+                distances.within(measure.reach()).for_each(|(_, distance)| best.offer(distance));
             }
         }
         Ok(residual)
@@ -151,15 +154,20 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         if let (Kind::Nearest(measure, _), Some(Found::Distances(distances))) =
             (&self.ready.leaves[leaf.0].kind, self.found(leaf))
         {
-            let near =
-                distances.iter().filter(|(_, distance)| *distance <= cutoff && measure.admits(*distance));
-            near.for_each(|(document, _)| bits.set(usize::from(*document)));
+            let near = distances.within(cutoff.min(measure.reach()));
+            near.for_each(|(document, _)| bits.set(usize::from(document)));
         }
         bits
     }
 
-    /// Looks for a leaf in the documents `within`, as far as that has not been done.
+    /// The documents among `within` in which a leaf is found.
     pub(crate) fn look(&mut self, leaf: LeafId, within: &Bits) -> Result<Bits, Error> {
+        self.seek(leaf, within)?;
+        Ok(self.found(leaf).map_or(Bits::NONE, Found::bits).and(within))
+    }
+
+    /// Looks for a leaf in the documents `within`, as far as that has not been done.
+    fn seek(&mut self, leaf: LeafId, within: &Bits) -> Result<(), Error> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // The whole chunk is looked through in one go, and statistics want all of it.
@@ -178,7 +186,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 none => *none = Some(Evaluated { within: missing, found: more }),
             }
         }
-        Ok(self.found(leaf).map_or(Bits::NONE, Found::bits).and(within))
+        Ok(())
     }
 
     fn column(&mut self, leaf: LeafId, within: &Bits) -> Result<Option<Column>, Error> {

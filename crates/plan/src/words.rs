@@ -167,7 +167,12 @@ impl<'t, 's> Words<'t, 's> {
     fn regex(&self, pattern: &str) -> Result<Predicate, Error> {
         let cased = self.is_cased();
         RegexBuilder::new(pattern).case_insensitive(!cased).size_limit(REGEX_BYTES).build().map_err(
-            |error| self.wrong(format!("{pattern:?} is no regular expression that can be used: {error}")),
+            |error| {
+                // The reason stands in the last line, under a drawing of the place.
+                let text = error.to_string();
+                let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                self.wrong(format!("{pattern:?} is no regular expression that can be used: {reason}"))
+            },
         )?;
         Ok(Predicate::Value { pattern: WordPattern::Regex(pattern.to_owned()), cased })
     }

@@ -4,10 +4,19 @@
 //! what matching has to count ([`Profile::demands`]), ranks what matched ([`Profile::rank`]), and computes features of the
 //! hits that are returned.
 //!
+//! Features stand in one table, [`FEATURES`]. A feature is set up once for a profile, bound once to a request, and run for
+//! chunk after chunk: what can be wrong with it is found while it is set up.
+//!
 //! This crate does not know how documents are matched, nor where their columns come from.
 
+mod best;
+mod compile;
 mod error;
+mod features;
 mod profile;
+mod properties;
+mod stage;
 
 pub use error::Error;
-pub use profile::{Profile, Ranked, RankedHit};
+pub use features::{FEATURES, FeatureInfo};
+pub use profile::{Features, Profile, Ranked, RankedHit};

@@ -20,11 +20,6 @@ impl Deadline {
         Deadline { lost: Some(lost), ..self }
     }
 
-    /// The latest instant.
-    pub fn instant(&self) -> Instant {
-        self.at
-    }
-
     /// Whether it is time to stop.
     pub fn passed(&self) -> bool {
         self.lost.as_ref().is_some_and(|lost| lost.load(Ordering::Relaxed)) || Instant::now() >= self.at

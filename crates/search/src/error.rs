@@ -22,9 +22,9 @@ pub enum Error {
         /// The document's place in it.
         document: u16,
     },
-    /// The plan asks for a selection of documents, and none was given to evaluate it.
-    #[error("the document selection '{0}' was not compiled before the search")]
-    Selection(String),
+    /// The document selection is not one, or names what the schema has not.
+    #[error(transparent)]
+    Selection(#[from] millrace_selection::Error),
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] millrace_column::ReadError),

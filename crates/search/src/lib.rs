@@ -18,7 +18,7 @@ mod trace;
 
 pub use deadline::Deadline;
 pub use error::Error;
-pub use narrowed::{Narrowed, Selector};
+pub use narrowed::Narrowed;
 pub use run::{Outcome, Search};
 pub use sorting::{SortedHit, Sorting};
 pub use trace::Trace;

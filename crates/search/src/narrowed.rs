@@ -4,18 +4,11 @@ use std::sync::Arc;
 use millrace_column::{Chunk, Column, ColumnKey, ReadError, View};
 use millrace_document::{Document, DocumentId};
 use millrace_schema::Schema;
+use millrace_selection::Selection;
 
 use crate::Deadline;
 
-/// A test of documents, such as a document selection.
-pub struct Selector {
-    /// The fields it looks at; others are not read.
-    pub fields: Vec<String>,
-    /// Whether a document passes.
-    pub accepts: Box<dyn Fn(&Document) -> bool + Send + Sync>,
-}
-
-/// A view of those documents of another view that pass a test.
+/// A view of those documents of another view that a document selection means.
 pub struct Narrowed<'v> {
     view: &'v dyn View,
     chunks: Vec<Chunk>,
@@ -23,16 +16,18 @@ pub struct Narrowed<'v> {
 }
 
 impl<'v> Narrowed<'v> {
-    /// Tests the live documents of a view. Those that the deadline leaves no time for do not pass.
+    /// Tests the live documents of a view; `now()` in the selection is `now_s`. Documents that the deadline leaves no time for do not pass.
     ///
     /// # Errors
     /// A column cannot be read.
     pub fn new(
         view: &'v dyn View,
         schema: &Schema,
-        selector: &Selector,
+        selection: &Selection,
+        now_s: i64,
         deadline: &Deadline,
     ) -> Result<Self, ReadError> {
+        let fields = selection.fields(&schema.name);
         let mut narrowed = Narrowed { view, chunks: view.chunks().to_vec(), complete: true };
         for number in 0..narrowed.chunks.len() {
             let chunk = &mut narrowed.chunks[number];
@@ -40,9 +35,10 @@ impl<'v> Narrowed<'v> {
             if deadline.passed() {
                 narrowed.complete = false;
             } else {
-                let documents = Documents::read(view, schema, selector, number)?;
+                let documents = Documents::read(view, schema, &fields, number)?;
                 for place in (0..chunk.documents).filter(|place| is_live(chunk, *place)) {
-                    let passes = documents.at(place).is_some_and(|document| (selector.accepts)(&document));
+                    let passes =
+                        documents.at(place).is_some_and(|document| selection.matches(&document, now_s));
                     live[place / 64] |= u64::from(passes) << (place % 64);
                 }
             }
@@ -74,25 +70,20 @@ pub(crate) fn is_live(chunk: &Chunk, place: usize) -> bool {
         .is_none_or(|live| live.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1))
 }
 
-/// The documents of a chunk, as far as a selector looks at them.
+/// The documents of a chunk, as far as a selection looks at them.
 struct Documents<'s> {
     ids: Option<Column>,
     fields: Vec<(&'s Arc<str>, &'s millrace_document::DataType, Column)>,
 }
 
 impl<'s> Documents<'s> {
-    fn read(
-        view: &dyn View,
-        schema: &'s Schema,
-        selector: &Selector,
-        chunk: usize,
-    ) -> Result<Self, ReadError> {
+    fn read(view: &dyn View, schema: &'s Schema, names: &[&str], chunk: usize) -> Result<Self, ReadError> {
         let column = |key: &ColumnKey| -> Result<Option<Column>, ReadError> {
             Ok(view.columns(key, chunk..chunk + 1)?.into_iter().next().flatten())
         };
         let mut fields = Vec::new();
-        for name in &selector.fields {
-            if let Some((name, field)) = schema.fields.get_key_value(name.as_str())
+        for name in names {
+            if let Some((name, field)) = schema.fields.get_key_value(*name)
                 && let Some(values) = column(&ColumnKey::value(name))?
             {
                 fields.push((name, &field.data_type, values));

@@ -7,17 +7,18 @@ use millrace_matching::{Matches, match_plan};
 use millrace_plan::{Plan, Scope};
 use millrace_ranking::{Profile, RankedHit};
 use millrace_result::{Coverage, Feature, FieldValue, GroupingResult, Hit, PartialResult};
+use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
 use crate::narrowed::is_live;
 use crate::trace::Watch;
-use crate::{Deadline, Error, Narrowed, Selector, SortedHit, Sorting, Trace};
+use crate::{Deadline, Error, Narrowed, SortedHit, Sorting, Trace};
 
 /// A plan with everything ready to run it.
 pub struct Search {
     plan: Arc<Plan>,
     profile: Arc<Profile>,
-    selector: Option<Selector>,
+    selection: Option<Selection>,
     sorting: Option<Sorting>,
     groupings: Vec<Arc<Grouping>>,
     cluster: Arc<str>,
@@ -33,21 +34,21 @@ pub struct Outcome {
 }
 
 impl Search {
-    /// Makes a plan ready. `profile` is its rank profile, compiled; `selector` evaluates the selection of its scope, where it has
-    /// one; `cluster` is what hits name as their source.
+    /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
     ///
     /// # Errors
-    /// What is wrong with the grouping requests or the order.
-    pub fn new(
-        plan: Arc<Plan>,
-        profile: Arc<Profile>,
-        selector: Option<Selector>,
-        cluster: Arc<str>,
-    ) -> Result<Self, Error> {
-        if let (Scope::All { selection: Some(selection) }, None) = (&plan.scope, &selector) {
-            return Err(Error::Selection(selection.clone()));
-        }
-        let settings = Settings::from_parameters(&plan.query.parameters, plan.now)?;
+    /// What is wrong with the selection, the order or the grouping requests.
+    pub fn new(plan: Arc<Plan>, profile: Arc<Profile>, cluster: Arc<str>) -> Result<Self, Error> {
+        let selection = match &plan.scope {
+            Scope::All { selection: Some(text) } => {
+                let selection = Selection::parse(text)?;
+                let document_type = &*plan.schema.document_type;
+                selection.check(|name| (name == &**document_type.name()).then_some(document_type))?;
+                Some(selection)
+            }
+            Scope::All { selection: None } | Scope::Groups(_) => None,
+        };
+        let settings = Settings::new(&plan.query.grouping_defaults, plan.now)?;
         let mut groupings = Vec::new();
         for text in &plan.query.grouping {
             for request in Request::parse(text)? {
@@ -55,7 +56,7 @@ impl Search {
             }
         }
         let sorting = (!plan.sorting.is_empty()).then(|| Sorting::new(&plan)).transpose()?;
-        Ok(Search { plan, profile, selector, sorting, groupings, cluster })
+        Ok(Search { plan, profile, selection, sorting, groupings, cluster })
     }
 
     /// The plan.
@@ -73,10 +74,8 @@ impl Search {
         let mut watch = Watch::start();
         let target = live_documents(view);
 
-        let narrowed = self.selector.as_ref();
-        let narrowed = narrowed
-            .map(|selector| Narrowed::new(view, &self.plan.schema, selector, deadline))
-            .transpose()?;
+        let narrow = |selection| Narrowed::new(view, &self.plan.schema, selection, self.plan.now, deadline);
+        let narrowed = self.selection.as_ref().map(narrow).transpose()?;
         let view: &dyn View = narrowed.as_ref().map_or(view, |narrowed| narrowed);
         trace.select = watch.lap();
 
@@ -111,7 +110,7 @@ impl Search {
     fn order(&self, view: &dyn View, matches: &Matches, deadline: &Deadline) -> Result<Ordered, Error> {
         let wanted = if self.plan.hits == 0 { 0 } else { self.plan.offset.saturating_add(self.plan.hits) };
         let Some(sorting) = &self.sorting else {
-            let ranked = self.profile.rank(&self.plan, view, matches, wanted, deadline.instant())?;
+            let ranked = self.profile.rank(&self.plan, view, matches, wanted, &|| deadline.passed())?;
             let hit = |hit: RankedHit| SortedHit {
                 keys: Vec::new(),
                 score: hit.score,
@@ -122,7 +121,7 @@ impl Search {
             return Ok(Ordered { hits, total: ranked.total, timed_out: ranked.timed_out });
         };
         let scores = match sorting.needs_scores() {
-            true => self.profile.scores(&self.plan, view, matches, deadline.instant())?,
+            true => self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?,
             false => Vec::new(),
         };
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
@@ -138,7 +137,7 @@ impl Search {
         if self.groupings.is_empty() {
             return Ok(Vec::new());
         }
-        let scores = self.profile.scores(&self.plan, view, matches, deadline.instant())?;
+        let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
         let of_one = |grouping: &Arc<Grouping>| {
             let mut execution = Execution::new(Arc::clone(grouping), 0);
             if grouping.all_documents() {

@@ -7,7 +7,7 @@ use millrace_segment::{Cache, Segment};
 use crate::manifest::Manifest;
 use crate::open::Lock;
 use crate::shared::{segment_path, tail_path};
-use crate::tail::check_journals;
+use crate::tail::{FjallTails, Tails};
 use crate::{Error, Options};
 
 /// What [`crate::check`] found in a data directory.
@@ -111,7 +111,7 @@ impl Report {
 
     fn check_generation(&mut self, directory: &Path) {
         self.files += 1;
-        if let Err(error) = check_journals(directory) {
+        if let Err(error) = FjallTails.check(directory) {
             self.add(
                 &error,
                 directory.to_owned(),

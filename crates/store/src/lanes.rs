@@ -101,7 +101,7 @@ mod tests {
 
     /// Writes enter (`p1`: a put, `m1`: a modification) and leave (`-`); what runs is written down, in turns.
     fn check(steps: &str, expected: &str) {
-        let lanes = Lanes::new();
+        let lanes: Lanes<Named> = Lanes::new();
         let ran: Vec<String> = steps
             .split(' ')
             .map(|step| {

@@ -20,6 +20,9 @@ use crate::tail::{Row, RowKey, TailSnapshot};
 use crate::tail_chunk::{self, TailChunk};
 use crate::{Error, Layout};
 
+/// So many groups of a segment are looked up at a time.
+const GROUPS_AT_A_TIME: usize = 512;
+
 /// A consistent look at the store.
 pub(crate) struct Reading<'a> {
     pub shared: &'a Shared,
@@ -110,8 +113,9 @@ impl<'a> Reading<'a> {
         self.resolve(&group, found)
     }
 
-    /// Calls `visit` with the location and the key of each group of a bucket that has documents of this type, from a place on, in
-    /// order, until it breaks off.
+    /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order, until it breaks off.
+    ///
+    /// Only some hundred groups are looked up at a time, so that breaking off early costs little.
     pub fn groups_of_bucket(
         &self,
         document_type: &str,
@@ -119,46 +123,72 @@ impl<'a> Reading<'a> {
         from: (u32, &str),
         visit: &mut dyn FnMut(&Group, Vec<Part>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<ControlFlow<()>, Error> {
-        let mut groups: BTreeMap<(u32, String), Found> = BTreeMap::new();
-        let wanted = |location: u32, group: &str| !group.is_empty() && (location, group) >= from;
-        self.entries_of_bucket(document_type, bucket, |segment, section, entry| {
-            if wanted(entry.location, &entry.group) {
-                let found = groups.entry((entry.location, entry.group)).or_default();
-                // What the chunks hold is read when the group's turn comes.
-                let unread = ChunkInfo { documents: 0, removed: 0, first_location: 0, oldest: 0, newest: 0 };
-                let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
-                found.add(segment, section, chunks.map(|chunk| (chunk, unread)));
-            }
-            Ok(())
-        })?;
         let (first, last) = bucket.locations();
-        let to = last.checked_add(1).map(u32::to_be_bytes);
-        let begin = first.max(from.0).to_be_bytes();
-        let keys = self.tail_keys(&begin, to.as_ref().map(|to| &to[..]), |row| {
+        let mut begin = first.max(from.0);
+        loop {
+            let (groups, end) = self.some_groups(document_type, bucket, begin, from)?;
+            for ((location, group), mut found) in groups {
+                found.read_infos()?;
+                let in_bucket = GroupIn { document_type, location, group: &group, locations: (first, last) };
+                let parts = self.resolve(&in_bucket, found)?;
+                let Some(group) = Group::from_key(&group) else { continue };
+                if let ControlFlow::Break(()) = visit(&group, parts)? {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if end == last {
+                return Ok(ControlFlow::Continue(()));
+            }
+            begin = end + 1;
+        }
+    }
+
+    /// The groups of a bucket whose locations begin at `begin`, up to the location that is returned with them.
+    fn some_groups(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        begin: u32,
+        from: (u32, &str),
+    ) -> Result<(BTreeMap<(u32, String), Found>, u32), Error> {
+        let wanted = |location: u32, group: &str| !group.is_empty() && (location, group) >= from;
+        let (_, mut end) = bucket.locations();
+        let mut groups: BTreeMap<(u32, String), Found> = BTreeMap::new();
+        for segment in bucket.open_segments()? {
+            let Some(section) = segment.section(document_type) else { continue };
+            let (mut count, mut reached) = (0, begin);
+            segment.groups(section, begin, |entry| {
+                if entry.location > end {
+                    return false;
+                }
+                // Groups of one location are taken together.
+                if count >= GROUPS_AT_A_TIME && entry.location > reached {
+                    end = reached;
+                    return false;
+                }
+                if entry.location >= begin && wanted(entry.location, &entry.group) {
+                    count += 1;
+                    reached = entry.location;
+                    let found = groups.entry((entry.location, entry.group)).or_default();
+                    // What the chunks hold is read when the group's turn comes.
+                    let unread =
+                        ChunkInfo { documents: 0, removed: 0, first_location: 0, oldest: 0, newest: 0 };
+                    let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
+                    found.add(segment, section, chunks.map(|chunk| (chunk, unread)));
+                }
+                true
+            })?;
+        }
+        groups.retain(|(location, _), _| *location <= end);
+        let to = end.checked_add(1).map(u32::to_be_bytes);
+        let keys = self.tail_keys(&begin.to_be_bytes(), to.as_ref().map(|to| &to[..]), |row| {
             wanted(row.location, row.group) && row.document_type() == document_type
         })?;
         for key in keys {
             let row = RowKey::parse(&key)?;
             groups.entry((row.location, row.group.to_owned())).or_default().tail.push(key);
         }
-        for ((location, group), mut found) in groups {
-            for source in &mut found.segments {
-                for (chunk, info) in &mut source.chunks {
-                    if let Some(read) = source.segment.chunks(source.section, *chunk..*chunk + 1)?.pop() {
-                        *info = read;
-                    }
-                }
-            }
-            let parts = self.resolve(
-                &GroupIn { document_type, location, group: &group, locations: (first, last) },
-                found,
-            )?;
-            let Some(group) = Group::from_key(&group) else { continue };
-            if let ControlFlow::Break(()) = visit(&group, parts)? {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        Ok((groups, end))
     }
 
     /// Calls `visit` with the entries of all segments of a bucket that are in its range or reach into it.
@@ -314,6 +344,17 @@ impl<'a> Reading<'a> {
 }
 
 impl Found {
+    fn read_infos(&mut self) -> Result<(), Error> {
+        for source in &mut self.segments {
+            for (chunk, info) in &mut source.chunks {
+                if let Some(read) = source.segment.chunks(source.section, *chunk..*chunk + 1)?.pop() {
+                    *info = read;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn add(
         &mut self,
         segment: &Arc<Segment>,

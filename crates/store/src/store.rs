@@ -316,3 +316,6 @@ fn background(shared: &Shared, work: &'static str, tend: impl Fn() -> Result<boo
         seen = shared.alarm.wait(seen, wait);
     }
 }
+
+#[cfg(test)]
+mod tests;

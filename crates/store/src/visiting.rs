@@ -178,7 +178,10 @@ impl Walk<'_, '_> {
         {
             return Ok(ControlFlow::Continue(()));
         }
-        let mut from = if self.page.after.is_empty() { 0 } else { reversed_location(&self.page.after) };
+        // In the group of the last page its documents go on from there; other groups begin at their beginning.
+        let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
+        let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
+        let mut from = if goes_on { reversed_location(&self.page.after) } else { 0 };
         loop {
             // As many chunks as have what is wanted, in the order of locations; then the next.
             let to = window_end(&parts, from, visit.wanted);

@@ -54,6 +54,12 @@ enum Term {
     Any(Vec<String>),
 }
 
+/// A token of a text, and which words of the query it is: the term, and the word's place in it.
+struct Candidate {
+    range: Range<usize>,
+    roles: Vec<(usize, usize)>,
+}
+
 /// A place in a text that the query asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -90,8 +96,7 @@ impl Highlighter {
         if self.terms.is_empty() {
             return Vec::new();
         }
-        // For each token, the bits of the words that it is: bit `n` is the n-th word of all terms.
-        let mut tokens: Vec<(Range<usize>, Vec<(usize, usize)>)> = Vec::new();
+        let mut tokens: Vec<Candidate> = Vec::new();
         self.analyzer.tokens(text, |token| {
             let mut roles = Vec::new();
             for (number, term) in self.terms.iter().enumerate() {
@@ -110,7 +115,7 @@ impl Highlighter {
                     }
                 }
             }
-            tokens.push((token.range, roles));
+            tokens.push(Candidate { range: token.range, roles });
         });
         let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
         for (number, term) in self.terms.iter().enumerate() {
@@ -119,14 +124,14 @@ impl Highlighter {
                 Term::Any(_) => 1,
             };
             for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {
-                let all = (0..length).all(|at| tokens[first + at].1.contains(&(number, at)));
+                let all = (0..length).all(|at| tokens[first + at].roles.contains(&(number, at)));
                 if length > 0 && all {
                     marked[first..first + length].iter_mut().for_each(|mark| *mark = mark.or(Some(number)));
                 }
             }
         }
         let mut marks: Vec<Mark> = Vec::new();
-        for ((range, _), term) in tokens.into_iter().zip(marked) {
+        for (Candidate { range, .. }, term) in tokens.into_iter().zip(marked) {
             let Some(term) = term else { continue };
             match marks.last_mut() {
                 // Grams overlap or touch.

@@ -17,10 +17,10 @@ pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
         bolded(text, 0..text.len(), marks, style, &mut out);
         return out;
     }
-    let windows = match choose(marks, style) {
-        chosen if chosen.is_empty() => vec![0..cut_down(text, style.length)],
-        chosen => widen(text, chosen, style),
-    };
+    let mut windows = widen(text, choose(marks, style), style);
+    if windows.is_empty() {
+        windows.push(0..cut_down(text, style.length));
+    }
     for (index, window) in windows.iter().enumerate() {
         if index > 0 || window.start > 0 {
             out.push_str(&style.separator);

@@ -1,14 +1,15 @@
 //! Sending what the reader cuts.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::BufRead;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
+use millrace_document::{DocumentId, OperationKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::reader::{Kind, Operation, Place, Reader};
+use super::operations::{Operation, Operations, Place};
 use super::report::{Failure, Progress, Report};
 use super::resume::{Frontier, Resume};
 use super::throttle::Throttle;
@@ -56,7 +57,7 @@ impl Default for Options {
 pub async fn feed(
     base: &str,
     input: &str,
-    stream: impl BufRead + Send + 'static,
+    stream: impl Read + Send + 'static,
     options: &Options,
     resume: Option<&mut Resume>,
     progress: impl FnMut(&Progress),
@@ -64,14 +65,12 @@ pub async fn feed(
     let clients: Vec<Client> = (0..options.connections.max(1))
         .map(|_| Client::new(base, Protocol::Http2))
         .collect::<Result<_, _>>()?;
-    let mut reader = Reader::new(input, stream);
-    if let Some(resume) = &resume {
-        reader.skip(resume.offset(input))?;
-    }
+    let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
+    let operations = Operations::new(input, stream, start)?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     // Reading may wait for a pipe, so it has a thread of its own. It ends when nobody receives any more.
     let reading = tokio::task::spawn_blocking(move || {
-        while let Some(next) = reader.next() {
+        for next in operations {
             if sender.blocking_send(next).is_err() {
                 return;
             }
@@ -87,7 +86,7 @@ pub async fn feed(
         sending: JoinSet::new(),
         behind: HashMap::new(),
         waiting: 0,
-        frontier: Frontier::default(),
+        frontier: Frontier::from(start),
         report: Report::default(),
         latency_sum: Duration::ZERO,
         next_client: 0,
@@ -108,7 +107,7 @@ struct Feeding<'a> {
     throttle: Throttle,
     sending: JoinSet<Sent>,
     /// For each document with an operation under way, those that wait for it.
-    behind: HashMap<String, VecDeque<Operation>>,
+    behind: HashMap<DocumentId, VecDeque<Operation>>,
     /// How many wait so.
     waiting: usize,
     frontier: Frontier,
@@ -120,7 +119,7 @@ struct Feeding<'a> {
 
 /// What became of an operation.
 struct Sent {
-    id: String,
+    id: DocumentId,
     place: Place,
     bytes: usize,
     /// Status and message.
@@ -150,10 +149,10 @@ impl Feeding<'_> {
                 }
                 next = self.receiver.recv(), if open && room => match next {
                     Some(Ok(operation)) => self.accept(operation),
-                    Some(Err(Error::Feed { input, line, reason, offset })) => {
+                    Some(Err(Error::Feed { input, offset, reason })) => {
                         // The text after an operation that makes no sense can still be read, unless the reader ended.
-                        self.failed(line, String::new(), 0, reason.clone());
-                        fatal = Some(Error::Feed { input, line, offset, reason });
+                        self.failed(offset, String::new(), 0, reason.clone());
+                        fatal = Some(Error::Feed { input, offset, reason });
                         open &= !self.options.stop_at_failure;
                     }
                     Some(Err(error)) => return Err(error),
@@ -235,11 +234,11 @@ impl Feeding<'_> {
                 drop(message);
             }
             Ok((status, message)) => {
-                self.failed(sent.place.line, sent.id.clone(), status.as_u16(), message);
+                self.failed(sent.place.offset, sent.id.to_string(), status.as_u16(), message);
                 go_on = !self.options.stop_at_failure;
             }
             Err(error) => {
-                self.failed(sent.place.line, sent.id.clone(), 0, error.to_string());
+                self.failed(sent.place.offset, sent.id.to_string(), 0, error.to_string());
                 go_on = !self.options.stop_at_failure;
             }
         }
@@ -257,10 +256,10 @@ impl Feeding<'_> {
         go_on
     }
 
-    fn failed(&mut self, line: u64, id: String, status: u16, message: String) {
+    fn failed(&mut self, offset: u64, id: String, status: u16, message: String) {
         self.report.progress.failed += 1;
         if self.report.failures.len() < Report::FAILURES_MAX {
-            self.report.failures.push(Failure { input: self.input.to_owned(), line, id, status, message });
+            self.report.failures.push(Failure { input: self.input.to_owned(), offset, id, status, message });
         }
     }
 }
@@ -268,9 +267,9 @@ impl Feeding<'_> {
 /// Sends one operation until it is answered for good.
 async fn deliver(client: Client, operation: Operation, patience: Duration, timeout: Duration) -> Sent {
     let method = match operation.kind {
-        Kind::Put => Method::POST,
-        Kind::Update => Method::PUT,
-        Kind::Remove => Method::DELETE,
+        OperationKind::Put => Method::POST,
+        OperationKind::Update => Method::PUT,
+        OperationKind::Remove => Method::DELETE,
     };
     let Operation { id, target, body, place, .. } = operation;
     let bytes = body.len();

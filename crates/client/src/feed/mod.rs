@@ -4,7 +4,7 @@
 //! that may pass (too much load, a broken connection) is sent again.
 
 mod engine;
-mod reader;
+mod operations;
 mod report;
 mod resume;
 mod throttle;

@@ -26,8 +26,8 @@ pub struct Progress {
 pub struct Failure {
     /// The file, or `standard input`.
     pub input: String,
-    /// The line where the operation begins, from 1.
-    pub line: u64,
+    /// The byte where the operation begins, from 0.
+    pub offset: u64,
     /// The document; empty where it could not be read.
     pub id: String,
     /// The HTTP status; 0 where there was no answer.

@@ -64,9 +64,16 @@ impl Resume {
 /// The place before which everything is done, though operations end in any order.
 #[derive(Debug, Default)]
 pub(super) struct Frontier {
-    /// Ends of operations under way by their beginnings.
+    /// Where the operations under way begin.
     under_way: BTreeSet<u64>,
     reached: u64,
+}
+
+impl From<u64> for Frontier {
+    /// Everything before this byte was done earlier.
+    fn from(reached: u64) -> Self {
+        Frontier { under_way: BTreeSet::new(), reached }
+    }
 }
 
 impl Frontier {

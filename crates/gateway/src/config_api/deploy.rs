@@ -7,7 +7,8 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use millrace_schema::{Application, Effect};
+use millrace_schema::Application;
+use millrace_schema::change::Effect;
 use serde_json::{Value, json};
 
 use crate::http::{self, Parameters};

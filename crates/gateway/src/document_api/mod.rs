@@ -112,7 +112,9 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
         (Target::Document(_), _) => {
             Err(Error::MethodNotAllowed { method, allowed: "GET, POST, PUT, DELETE, OPTIONS" })
         }
-        (Target::Documents(documents), "GET") => visit::documents(call, documents, &request).await,
+        (Target::Documents(documents), "GET") => {
+            visit::documents(call, documents, visit::accepts_lines(request.headers())).await
+        }
         (Target::Documents(_), "POST") => Err(sweep::copying_refused(call)),
         (Target::Documents(documents), "PUT") => sweep::update_where(call, documents, request).await,
         (Target::Documents(documents), "DELETE") => sweep::delete_where(call, documents).await,

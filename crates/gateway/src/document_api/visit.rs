@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
-use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::ACCEPT;
+use hyper::{HeaderMap, StatusCode};
 use millrace_document::{Document, DocumentId, Timestamp};
 use millrace_selection::Selection;
 use millrace_store::{Store, ViewScope, Visit, Visited};
@@ -171,12 +170,8 @@ fn between(call: &Call, visit: Visit) -> Result<Visit, Error> {
     Ok(Visit { from: Timestamp(from), to: Timestamp(to), ..visit })
 }
 
-/// `GET` of many documents.
-pub(super) async fn documents(
-    call: &Call,
-    documents: Documents,
-    request: &Request,
-) -> Result<Response, Error> {
+/// `GET` of many documents; `lines` says whether a stream comes as JSON lines.
+pub(super) async fn documents(call: &Call, documents: Documents, lines: bool) -> Result<Response, Error> {
     let pass = Pass::new(call, documents)?;
     let shape = Shape::of(call)?;
     call.parameters.number("concurrency", 1, 1000)?;
@@ -185,7 +180,6 @@ pub(super) async fn documents(
         wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
     call.node.metrics().count(Metric::Visits);
     if call.parameters.flag("stream")?.unwrap_or(false) {
-        let lines = accepts_lines(request);
         return Ok(stream(call, pass, shape, lines));
     }
     let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
@@ -256,9 +250,9 @@ fn render(out: &mut Vec<u8>, pass: &Pass, shape: &Shape, visited: &Visited, name
 }
 
 /// Whether the client would rather have JSON lines.
-fn accepts_lines(request: &Request) -> bool {
+pub(super) fn accepts_lines(headers: &HeaderMap) -> bool {
     let (mut lines, mut other) = (0.0_f32, 0.0_f32);
-    for value in request.headers().get_all(ACCEPT) {
+    for value in headers.get_all(ACCEPT) {
         for offer in value.to_str().unwrap_or("").split(',') {
             let mut parts = offer.split(';').map(str::trim);
             let media = parts.next().unwrap_or("");

@@ -86,8 +86,11 @@ mod x86 {
         sums: &mut [f64],
     ) {
         for (rows, sums) in rows.chunks(4).zip(sums.chunks_mut(4)) {
-            // Fewer than four are filled up with the last.
-            let four = [0, 1, 2, 3].map(|n| query.row(cells, rows[n.min(rows.len() - 1)]));
+            // Fewer than four are filled up with the first.
+            let mut four = [query.row(cells, rows[0]); 4];
+            for (slice, row) in four.iter_mut().zip(rows) {
+                *slice = query.row(cells, *row);
+            }
             if four.iter().any(|row| row.len() != query.width) {
                 let pairs = if DIFFERENCE { Pairs::SquaredDifference } else { Pairs::Product };
                 query.sum_rows_plain(pairs, cells, rows, sums);
@@ -105,8 +108,7 @@ mod x86 {
     fn prefetch(query: &BrainQuery, cells: &[bf16], row: usize) {
         let from = row * query.width;
         for line in cells.get(from..from + 4 * query.width).unwrap_or_default().chunks(32) {
-            // SAFETY: the address is inside a slice, and nothing that is prefetched is seen.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
         }
     }
 
@@ -117,38 +119,49 @@ mod x86 {
         let width = query.width;
         assert!(rows.iter().all(|row| row.len() == width), "rows are as wide as the query");
         let mut sums = [[_mm512_setzero_ps(); 2]; 4];
-        for (number, block) in query.blocks.iter().enumerate() {
+        let whole = width / 32;
+        for (number, block) in query.blocks[..whole].iter().enumerate() {
             // SAFETY: an array of sixteen floats is what each load reads.
             let parts = unsafe { [_mm512_loadu_ps(block[0].as_ptr()), _mm512_loadu_ps(block[1].as_ptr())] };
-            let left = width - number * 32;
             for (row, sums) in rows.iter().zip(&mut sums) {
-                let from = row[number * 32..].as_ptr();
-                // SAFETY: `left` cells are behind the pointer. Of 32 or more the whole register is read; of fewer, only those that
-                // the mask has, and the others are 0 as they are in the query.
-                let cells = unsafe {
-                    if left >= 32 {
-                        _mm512_loadu_si512(from.cast())
-                    } else {
-                        _mm512_maskz_loadu_epi16((1u32 << left) - 1, from.cast())
-                    }
-                };
-                let even = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(cells));
-                let odd = _mm512_castsi512_ps(_mm512_and_si512(cells, _mm512_set1_epi32(!0xffff)));
-                sums[0] = step::<DIFFERENCE>(sums[0], parts[0], even);
-                sums[1] = step::<DIFFERENCE>(sums[1], parts[1], odd);
+                let from = row[number * 32..][..32].as_ptr();
+                // SAFETY: 32 cells are behind the pointer, as many as are read.
+                let cells = unsafe { _mm512_loadu_si512(from.cast()) };
+                step::<DIFFERENCE>(sums, parts, cells);
             }
         }
-        sums.map(|[even, odd]| _mm512_reduce_add_ps(_mm512_add_ps(even, odd)))
+        if let Some(block) = query.blocks.get(whole) {
+            // SAFETY: an array of sixteen floats is what each load reads.
+            let parts = unsafe { [_mm512_loadu_ps(block[0].as_ptr()), _mm512_loadu_ps(block[1].as_ptr())] };
+            let mask = (1u32 << (width - whole * 32)) - 1;
+            for (row, sums) in rows.iter().zip(&mut sums) {
+                let from = row[whole * 32..].as_ptr();
+                // SAFETY: as many cells as the mask has bits are behind the pointer, and only those are read. The others are 0, as
+                // they are in the query.
+                let cells = unsafe { _mm512_maskz_loadu_epi16(mask, from.cast()) };
+                step::<DIFFERENCE>(sums, parts, cells);
+            }
+        }
+        let mut totals = [0.0; 4];
+        for (total, sums) in totals.iter_mut().zip(sums) {
+            *total = _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
+        }
+        totals
     }
 
+    /// Adds what 32 cells give to the sums of a row: of its even cells, and of its odd ones.
     #[inline]
     #[target_feature(enable = "avx512bw")]
-    fn step<const DIFFERENCE: bool>(sum: __m512, a: __m512, b: __m512) -> __m512 {
+    fn step<const DIFFERENCE: bool>(sums: &mut [__m512; 2], query: [__m512; 2], cells: __m512i) {
+        let even = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(cells));
+        let odd = _mm512_castsi512_ps(_mm512_and_si512(cells, _mm512_set1_epi32(!0xffff)));
         if DIFFERENCE {
-            let difference = _mm512_sub_ps(a, b);
-            _mm512_fmadd_ps(difference, difference, sum)
+            let (even, odd) = (_mm512_sub_ps(query[0], even), _mm512_sub_ps(query[1], odd));
+            sums[0] = _mm512_fmadd_ps(even, even, sums[0]);
+            sums[1] = _mm512_fmadd_ps(odd, odd, sums[1]);
         } else {
-            _mm512_fmadd_ps(a, b, sum)
+            sums[0] = _mm512_fmadd_ps(query[0], even, sums[0]);
+            sums[1] = _mm512_fmadd_ps(query[1], odd, sums[1]);
         }
     }
 }

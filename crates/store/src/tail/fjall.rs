@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 
-use super::{AppendError, KeyValue, RowVisitor, Tail, TailSnapshot, Tails, check_journals};
+use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals};
 use crate::Error;
 
 /// Generations as fjall databases of one keyspace each.
@@ -27,6 +27,22 @@ impl Tails for FjallTails {
         open_database(directory)
     }
 
+    fn check(&self, directory: &Path) -> Result<(), Error> {
+        check_journals(directory)?;
+        // Opening completes what a crash left undone, so it is tried on a copy.
+        let copy = std::env::temp_dir().join(format!("millrace-check-{}", std::process::id()));
+        let failed = |error: io::Error| Error::io(&format!("copy the tail to {}", copy.display()), &error);
+        self.delete(&copy)?;
+        let outcome = copy_directory(directory, &copy).map_err(failed).and_then(|()| {
+            open_database(&copy)?.snapshot().range(&[], None, &mut |key, value| {
+                Row::decode(&RowKey::parse(key)?, value)?;
+                Ok(ControlFlow::Continue(()))
+            })
+        });
+        self.delete(&copy)?;
+        outcome
+    }
+
     fn delete(&self, directory: &Path) -> Result<(), Error> {
         match std::fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Io {
@@ -36,6 +52,20 @@ impl Tails for FjallTails {
             _ => Ok(()),
         }
     }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_directory(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 fn open_database(directory: &Path) -> Result<Arc<dyn Tail>, Error> {

@@ -8,9 +8,11 @@
 //! A batch is `1, items u32, sequence u64`, then items `2, kind u8, compression u8, keyspace u64, key length u16, length u32,
 //! stored length u32, key, value`, then `3, xxh3 of the items u64, "FJL\x03"`; numbers are little-endian. Zeros follow the last.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
+use rustix::fs::{SeekFrom, seek};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
@@ -24,14 +26,14 @@ const PAGE: usize = 4096;
 
 /// Checks the logs of a generation.
 pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
-    let io = |path: &Path, error: std::io::Error| Error::Io {
+    let failed = |path: &Path, error: io::Error| Error::Io {
         action: format!("read {}", path.display()),
         reason: error.to_string(),
     };
-    for entry in fs::read_dir(directory).map_err(|error| io(directory, error))? {
-        let path = entry.map_err(|error| io(directory, error))?.path();
+    for entry in fs::read_dir(directory).map_err(|error| failed(directory, error))? {
+        let path = entry.map_err(|error| failed(directory, error))?.path();
         if path.extension().is_some_and(|extension| extension == "jnl") {
-            let bytes = fs::read(&path).map_err(|error| io(&path, error))?;
+            let bytes = read_written(&path).map_err(|error| failed(&path, error))?;
             check(&bytes).map_err(|(offset, reason)| Error::Corrupt {
                 path,
                 offset: offset as u64,
@@ -40,6 +42,20 @@ pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The bytes of a file up to its last one that was written: logs are made 64 MB long at once, most of which is a hole.
+fn read_written(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut end = 0;
+    while let Ok(data) = seek(&file, SeekFrom::Data(end)) {
+        end = seek(&file, SeekFrom::Hole(data))?;
+    }
+    let length = if end == 0 { file.metadata()?.len() } else { end };
+    file.rewind()?;
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Where the damage is, and what it is.
@@ -100,4 +116,67 @@ fn batch(bytes: &[u8], at: usize) -> Option<(usize, u64)> {
     let end = bytes.get(next..next + 13)?;
     let checksum = u64::from_le_bytes(end[1..9].try_into().ok()?);
     (end[0] == END && &end[9..] == MAGIC && checksum == xxh3_64(items)).then_some((next + 13, sequence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write_batch(out: &mut Vec<u8>, sequence: u64, value: &[u8]) {
+        out.push(START);
+        out.extend(1u32.to_le_bytes());
+        out.extend(sequence.to_le_bytes());
+        let mut item = vec![ITEM, 0, 0];
+        item.extend(1u64.to_le_bytes());
+        item.extend(3u16.to_le_bytes());
+        item.extend((value.len() as u32).to_le_bytes());
+        item.extend((value.len() as u32).to_le_bytes());
+        item.extend(b"key");
+        item.extend(value);
+        out.extend(&item);
+        out.push(END);
+        out.extend(xxh3_64(&item).to_le_bytes());
+        out.extend(MAGIC);
+    }
+
+    fn log() -> Vec<u8> {
+        let mut log = Vec::new();
+        (1..=3).for_each(|sequence| write_batch(&mut log, sequence, &[sequence as u8; 9000]));
+        log
+    }
+
+    #[test]
+    fn a_log_cut_anywhere_is_torn_and_not_damaged() {
+        let whole = log();
+        for cut in (1..9000).step_by(37).chain(1..60) {
+            let mut torn = whole[..whole.len() - cut].to_vec();
+            torn.extend([0; 5000]);
+            assert_eq!(check(&torn), Ok(()), "cut by {cut}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_never_came_to_the_disk_is_torn_and_not_damaged() {
+        let mut torn = log();
+        let page = (torn.len() / 3 * 2).next_multiple_of(PAGE);
+        assert!(page + PAGE < torn.len(), "the page lies inside the last batch");
+        torn[page..page + PAGE].fill(0);
+        assert_eq!(check(&torn), Ok(()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_damage() {
+        let whole = log();
+        for at in 0..whole.len() {
+            // Of a batch's sequence number only the order is told.
+            let in_batch = at % (whole.len() / 3);
+            if (5..13).contains(&in_batch) || (300..8700).contains(&in_batch) && at % 97 != 0 {
+                continue;
+            }
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << (at % 8);
+            damaged.extend([0; 100]);
+            assert!(check(&damaged).is_err(), "byte {at}");
+        }
+    }
 }

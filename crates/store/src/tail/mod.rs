@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::fjall::FjallTails;
-pub(crate) use journal::check_journals;
+use journal::check_journals;
 pub(crate) use row::{KEY_LIMIT, Row, RowKey, encode_put, encode_removed, row_key};
 
 use crate::Error;
@@ -57,6 +57,9 @@ pub(crate) trait Tails: Send + Sync {
 
     /// A generation that was written before. Fails when its log is damaged other than by a crash.
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
+
+    /// Reads a generation that no one has open, without changing it.
+    fn check(&self, directory: &Path) -> Result<(), Error>;
 
     /// Deletes the files of a generation that no one reads any more.
     fn delete(&self, directory: &Path) -> Result<(), Error>;

@@ -11,7 +11,7 @@ use crate::{Address, Cells, Tensor, TensorBuilder, TensorType};
 /// - one mapped dimension: `{"a": 1}`, with a block in place of the number where other dimensions are indexed; either may
 ///   stand under `cells` or `blocks`;
 /// - any: a list of `{"address": {"x": "a"}, "value": 1}`, which may stand under `cells`;
-/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}` under `blocks`.
+/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}`, which may stand under `blocks`.
 ///
 /// A `type` beside the content is skipped. Numbers that the cell type cannot hold are refused.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tensor, A::Error> {
-        match (Numbers { tensor_type: self.0, depth: 0 }).visit_seq(seq)? {
+        match (Numbers { tensor_type: self.0 }).visit_seq(seq)? {
             Content::Cells(cells) => {
                 // A list without any cell is the empty tensor where a dimension is mapped.
                 Tensor::new(self.0.clone(), Vec::new(), cells).map_err(A::Error::custom)
@@ -90,7 +90,6 @@ enum Content {
 /// Reads a list of numbers, nested as the indexed dimensions are or flat, or of addressed cells.
 struct Numbers<'t> {
     tensor_type: &'t TensorType,
-    depth: usize,
 }
 
 impl<'de> Visitor<'de> for Numbers<'_> {
@@ -101,21 +100,11 @@ impl<'de> Visitor<'de> for Numbers<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
-        let dense = self.tensor_type.dense_size();
-        let mut cells = Cells::with_capacity(self.tensor_type.cell(), dense.min(1 << 16));
-        let mut builder = None;
-        while seq
-            .next_element_seed(Element {
-                tensor_type: self.tensor_type,
-                depth: self.depth,
-                cells: &mut cells,
-                builder: &mut builder,
-            })?
-            .is_some()
-        {}
-        match builder {
-            None => Ok(Content::Cells(cells)),
-            Some(_) if !cells.is_empty() => {
+        let mut list = List::new(self.tensor_type);
+        while seq.next_element_seed(Element { list: &mut list, depth: 0 })?.is_some() {}
+        match list.builder {
+            None => Ok(Content::Cells(list.cells)),
+            Some(_) if !list.cells.is_empty() => {
                 Err(A::Error::custom("numbers and addressed cells are mixed in a list"))
             }
             Some(builder) => Ok(Content::Tensor(builder.finish())),
@@ -123,24 +112,39 @@ impl<'de> Visitor<'de> for Numbers<'_> {
     }
 }
 
-/// One element of a list of numbers: a number, a nested list, or (outermost) an addressed cell.
-struct Element<'t, 'c> {
+/// What a list has held so far.
+struct List<'t> {
     tensor_type: &'t TensorType,
+    /// The cells of one dense subspace; asked for with every number, so kept here.
+    dense: usize,
+    cells: Cells,
+    /// Of addressed cells, once there is one.
+    builder: Option<TensorBuilder<'t>>,
+}
+
+impl<'t> List<'t> {
+    fn new(tensor_type: &'t TensorType) -> Self {
+        let dense = tensor_type.dense_size();
+        let cells = Cells::with_capacity(tensor_type.cell(), dense.min(1 << 16));
+        List { tensor_type, dense, cells, builder: None }
+    }
+}
+
+/// One element of a list of numbers: a number, a nested list, or (outermost) an addressed cell.
+struct Element<'l, 't> {
+    list: &'l mut List<'t>,
     depth: usize,
-    cells: &'c mut Cells,
-    builder: &'c mut Option<TensorBuilder<'t>>,
 }
 
 impl Element<'_, '_> {
     fn push<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
-        if self.cells.len() == self.tensor_type.dense_size() {
+        if self.list.cells.len() == self.list.dense {
             return Err(E::custom(format!(
                 "more than the {} cells of {}",
-                self.cells.len(),
-                self.tensor_type
+                self.list.dense, self.list.tensor_type
             )));
         }
-        if self.cells.try_push(value) { Ok(()) } else { Err(out_of_range(value, self.tensor_type)) }
+        if self.list.cells.try_push(value) { Ok(()) } else { Err(out_of_range(value, self.list.tensor_type)) }
     }
 }
 
@@ -182,29 +186,21 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let depth = self.depth + 1;
-        let sizes: Vec<usize> = self.tensor_type.indexed().map(|(_, size)| size).collect();
+        let Element { list, depth } = self;
+        let depth = depth + 1;
+        let sizes: Vec<usize> = list.tensor_type.indexed().map(|(_, size)| size).collect();
         if depth >= sizes.len() {
-            return Err(A::Error::custom(format!("lists are nested deeper than {}", self.tensor_type)));
+            return Err(A::Error::custom(format!("lists are nested deeper than {}", list.tensor_type)));
         }
-        let before = self.cells.len();
-        while seq
-            .next_element_seed(Element {
-                tensor_type: self.tensor_type,
-                depth,
-                cells: &mut *self.cells,
-                builder: &mut *self.builder,
-            })?
-            .is_some()
-        {}
-        let (expected, got) = (sizes[depth..].iter().product::<usize>(), self.cells.len() - before);
+        let before = list.cells.len();
+        while seq.next_element_seed(Element { list: &mut *list, depth })?.is_some() {}
+        let (expected, got) = (sizes[depth..].iter().product::<usize>(), list.cells.len() - before);
         if expected == got {
             Ok(())
         } else {
-            Err(A::Error::custom(format!(
-                "expected {expected} cells in a nested list of {}, got {got}",
-                self.tensor_type
-            )))
+            let reason =
+                format!("expected {expected} cells in a nested list of {}, got {got}", list.tensor_type);
+            Err(A::Error::custom(reason))
         }
     }
 
@@ -212,16 +208,19 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
         if self.depth > 0 {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
-        let tensor_type = self.tensor_type;
-        let cell = Addressed { tensor_type }.visit_map(map)?;
-        let (labels, index) =
-            cell.address(tensor_type).and_then(|at| at.into_cell(tensor_type)).map_err(A::Error::custom)?;
-        let value = cell.value.ok_or_else(|| A::Error::missing_field("value"))?;
+        let tensor_type = self.list.tensor_type;
+        let found = Addressed { tensor_type }.visit_map(map)?;
+        let address = found.address(tensor_type).map_err(A::Error::custom)?;
+        let builder = self.list.builder.get_or_insert_with(|| TensorBuilder::new(tensor_type));
+        if let Some(block) = found.values {
+            let added = address.into_block(tensor_type).and_then(|labels| builder.block(labels, &block));
+            return added.map_err(A::Error::custom);
+        }
+        let value = found.value.ok_or_else(|| A::Error::missing_field("value"))?;
         check_range(value, tensor_type)?;
-        self.builder
-            .get_or_insert_with(|| TensorBuilder::new(tensor_type))
-            .cell(labels, index, value)
-            .map_err(A::Error::custom)
+        let added =
+            address.into_cell(tensor_type).and_then(|(labels, index)| builder.cell(labels, index, value));
+        added.map_err(A::Error::custom)
     }
 }
 
@@ -235,7 +234,9 @@ pub(super) fn check_range<E: serde::de::Error>(value: f64, tensor_type: &TensorT
 
 /// `NaN` and the infinities, which JSON has no numbers for.
 fn special_number(text: &str) -> Option<f64> {
-    text.parse::<f64>().ok().filter(|value| !value.is_finite())
+    // Without a digit: the digits of a block may also spell a number that is too large.
+    let name = !text.bytes().any(|byte| byte.is_ascii_digit());
+    if name { text.parse().ok() } else { None }
 }
 
 /// One member of the object form: `type`, `values`, `cells`, `blocks`, or a label.
@@ -321,7 +322,7 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
             }
             return Ok(None);
         }
-        match (Numbers { tensor_type, depth: 0 }).visit_seq(seq)? {
+        match (Numbers { tensor_type }).visit_seq(seq)? {
             Content::Cells(cells) => self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?,
             Content::Tensor(_) => return Err(A::Error::custom("addressed cells stand in a block")),
         }
@@ -389,7 +390,7 @@ impl<'de> Visitor<'de> for Block<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Cells, A::Error> {
-        match (Numbers { tensor_type: self.tensor_type, depth: 0 }).visit_seq(seq)? {
+        match (Numbers { tensor_type: self.tensor_type }).visit_seq(seq)? {
             Content::Cells(cells) => Ok(cells),
             Content::Tensor(_) => Err(A::Error::custom("addressed cells stand in a block")),
         }

@@ -1,0 +1,27 @@
+//! Benchmarks: each prints a figure, the limit or peer measured in the same run, and their ratio.
+//!
+//! Times differ between machines and hours; ratios much less. So a [`Bench`] never reports a figure alone where there is something
+//! to hold it against: the rate at which memory is read, a plain read of the same bytes, bare appends with fsync. What is compared
+//! is measured in turns ([`measure::alternately`]), so that a busy moment of the machine meets both.
+//!
+//! A [`Report`] is printed as a table, as JSON lines, or drawn ([`Plot`]).
+//!
+//! ```
+//! use millrace_bench::{Figure, Report, Unit};
+//!
+//! let mut report = Report::new("nn");
+//! report.push(Figure::new("10000 documents", "scan", 9.1e9, Unit::BytesPerSecond).beside("memory read", 1.2e10).at_least(0.7));
+//! assert!(report.figures[0].is_met() == Some(true));
+//! assert!(report.table().contains("9.10 GB/s"));
+//! ```
+
+mod benches;
+mod error;
+pub mod limit;
+pub mod measure;
+pub mod random;
+mod report;
+
+pub use benches::{BENCHES, Bench, Settings, find};
+pub use error::Error;
+pub use report::{Axis, Figure, Goal, Line, Plot, Report, Unit};

@@ -1,0 +1,159 @@
+//! Times of code: samples with percentiles, and two things measured in turns.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+/// The longest time that is told apart from longer ones.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// Times of one thing done many times, to three digits, up to an hour.
+#[derive(Debug, Clone)]
+pub struct Samples {
+    histogram: Histogram<u64>,
+    total: Duration,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        let histogram =
+            Histogram::new_with_bounds(1, HOUR_NS, 3).expect("these bounds are what histograms can have");
+        Samples { histogram, total: Duration::ZERO }
+    }
+}
+
+impl Samples {
+    /// Without samples.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a sample.
+    pub fn add(&mut self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.histogram.saturating_record(nanoseconds);
+        self.total += time;
+    }
+
+    /// Adds all samples of another.
+    pub fn merge(&mut self, other: &Samples) {
+        self.histogram.add(&other.histogram).expect("histograms of the same bounds fit each other");
+        self.total += other.total;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Seconds that this share of samples (0 to 1) does not exceed.
+    pub fn quantile(&self, share: f64) -> f64 {
+        self.histogram.value_at_quantile(share) as f64 / 1e9
+    }
+
+    /// Seconds of the sample in the middle.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// Seconds of the fastest: what it takes when nothing disturbs.
+    pub fn fastest(&self) -> f64 {
+        self.histogram.min() as f64 / 1e9
+    }
+
+    /// Seconds of the slowest.
+    pub fn slowest(&self) -> f64 {
+        self.histogram.max() as f64 / 1e9
+    }
+
+    /// Seconds of all.
+    pub fn total(&self) -> f64 {
+        self.total.as_secs_f64()
+    }
+}
+
+/// The time of one call. What it returns is not optimised away.
+pub fn time<T>(run: impl FnOnce() -> T) -> Duration {
+    let start = Instant::now();
+    black_box(run());
+    start.elapsed()
+}
+
+/// Calls `run` once to warm up and then for at least `budget` and `least` times.
+pub fn repeatedly<T>(budget: Duration, least: usize, mut run: impl FnMut() -> T) -> Samples {
+    black_box(run());
+    let mut samples = Samples::new();
+    let start = Instant::now();
+    while samples.len() < least as u64 || start.elapsed() < budget {
+        samples.add(time(&mut run));
+    }
+    samples
+}
+
+/// Calls the two in turns, for at least `budget` and `least` times each after a call to warm up: what disturbs one disturbs the
+/// other.
+pub fn alternately<A, B>(
+    budget: Duration,
+    least: usize,
+    mut first: impl FnMut() -> A,
+    mut second: impl FnMut() -> B,
+) -> (Samples, Samples) {
+    black_box(first());
+    black_box(second());
+    let (mut of_first, mut of_second) = (Samples::new(), Samples::new());
+    let start = Instant::now();
+    while of_first.len() < least as u64 || start.elapsed() < budget {
+        of_first.add(time(&mut first));
+        of_second.add(time(&mut second));
+    }
+    (of_first, of_second)
+}
+
+/// Memory of this process that is resident, in bytes.
+pub fn resident_bytes() -> Option<u64> {
+    resident_bytes_of("self")
+}
+
+/// Memory of a process that is resident, in bytes.
+pub fn resident_bytes_of(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_samples() {
+        let mut samples = Samples::new();
+        (1..=1000).for_each(|ms| samples.add(Duration::from_millis(ms)));
+        let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
+        assert!(near(samples.median(), 0.5) && near(samples.quantile(0.99), 0.99));
+        assert!(near(samples.fastest(), 0.001) && near(samples.slowest(), 1.0));
+        assert!(near(samples.total(), 500.5));
+        let mut both = Samples::new();
+        both.merge(&samples);
+        both.merge(&samples);
+        assert_eq!(both.len(), 2000);
+    }
+
+    #[test]
+    fn both_are_called_as_often() {
+        let (mut first, mut second) = (0, 0);
+        let (a, b) = alternately(Duration::ZERO, 5, || first += 1, || second += 1);
+        assert_eq!((a.len(), b.len(), first, second), (5, 5, 6, 6));
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
+    }
+}

@@ -1,0 +1,68 @@
+//! Numbers and texts that look random and are the same on every run.
+
+/// A stream of numbers from a seed (SplitMix64).
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The stream of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0, below `end`; 0 where that is 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// A number from 0 to 1.
+    pub fn share(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A vector of length 1 in a random direction.
+    pub fn direction(&mut self, dimensions: usize) -> Vec<f32> {
+        let mut vector: Vec<f64> = (0..dimensions).map(|_| self.normal()).collect();
+        let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+        vector.iter_mut().for_each(|x| *x /= length);
+        vector.into_iter().map(|x| x as f32).collect()
+    }
+
+    /// A word number below `words`, small ones more often, as in texts (Zipf).
+    pub fn word(&mut self, words: u64) -> u64 {
+        let last = (words.max(1) as f64).ln();
+        ((self.share() * last).exp() as u64).saturating_sub(1).min(words.saturating_sub(1))
+    }
+
+    /// Normally distributed around 0 (Box-Muller).
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.share()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_in_their_bounds_and_the_same_again() {
+        let (mut random, mut again) = (Random::new(7), Random::new(7));
+        for _ in 0..1000 {
+            assert_eq!(random.bits(), again.bits());
+            assert!(random.below(10) < 10 && (0.0..1.0).contains(&random.share()) && random.word(50) < 50);
+            again = random.clone();
+        }
+        assert_eq!(random.below(0), 0);
+        let length: f32 = random.direction(384).iter().map(|x| x * x).sum();
+        assert!((length - 1.0).abs() < 1e-4, "{length}");
+    }
+}

@@ -1,0 +1,154 @@
+//! What a benchmark found out: figures beside their limits, and curves.
+
+mod plot;
+mod table;
+mod unit;
+
+use serde_json::{Map, Value, json};
+
+pub use plot::{Axis, Line, Plot};
+pub use unit::Unit;
+
+/// The figures of one benchmark.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The benchmark's name.
+    pub bench: &'static str,
+    /// In the order they were measured.
+    pub figures: Vec<Figure>,
+    /// Curves, for those who draw.
+    pub plots: Vec<Plot>,
+    /// What a reader has to know beside the figures: the machine, the sizes.
+    pub notes: Vec<String>,
+}
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// What was run: `10000 documents`.
+    pub case: String,
+    /// What was measured of it: `p99`, `scan`.
+    pub measure: String,
+    /// The figure in the base unit: seconds, bytes, bytes a second, times a second.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it is held against, in the same unit, measured in the same run.
+    pub limit: Option<(String, f64)>,
+    /// What it is to reach.
+    pub goal: Option<Goal>,
+}
+
+/// What a figure is to reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// The ratio of figure and limit is at least this.
+    RatioAtLeast(f64),
+    /// The ratio of figure and limit is at most this.
+    RatioAtMost(f64),
+    /// The figure itself is at least this.
+    AtLeast(f64),
+    /// The figure itself is at most this.
+    AtMost(f64),
+}
+
+impl Report {
+    /// Without figures.
+    pub fn new(bench: &'static str) -> Self {
+        Report { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Adds a figure.
+    pub fn push(&mut self, figure: Figure) {
+        self.figures.push(figure);
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// One JSON object a figure, a line each.
+    pub fn json_lines(&self) -> String {
+        self.figures.iter().map(|figure| format!("{}\n", figure.json(self.bench))).collect()
+    }
+
+    /// An aligned table for people.
+    pub fn table(&self) -> String {
+        table::table(self)
+    }
+
+    /// The plots as SVG, one under the other; none where there are no plots.
+    pub fn svg(&self) -> Option<String> {
+        (!self.plots.is_empty()).then(|| plot::svg(&self.plots))
+    }
+
+    /// Whether every figure with a goal reaches it.
+    pub fn is_met(&self) -> bool {
+        self.figures.iter().all(|figure| figure.is_met() != Some(false))
+    }
+}
+
+impl Figure {
+    /// A figure without a limit.
+    pub fn new(case: impl Into<String>, measure: impl Into<String>, value: f64, unit: Unit) -> Self {
+        Figure { case: case.into(), measure: measure.into(), value, unit, limit: None, goal: None }
+    }
+
+    /// Held against a limit or peer.
+    pub fn beside(mut self, what: impl Into<String>, limit: f64) -> Self {
+        self.limit = Some((what.into(), limit));
+        self
+    }
+
+    /// It is to be at least this: as a ratio where there is a limit.
+    pub fn at_least(mut self, goal: f64) -> Self {
+        self.goal = Some(if self.limit.is_some() { Goal::RatioAtLeast(goal) } else { Goal::AtLeast(goal) });
+        self
+    }
+
+    /// It is to be at most this: as a ratio where there is a limit.
+    pub fn at_most(mut self, goal: f64) -> Self {
+        self.goal = Some(if self.limit.is_some() { Goal::RatioAtMost(goal) } else { Goal::AtMost(goal) });
+        self
+    }
+
+    /// It is to reach this, whether there is a limit or not.
+    pub fn with_goal(mut self, goal: Goal) -> Self {
+        self.goal = Some(goal);
+        self
+    }
+
+    /// The figure divided by its limit.
+    pub fn ratio(&self) -> Option<f64> {
+        self.limit.as_ref().map(|(_, limit)| self.value / limit)
+    }
+
+    /// Whether it reaches its goal; none where it has none.
+    pub fn is_met(&self) -> Option<bool> {
+        Some(match self.goal? {
+            Goal::RatioAtLeast(goal) => self.ratio()? >= goal,
+            Goal::RatioAtMost(goal) => self.ratio()? <= goal,
+            Goal::AtLeast(goal) => self.value >= goal,
+            Goal::AtMost(goal) => self.value <= goal,
+        })
+    }
+
+    fn json(&self, bench: &str) -> Value {
+        let mut object = Map::new();
+        object.insert("bench".to_owned(), json!(bench));
+        object.insert("case".to_owned(), json!(self.case));
+        object.insert("measure".to_owned(), json!(self.measure));
+        object.insert("figure".to_owned(), json!(self.value));
+        object.insert("unit".to_owned(), json!(self.unit.name()));
+        if let Some((what, limit)) = &self.limit {
+            object.insert("limit".to_owned(), json!({ "what": what, "figure": limit }));
+            object.insert("ratio".to_owned(), json!(self.ratio()));
+        }
+        if let Some(goal) = self.goal {
+            object.insert("goal".to_owned(), json!(table::goal(goal, self.unit)));
+            object.insert("met".to_owned(), json!(self.is_met()));
+        }
+        Value::Object(object)
+    }
+}

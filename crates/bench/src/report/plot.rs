@@ -1,0 +1,194 @@
+//! Line plots as SVG.
+
+use std::fmt::Write;
+
+use super::Unit;
+
+/// Curves over one pair of axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// From left to right.
+    pub x: Axis,
+    /// From bottom to top.
+    pub y: Axis,
+    /// The curves.
+    pub lines: Vec<Line>,
+}
+
+/// An axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// What it measures.
+    pub label: String,
+    /// In which unit.
+    pub unit: Unit,
+    /// Equal distances are equal ratios; numbers of 0 and less are left out.
+    pub logarithmic: bool,
+}
+
+/// A curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Its name in the legend.
+    pub name: String,
+    /// Its points from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 110.0;
+const RIGHT: f64 = 190.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 60.0;
+const COLORS: [&str; 8] =
+    ["#0b6e99", "#d9730d", "#0f7b6c", "#ad1a72", "#6940a5", "#64473a", "#dfab01", "#455a64"];
+
+pub(super) fn svg(plots: &[Plot]) -> String {
+    let height = HEIGHT * plots.len() as f64;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    for (index, plot) in plots.iter().enumerate() {
+        let _ = writeln!(out, "<g transform=\"translate(0 {})\">", HEIGHT * index as f64);
+        plot.draw(&mut out);
+        out += "</g>\n";
+    }
+    out + "</svg>\n"
+}
+
+impl Plot {
+    fn draw(&self, out: &mut String) {
+        let all = || self.lines.iter().flat_map(|line| line.points.iter().copied());
+        let x = Scale::new(&self.x, all().map(|(x, _)| x), LEFT, WIDTH - RIGHT);
+        let y = Scale::new(&self.y, all().map(|(_, y)| y), HEIGHT - BOTTOM, TOP);
+        text(out, LEFT, TOP - 16.0, "start", "font-size=\"15\" font-weight=\"bold\"", &self.title);
+        for tick in x.ticks() {
+            let at = x.place(tick);
+            let (top, bottom) = (TOP, HEIGHT - BOTTOM);
+            let _ = writeln!(out, "<path d=\"M{at:.1} {top}V{bottom}\" stroke=\"#ddd\"/>");
+            text(out, at, bottom + 18.0, "middle", "", &self.x.unit.format(tick));
+        }
+        for tick in y.ticks() {
+            let at = y.place(tick);
+            let _ = writeln!(out, "<path d=\"M{LEFT} {at:.1}H{}\" stroke=\"#ddd\"/>", WIDTH - RIGHT);
+            text(out, LEFT - 8.0, at + 4.0, "end", "", &self.y.unit.format(tick));
+        }
+        text(out, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - BOTTOM + 42.0, "middle", "", &self.x.label);
+        let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
+        text(out, 16.0, middle, "middle", &format!("transform=\"rotate(-90 16 {middle})\""), &self.y.label);
+        for (index, line) in self.lines.iter().enumerate() {
+            let color = COLORS[index % COLORS.len()];
+            let points: Vec<(f64, f64)> = line
+                .points
+                .iter()
+                .filter(|(px, py)| x.has(*px) && y.has(*py))
+                .map(|(px, py)| (x.place(*px), y.place(*py)))
+                .collect();
+            let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            let _ = writeln!(
+                out,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>",
+                path.join(" ")
+            );
+            for (x, y) in points {
+                let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>");
+            }
+            let at = TOP + 8.0 + 20.0 * index as f64;
+            let start = WIDTH - RIGHT + 14.0;
+            let _ = writeln!(
+                out,
+                "<path d=\"M{start} {at}H{}\" stroke=\"{color}\" stroke-width=\"2\"/>",
+                start + 18.0
+            );
+            text(out, start + 24.0, at + 4.0, "start", "", &line.name);
+        }
+    }
+}
+
+fn text(out: &mut String, x: f64, y: f64, anchor: &str, attributes: &str, text: &str) {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let _ =
+        writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {attributes}>{text}</text>");
+}
+
+/// Numbers to places along an axis.
+struct Scale {
+    low: f64,
+    high: f64,
+    start: f64,
+    end: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    fn new(axis: &Axis, numbers: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
+        let is_shown = |number: &f64| number.is_finite() && (!axis.logarithmic || *number > 0.0);
+        let (mut low, mut high) = numbers
+            .filter(is_shown)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), n| (low.min(n), high.max(n)));
+        if low > high {
+            (low, high) = (1.0, 10.0);
+        }
+        if axis.logarithmic {
+            (low, high) = (low.log10().floor(), high.log10().ceil());
+        } else {
+            low = low.min(0.0);
+        }
+        if low == high {
+            high = low + 1.0;
+        }
+        Scale { low, high, start, end, logarithmic: axis.logarithmic }
+    }
+
+    fn has(&self, number: f64) -> bool {
+        number.is_finite() && (!self.logarithmic || number > 0.0)
+    }
+
+    fn place(&self, number: f64) -> f64 {
+        let number = if self.logarithmic { number.log10() } else { number };
+        self.start + (number - self.low) / (self.high - self.low) * (self.end - self.start)
+    }
+
+    /// Powers of ten, or about five round numbers.
+    fn ticks(&self) -> Vec<f64> {
+        if self.logarithmic {
+            return (self.low as i32..=self.high as i32).map(|power| 10f64.powi(power)).collect();
+        }
+        let rough = (self.high - self.low) / 5.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let first = (self.low / step).ceil() as i64;
+        (first..first + 12).map(|n| n as f64 * step).take_while(|tick| *tick <= self.high * 1.0001).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_shows_its_lines_and_survives_odd_numbers() {
+        let axis = |logarithmic| Axis { label: "a < b".to_owned(), unit: Unit::Seconds, logarithmic };
+        for logarithmic in [false, true] {
+            let line = |points| Line { name: "x".to_owned(), points };
+            let plot = Plot {
+                title: "t".to_owned(),
+                x: axis(logarithmic),
+                y: axis(logarithmic),
+                lines: vec![
+                    line(vec![(1.0, 2.0), (10.0, 3.0), (100.0, f64::NAN), (0.0, -1.0)]),
+                    line(Vec::new()),
+                    line(vec![(5.0, 5.0)]),
+                ],
+            };
+            let svg = svg(&[plot]);
+            assert!(svg.contains("a &lt; b") && svg.contains("<polyline"), "{svg}");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The real disk and the faulty one, on files.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_env::{Disk, Fault, FaultyDisk, RealDisk};
+
+fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = disk.create(path)?;
+    file.append(bytes)?;
+    file.sync()
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_at(0, &mut [&mut bytes])?;
+    Ok(bytes)
+}
+
+#[test]
+fn one_read_fills_many_buffers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a");
+    let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+    write(&RealDisk, &path, &bytes).expect("written");
+    // More buffers than one system call takes, empty ones among them.
+    let mut buffers: Vec<Vec<u8>> = (0..3000).map(|n| vec![0; n % 7]).collect();
+    let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+    let file = RealDisk.open(&path).expect("opened");
+    file.read_at(10, &mut slices).expect("read");
+    let read = buffers.concat();
+    assert_eq!(read, bytes[10..10 + read.len()]);
+    let error = file.read_at(99_999, &mut [&mut [0; 2]]).expect_err("past the end");
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    assert!(error.to_string().contains("/a"), "{error}");
+}
+
+#[test]
+fn names_come_and_go() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    write(&RealDisk, &at("a"), b"1").expect("written");
+    RealDisk.hard_link(&at("a"), &at("b")).expect("linked");
+    RealDisk.rename(&at("a"), &at("c")).expect("renamed");
+    RealDisk.sync_directory(directory.path()).expect("synced");
+    assert_eq!(RealDisk.list(directory.path()).expect("listed"), [at("b"), at("c")]);
+    RealDisk.unlink(&at("b")).expect("unlinked");
+    assert_eq!(read(&RealDisk, &at("c")).expect("read"), b"1");
+    let error = RealDisk.open(&at("b")).expect_err("gone");
+    assert!(error.kind() == io::ErrorKind::NotFound && error.to_string().contains("/b"), "{error}");
+    assert!(RealDisk.free_space(directory.path()).expect("asked") > 0);
+}
+
+#[test]
+fn faults_happen_until_healed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a");
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let kinds = |disk: &FaultyDisk| write(disk, &path, &[7; 10]).map_err(|error| error.kind());
+    assert_eq!(kinds(&disk), Ok(()));
+    disk.inject(Fault::FailSync);
+    assert_eq!(kinds(&disk), Err(io::ErrorKind::Other));
+    disk.heal();
+    disk.inject(Fault::Full { remaining: 15 });
+    assert_eq!(kinds(&disk), Ok(()));
+    assert_eq!(disk.free_space(&path).expect("asked"), 5);
+    assert_eq!(kinds(&disk), Err(io::ErrorKind::StorageFull));
+    assert_eq!(read(&disk, &path).expect("read").len(), 5);
+    disk.heal();
+    disk.inject(Fault::ShortWrite);
+    assert_eq!(kinds(&disk), Err(io::ErrorKind::WriteZero));
+    disk.heal();
+    assert_eq!(kinds(&disk), Ok(()));
+    disk.inject(Fault::FlipBit { name_ends: "a".to_owned(), offset: 3, bit: 0 });
+    assert_eq!(read(&disk, &path).expect("read"), [7, 7, 7, 6, 7, 7, 7, 7, 7, 7]);
+    disk.heal();
+    assert_eq!(read(&disk, &path).expect("read"), [7; 10]);
+}

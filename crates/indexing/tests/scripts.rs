@@ -1,0 +1,403 @@
+//! Indexing statements on documents: a schema's statements and a document in, the document's fields out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_column::{Column, ColumnKey};
+use millrace_document::json::{self, ParseOptions};
+use millrace_document::{
+    Action, DataType, Document, DocumentId, DocumentType, Field, FieldSet, OperationKind, StructType,
+};
+use millrace_env::ManualClock;
+use millrace_indexing::{ComponentCall, Components, NoComponents, Scripts, Surroundings};
+use millrace_schema::{
+    DefaultTerm, IndexSettings, MatchMode, Matching, Place, Schema, SchemaField, Sourced, Stemming,
+    SummaryMode,
+};
+use millrace_tensor::{Cells, Tensor, TensorType};
+
+fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line: usize) -> SchemaField {
+    let place = Place { file: "music.sd".to_owned(), line, column: 20 };
+    let source = (!indexing.is_empty()).then(|| Sourced { value: indexing.to_owned(), place: place.clone() });
+    SchemaField {
+        name: name.into(),
+        data_type,
+        synthetic,
+        indexing: source,
+        index: indexing.contains("index").then(IndexSettings::default),
+        attribute: None,
+        in_summary: false,
+        bolding: false,
+        summary: SummaryMode::Full,
+        matching: Matching {
+            mode: MatchMode::Text,
+            cased: false,
+            default_term: DefaultTerm::Word,
+            exact_terminator: None,
+            max_length: None,
+            max_occurrences: None,
+            max_token_length: None,
+            stemming: Stemming::Best,
+            normalizing: true,
+        },
+        rank_filter: false,
+        rank_type: None,
+        weight: 100,
+        linguistics: None,
+        query_commands: Vec::new(),
+        aliases: Vec::new(),
+        struct_fields: Vec::new(),
+        place,
+    }
+}
+
+/// A schema whose document has one field of each of these types, and beside it `made` with a type and statements.
+fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
+    let array = |element| DataType::Array(Box::new(element));
+    let person = DataType::Struct(Arc::new(StructType {
+        name: "person".to_owned(),
+        fields: vec![Field { name: "name".into(), data_type: DataType::String }],
+    }));
+    let fields = [
+        ("title", DataType::String, own),
+        ("lang", DataType::String, ""),
+        ("year", DataType::Int, "attribute | summary"),
+        ("big", DataType::Long, ""),
+        ("price", DataType::Double, ""),
+        ("tags", array(DataType::String), ""),
+        ("numbers", array(DataType::Int), ""),
+        ("person", person, ""),
+        ("names", DataType::Map(Box::new(DataType::String), Box::new(DataType::String)), ""),
+        ("bits", DataType::Tensor(TensorType::parse("tensor<float>(x[10])").unwrap()), ""),
+    ];
+    let fields = fields
+        .into_iter()
+        .enumerate()
+        .map(|(line, (name, data_type, indexing))| field(name, data_type, false, indexing, line + 1));
+    let fields: Vec<SchemaField> = fields.chain([field("made", made, true, statements, 20)]).collect();
+    let document_fields = fields.iter().filter(|field| !field.synthetic);
+    let document_fields = document_fields
+        .map(|field| Field { name: Arc::clone(&field.name), data_type: field.data_type.clone() });
+    Arc::new(Schema {
+        name: "music".into(),
+        document_type: Arc::new(DocumentType::new("music", document_fields.collect())),
+        fields: fields.into_iter().map(|field| (Arc::clone(&field.name), field)).collect(),
+        fieldsets: BTreeMap::new(),
+        summaries: BTreeMap::new(),
+        rank_profiles: BTreeMap::new(),
+        constants: BTreeMap::new(),
+        onnx_models: BTreeMap::new(),
+        ancestors: Vec::new(),
+        raw_as_base64: true,
+        stemming: Stemming::Best,
+        place: Place::default(),
+    })
+}
+
+/// Embeds a text as its length, and cuts it at spaces.
+struct Lengths;
+
+impl Components for Lengths {
+    fn check_embed(&self, call: &ComponentCall, _: &TensorType) -> Result<(), String> {
+        if call.id.as_deref() == Some("lengths") {
+            Ok(())
+        } else {
+            Err("there is no such embedder".to_owned())
+        }
+    }
+
+    fn embed(
+        &self,
+        _: &ComponentCall,
+        input: &millrace_document::Value,
+        to: &TensorType,
+    ) -> Result<Tensor, String> {
+        let millrace_document::Value::String(text) = input else { return Err("not a text".to_owned()) };
+        let mut cells = Cells::with_capacity(to.cell(), 1);
+        cells.push(text.len() as f64);
+        Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| error.to_string())
+    }
+
+    fn check_chunk(&self, _: &ComponentCall) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn chunk(&self, _: &ComponentCall, text: &str) -> Result<Vec<String>, String> {
+        Ok(text.split(' ').map(str::to_owned).collect())
+    }
+
+    fn check_generate(&self, call: &ComponentCall, target: &DataType) -> Result<(), String> {
+        NoComponents.check_generate(call, target)
+    }
+
+    fn generate(
+        &self,
+        call: &ComponentCall,
+        input: &millrace_document::Value,
+        target: &DataType,
+    ) -> Result<millrace_document::Value, String> {
+        NoComponents.generate(call, input, target)
+    }
+}
+
+fn compile(schema: &Arc<Schema>) -> Result<Scripts, String> {
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
+    let surroundings = Arc::new(Surroundings::new(clock, "box", 1));
+    Scripts::compile(schema, Arc::new(Lengths), surroundings).map_err(|error| error.to_string())
+}
+
+fn document(schema: &Schema, fields: &str) -> Document {
+    let id = DocumentId::parse("id:a:music::1").unwrap();
+    let body = format!("{{\"fields\":{fields}}}");
+    let parsed =
+        json::parse(body.as_bytes(), OperationKind::Put, id, &schema.document_type, ParseOptions::default());
+    match parsed.unwrap().action {
+        Action::Put(document) => document,
+        _ => panic!("a put is a put"),
+    }
+}
+
+fn render(document: &Document) -> String {
+    serde_json::to_string(&json::fields(document, None, &FieldSet::All, Default::default())).unwrap()
+}
+
+const FIELDS: &str = r#"{"title":"Best  of Bob","lang":"de","year":1999,"big":5,"price":1.5,"tags":["Rock","folk"],
+    "numbers":[1,2],"person":{"name":"Ann"},"names":{"a":"x"},"bits":[1,0,1,0,0,0,0,0,2,-1]}"#;
+
+/// Runs `statements` of the field `made` of a type on a document with every field, and expects its value; or, with `!` first,
+/// an error that has the text. `-` is no value.
+fn check(made: &str, statements: &str, expected: &str) {
+    let data_type = match made {
+        "string" => DataType::String,
+        "int" => DataType::Int,
+        "long" => DataType::Long,
+        "double" => DataType::Double,
+        "bool" => DataType::Bool,
+        "byte" => DataType::Byte,
+        "position" => DataType::Position,
+        "strings" => DataType::Array(Box::new(DataType::String)),
+        "ints" => DataType::Array(Box::new(DataType::Int)),
+        "set" => DataType::WeightedSet {
+            element: Box::new(DataType::String),
+            create_if_nonexistent: false,
+            remove_if_zero: false,
+        },
+        spec => DataType::Tensor(TensorType::parse(spec).unwrap()),
+    };
+    let schema = schema("index | summary", data_type, statements);
+    let outcome = compile(&schema)
+        .and_then(|scripts| scripts.run(document(&schema, FIELDS)).map_err(|error| error.to_string()));
+    match (outcome, expected.strip_prefix('!')) {
+        (Ok(document), None) => {
+            let made = document.get("made").map(|value| {
+                serde_json::to_string(&json::value(value, "short-value".parse().unwrap())).unwrap()
+            });
+            assert_eq!(made.as_deref().unwrap_or("-"), expected, "{statements}");
+        }
+        (Err(error), Some(reason)) => assert!(error.contains(reason), "{statements}: {error}"),
+        (Ok(document), Some(_)) => panic!("{statements} gave {}", render(&document)),
+        (Err(error), None) => panic!("{statements}: {error}"),
+    }
+}
+
+#[test]
+fn values_go_through_pipes() {
+    check("string", "input title | index", r#""Best  of Bob""#);
+    check("string", "input title | lowercase | substring 0 4 | attribute", r#""best""#);
+    check("string", r#"input title . " (" . input year . ")" | summary"#, r#""Best  of Bob (1999)""#);
+    check("string", "input person.name | index", r#""Ann""#);
+    check("string", "input person | get_field name | index", r#""Ann""#);
+    check("string", "input names | get_value a | index", r#""x""#);
+    check("strings", r#"input title | split " +" | index"#, r#"["Best","of","Bob"]"#);
+    check("strings", "(input title | to_array) . input tags | index", r#"["Best  of Bob","Rock","folk"]"#);
+    check("string", r#"input tags | join ", " | index"#, r#""Rock, folk""#);
+    check("strings", r#"input tags | for_each { lowercase . "!" } | index"#, r#"["rock!","folk!"]"#);
+    check(
+        "strings",
+        r#"input tags | for_each { input title . _ } | index"#,
+        r#"["Best  of BobRock","Best  of Bobfolk"]"#,
+    );
+    check("ints", r#"input numbers | for_each { _ * 2 + 1 } | attribute"#, "[3,5]");
+    check("string", r#"" áé " | trim | normalize | index"#, r#""ae""#);
+    check("int", "input year + 1 - 2 * 3 | attribute", "1994");
+    check("int", "(input year + 1) % 1000 / 7 | attribute", "0");
+    check("double", "input year * input price | attribute", "2998.5");
+    check("long", "input year | attribute", "1999");
+    check("long", "now | attribute", "1700000000");
+    check("string", "hostname | index", r#""box""#);
+    check("string", "input lang | set_language | get_language | index", r#""de""#);
+    check("string", "input title | set_var t; get_var t | index", r#""Best  of Bob""#);
+    check(
+        "string",
+        "input title | tokenize normalize stem:\"BEST\" | ngram 3 | echo | index",
+        r#""Best  of Bob""#,
+    );
+    check("int", "random 1 | attribute", "0");
+}
+
+#[test]
+fn values_are_converted() {
+    check("int", r#""42" | to_int | attribute"#, "42");
+    check("int", "input price | to_int | attribute", "1");
+    check("string", "input year | to_string | index", r#""1999""#);
+    check("bool", "input title | to_bool | attribute", "true");
+    check("position", r#""N37.5;W122" | to_pos | attribute"#, r#"{"lat":37.5,"lng":-122.0}"#);
+    check("set", "input title | to_wset | attribute", r#"{"Best  of Bob":1}"#);
+    check("long", r#""2023-12-24T17:00:43.431+00:00" | to_epoch_second | attribute"#, "1703437243");
+    check("long", r#""2000-02-29T23:59:59-01:30" | to_epoch_second | attribute"#, "951874199");
+    check("long", r#""2001-02-29T00:00:00Z" | to_epoch_second | attribute"#, "!is no instant");
+    check("string", "1L | base64encode | index", r#""AQAAAAAAAAA=""#);
+    check("long", r#""AQAAAAAAAAA=" | base64decode | attribute"#, "1");
+    check("string", "-1L | hex_encode | index", r#""ffffffffffffffff""#);
+    check("long", r#""ff" | hex_decode | attribute"#, "255");
+    // The reference vector of SipHash-2-4 with the keys 00 to 0f: the bytes 00 to 0e.
+    let bytes: String = (0..15).map(|byte| format!("\\x{byte:02x}")).collect();
+    check("long", &format!("\"{bytes}\" | hash | attribute"), "-6833708440360172059");
+    check("int", &format!("\"{bytes}\" | hash | attribute"), "1237206501");
+    check(
+        "tensor<float>(x[10])",
+        "input bits | binarize | attribute",
+        "[1.0,0.0,1.0,0.0,0.0,0.0,0.0,0.0,1.0,0.0]",
+    );
+    check("tensor<int8>(x[2])", "input bits | pack_bits | attribute", "[-96.0,-128.0]");
+    check("tensor<float>(x[1])", "input title | embed lengths | attribute", "[12.0]");
+    check("strings", "input title | chunk words 3 | index", r#"["Best","","of","Bob"]"#);
+}
+
+#[test]
+fn statements_choose() {
+    check("string", r#"(input absent || "none") | index"#, "!schema 'music' has no field 'absent'");
+    check("string", r#"if (input year > 1990) { "new" } else { "old" } | index"#, r#""new""#);
+    check(
+        "string",
+        r#"if (input year < 1990) { "new" } else if (input lang == "de") { "alt" } | index"#,
+        r#""alt""#,
+    );
+    check(
+        "string",
+        r#"input lang | switch { case "en": "e" | index; case "de": "d" | index; default: "x" | index; }"#,
+        r#""d""#,
+    );
+    check("string", r#"input title | switch { case "en": "e" | index; default: "x" | index; }"#, r#""x""#);
+    check(
+        "string",
+        "select_input { lang: input title | index; title: input lang | index; }",
+        r#""Best  of Bob""#,
+    );
+    check("string", "guard { input title | index; }", r#""Best  of Bob""#);
+    let schema =
+        schema("index", DataType::String, r#"(input lang || "none") . "/" . (input title || "-") | index"#);
+    let scripts = compile(&schema).unwrap();
+    let made = scripts.run(document(&schema, r#"{"title":"a"}"#)).unwrap();
+    assert_eq!(render(&made), r#"{"title":"a","made":"none/a"}"#);
+}
+
+#[test]
+fn wrong_statements_are_refused_with_their_place() {
+    for (statements, reason) in [
+        (
+            "input title | lowercas | index",
+            "music.sd:20:34: field 'made': indexing: unknown expression 'lowercas'",
+        ),
+        ("input title |\n  index 5", "music.sd:21:9: "),
+        ("input title | attribute nowhere", "has no field 'nowhere'"),
+        ("index", "begin with a value"),
+        (
+            "input year | index",
+            "a int cannot be written to 'made', which is a string; convert it with to_string",
+        ),
+        ("input person.age | to_string | index", "person has no field 'age'"),
+        ("input title + 1 | index", "arithmetic needs numbers"),
+        ("get_var x | index", "variable 'x' is not set"),
+        ("input title | split \"(\" | index", "regex parse error"),
+        ("input title | substring 1 | index", "expected where the substring ends, got '|'"),
+        ("input year | for_each { _ } | index", "for_each needs an array"),
+        ("input title | embed other | index", "embed makes a tensor"),
+        ("input title | generate x | index", "there is no field generator 'x'"),
+        ("input title | \"open", "the \" is not closed"),
+        ("input title | for_each { index", "before the end"),
+        ("input title } index", "expected '|', ';' or the end, got '}'"),
+        ("$", "'$' is not part of the language"),
+    ] {
+        check("string", statements, &format!("!{reason}"));
+    }
+    for deep in ["(".repeat(100_000), format!("1{}", " . 1".repeat(100_000)), "for_each {".repeat(10_000)] {
+        check("string", &deep, "!");
+    }
+    check("int", "300 | to_byte | attribute", "!'300' is no byte");
+    check("int", "input year / 0 | attribute", "!division by zero");
+}
+
+#[test]
+fn document_fields_are_changed_in_place_and_plain_ones_cost_nothing() {
+    let plain = schema("index | summary", DataType::String, "");
+    assert!(compile(&plain).unwrap().is_empty());
+    let changing = schema("lowercase | index | summary", DataType::String, "");
+    let scripts = compile(&changing).unwrap();
+    let made = scripts.run(document(&changing, r#"{"title":"Best","year":3}"#)).unwrap();
+    assert_eq!(render(&made), r#"{"title":"best","year":3}"#);
+}
+
+#[test]
+fn updates_run_what_reads_the_changed_field() {
+    let schema = schema("index", DataType::String, r#"input title . "/" . input lang | index"#);
+    let scripts = compile(&schema).unwrap();
+    let before = scripts.run(document(&schema, r#"{"title":"a","lang":"de","year":1}"#)).unwrap();
+    let update = |fields: &str| {
+        let body = format!("{{\"fields\":{fields}}}");
+        let options = ParseOptions::default();
+        let parsed = json::parse(
+            body.as_bytes(),
+            OperationKind::Update,
+            before.id.clone(),
+            &schema.document_type,
+            options,
+        );
+        let Action::Update(update) = parsed.unwrap().action else { panic!("an update is an update") };
+        let updated = update.apply(Some(before.clone()), &schema.document_type).unwrap();
+        render(&scripts.run_update(updated, &update).unwrap())
+    };
+    assert_eq!(update(r#"{"title":{"assign":"b"}}"#), r#"{"title":"b","lang":"de","year":1,"made":"b/de"}"#);
+    assert_eq!(update(r#"{"year":{"assign":2}}"#), r#"{"title":"a","lang":"de","year":2,"made":"a/de"}"#);
+    assert_eq!(update(r#"{"lang":{"assign":null}}"#), r#"{"title":"a","year":1}"#);
+}
+
+#[test]
+fn columns_are_built_from_documents() {
+    use millrace_store::Layout;
+    let schema = schema("index", DataType::String, "");
+    let application = millrace_schema::Application {
+        schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
+        content: Vec::new(),
+        container: Default::default(),
+        query_profiles: BTreeMap::new(),
+        overrides: Vec::new(),
+        warnings: Vec::new(),
+        files: BTreeMap::new(),
+    };
+    let columns = millrace_indexing::Columns::new(&application);
+    let keys = columns.columns("music").unwrap();
+    assert!(keys.contains(&ColumnKey::tokens("title")) && keys.is_sorted());
+    assert_eq!(columns.columns("book"), None);
+    let documents = [document(&schema, r#"{"title":"The Cafés"}"#), document(&schema, r#"{"year":4}"#)];
+    let documents: Vec<&Document> = documents.iter().collect();
+    let words = |column: &Column| match column {
+        Column::Tokens(tokens) => (0..tokens.len())
+            .map(|at| {
+                tokens
+                    .document(at)
+                    .iter()
+                    .map(|id| String::from_utf8_lossy(tokens.word(id)).into_owned())
+                    .collect()
+            })
+            .collect::<Vec<Vec<String>>>(),
+        _ => panic!("tokens are tokens"),
+    };
+    let built = columns.build("music", &ColumnKey::tokens("title"), &documents);
+    assert_eq!(words(&built), [vec!["the", "cafe"], vec![]]);
+    let values = columns.build("music", &ColumnKey::value("title"), &documents);
+    let derived = columns.derive("music", &ColumnKey::tokens("title"), &values).unwrap();
+    assert_eq!(words(&derived), words(&built));
+    assert_eq!(columns.data_type("music", "year"), Some(DataType::Int));
+    assert_eq!(columns.build("music", &ColumnKey::value("nowhere"), &documents).len(), 2);
+}

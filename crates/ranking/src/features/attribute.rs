@@ -1,0 +1,224 @@
+//! Values of the document.
+
+use millrace_column::{Cell, Column, ColumnKey, Fixed, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::{FeatureName, string_hash};
+use millrace_tensor::{Tensor, TensorType};
+
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// `attribute(field)` and what may stand after it.
+pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?;
+    if field.attribute.is_none() && !field.data_type_is_tensor() {
+        return Err(format!(
+            "{name}: field {} needs 'indexing: attribute' to be used in ranking",
+            field.name
+        ));
+    }
+    let (field_name, data_type) = (field.name.to_string(), field.data_type.clone());
+    let of = match (name.parameters.get(1), name.output.as_deref()) {
+        (None, None) => match &data_type {
+            DataType::Tensor(tensor_type) => {
+                let tensor_type = tensor_type.clone();
+                return Ok(Box::new(TensorAttribute { field: field_name, tensor_type }));
+            }
+            DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..) | DataType::Struct(_) => {
+                return Err(format!(
+                    "{name}: {data_type} is not one value; use attribute({field_name},n), .count, or tensorFromLabels"
+                ));
+            }
+            _ => Of::Number,
+        },
+        (None, Some("count")) => Of::Count,
+        (Some(index), None) => match (&data_type, index.parse()) {
+            (DataType::Array(_), Ok(index)) => Of::Element(index),
+            _ => {
+                return Err(format!(
+                    "{name} needs an array field and a number from 0, but it is {data_type}"
+                ));
+            }
+        },
+        (Some(key), Some(output @ ("weight" | "contains"))) => match data_type {
+            DataType::WeightedSet { .. } if output == "weight" => Of::Weight(key.clone()),
+            DataType::WeightedSet { .. } => Of::Contains(key.clone()),
+            _ => return Err(format!("{name} needs a weighted set, but {field_name} is {data_type}")),
+        },
+        _ => return Err(format!("{name}: attribute has the outputs count, weight and contains")),
+    };
+    Ok(Box::new(Attribute { field: field_name, data_type, of }))
+}
+
+trait IsTensor {
+    fn data_type_is_tensor(&self) -> bool;
+}
+
+impl IsTensor for millrace_schema::SchemaField {
+    fn data_type_is_tensor(&self) -> bool {
+        matches!(self.data_type, DataType::Tensor(_))
+    }
+}
+
+struct Attribute {
+    field: String,
+    data_type: DataType,
+    of: Of,
+}
+
+enum Of {
+    Number,
+    Count,
+    Element(usize),
+    Weight(String),
+    Contains(String),
+}
+
+impl Feature for Attribute {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let column = request.column(ColumnKey::value(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let column = chunk.column(column);
+            if let (Of::Number, Some(Column::Fixed(fixed))) = (&self.of, column) {
+                return numbers(fixed, chunk, values);
+            }
+            let missing = if matches!(self.of, Of::Number) { f64::NAN } else { 0.0 };
+            let out = values.numbers(chunk.len(), missing);
+            let Some(column) = column else { return };
+            for (at, document) in chunk.documents() {
+                if let Some(value) = value(column, &self.data_type, document) {
+                    out[at] = self.of.number(&value).unwrap_or(missing);
+                }
+            }
+        }))
+    }
+}
+
+impl Of {
+    fn number(&self, value: &Value) -> Option<f64> {
+        match (self, value) {
+            (Of::Number, value) => number(value),
+            (Of::Count, Value::Array(elements)) => Some(elements.len() as f64),
+            (Of::Count, Value::WeightedSet(elements)) => Some(elements.len() as f64),
+            (Of::Count, Value::Map(entries)) => Some(entries.len() as f64),
+            (Of::Count, _) => Some(1.0),
+            (Of::Element(index), Value::Array(elements)) => elements.get(*index).and_then(number),
+            (Of::Weight(key), Value::WeightedSet(elements)) => weight(elements, key),
+            (Of::Contains(key), Value::WeightedSet(elements)) => {
+                Some(f64::from(u8::from(weight(elements, key).is_some())))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn weight(elements: &[(Value, i32)], key: &str) -> Option<f64> {
+    elements
+        .iter()
+        .find(|(value, _)| label(value).as_deref() == Some(key))
+        .map(|(_, weight)| f64::from(*weight))
+}
+
+/// A value as a number; strings by their hash.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Bool(value) => Some(f64::from(u8::from(*value))),
+        Value::Byte(value) => Some(f64::from(*value)),
+        Value::Int(value) => Some(f64::from(*value)),
+        Value::Long(value) => Some(*value as f64),
+        Value::Float(value) => Some(f64::from(*value)),
+        Value::Double(value) => Some(*value),
+        Value::String(value) => Some(string_hash(value)),
+        _ => None,
+    }
+}
+
+/// A string or whole number as the label of a cell.
+pub(crate) fn label(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Byte(value) => Some(value.to_string()),
+        Value::Int(value) => Some(value.to_string()),
+        Value::Long(value) => Some(value.to_string()),
+        Value::String(value) => Some(value.clone()),
+        _ => None,
+    }
+}
+
+/// The numbers of a column; NaN (of truth values: false) where there is none.
+pub(crate) fn numbers(column: &Fixed, chunk: &Chunk<'_>, values: &mut Values) {
+    let out = values.numbers(chunk.len(), f64::NAN);
+    let documents = chunk.matches.documents.iter().map(|document| usize::from(*document)).zip(out);
+    let width = column.width();
+    match column.cell() {
+        Cell::Bool => gather(documents, column.cells::<u8>(), width, |cell| f64::from(*cell)),
+        Cell::I8 => gather(documents, column.cells::<i8>(), width, |cell| f64::from(*cell)),
+        Cell::I32 => gather(documents, column.cells::<i32>(), width, |cell| f64::from(*cell)),
+        Cell::I64 => gather(documents, column.cells::<i64>(), width, |cell| *cell as f64),
+        Cell::U64 => gather(documents, column.cells::<u64>(), width, |cell| *cell as f64),
+        Cell::BF16 => gather(documents, column.cells::<half::bf16>(), width, |cell| cell.to_f64()),
+        Cell::F32 => gather(documents, column.cells::<f32>(), width, |cell| f64::from(*cell)),
+        Cell::F64 => gather(documents, column.cells::<f64>(), width, |cell| *cell),
+    }
+    let presence = column.presence();
+    let all_present =
+        presence.words().iter().map(|word| word.count_ones() as usize).sum::<usize>() == column.len();
+    if column.cell() != Cell::Bool && !all_present {
+        let out = match values {
+            Values::Numbers(out) => out,
+            _ => return,
+        };
+        for (at, document) in chunk.documents() {
+            if !presence.get(document) {
+                out[at] = f64::NAN;
+            }
+        }
+    }
+}
+
+fn gather<'o, T>(
+    documents: impl Iterator<Item = (usize, &'o mut f64)>,
+    cells: &[T],
+    width: usize,
+    widen: impl Fn(&T) -> f64,
+) {
+    documents.for_each(|(document, out)| *out = widen(&cells[document * width]));
+}
+
+/// A tensor field. A document without a value has an empty tensor, or zeros.
+struct TensorAttribute {
+    field: String,
+    tensor_type: TensorType,
+}
+
+impl Feature for TensorAttribute {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let column = request.column(ColumnKey::value(&self.field));
+        let data_type = DataType::Tensor(self.tensor_type.clone());
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let column = chunk.column(column);
+            if let Some(Column::Fixed(fixed)) = column
+                && self.tensor_type.is_dense()
+                && fixed.width() == self.tensor_type.dense_size()
+            {
+                *values = Values::Rows(fixed.clone());
+                return;
+            }
+            let tensors = chunk.documents().map(|(_, document)| {
+                match column.and_then(|column| value(column, &data_type, document)) {
+                    Some(Value::Tensor(tensor)) => tensor,
+                    _ => empty(&self.tensor_type),
+                }
+            });
+            *values = Values::Tensors(tensors.collect());
+        }))
+    }
+}
+
+/// A tensor without cells; zeros where no dimension is mapped.
+pub(crate) fn empty(tensor_type: &TensorType) -> Tensor {
+    millrace_tensor::TensorBuilder::new(tensor_type).finish()
+}

@@ -1,0 +1,196 @@
+//! Distances that the query's operators measured, and the raw scores of operators.
+
+use millrace_document::DataType;
+use millrace_expression::FeatureName;
+use millrace_matching::LeafMatches;
+use millrace_plan::{LeafId, Plan, Predicate};
+use millrace_schema::DistanceMetric;
+
+use super::term::{leaf, leaves_labelled, match_weight};
+use super::time::logarithmic;
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// Microdegrees of a kilometre.
+const MICRODEGREES_PER_KM: f64 = 9013.305;
+/// The distance of a document without a place, in kilometres.
+const NOWHERE_KM: f64 = 711_648.5;
+/// The same in microdegrees.
+const NOWHERE: f64 = 6.4e9;
+
+/// Which operators are asked.
+enum Which {
+    Field(String),
+    Label(String),
+}
+
+impl Which {
+    fn leaves(&self, plan: &Plan) -> Vec<LeafId> {
+        match self {
+            Which::Label(label) => leaves_labelled(plan, label),
+            Which::Field(field) => {
+                (0..plan.leaves.len()).map(LeafId).filter(|id| *plan.leaves[id.0].field == **field).collect()
+            }
+        }
+    }
+}
+
+enum Of {
+    Distance,
+    Closeness,
+    GeoDistance,
+    GeoKilometres,
+    GeoCloseness { max: f64 },
+    GeoLogarithmic { max: f64, scale: f64 },
+    RawScore,
+}
+
+struct Measured {
+    which: Which,
+    of: Of,
+}
+
+fn which(setup: &Setup<'_>, name: &FeatureName) -> Result<Which, String> {
+    match (name.parameters.first().map(String::as_str), name.parameters.get(1)) {
+        (Some("field"), Some(_)) => {
+            let field = setup.field(name, 1)?;
+            match field.data_type {
+                DataType::Tensor(_) => Ok(Which::Field(field.name.to_string())),
+                _ => Err(format!("{name} needs a tensor field, but {} is {}", field.name, field.data_type)),
+            }
+        }
+        (Some("label"), Some(label)) => Ok(Which::Label(label.clone())),
+        _ => Err(format!("{name}: write {}(field,name) or {}(label,name)", name.name, name.name)),
+    }
+}
+
+/// `distance(field,name)`, `distance(label,name)`, `distance(name)`
+pub(crate) fn distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    if name.parameters.len() == 1 {
+        let which = Which::Field(setup.field(name, 0)?.name.to_string());
+        let of = match name.output.as_deref() {
+            None => Of::GeoDistance,
+            Some("km") => Of::GeoKilometres,
+            Some(_) => return Err(format!("{name}: the distance to a position has the output km")),
+        };
+        return Ok(Box::new(Measured { which, of }));
+    }
+    Ok(Box::new(Measured { which: which(setup, name)?, of: Of::Distance }))
+}
+
+/// `closeness(field,name)`, `closeness(label,name)`, `closeness(name)`
+pub(crate) fn closeness(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    if name.parameters.len() == 1 {
+        let field = setup.field(name, 0)?.name.to_string();
+        let max = setup.properties.number("closeness", &field, "maxDistance", 9_013_305.0)?;
+        let half = setup.properties.number("closeness", &field, "halfResponse", 593_861.739)?;
+        let of = match name.output.as_deref() {
+            None => Of::GeoCloseness { max },
+            Some("logscale") => Of::GeoLogarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) },
+            Some(_) => return Err(format!("{name}: closeness has the output logscale")),
+        };
+        return Ok(Box::new(Measured { which: Which::Field(field), of }));
+    }
+    Ok(Box::new(Measured { which: which(setup, name)?, of: Of::Closeness }))
+}
+
+/// `rawScore(field)`
+pub(crate) fn raw_score(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let which = Which::Field(setup.field(name, 0)?.name.to_string());
+    Ok(Box::new(Measured { which, of: Of::RawScore }))
+}
+
+/// `itemRawScore(label)`
+pub(crate) fn item_raw_score(_: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    match name.parameters.first() {
+        Some(label) => Ok(Box::new(Measured { which: Which::Label(label.clone()), of: Of::RawScore })),
+        None => Err(format!("{name} needs the label of a query item")),
+    }
+}
+
+impl Feature for Measured {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let plan = request.plan;
+        let leaves: Vec<(LeafId, DistanceMetric)> = self
+            .which
+            .leaves(plan)
+            .into_iter()
+            .filter_map(|id| match &leaf(plan, id)?.predicate {
+                Predicate::Nearest { metric, .. } => Some((id, *metric)),
+                // These have no metric of their own, and no feature that asks them looks at one.
+                Predicate::GeoCircle { .. } => Some((id, DistanceMetric::GeoDegrees)),
+                _ if matches!(self.of, Of::RawScore) && leaf(plan, id)?.dot_product_above.is_some() => {
+                    Some((id, DistanceMetric::DotProduct))
+                }
+                _ => None,
+            })
+            .collect();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| match self.of {
+            Of::RawScore => raw_scores(&leaves, chunk, values),
+            Of::Closeness => {
+                let out = values.numbers(chunk.len(), f64::NEG_INFINITY);
+                for (id, metric) in &leaves {
+                    if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
+                        closest(out, distances, *metric);
+                    }
+                }
+                out.iter_mut().filter(|score| **score == f64::NEG_INFINITY).for_each(|score| *score = 0.0);
+            }
+            _ => self.distances(&leaves, chunk, values),
+        }))
+    }
+}
+
+impl Measured {
+    fn distances(&self, leaves: &[(LeafId, DistanceMetric)], chunk: &Chunk<'_>, values: &mut Values) {
+        let out = values.numbers(chunk.len(), f64::INFINITY);
+        for (id, _) in leaves {
+            if let LeafMatches::Distances(distances) = chunk.matches.leaf(*id) {
+                out.iter_mut()
+                    .zip(distances)
+                    .for_each(|(nearest, distance)| *nearest = nearest.min(*distance));
+            }
+        }
+        for distance in out {
+            let known = distance.is_finite();
+            let microdegrees = if known { *distance * MICRODEGREES_PER_KM } else { NOWHERE };
+            *distance = match self.of {
+                Of::GeoDistance => microdegrees,
+                Of::GeoKilometres if known => *distance,
+                Of::GeoKilometres => NOWHERE_KM,
+                Of::GeoCloseness { max } => (1.0 - microdegrees / max).max(0.0),
+                Of::GeoLogarithmic { max, scale } => logarithmic(microdegrees, max, scale),
+                Of::Distance | Of::Closeness | Of::RawScore if known => *distance,
+                Of::Distance | Of::Closeness | Of::RawScore => f64::MAX,
+            };
+        }
+    }
+}
+
+/// Raises each score to the closeness of the distance.
+fn closest(scores: &mut [f64], distances: &[f64], metric: DistanceMetric) {
+    let pairs = scores.iter_mut().zip(distances);
+    match metric {
+        // The dot product itself; its distance is the negative.
+        DistanceMetric::DotProduct => pairs.for_each(|(score, distance)| *score = score.max(-*distance)),
+        _ => pairs.for_each(|(score, distance)| *score = score.max(1.0 / (1.0 + *distance))),
+    }
+}
+
+fn raw_scores(leaves: &[(LeafId, DistanceMetric)], chunk: &Chunk<'_>, values: &mut Values) {
+    let mut one = vec![f64::NEG_INFINITY; chunk.len()];
+    let out = values.numbers(chunk.len(), 0.0);
+    for (id, metric) in leaves {
+        let found = chunk.matches.leaf(*id);
+        one.fill(f64::NEG_INFINITY);
+        match found {
+            LeafMatches::Distances(distances) => closest(&mut one, distances, *metric),
+            other => one.iter_mut().enumerate().for_each(|(at, score)| {
+                *score = match_weight(other, at).unwrap_or(f64::NEG_INFINITY);
+            }),
+        }
+        out.iter_mut()
+            .zip(&one)
+            .filter(|(_, score)| score.is_finite())
+            .for_each(|(sum, score)| *sum += score);
+    }
+}

@@ -1,0 +1,213 @@
+//! Rank features: each is declared once, in [`FEATURES`], set up once for a profile, bound once to a request, and then run
+//! over chunk after chunk.
+
+mod attribute;
+mod bm25;
+mod boost;
+mod distance;
+mod multivalue;
+mod native;
+mod proximity;
+mod query;
+mod random;
+mod table;
+mod term;
+mod terms;
+mod time;
+
+use std::sync::Arc;
+
+use millrace_column::{Column, ColumnKey, Fixed};
+use millrace_expression::{FeatureName, Operand, Rows};
+use millrace_matching::{ChunkMatches, Demands, Matches};
+use millrace_plan::Plan;
+use millrace_schema::{RankProfile, Schema, SchemaField};
+use millrace_tensor::{Tensor, TensorType};
+
+use crate::properties::Properties;
+
+pub(crate) use table::set_up;
+pub use table::{FEATURES, FeatureInfo};
+
+/// What a feature is set up from.
+pub(crate) struct Setup<'a> {
+    pub schema: &'a Schema,
+    pub profile: &'a RankProfile,
+    pub properties: Properties,
+}
+
+impl Setup<'_> {
+    /// The field that a feature is about.
+    pub fn field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+        let Some(field) = name.parameters.get(at) else {
+            return Err(format!("{name} needs the name of a field as parameter {}", at + 1));
+        };
+        self.schema
+            .fields
+            .get(field.as_str())
+            .ok_or_else(|| format!("{name}: schema {} has no field '{field}'", self.schema.name))
+    }
+
+    /// A field whose text is split into words.
+    pub fn text_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+        let field = self.field(name, at)?;
+        if field.is_text() {
+            return Ok(field);
+        }
+        Err(format!("{name} needs a text field with 'indexing: index', but {} is none", field.name))
+    }
+
+    /// The weight of a field, in percent.
+    pub fn weight(&self, field: &SchemaField) -> f64 {
+        f64::from(self.profile.weights.get(&*field.name).copied().unwrap_or(field.weight))
+    }
+}
+
+/// A feature set up for a profile.
+pub(crate) trait Feature: Send + Sync {
+    /// The type of its values.
+    fn tensor_type(&self) -> TensorType {
+        TensorType::scalar()
+    }
+
+    /// What matching has to find for it.
+    fn demands(&self) -> Demands {
+        Demands::default()
+    }
+
+    /// Looks at the request: which terms concern it, which columns it reads.
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q>;
+}
+
+/// A feature bound to a request.
+pub(crate) trait Executor {
+    /// Computes the values for all matched documents of a chunk.
+    fn run(&mut self, chunk: &Chunk<'_>, values: &mut Values);
+}
+
+/// What a feature is bound to.
+pub(crate) struct Request<'q> {
+    pub plan: &'q Plan,
+    pub matches: &'q Matches,
+    keys: Vec<ColumnKey>,
+}
+
+/// A column that a feature asked for; its place in [`Chunk`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ColumnSlot(usize);
+
+impl<'q> Request<'q> {
+    pub fn new(plan: &'q Plan, matches: &'q Matches) -> Self {
+        Request { plan, matches, keys: Vec::new() }
+    }
+
+    /// Asks for a column.
+    pub fn column(&mut self, key: ColumnKey) -> ColumnSlot {
+        let known = self.keys.iter().position(|known| *known == key);
+        ColumnSlot(known.unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        }))
+    }
+
+    /// The columns asked for.
+    pub fn into_keys(self) -> Vec<ColumnKey> {
+        self.keys
+    }
+}
+
+/// One chunk, as features see it.
+pub(crate) struct Chunk<'a> {
+    pub matches: &'a ChunkMatches,
+    pub columns: &'a [Option<Column>],
+}
+
+impl<'a> Chunk<'a> {
+    pub fn column(&self, slot: ColumnSlot) -> Option<&'a Column> {
+        self.columns.get(slot.0)?.as_ref()
+    }
+
+    pub fn tokens(&self, slot: ColumnSlot) -> Option<&'a millrace_column::Tokens> {
+        match self.column(slot) {
+            Some(Column::Tokens(tokens)) => Some(tokens),
+            _ => None,
+        }
+    }
+
+    /// How many documents matched.
+    pub fn len(&self) -> usize {
+        self.matches.documents.len()
+    }
+
+    /// The matched documents by their places among those that matched and in the chunk.
+    pub fn documents(&self) -> impl Iterator<Item = (usize, usize)> + 'a {
+        self.matches.documents.iter().map(|document| usize::from(*document)).enumerate()
+    }
+}
+
+/// The values of a feature for the matched documents of a chunk.
+pub(crate) enum Values {
+    /// The same number for all.
+    Number(f64),
+    Numbers(Vec<f64>),
+    /// The same tensor for all.
+    Tensor(Arc<Tensor>),
+    Tensors(Vec<Tensor>),
+    /// Dense tensors as they lie in their column.
+    Rows(Fixed),
+}
+
+impl Values {
+    /// A number for each document, all `default` at first; memory is used again.
+    pub fn numbers(&mut self, count: usize, default: f64) -> &mut [f64] {
+        if !matches!(self, Values::Numbers(_)) {
+            *self = Values::Numbers(Vec::with_capacity(count));
+        }
+        match self {
+            Values::Numbers(numbers) => {
+                numbers.clear();
+                numbers.resize(count, default);
+                numbers
+            }
+            _ => &mut [],
+        }
+    }
+
+    /// As the input of a program.
+    pub fn operand<'a>(&'a self, documents: &'a [u16]) -> Operand<'a> {
+        use millrace_column::Cell;
+        match self {
+            Values::Number(number) => Operand::number(*number),
+            Values::Numbers(numbers) => Operand::numbers(numbers),
+            Values::Tensor(tensor) => Operand::tensor(tensor),
+            Values::Tensors(tensors) => Operand::tensors(tensors),
+            Values::Rows(column) => match column.cell() {
+                Cell::F64 => Operand::rows(Rows::Double(column.cells()), documents),
+                Cell::F32 => Operand::rows(Rows::Float(column.cells()), documents),
+                Cell::BF16 => Operand::rows(Rows::BFloat16(column.cells()), documents),
+                Cell::I8 => Operand::rows(Rows::Int8(column.cells()), documents),
+                // No dense tensor has such cells: the column was written under another schema.
+                Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => Operand::rows(Rows::Double(&[]), documents),
+            },
+        }
+    }
+}
+
+/// An executor that is a closure.
+pub(crate) struct Run<F>(pub F);
+
+impl<F: FnMut(&Chunk<'_>, &mut Values)> Executor for Run<F> {
+    fn run(&mut self, chunk: &Chunk<'_>, values: &mut Values) {
+        (self.0)(chunk, values);
+    }
+}
+
+/// A feature that has the same number for all documents of a request.
+pub(crate) struct PerRequest<F>(pub F);
+
+impl<F: Fn(&Request<'_>) -> f64 + Send + Sync> Feature for PerRequest<F> {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let number = (self.0)(request);
+        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| *values = Values::Number(number)))
+    }
+}

@@ -1,0 +1,165 @@
+//! Tensors and dot products made of arrays and weighted sets.
+
+use std::collections::{BTreeMap, HashMap};
+
+use millrace_column::{ColumnKey, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
+
+use super::attribute::{label, number};
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// The field of `attribute(field)`, which stands as a parameter.
+fn source<'s>(setup: &'s Setup<'_>, name: &FeatureName) -> Result<(&'s str, &'s DataType), String> {
+    let parameter = name.parameters.first().map_or("", String::as_str);
+    let inner = FeatureName::parse(parameter).ok().filter(|inner| inner.name == "attribute");
+    let Some(inner) = inner else {
+        return Err(format!("{name}: the source is written attribute(field), found '{parameter}'"));
+    };
+    let field = setup.field(&inner, 0)?;
+    Ok((&field.name, &field.data_type))
+}
+
+fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
+    let dimension = Dimension { name: name.to_owned(), kind: DimensionKind::Mapped };
+    TensorType::new(cell, vec![dimension]).map_err(|error| error.to_string())
+}
+
+/// `tensorFromLabels(attribute(field),dimension)`
+pub(crate) fn from_labels(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    made(setup, name, false)
+}
+
+/// `tensorFromWeightedSet(attribute(field),dimension)`
+pub(crate) fn from_weighted_set(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    made(setup, name, true)
+}
+
+fn made(setup: &Setup<'_>, name: &FeatureName, weighted: bool) -> Result<Box<dyn Feature>, String> {
+    let (field, data_type) = source(setup, name)?;
+    let tensor_type = mapped(name.parameters.get(1).map_or(field, String::as_str), CellType::Double)?;
+    if weighted && !matches!(data_type, DataType::WeightedSet { .. }) {
+        return Err(format!("{name} needs a weighted set, but {field} is {data_type}"));
+    }
+    Ok(Box::new(MadeTensor { field: field.to_owned(), data_type: data_type.clone(), tensor_type, weighted }))
+}
+
+struct MadeTensor {
+    field: String,
+    data_type: DataType,
+    tensor_type: TensorType,
+    /// Cells are weights; else 1.
+    weighted: bool,
+}
+
+impl MadeTensor {
+    fn of(&self, value: Option<Value>) -> Tensor {
+        let cells: BTreeMap<String, f64> = match value {
+            Some(Value::WeightedSet(elements)) if self.weighted => elements
+                .iter()
+                .filter_map(|(value, weight)| label(value).map(|label| (label, f64::from(*weight))))
+                .collect(),
+            Some(Value::Array(elements)) if !self.weighted => {
+                elements.iter().filter_map(|value| label(value).map(|label| (label, 1.0))).collect()
+            }
+            Some(single) if !self.weighted => label(&single).map(|label| (label, 1.0)).into_iter().collect(),
+            _ => BTreeMap::new(),
+        };
+        let mut builder = TensorBuilder::new(&self.tensor_type);
+        for (label, cell) in cells {
+            // The type has one mapped dimension, which takes any label and number.
+            if builder.cell(vec![label], 0, cell).is_err() {
+                break;
+            }
+        }
+        builder.finish()
+    }
+}
+
+impl Feature for MadeTensor {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let column = request.column(ColumnKey::value(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let column = chunk.column(column);
+            let of = |document| self.of(column.and_then(|column| value(column, &self.data_type, document)));
+            *values = Values::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+        }))
+    }
+}
+
+/// `dotProduct(field,vector)`
+pub(crate) fn dot_product(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?;
+    if !matches!(field.data_type, DataType::WeightedSet { .. } | DataType::Array(_)) {
+        return Err(format!(
+            "{name} needs an array or weighted set, but {} is {}",
+            field.name, field.data_type
+        ));
+    }
+    let Some(vector) = name.parameters.get(1) else {
+        return Err(format!("{name} needs the name of the query's vector as parameter 2"));
+    };
+    let fallback = setup.properties.text("dotProduct", vector, "vector").map(str::to_owned);
+    Ok(Box::new(DotProduct {
+        field: field.name.to_string(),
+        data_type: field.data_type.clone(),
+        property: format!("dotProduct.{vector}"),
+        fallback,
+    }))
+}
+
+struct DotProduct {
+    field: String,
+    data_type: DataType,
+    /// The rank property of the request that has the vector.
+    property: String,
+    fallback: Option<String>,
+}
+
+impl Feature for DotProduct {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
+        let vector = text.map(|text| parse_vector(text)).unwrap_or_default();
+        let column = request.column(ColumnKey::value(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let column = chunk.column(column);
+            let out = values.numbers(chunk.len(), 0.0);
+            let Some(column) = column else { return };
+            for (at, document) in chunk.documents() {
+                out[at] = match value(column, &self.data_type, document) {
+                    Some(Value::WeightedSet(elements)) => elements
+                        .iter()
+                        .filter_map(|(value, weight)| Some(vector.get(&label(value)?)? * f64::from(*weight)))
+                        .sum(),
+                    Some(Value::Array(elements)) => elements
+                        .iter()
+                        .enumerate()
+                        .filter_map(|(index, value)| Some(vector.get(&index.to_string())? * number(value)?))
+                        .sum(),
+                    _ => 0.0,
+                };
+            }
+        }))
+    }
+}
+
+/// `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`; parts that are no numbers are left out.
+fn parse_vector(text: &str) -> HashMap<String, f64> {
+    let inner = text.trim().trim_matches(['{', '}', '(', ')', '[', ']']);
+    if text.trim_start().starts_with('[') {
+        let numbers = inner.split([' ', ',']).filter(|part| !part.is_empty()).enumerate();
+        return numbers.filter_map(|(index, part)| Some((index.to_string(), part.parse().ok()?))).collect();
+    }
+    inner
+        .split(',')
+        .filter_map(|part| part.rsplit_once(':'))
+        .filter_map(|(key, number)| {
+            Some((key.trim().trim_matches(['"', '\'']).to_owned(), number.trim().parse().ok()?))
+        })
+        .collect()
+}

@@ -1,0 +1,307 @@
+//! nativeRank and its parts, but for proximity.
+
+use millrace_column::ColumnKey;
+use millrace_document::DataType;
+use millrace_expression::FeatureName;
+use millrace_matching::Demands;
+use millrace_plan::LeafId;
+use millrace_schema::SchemaField;
+
+use super::bm25::field_lengths;
+use super::boost::{Table, of_rank_type};
+use super::proximity::NativeProximity;
+use super::term::{Positions, count, match_weight, significance, terms_of, weight};
+use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+
+/// The shortest field length that is counted with.
+const LENGTH_MIN: f64 = 6.0;
+
+/// The fields that a native feature is about: those named, or all of the kind.
+pub(crate) fn fields<'s>(
+    setup: &'s Setup<'_>,
+    name: &FeatureName,
+    is_kind: impl Fn(&SchemaField) -> bool,
+) -> Result<Vec<&'s SchemaField>, String> {
+    if name.parameters.is_empty() {
+        return Ok(setup.schema.fields.values().filter(|field| is_kind(field)).collect());
+    }
+    let named: Result<Vec<&SchemaField>, String> =
+        (0..name.parameters.len()).map(|at| setup.field(name, at)).collect();
+    Ok(named?.into_iter().filter(|field| is_kind(field)).collect())
+}
+
+/// Whether words are matched in its text.
+pub(crate) fn is_index(field: &SchemaField) -> bool {
+    field.is_text()
+}
+
+fn is_attribute(field: &SchemaField) -> bool {
+    field.attribute.is_some() && !field.is_text() && !matches!(field.data_type, DataType::Tensor(_))
+}
+
+/// A boost table of a field: from its properties, or its rank type.
+pub(crate) fn table(
+    setup: &Setup<'_>,
+    feature: &str,
+    field: &SchemaField,
+    table: &str,
+) -> Result<Table, String> {
+    let rank_type = setup.profile.rank_types.get(&*field.name).or(field.rank_type.as_ref());
+    let default = of_rank_type(rank_type.map_or("about", String::as_str), table);
+    Table::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
+}
+
+/// The largest value a table can give; 1 where tables are not normalised.
+pub(crate) fn table_max(setup: &Setup<'_>, table: &Table) -> f64 {
+    let normalized = setup.properties.text("nativeRank", "", "useTableNormalization") != Some("false");
+    if normalized { table.max() } else { 1.0 }
+}
+
+/// `nativeFieldMatch`
+pub(crate) struct NativeFieldMatch(Vec<MatchField>);
+
+struct MatchField {
+    name: String,
+    weight: f64,
+    first: Table,
+    count: Table,
+    first_importance: f64,
+    max: f64,
+    /// Stands for every document's own length.
+    length: Option<f64>,
+}
+
+impl NativeFieldMatch {
+    fn new(setup: &Setup<'_>, name: &FeatureName) -> Result<Self, String> {
+        const FEATURE: &str = "nativeFieldMatch";
+        let fields = fields(setup, name, is_index)?;
+        let of = |field: &SchemaField| {
+            let first = table(setup, FEATURE, field, "firstOccurrenceTable")?;
+            let count = table(setup, FEATURE, field, "occurrenceCountTable")?;
+            let importance =
+                setup.properties.number(FEATURE, &field.name, "firstOccurrenceImportance", 0.5)?;
+            let length = setup.properties.number(FEATURE, &field.name, "averageFieldLength", 0.0)?;
+            Ok(MatchField {
+                name: field.name.to_string(),
+                weight: setup.weight(field),
+                max: importance * table_max(setup, &first) + (1.0 - importance) * table_max(setup, &count),
+                first,
+                count,
+                first_importance: importance,
+                length: (length > 0.0).then_some(length),
+            })
+        };
+        Ok(NativeFieldMatch(fields.into_iter().map(of).collect::<Result<_, String>>()?))
+    }
+}
+
+impl MatchField {
+    fn boost(&self, first: u32, count: u32, length: f64) -> f64 {
+        let place = |number: u32, table: &Table| {
+            (f64::from(number) * table.len() as f64 / length.max(LENGTH_MIN)) as usize
+        };
+        self.first_importance * self.first.at(place(first, &self.first))
+            + (1.0 - self.first_importance) * self.count.at(place(count, &self.count))
+    }
+}
+
+/// A field with the terms that search it, and what each of them weighs.
+struct Searched<'q> {
+    field: &'q MatchField,
+    terms: Vec<(LeafId, f64)>,
+    tokens: ColumnSlot,
+}
+
+impl Feature for NativeFieldMatch {
+    fn demands(&self) -> Demands {
+        Demands { counts: true, positions: true, statistics: true }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let mut divisor = 0.0;
+        let mut searched = Vec::new();
+        for field in &self.0 {
+            let mut terms = Vec::new();
+            for found in terms_of(request.plan, &field.name) {
+                let importance = significance(request.plan, request.matches, found.term)
+                    * weight(request.plan, found.term)
+                    * field.weight;
+                divisor += importance * field.max;
+                terms.push((found.leaf, importance));
+            }
+            if !terms.is_empty() {
+                searched.push(Searched {
+                    field,
+                    terms,
+                    tokens: request.column(ColumnKey::tokens(&field.name)),
+                });
+            }
+        }
+        let mut lengths = Vec::new();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), 0.0);
+            for Searched { field, terms, tokens } in &searched {
+                field_lengths(chunk, chunk.tokens(*tokens), &mut lengths);
+                if let Some(length) = field.length {
+                    lengths.fill(length);
+                }
+                for (leaf, importance) in terms {
+                    let found = chunk.matches.leaf(*leaf);
+                    for (document, (out, positions)) in out.iter_mut().zip(Positions::of(found)).enumerate() {
+                        let count = count(found, document);
+                        if count > 0 {
+                            let first = positions.first().copied().unwrap_or_default();
+                            *out += importance * field.boost(first, count, lengths[document]);
+                        }
+                    }
+                }
+            }
+            if divisor != 0.0 {
+                out.iter_mut().for_each(|score| *score /= divisor);
+            }
+        }))
+    }
+}
+
+/// `nativeAttributeMatch`
+pub(crate) struct NativeAttributeMatch(Vec<AttributeField>);
+
+struct AttributeField {
+    name: String,
+    weight: f64,
+    table: Table,
+    max: f64,
+}
+
+impl NativeAttributeMatch {
+    fn new(setup: &Setup<'_>, name: &FeatureName) -> Result<Self, String> {
+        let fields = fields(setup, name, is_attribute)?;
+        let of = |field: &SchemaField| {
+            let table = table(setup, "nativeAttributeMatch", field, "weightTable")?;
+            let max = table_max(setup, &table);
+            Ok(AttributeField { name: field.name.to_string(), weight: setup.weight(field), table, max })
+        };
+        Ok(NativeAttributeMatch(fields.into_iter().map(of).collect::<Result<_, String>>()?))
+    }
+}
+
+impl Feature for NativeAttributeMatch {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let mut divisor = 0.0;
+        let mut searched = Vec::new();
+        for field in &self.0 {
+            for found in terms_of(request.plan, &field.name) {
+                let importance = weight(request.plan, found.term) * field.weight;
+                divisor += importance * field.max;
+                searched.push((field, found.leaf, importance));
+            }
+        }
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), 0.0);
+            for (field, leaf, importance) in &searched {
+                let found = chunk.matches.leaf(*leaf);
+                for (document, out) in out.iter_mut().enumerate() {
+                    if let Some(weight) = match_weight(found, document) {
+                        *out += importance * weight.signum() * field.table.at(weight.abs() as usize);
+                    }
+                }
+            }
+            if divisor != 0.0 {
+                out.iter_mut().for_each(|score| *score /= divisor);
+            }
+        }))
+    }
+}
+
+/// `nativeRank`: its parts, weighted.
+struct NativeRank {
+    parts: [(f64, Box<dyn Feature>); 3],
+}
+
+impl Feature for NativeRank {
+    fn demands(&self) -> Demands {
+        Demands { counts: true, positions: true, statistics: true }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let total: f64 = self.parts.iter().map(|(weight, _)| weight).sum();
+        let mut parts: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|(weight, _)| *weight != 0.0)
+            .map(|(weight, part)| (weight / total, part.bind(request)))
+            .collect();
+        let mut part_values = Values::Number(0.0);
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), 0.0);
+            for (weight, part) in &mut parts {
+                part.run(chunk, &mut part_values);
+                if let Values::Numbers(numbers) = &part_values {
+                    out.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += *weight * number);
+                }
+            }
+        }))
+    }
+}
+
+/// `nativeFieldMatch(field,…)`
+pub(crate) fn field_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    Ok(Box::new(NativeFieldMatch::new(setup, name)?))
+}
+
+/// `nativeAttributeMatch(field,…)`
+pub(crate) fn attribute_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    Ok(Box::new(NativeAttributeMatch::new(setup, name)?))
+}
+
+/// `nativeProximity(field,…)`
+pub(crate) fn proximity(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    Ok(Box::new(NativeProximity::new(setup, name)?))
+}
+
+/// `nativeRank(field,…)`
+pub(crate) fn rank(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let weight = |property, default| setup.properties.number("nativeRank", "", property, default);
+    let normalized = setup.properties.text("nativeRank", "", "useTableNormalization") != Some("false");
+    let proximity = weight("proximityWeight", if normalized { 25.0 } else { 100.0 })?;
+    Ok(Box::new(NativeRank {
+        parts: [
+            (weight("fieldMatchWeight", 100.0)?, Box::new(NativeFieldMatch::new(setup, name)?)),
+            (proximity, Box::new(NativeProximity::new(setup, name)?)),
+            (weight("attributeMatchWeight", 100.0)?, Box::new(NativeAttributeMatch::new(setup, name)?)),
+        ],
+    }))
+}
+
+/// `nativeDotProduct(field)`: the weights of the query's terms times those of the document's values.
+pub(crate) fn dot_product(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = match name.parameters.first() {
+        Some(_) => Some(setup.field(name, 0)?.name.to_string()),
+        None => None,
+    };
+    Ok(Box::new(NativeDotProduct(field)))
+}
+
+struct NativeDotProduct(Option<String>);
+
+impl Feature for NativeDotProduct {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let plan = request.plan;
+        let searched: Vec<(LeafId, f64)> = plan
+            .leaves
+            .iter()
+            .enumerate()
+            .filter(|(_, leaf)| self.0.as_ref().is_none_or(|field| *leaf.field == **field))
+            .filter_map(|(at, leaf)| leaf.term.map(|term| (LeafId(at), weight(plan, term))))
+            .collect();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), 0.0);
+            for (leaf, weight) in &searched {
+                let found = chunk.matches.leaf(*leaf);
+                for (document, out) in out.iter_mut().enumerate() {
+                    *out += weight * match_weight(found, document).unwrap_or_default();
+                }
+            }
+        }))
+    }
+}

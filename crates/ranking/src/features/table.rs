@@ -1,0 +1,90 @@
+use millrace_expression::FeatureName;
+
+use super::{Feature, Setup, attribute, bm25, distance, multivalue, native, query, random, terms, time};
+
+/// A rank feature, as the documentation shows it.
+#[derive(Debug)]
+pub struct FeatureInfo {
+    /// The name before the parentheses.
+    pub name: &'static str,
+    /// How it is written, with its outputs.
+    pub usage: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+    pub(crate) setup: SetupFunction,
+}
+
+pub(crate) type SetupFunction = fn(&Setup<'_>, &FeatureName) -> Result<Box<dyn Feature>, String>;
+
+/// Rows of the table: name, usage, what it is, setup.
+macro_rules! features {
+    ($($name:literal, $usage:literal, $doc:literal, $setup:expr;)*) => {
+        &[$(FeatureInfo { name: $name, usage: $usage, doc: $doc, setup: $setup }),*]
+    };
+}
+
+/// All rank features, by name. `constant`, `firstPhase` and `secondPhase` are part of compiling an expression.
+#[rustfmt::skip]
+pub static FEATURES: &[FeatureInfo] = features! {
+    "age", "age(field)", "Seconds since the time in a field.", time::age;
+    "attribute", "attribute(field), attribute(field,n), attribute(field,key).weight|contains, attribute(field).count",
+        "The value of a field: a number, a tensor, the hash of a string; NaN where there is none.", attribute::setup;
+    "attributeMatch", "attributeMatch(field).completeness|queryCompleteness|fieldCompleteness|normalizedWeight|normalizedWeightedWeight|weight|significance|importance|matches|totalWeight|averageWeight|maxWeight",
+        "How well the query's terms match an attribute.", terms::attribute_match;
+    "averageFieldLength", "averageFieldLength(field)", "Words of the group's average document in a field.", bm25::average_field_length;
+    "bm25", "bm25(field), bm25(field:name,label:label)", "The BM25 score of the query's words in a text field, with the statistics of the group.", bm25::setup;
+    "closeness", "closeness(field,name), closeness(label,name), closeness(position).logscale",
+        "1 for the query's vector or place itself, towards 0 far from it; the dot product where that is the metric.", distance::closeness;
+    "distance", "distance(field,name), distance(label,name), distance(position).km", "The distance to the query's vector or place.", distance::distance;
+    "dotProduct", "dotProduct(field,vector)", "The dot product of an array or weighted set with the vector in the property dotProduct.vector.", multivalue::dot_product;
+    "fieldLength", "fieldLength(field)", "The words in a field that some term matches, else 1000000.", bm25::field_length;
+    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences", "Where and how often term n occurs in a field.", terms::field_term_match;
+    "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
+    "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
+    "match", "match.weight.field", "The weight of a field in the schema.", query::match_weight;
+    "matchCount", "matchCount(field)", "How many times terms match a field.", terms::match_count;
+    "matches", "matches(field), matches(field,n)", "1 where a term, or term n, matches a field.", terms::matches;
+    "nativeAttributeMatch", "nativeAttributeMatch, nativeAttributeMatch(field,…)", "How well terms match attributes.", native::attribute_match;
+    "nativeDotProduct", "nativeDotProduct, nativeDotProduct(field)", "Weights of terms times weights of what they match.", native::dot_product;
+    "nativeFieldMatch", "nativeFieldMatch, nativeFieldMatch(field,…)", "How often and how early terms occur in text.", native::field_match;
+    "nativeProximity", "nativeProximity, nativeProximity(field,…)", "How near each other terms occur in text.", native::proximity;
+    "nativeRank", "nativeRank, nativeRank(field,…)", "nativeFieldMatch, nativeProximity and nativeAttributeMatch in one.", native::rank;
+    "now", "now", "The time of the query in seconds since 1970.", query::now;
+    "num_docs_indexed", "num_docs_indexed", "How many documents the statistics of words are counted over.", query::document_count;
+    "query", "query(name)", "A value sent with the query.", query::setup;
+    "queryTermCount", "queryTermCount", "How many terms the query has.", query::query_term_count;
+    "random", "random, random(name), random.match", "A number from 0 to 1, drawn for each document; with match the same for every query.", random::setup;
+    "rawScore", "rawScore(field)", "The sum of the raw scores of the operators on a field.", distance::raw_score;
+    "tensorFromLabels", "tensorFromLabels(attribute(field),dimension)", "A cell of 1 for each value of a field.", multivalue::from_labels;
+    "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension)", "A cell for each value of a weighted set.", multivalue::from_weighted_set;
+    "term", "term(n).significance|weight|connectedness", "What is known of term n of the query.", query::term;
+    "termDistance", "termDistance(field,x,y).forward|forwardTermPosition|reverse|reverseTermPosition", "How near two terms are in a field.", terms::term_distance;
+    "value", "value(x)", "The number itself.", query::value;
+};
+
+/// The features that need a model or a reader of models.
+const OF_MODELS: [&str; 6] =
+    ["customTokenInputIds", "lightgbm", "onnx", "tokenAttentionMask", "tokenInputIds", "xgboost"];
+
+/// Sets a feature up.
+pub(crate) fn set_up(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    if OF_MODELS.contains(&name.name.as_str()) {
+        return Err(format!("{name}: features of models are not evaluated while matching"));
+    }
+    match FEATURES.iter().find(|info| info.name == name.name) {
+        Some(info) => (info.setup)(setup, name),
+        None => Err(format!("there is no rank feature, function or constant '{name}'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_told() {
+        let names: Vec<&str> = FEATURES.iter().map(|info| info.name).collect();
+        assert!(names.is_sorted());
+        assert!(FEATURES.iter().all(|info| info.usage.starts_with(info.name) && info.doc.ends_with('.')));
+    }
+}

@@ -1,0 +1,121 @@
+//! What features ask about the terms of a query.
+
+use millrace_matching::{LeafMatches, Matches};
+use millrace_plan::{Leaf, LeafId, Plan, Term, TermId};
+
+/// A term that searches a field.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FieldTerm {
+    pub term: TermId,
+    pub leaf: LeafId,
+}
+
+/// The terms that search a field, in the query's order.
+pub(crate) fn terms_of(plan: &Plan, field: &str) -> Vec<FieldTerm> {
+    let leaves = plan.leaves.iter().enumerate().filter(|(_, leaf)| &*leaf.field == field);
+    let mut terms: Vec<FieldTerm> =
+        leaves.filter_map(|(at, leaf)| leaf.term.map(|term| FieldTerm { term, leaf: LeafId(at) })).collect();
+    terms.sort_by_key(|found| found.term);
+    terms
+}
+
+/// The leaves of terms with this label.
+pub(crate) fn leaves_labelled(plan: &Plan, label: &str) -> Vec<LeafId> {
+    let labelled = plan.terms.iter().filter(|term| term.annotations.label.as_deref() == Some(label));
+    labelled.flat_map(|term| term.leaves.iter().copied()).collect()
+}
+
+pub(crate) fn term(plan: &Plan, id: TermId) -> Option<&Term> {
+    plan.terms.get(id.0)
+}
+
+pub(crate) fn leaf(plan: &Plan, id: LeafId) -> Option<&Leaf> {
+    plan.leaves.get(id.0)
+}
+
+/// The weight of a term, in percent.
+pub(crate) fn weight(plan: &Plan, id: TermId) -> f64 {
+    term(plan, id).map_or(0.0, |term| f64::from(term.annotations.weight))
+}
+
+/// How telling a term is: as annotated, or from 0.5 for one that every document of the group has, up to 1 for a very rare one.
+pub(crate) fn significance(plan: &Plan, matches: &Matches, id: TermId) -> f64 {
+    /// Terms that are rarer count as rare as this.
+    const RAREST: f64 = 0.000_001;
+    let Some(term) = term(plan, id) else { return 0.0 };
+    if let Some(significance) = term.annotations.significance {
+        return significance;
+    }
+    let statistics = &matches.statistics;
+    let frequency = term
+        .leaves
+        .iter()
+        .filter_map(|leaf| statistics.document_frequency.get(leaf.0))
+        .max()
+        .map_or(1.0, |frequency| *frequency as f64 / (statistics.documents as f64).max(1.0));
+    0.5 + 0.5 * (frequency.clamp(RAREST, 1.0).ln() / RAREST.ln())
+}
+
+/// How strongly a term is connected to the one before it.
+pub(crate) fn connectedness(plan: &Plan, id: TermId) -> f64 {
+    const DEFAULT: f64 = 0.1;
+    let Some(before) = id.0.checked_sub(1).and_then(|before| plan.terms.get(before)) else { return DEFAULT };
+    let Some(this) = plan.terms.get(id.0) else { return DEFAULT };
+    let connects = |from: &Term, to: &Term| match (from.annotations.connectivity, to.annotations.id) {
+        (Some((target, weight)), Some(id)) if target == id => Some(weight),
+        _ => None,
+    };
+    connects(before, this).or_else(|| connects(this, before)).unwrap_or(DEFAULT)
+}
+
+/// How often a leaf matches each document: occurrences of words, 1 for other matches.
+pub(crate) fn count(found: &LeafMatches, document: usize) -> u32 {
+    match found {
+        LeafMatches::None => 0,
+        LeafMatches::Matched(matched) => u32::from(matched.get(document).copied().unwrap_or_default()),
+        LeafMatches::Words(occurrences) => occurrences.counts.get(document).copied().unwrap_or_default(),
+        LeafMatches::Weights(weights) => u32::from(weights.get(document).copied().flatten().is_some()),
+        LeafMatches::Distances(distances) => {
+            u32::from(distances.get(document).is_some_and(|distance| distance.is_finite()))
+        }
+    }
+}
+
+/// The weight with which a leaf matches a document: 1 where weights are not known.
+pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> {
+    match found {
+        LeafMatches::Weights(weights) => weights.get(document).copied().flatten().map(f64::from),
+        other => (count(other, document) > 0).then_some(1.0),
+    }
+}
+
+/// The positions of a leaf's occurrences, document after document.
+pub(crate) struct Positions<'a> {
+    counts: &'a [u32],
+    rest: &'a [u32],
+    next: usize,
+}
+
+impl<'a> Positions<'a> {
+    pub fn of(found: &'a LeafMatches) -> Self {
+        match found {
+            LeafMatches::Words(occurrences) => {
+                Positions { counts: &occurrences.counts, rest: &occurrences.positions, next: 0 }
+            }
+            _ => Positions { counts: &[], rest: &[], next: 0 },
+        }
+    }
+}
+
+impl<'a> Iterator for Positions<'a> {
+    type Item = &'a [u32];
+
+    /// Those in the next document; empty past the end, so that leaves of any kind can be gone through side by side.
+    fn next(&mut self) -> Option<&'a [u32]> {
+        let count = self.counts.get(self.next).map_or(0, |count| *count as usize).min(self.rest.len());
+        self.next += 1;
+        let (here, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        Some(here)
+    }
+}

@@ -1,0 +1,273 @@
+//! Which terms match where, and how often.
+
+use millrace_column::{Column, ColumnKey, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_matching::Demands;
+use millrace_plan::{LeafId, TermId};
+
+use super::proximity::pair_at_distance;
+use super::term::{FieldTerm, Positions, count, match_weight, significance, terms_of, weight};
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// What stands for a position or length that there is none of.
+pub(crate) const FAR: f64 = 1_000_000.0;
+
+/// Something counted over the terms of a field.
+struct Counted {
+    field: String,
+    term: Option<usize>,
+    of: Count,
+}
+
+enum Count {
+    Matches,
+    MatchCount,
+    FirstPosition,
+    Occurrences,
+}
+
+fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
+    let parameter = name.parameters.get(at).and_then(|number| number.parse().ok());
+    parameter.ok_or_else(|| format!("{name} needs the number of a term, from 0, as parameter {}", at + 1))
+}
+
+/// `matches(field)`, `matches(field,n)`
+pub(crate) fn matches(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?.name.to_string();
+    let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
+    Ok(Box::new(Counted { field, term, of: Count::Matches }))
+}
+
+/// `matchCount(field)`
+pub(crate) fn match_count(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    Ok(Box::new(Counted { field: setup.field(name, 0)?.name.to_string(), term: None, of: Count::MatchCount }))
+}
+
+/// `fieldTermMatch(field,n).firstPosition`, `.occurrences`
+pub(crate) fn field_term_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?.name.to_string();
+    let of = match name.output.as_deref() {
+        Some("firstPosition") => Count::FirstPosition,
+        Some("occurrences") => Count::Occurrences,
+        _ => return Err(format!("{name}: fieldTermMatch has the outputs firstPosition and occurrences")),
+    };
+    Ok(Box::new(Counted { field, term: Some(number(name, 1)?), of }))
+}
+
+impl Feature for Counted {
+    fn demands(&self) -> Demands {
+        match self.of {
+            Count::Matches => Demands::default(),
+            Count::MatchCount | Count::Occurrences => Demands { counts: true, ..Demands::default() },
+            Count::FirstPosition => Demands { counts: true, positions: true, ..Demands::default() },
+        }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let terms: Vec<FieldTerm> = terms_of(request.plan, &self.field)
+            .into_iter()
+            .filter(|found| self.term.is_none_or(|term| found.term == TermId(term)))
+            .collect();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let missing = if matches!(self.of, Count::FirstPosition) { FAR } else { 0.0 };
+            let out = values.numbers(chunk.len(), missing);
+            for FieldTerm { leaf, .. } in &terms {
+                let found = chunk.matches.leaf(*leaf);
+                let mut positions = Positions::of(found);
+                for (document, out) in out.iter_mut().enumerate() {
+                    let (count, positions) = (count(found, document), positions.next().unwrap_or_default());
+                    match self.of {
+                        Count::Matches if count > 0 => *out = 1.0,
+                        Count::Matches => {}
+                        Count::MatchCount | Count::Occurrences => *out += f64::from(count),
+                        Count::FirstPosition => {
+                            positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
+                        }
+                    }
+                }
+            }
+        }))
+    }
+}
+
+/// `termDistance(field,x,y)`
+pub(crate) fn term_distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let (reverse, position) = match name.output.as_deref() {
+        Some("forward") => (false, false),
+        Some("forwardTermPosition") => (false, true),
+        Some("reverse") => (true, false),
+        Some("reverseTermPosition") => (true, true),
+        _ => {
+            return Err(format!(
+                "{name}: termDistance has the outputs forward, forwardTermPosition, reverse, reverseTermPosition"
+            ));
+        }
+    };
+    let (x, y) = (number(name, 1)?, number(name, 2)?);
+    let terms = if reverse { (y, x) } else { (x, y) };
+    Ok(Box::new(TermDistance { field: setup.text_field(name, 0)?.name.to_string(), terms, position }))
+}
+
+struct TermDistance {
+    field: String,
+    /// The one that comes first, and the other.
+    terms: (usize, usize),
+    /// The position of the first instead of the distance.
+    position: bool,
+}
+
+impl Feature for TermDistance {
+    fn demands(&self) -> Demands {
+        Demands { counts: true, positions: true, ..Demands::default() }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let terms = terms_of(request.plan, &self.field);
+        let leaf =
+            |term: usize| terms.iter().find(|found| found.term == TermId(term)).map(|found| found.leaf);
+        let leaves = leaf(self.terms.0).zip(leaf(self.terms.1));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), FAR);
+            let Some((a, b)) = leaves else { return };
+            let (a, b) = (Positions::of(chunk.matches.leaf(a)), Positions::of(chunk.matches.leaf(b)));
+            for (out, (a, b)) in out.iter_mut().zip(a.zip(b)) {
+                if let Some((from, to)) = pair_at_distance(a, b) {
+                    *out = f64::from(if self.position { from } else { to - from });
+                }
+            }
+        }))
+    }
+}
+
+/// `attributeMatch(field)`
+pub(crate) fn attribute_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?;
+    let output = name.output.clone().unwrap_or_else(|| "completeness".to_owned());
+    if !ATTRIBUTE_OUTPUTS.contains(&output.as_str()) {
+        return Err(format!("{name}: attributeMatch has the outputs {}", ATTRIBUTE_OUTPUTS.join(", ")));
+    }
+    let property =
+        |property, default| setup.properties.number("attributeMatch", &field.name, property, default);
+    Ok(Box::new(AttributeMatch {
+        output,
+        importance: property("fieldCompletenessImportance", 0.05)?,
+        max_weight: property("maxWeight", 256.0)?,
+        data_type: field.data_type.clone(),
+        field: field.name.to_string(),
+    }))
+}
+
+const ATTRIBUTE_OUTPUTS: [&str; 12] = [
+    "completeness",
+    "queryCompleteness",
+    "fieldCompleteness",
+    "normalizedWeight",
+    "normalizedWeightedWeight",
+    "weight",
+    "significance",
+    "importance",
+    "matches",
+    "totalWeight",
+    "averageWeight",
+    "maxWeight",
+];
+
+struct AttributeMatch {
+    field: String,
+    data_type: DataType,
+    output: String,
+    importance: f64,
+    max_weight: f64,
+}
+
+/// What the terms of a field found in one document.
+#[derive(Default)]
+struct Found {
+    matches: f64,
+    total_weight: f64,
+    max_weight: f64,
+    weight_of_terms: f64,
+    significance_of_terms: f64,
+    weighted_weight: f64,
+}
+
+impl Feature for AttributeMatch {
+    fn demands(&self) -> Demands {
+        Demands { counts: true, statistics: true, ..Demands::default() }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let (plan, matches) = (request.plan, request.matches);
+        let terms: Vec<(LeafId, f64, f64)> = terms_of(plan, &self.field)
+            .into_iter()
+            .map(|found| (found.leaf, weight(plan, found.term), significance(plan, matches, found.term)))
+            .collect();
+        let all = || (0..plan.terms.len()).map(TermId);
+        let all_weight: f64 = all().map(|id| weight(plan, id)).sum();
+        let all_significance: f64 = all().map(|id| significance(plan, matches, id)).sum();
+        let column = request.column(ColumnKey::value(&self.field));
+        let weight_here: f64 = terms.iter().map(|(_, weight, _)| weight).sum();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), 0.0);
+            let sizes = chunk.column(column);
+            for (document, place) in chunk.documents() {
+                let mut found = Found::default();
+                for (leaf, weight, significance) in &terms {
+                    let Some(here) = match_weight(chunk.matches.leaf(*leaf), document) else { continue };
+                    found.max_weight = if found.matches == 0.0 { here } else { found.max_weight.max(here) };
+                    found.matches += 1.0;
+                    found.total_weight += here;
+                    found.weight_of_terms += weight;
+                    found.significance_of_terms += significance;
+                    found.weighted_weight += weight * here.min(self.max_weight);
+                }
+                if found.matches == 0.0 {
+                    continue;
+                }
+                let query_completeness = found.matches / terms.len() as f64;
+                let field_completeness = || self.field_completeness(&found, sizes, place);
+                let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+                out[document] = match self.output.as_str() {
+                    "queryCompleteness" => query_completeness,
+                    "fieldCompleteness" => field_completeness(),
+                    "normalizedWeight" => {
+                        (found.total_weight / (self.max_weight * terms.len() as f64)).clamp(0.0, 1.0)
+                    }
+                    "normalizedWeightedWeight" => {
+                        share(found.weighted_weight, weight_here * self.max_weight).clamp(0.0, 1.0)
+                    }
+                    "weight" => share(found.weight_of_terms, all_weight),
+                    "significance" => share(found.significance_of_terms, all_significance),
+                    "importance" => {
+                        (share(found.weight_of_terms, all_weight)
+                            + share(found.significance_of_terms, all_significance))
+                            / 2.0
+                    }
+                    "matches" => found.matches,
+                    "totalWeight" => found.total_weight,
+                    "averageWeight" => found.total_weight / found.matches,
+                    "maxWeight" => found.max_weight,
+                    _ => {
+                        query_completeness * (1.0 - self.importance + self.importance * field_completeness())
+                    }
+                };
+            }
+        }))
+    }
+}
+
+impl AttributeMatch {
+    fn field_completeness(&self, found: &Found, column: Option<&Column>, document: usize) -> f64 {
+        let value = column.and_then(|column| value(column, &self.data_type, document));
+        let completeness = match value {
+            Some(Value::Array(elements)) => found.matches / (elements.len() as f64).max(1.0),
+            Some(Value::WeightedSet(elements)) => {
+                let total: f64 = elements.iter().map(|(_, weight)| f64::from(*weight)).sum();
+                if total > 0.0 { found.total_weight / total } else { 0.0 }
+            }
+            _ => found.matches,
+        };
+        completeness.clamp(0.0, 1.0)
+    }
+}

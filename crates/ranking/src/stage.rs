@@ -1,0 +1,102 @@
+//! Programs bound to a request, evaluated chunk by chunk.
+
+use std::ops::Range;
+
+use millrace_column::{Column, ColumnKey, ReadError, View};
+use millrace_expression::{Operand, Output, Scratch};
+use millrace_matching::{ChunkMatches, Matches};
+use millrace_plan::Plan;
+
+use crate::compile::Compiled;
+use crate::features::{Chunk, Executor, Feature, Request, Values};
+
+/// How many neighbouring chunks are read at once.
+const CHUNKS_AT_ONCE: usize = 16;
+
+/// Some programs of a profile over one request.
+pub(crate) struct Stage<'q> {
+    view: &'q dyn View,
+    programs: Vec<&'q Compiled>,
+    /// For each feature of the profile that a program uses, what computes it and what it computed last.
+    features: Vec<Option<(Box<dyn Executor + 'q>, Values)>>,
+    keys: Vec<ColumnKey>,
+    columns: Columns,
+    scratch: Scratch,
+}
+
+/// The columns of some chunks.
+#[derive(Default)]
+struct Columns {
+    range: Range<usize>,
+    /// Chunk by chunk, the columns in the order of the keys.
+    columns: Vec<Vec<Option<Column>>>,
+}
+
+impl<'q> Stage<'q> {
+    pub fn new(
+        features: &'q [Box<dyn Feature>],
+        programs: Vec<&'q Compiled>,
+        plan: &'q Plan,
+        view: &'q dyn View,
+        matches: &'q Matches,
+    ) -> Self {
+        let mut request = Request::new(plan, matches);
+        let used = |at: usize| programs.iter().any(|program| program.features.contains(&at));
+        let bound = features
+            .iter()
+            .enumerate()
+            .map(|(at, feature)| used(at).then(|| (feature.bind(&mut request), Values::Number(0.0))))
+            .collect();
+        Stage {
+            view,
+            programs,
+            features: bound,
+            keys: request.into_keys(),
+            columns: Columns::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Evaluates every program for all documents of a chunk, and hands each result to `take`.
+    pub fn run(
+        &mut self,
+        matches: &ChunkMatches,
+        mut take: impl FnMut(usize, &Output<'_>),
+    ) -> Result<(), ReadError> {
+        self.columns.read(self.view, &self.keys, matches.chunk)?;
+        let columns = &self.columns.columns[matches.chunk - self.columns.range.start];
+        let chunk = Chunk { matches, columns };
+        for (executor, values) in self.features.iter_mut().flatten() {
+            executor.run(&chunk, values);
+        }
+        for (at, compiled) in self.programs.iter().enumerate() {
+            let operands: Vec<Operand<'_>> = compiled
+                .features
+                .iter()
+                .map(|feature| match &self.features[*feature] {
+                    Some((_, values)) => values.operand(&matches.documents),
+                    None => Operand::number(f64::NAN),
+                })
+                .collect();
+            take(at, &compiled.program.evaluate(&mut self.scratch, chunk.len(), &operands));
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// Makes sure that the columns of a chunk are there.
+    fn read(&mut self, view: &dyn View, keys: &[ColumnKey], chunk: usize) -> Result<(), ReadError> {
+        if self.range.contains(&chunk) {
+            return Ok(());
+        }
+        self.range = chunk..(chunk + CHUNKS_AT_ONCE).min(view.chunks().len().max(chunk + 1));
+        self.columns = vec![Vec::with_capacity(keys.len()); self.range.len()];
+        for key in keys {
+            let columns = view.columns(key, self.range.clone())?;
+            let columns = columns.into_iter().chain(std::iter::repeat(None));
+            self.columns.iter_mut().zip(columns).for_each(|(chunk, column)| chunk.push(column));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! Results, and the JSON that is written for them, to the letter.
+
+use std::time::Duration;
+
+use millrace_document::{DocumentId, Value};
+use millrace_render::{ErrorMessage, Options, Response, Timing, Trace, json};
+use millrace_result::{
+    Coverage, Feature, FieldValue, Group, GroupId, GroupList, GroupValue, GroupingResult, Hit,
+};
+use millrace_tensor::Tensor;
+
+const FULL: Coverage = Coverage { documents: 10, target: 10, timed_out: false, nodes: 1 };
+const ROOT: &str = r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":1},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1},"children":["#;
+
+fn hit(fields: Vec<(&str, FieldValue)>) -> Hit {
+    Hit {
+        id: DocumentId::parse("id:ns:mail:g=me:1").expect("an id"),
+        document_type: "mail".into(),
+        relevance: 0.16343879032006284,
+        sort_values: Vec::new(),
+        fields: fields.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+        source: "inbox".into(),
+    }
+}
+
+fn check(response: &Response<'_>, expected: &str) {
+    assert_eq!(json(response, &Options::default()), expected);
+}
+
+/// The JSON of one field.
+fn check_field(value: FieldValue, expected: &str) {
+    let hits = [hit(vec![
+        ("documentid", FieldValue::Value(Value::String("id:ns:mail:g=me:1".to_owned()))),
+        ("f", value),
+    ])];
+    let response = Response { total_count: 1, hits: &hits, coverage: FULL, ..Response::default() };
+    check(
+        &response,
+        &format!(
+            "{ROOT}{}{expected}{}",
+            r#"{"id":"id:ns:mail:g=me:1","relevance":0.16343879032006284,"source":"inbox","fields":{"documentid":"id:ns:mail:g=me:1","f":"#,
+            "}}]}}"
+        ),
+    );
+}
+
+fn check_value(value: Value, expected: &str) {
+    check_field(FieldValue::Value(value), expected);
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+#[test]
+fn values_of_all_types() {
+    check_value(Value::Bool(true), "true");
+    check_value(Value::Byte(-3), "-3");
+    check_value(Value::Long(i64::MAX), "9223372036854775807");
+    check_value(Value::Float(0.2), "0.2");
+    check_value(Value::Double(2.0), "2.0");
+    check_value(Value::Double(1e20), "1.0E20");
+    check_value(Value::Double(f64::NAN), r#""NaN""#);
+    check_value(text("a\"b\\c\n\u{1}é日🦀</hi>"), "\"a\\\"b\\\\c\\n\\u0001é日🦀</hi>\"");
+    check_value(Value::Raw(vec![0, 255, 16]), r#""AP8Q""#);
+    check_value(
+        Value::Position { latitude: 63_400_000, longitude: -10_500_000 },
+        r#"{"lat":63.4,"lng":-10.5}"#,
+    );
+    check_value(Value::Array(vec![Value::Int(1), Value::Int(2)]), "[1,2]");
+    check_value(Value::WeightedSet(vec![(text("a"), 3), (text("b"), -1)]), r#"{"a":3,"b":-1}"#);
+    check_value(Value::Map(vec![(Value::Int(7), text("x"))]), r#"{"7":"x"}"#);
+    check_value(
+        Value::Struct(vec![("name".into(), text("n")), ("age".into(), Value::Int(1))]),
+        r#"{"name":"n","age":1}"#,
+    );
+}
+
+#[test]
+fn tensors_in_formats() {
+    let tensor = Tensor::parse("tensor<float>(cat{}):{pop:1.0,rock:0.2}", None).expect("a tensor");
+    check_value(
+        Value::Tensor(tensor.clone()),
+        r#"{"type":"tensor<float>(cat{})","cells":{"pop":1.0,"rock":0.20000000298023224}}"#,
+    );
+    let hits = [hit(vec![("f", FieldValue::Value(Value::Tensor(tensor)))])];
+    let response = Response { hits: &hits, ..Response::default() };
+    let options = Options { tensors: "short-value".parse().expect("a format") };
+    let text = json(&response, &options);
+    assert!(text.ends_with(r#""fields":{"f":{"pop":1.0,"rock":0.20000000298023224}}}]}}"#), "{text}");
+}
+
+#[test]
+fn features() {
+    let tensor = Tensor::parse("tensor(x[2]):[1,2]", None).expect("a tensor");
+    check_field(
+        FieldValue::Features(vec![
+            ("bm25(title)".into(), Feature::Number(0.5)),
+            ("lost".into(), Feature::Number(f64::NEG_INFINITY)),
+            ("vector".into(), Feature::Tensor(tensor)),
+        ]),
+        r#"{"bm25(title)":0.5,"lost":"-Infinity","vector":{"type":"tensor(x[2])","values":[1.0,2.0]}}"#,
+    );
+    check_field(FieldValue::Strings(vec!["a".to_owned()]), r#"["a"]"#);
+}
+
+#[test]
+fn a_hit_without_its_document_id() {
+    let mut hits = [hit(Vec::new())];
+    hits[0].relevance = f64::NEG_INFINITY;
+    let response = Response { total_count: 1, hits: &hits, coverage: FULL, ..Response::default() };
+    // The first four bytes are the low bits of the location: the MD5 of the group's name; the others are of the id's MD5.
+    let text = json(&response, &Options::default());
+    let id =
+        text.split(r#""id":"index:inbox/0/"#).nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
+    assert_eq!(id.len(), 24);
+    assert!(text.ends_with(r#"","relevance":"-Infinity","source":"inbox"}]}}"#), "{text}");
+}
+
+#[test]
+fn nothing_found() {
+    check(
+        &Response { coverage: FULL, ..Response::default() },
+        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1}}}"#,
+    );
+}
+
+#[test]
+fn a_part_only() {
+    let coverage = Coverage { documents: 5, target: 20, timed_out: true, nodes: 1 };
+    check(
+        &Response { coverage, ..Response::default() },
+        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,
+    );
+}
+
+#[test]
+fn errors() {
+    let errors = [
+        ErrorMessage {
+            code: 4,
+            summary: "Invalid query parameter".to_owned(),
+            message: Some("Could not parse 'x'".to_owned()),
+            source: Some("inbox".to_owned()),
+            transient: Some(false),
+        },
+        ErrorMessage { code: 12, summary: "Timed out".to_owned(), ..ErrorMessage::default() },
+    ];
+    check(
+        &Response { errors: &errors, ..Response::default() },
+        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"errors":[{"code":4,"summary":"Invalid query parameter","source":"inbox","message":"Could not parse 'x'","transient":false},{"code":12,"summary":"Timed out"}]}}"#,
+    );
+}
+
+#[test]
+fn timing_and_trace() {
+    let timing = Timing {
+        query: Duration::from_micros(1500),
+        summary_fetch: Duration::from_micros(250),
+        search: Duration::from_millis(2),
+    };
+    let inner = Trace { timestamp_ms: Some(1), message: Some("matched".to_owned()), children: Vec::new() };
+    let trace = Trace { children: vec![inner], ..Trace::default() };
+    check(
+        &Response { coverage: FULL, timing: Some(timing), trace: Some(&trace), ..Response::default() },
+        r#"{"trace":{"children":[{"timestamp":1,"message":"matched"}]},"timing":{"querytime":0.0015,"summaryfetchtime":2.5E-4,"searchtime":0.002},"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1}}}"#,
+    );
+}
+
+fn group(id: GroupId, outputs: Vec<(&str, GroupValue)>, lists: Vec<GroupList>) -> Group {
+    let outputs = outputs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Group { id, relevance: 0.5, outputs, lists }
+}
+
+#[test]
+fn groups() {
+    let hits = GroupList::Hits {
+        label: "hits".to_owned(),
+        hits: vec![hit(Vec::new())],
+        continuation: (None, Some("AB".to_owned())),
+    };
+    let groups = vec![
+        group(
+            GroupId::String("Smith".to_owned()),
+            vec![("count()", GroupValue::Long(3)), ("avg(tax)", GroupValue::Double(f64::NAN))],
+            vec![hits],
+        ),
+        group(GroupId::Null, Vec::new(), Vec::new()),
+        group(GroupId::Long(-5), vec![("max(item)", GroupValue::String("x".to_owned()))], Vec::new()),
+        group(
+            GroupId::Double(0.5),
+            vec![("q", GroupValue::Quantiles(vec![(0.5, 2.0), (0.9, 3.5)]))],
+            Vec::new(),
+        ),
+        group(GroupId::Bool(true), vec![("b", GroupValue::Bool(false))], Vec::new()),
+        group(GroupId::Raw(vec![1, 255]), vec![("r", GroupValue::Raw(vec![2]))], Vec::new()),
+        group(GroupId::LongBucket(i64::MIN, 0), Vec::new(), Vec::new()),
+        group(GroupId::DoubleBucket(0.0, f64::INFINITY), Vec::new(), Vec::new()),
+        group(GroupId::StringBucket("a".to_owned(), "b".to_owned()), Vec::new(), Vec::new()),
+        group(GroupId::RawBucket(vec![1], vec![2]), Vec::new(), Vec::new()),
+    ];
+    let list = GroupList::Groups {
+        label: "customer".to_owned(),
+        groups,
+        continuation: (Some("CD".to_owned()), None),
+    };
+    let mut root = group(GroupId::Root, vec![("count()", GroupValue::Long(9))], vec![list]);
+    root.relevance = 1.0;
+    let groupings = [
+        GroupingResult { root, continuation: "EF".to_owned() },
+        GroupingResult { root: group(GroupId::Root, Vec::new(), Vec::new()), continuation: String::new() },
+    ];
+    let text = json(
+        &Response { total_count: 1, groupings: &groupings, coverage: FULL, ..Response::default() },
+        &Options::default(),
+    );
+    let index =
+        text.split("index:inbox/0/").nth(1).map(|rest| rest[..24].to_owned()).expect("the id of the hit");
+    let expected = [
+        ROOT,
+        r#"{"id":"group:root:0","relevance":1.0,"continuation":{"this":"EF"},"fields":{"count()":9},"children":["#,
+        r#"{"id":"grouplist:customer","relevance":1.0,"label":"customer","continuation":{"next":"CD"},"children":["#,
+        r#"{"id":"group:string:Smith","relevance":0.5,"value":"Smith","fields":{"count()":3,"avg(tax)":"NaN"},"children":["#,
+        r#"{"id":"hitlist:hits","relevance":1.0,"label":"hits","continuation":{"prev":"AB"},"children":[{"id":"index:inbox/0/"#,
+        &index,
+        r#"","relevance":0.16343879032006284,"source":"inbox"}]}]},"#,
+        r#"{"id":"group:null","relevance":0.5},"#,
+        r#"{"id":"group:long:-5","relevance":0.5,"value":"-5","fields":{"max(item)":"x"}},"#,
+        r#"{"id":"group:double:0.5","relevance":0.5,"value":"0.5","fields":{"q":[{"quantile":0.5,"value":2.0},{"quantile":0.9,"value":3.5}]}},"#,
+        r#"{"id":"group:bool:true","relevance":0.5,"value":"true","fields":{"b":false}},"#,
+        r#"{"id":"group:raw:[1, -1]","relevance":0.5,"value":"[1, -1]","fields":{"r":"[2]"}},"#,
+        r#"{"id":"group:long_bucket:-9223372036854775808:0","relevance":0.5,"limits":{"from":"-9223372036854775808","to":"0"}},"#,
+        r#"{"id":"group:double_bucket:0.0:Infinity","relevance":0.5,"limits":{"from":"0.0","to":"Infinity"}},"#,
+        r#"{"id":"group:string_bucket:a:b","relevance":0.5,"limits":{"from":"a","to":"b"}},"#,
+        r#"{"id":"group:raw_bucket:[1]:[2]","relevance":0.5,"limits":{"from":"[1]","to":"[2]"}}]}]},"#,
+        r#"{"id":"group:root:1","relevance":0.5,"continuation":{"this":""}}]}}"#,
+    ]
+    .concat();
+    assert_eq!(text, expected);
+}

@@ -1,0 +1,270 @@
+//! Segments from outside: what is written is read, merged and verified, and no flipped bit goes unnoticed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_bucket::SortKey;
+use millrace_column::{Bytes, BytesBuilder, Cell, Column, ColumnKey, FixedBuilder};
+use millrace_document::DocumentId;
+use millrace_env::RealDisk;
+use millrace_segment::{
+    Cache, ChunkInfo, MergeInput, MergePolicy, NewChunk, Segment, Summary, Writer, merge,
+};
+use proptest::prelude::*;
+
+/// A version: id, timestamp, whether it is a removal.
+type Version = (String, u64, bool);
+
+/// Newest versions by place: group key and sort key bring the order of the file.
+type Versions = BTreeMap<Vec<u8>, Version>;
+
+fn key(id: &str) -> Vec<u8> {
+    SortKey::new(&DocumentId::parse(id).expect("the test's id is one")).as_bytes().to_vec()
+}
+
+/// Writes versions of one type, in chunks of at most `chunk` documents.
+fn write(path: &Path, versions: &Versions, chunk: usize, texts: bool) -> Summary {
+    let mut writer = Writer::create(&RealDisk, path).expect("created");
+    let mut columns = vec![ColumnKey::id(), ColumnKey::timestamp(), ColumnKey::removed()];
+    if texts {
+        columns.push(ColumnKey::value("text"));
+    }
+    columns.sort_unstable();
+    writer.begin_section("mail", columns.clone()).expect("begun");
+    let all: Vec<(DocumentId, &Version)> = versions
+        .values()
+        .map(|version| (DocumentId::parse(&version.0).expect("the test's id is one"), version))
+        .collect();
+    for of_group in all.chunk_by(|a, b| a.0.group() == b.0.group()) {
+        for rows in of_group.chunks(chunk) {
+            let group = rows[0].0.group().key();
+            let column = |key: &ColumnKey| column(key, rows);
+            let location = rows[0].0.location().reversed();
+            let timestamps = || rows.iter().map(|(_, version)| version.1);
+            let info = ChunkInfo {
+                documents: rows.len() as u32,
+                removed: rows.iter().filter(|(_, version)| version.2).count() as u32,
+                first_location: location,
+                oldest: timestamps().min().unwrap_or(0),
+                newest: timestamps().max().unwrap_or(0),
+            };
+            let columns = columns.iter().map(|key| Some(column(key))).collect();
+            writer
+                .add(NewChunk { location: (location >> 32) as u32, group: &group, info, columns })
+                .expect("added");
+        }
+    }
+    writer.finish().expect("finished")
+}
+
+fn text_of(version: &Version) -> String {
+    format!("text of {} at {}", version.0, version.1)
+}
+
+fn column(key: &ColumnKey, rows: &[(DocumentId, &Version)]) -> Column {
+    let texts = |text: &dyn Fn(&Version) -> String| {
+        let mut builder = BytesBuilder::new();
+        rows.iter().for_each(|(_, version)| builder.push(Some(text(version).as_bytes())));
+        Column::Bytes(builder.finish())
+    };
+    let numbers = |cell: Cell, bytes: &dyn Fn(&Version) -> Vec<u8>| {
+        let mut builder = FixedBuilder::new(cell, 1);
+        rows.iter().for_each(|(_, version)| builder.push(&bytes(version)));
+        Column::Fixed(builder.finish())
+    };
+    if *key == ColumnKey::id() {
+        texts(&|version| version.0.clone())
+    } else if *key == ColumnKey::timestamp() {
+        numbers(Cell::U64, &|version| version.1.to_le_bytes().to_vec())
+    } else if *key == ColumnKey::removed() {
+        numbers(Cell::Bool, &|version| vec![u8::from(version.2)])
+    } else {
+        texts(&text_of)
+    }
+}
+
+fn open(path: &Path, number: u64) -> Result<Arc<Segment>, millrace_segment::Error> {
+    Segment::open(&RealDisk, path, number, Arc::new(Cache::new(1 << 20))).map(Arc::new)
+}
+
+/// All versions of a segment in its order; texts, where there are some, are compared.
+fn read(segment: &Segment) -> Vec<Version> {
+    let Some(section) = segment.section("mail") else { return Vec::new() };
+    let chunks = segment.sections()[section].chunks;
+    let column = |key: ColumnKey| segment.columns(section, &key, 0..chunks).expect("read");
+    let (ids, timestamps) = (column(ColumnKey::id()), column(ColumnKey::timestamp()));
+    let (removed, texts) = (column(ColumnKey::removed()), column(ColumnKey::value("text")));
+    let mut versions = Vec::new();
+    for chunk in 0..chunks as usize {
+        let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) = (&ids[chunk], &timestamps[chunk])
+        else {
+            panic!("a chunk has ids and timestamps");
+        };
+        for row in 0..ids.len() {
+            let is_removed =
+                matches!(&removed[chunk], Some(Column::Fixed(removed)) if removed.integer(row) == Some(1));
+            let version = (text(ids, row), timestamps.cells::<u64>()[row], is_removed);
+            if let Some(Column::Bytes(texts)) = &texts[chunk]
+                && texts.presence().get(row)
+            {
+                assert_eq!(text(texts, row), text_of(&version));
+            }
+            versions.push(version);
+        }
+    }
+    versions
+}
+
+fn text(column: &Bytes, row: usize) -> String {
+    String::from_utf8(column.get(row).unwrap_or_default().to_vec()).expect("text")
+}
+
+fn versions(ids: impl IntoIterator<Item = Version>) -> Versions {
+    ids.into_iter().map(|version| (key(&version.0), version)).collect()
+}
+
+#[test]
+fn what_is_written_is_read_group_by_group() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let groups = ["g=ann", "g=bob", "n=1", "n=4294967297", ""];
+    let all = versions(
+        (0..4000u64).map(|n| (format!("id:x:mail:{}:{n}", groups[n as usize % 5]), n + 1, n % 7 == 0)),
+    );
+    let summary = write(&path, &all, 100, true);
+    let segment = open(&path, 1).expect("opened");
+    assert_eq!((summary.documents, summary.bytes), (4000, segment.bytes()));
+    assert_eq!(read(&segment), all.values().cloned().collect::<Vec<_>>());
+    assert_eq!(segment.verify().expect("whole").documents, 4000);
+    for group in &groups[..4] {
+        let id = DocumentId::parse(&format!("id:x:mail:{group}:1")).expect("an id");
+        let location = (id.location().reversed() >> 32) as u32;
+        let entry = segment.group(0, location, &id.group().key()).expect("read").expect("there");
+        let chunks = segment.chunks(0, entry.first_chunk..entry.first_chunk + entry.chunks).expect("read");
+        assert_eq!(chunks.iter().map(|chunk| chunk.documents).sum::<u32>(), 800, "{group}");
+        assert_eq!(segment.group(0, location, "gother").expect("read"), None);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_groups_are_found() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let all = versions((0..30_000u64).map(|n| (format!("id:x:mail:n={n}:a"), n + 1, false)));
+    write(&path, &all, 100, false);
+    let segment = open(&path, 1).expect("opened");
+    for n in (0..30_000u32).step_by(997) {
+        let location = n.reverse_bits();
+        let entry = segment.group(0, location, &format!("n{n}")).expect("read").expect("there");
+        assert_eq!((entry.location, entry.chunks), (location, 1));
+    }
+    assert_eq!(segment.group(0, 30_001u32.reverse_bits(), "n30001").expect("read"), None);
+}
+
+#[test]
+fn no_flipped_bit_goes_unnoticed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
+    write(&path, &all, 10, true);
+    let whole = std::fs::read(&path).expect("read");
+    let mut misses = Vec::new();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &damaged).expect("written");
+        if open(&path, 1).and_then(|segment| segment.verify()).is_ok() {
+            misses.push(at);
+        }
+    }
+    assert_eq!(misses, [0usize; 0]);
+    for length in (0..whole.len()).step_by(61) {
+        std::fs::write(&path, &whole[..length]).expect("written");
+        assert!(open(&path, 1).is_err(), "cut to {length}");
+    }
+}
+
+struct Policy {
+    dropped: u64,
+    forget: u64,
+}
+
+impl MergePolicy for Policy {
+    fn columns(&self, _: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
+        present.to_vec()
+    }
+
+    fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
+        None
+    }
+
+    fn dropped(&self, _: &str, _: u32, group: &str) -> u64 {
+        if group == "gann" { self.dropped } else { 0 }
+    }
+
+    fn forget_removals_before(&self) -> u64 {
+        self.forget
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+fn check_merge(
+    sources: &[Vec<(usize, u8, bool)>],
+    chunk: usize,
+    dropped: u64,
+    forget: u64,
+    range: (u32, u32),
+) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let groups = ["", "g=ann", "g=bob", "n=1", "n=4294967297"];
+    let mut expected = Versions::new();
+    let mut inputs = Vec::new();
+    let mut timestamp = 0;
+    for (number, source) in sources.iter().enumerate() {
+        let mut of_source = Versions::new();
+        for (group, name, removed) in source {
+            timestamp += 1;
+            let id = format!("id:x:mail:{}:{name}", groups[group % groups.len()]);
+            of_source.insert(key(&id), (id, timestamp, *removed));
+        }
+        expected.extend(of_source.clone());
+        let path = directory.path().join(format!("{number}.seg"));
+        write(&path, &of_source, chunk, number % 2 == 0);
+        inputs.push(MergeInput { segment: open(&path, number as u64).expect("opened"), locations: range });
+    }
+    expected.retain(|key, (id, timestamp, removed)| {
+        let location = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
+        let is_dropped = id.contains(":g=ann:") && *timestamp <= dropped;
+        (range.0..=range.1).contains(&location) && !is_dropped && !(*removed && *timestamp < forget)
+    });
+    let path = directory.path().join("merged.seg");
+    let mut writer = Writer::create(&RealDisk, &path).expect("created");
+    assert!(merge(&inputs, &mut writer, &Policy { dropped, forget }).expect("merged"));
+    writer.finish().expect("finished");
+    let merged = open(&path, 99).expect("opened");
+    merged.verify().expect("whole");
+    assert_eq!(read(&merged), expected.values().cloned().collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn merging_keeps_the_newest(
+        sources in proptest::collection::vec(
+            proptest::collection::vec((0..5usize, 0..40u8, proptest::bool::weighted(0.2)), 1..80),
+            1..5,
+        ),
+        chunk in 1..20usize,
+        dropped in 0..100u64,
+        forget in 0..100u64,
+        first in prop_oneof![Just(0), any::<u32>()],
+        last in prop_oneof![Just(u32::MAX), any::<u32>()],
+    ) {
+        check_merge(&sources, chunk, dropped, forget, (first.min(last), first.max(last)));
+    }
+}

@@ -1,0 +1,90 @@
+use millrace_document::{DataType, DocumentType};
+
+use crate::expression::{FieldReference, Operand, Step};
+use crate::{Error, Selection};
+
+impl Selection {
+    /// Checks that the document types, fields and paths that the selection names exist; `document_type` finds a type by name.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] with the first that does not.
+    pub fn check<'t>(&self, document_type: impl Fn(&str) -> Option<&'t DocumentType>) -> Result<(), Error> {
+        let mut wrong: Option<String> = None;
+        let unknown = |name: &str| format!("there is no document type '{name}'");
+        self.root.visit_types(&mut |name| {
+            if document_type(name).is_none() {
+                wrong.get_or_insert_with(|| unknown(name));
+            }
+        });
+        self.root.visit_operands(&mut |operand| {
+            let checked = match operand {
+                Operand::Field(field) => match document_type(&field.document_type) {
+                    Some(of) => field.check(of),
+                    None => Err(unknown(&field.document_type)),
+                },
+                Operand::Version(name) if document_type(name).is_none() => Err(unknown(name)),
+                _ => Ok(()),
+            };
+            if let Err(reason) = checked {
+                wrong.get_or_insert(reason);
+            }
+        });
+        match wrong {
+            Some(reason) => Err(Error::Schema { selection: self.text.clone(), reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// The fields whose values the selection reads, of documents of the named type; what else a document has does not matter.
+    pub fn fields(&self, document_type: &str) -> Vec<&str> {
+        let mut fields = Vec::new();
+        self.root.visit_operands(&mut |operand| match operand {
+            Operand::Field(field) if field.document_type == document_type => {
+                fields.push(field.field.as_str())
+            }
+            _ => {}
+        });
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    }
+}
+
+impl FieldReference {
+    fn check(&self, document_type: &DocumentType) -> Result<(), String> {
+        let field = document_type
+            .field(&self.field)
+            .ok_or_else(|| format!("document type '{}' has no field '{}'", self.document_type, self.field))?;
+        let mut data_type = &field.data_type;
+        for step in &self.steps {
+            data_type = inner_type(data_type, step)
+                .ok_or_else(|| format!("'{}' does not lead into {data_type}", step.describe()))?;
+        }
+        Ok(())
+    }
+}
+
+fn inner_type<'t>(data_type: &'t DataType, step: &Step) -> Option<&'t DataType> {
+    match (data_type, step) {
+        (DataType::Array(element), Step::Index(_)) => Some(element),
+        (DataType::Array(element), Step::Member(_)) => inner_type(element, step),
+        (DataType::Map(_, value), Step::Key(_)) => Some(value),
+        (DataType::Map(key, _), Step::Member(name)) if name == "key" => Some(key),
+        (DataType::Map(_, value), Step::Member(name)) if name == "value" => Some(value),
+        (DataType::WeightedSet { .. }, Step::Key(_)) => Some(&DataType::Int),
+        (DataType::Struct(struct_type), Step::Member(name)) => {
+            struct_type.field(name).map(|member| &member.data_type)
+        }
+        _ => None,
+    }
+}
+
+impl Step {
+    fn describe(&self) -> String {
+        match self {
+            Step::Member(name) => format!(".{name}"),
+            Step::Key(key) => format!("{{{key}}}"),
+            Step::Index(index) => format!("[{index}]"),
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The grammar, from what binds least to what binds most. Conditions and values share their parentheses, so both are read by
+//! one chain of functions; where one is needed and the other found, it is turned into it or refused.
+//!
+//! ```text
+//! or         = and { "or" and }
+//! and        = not { "and" not }
+//! not        = "not" not | comparison
+//! comparison = sum [ ("==" | "!=" | "<" | "<=" | ">" | ">=" | "=" | "=~") sum | "in" "(" sum { "," sum } ")" ]
+//! sum        = product { ("+" | "-") product }
+//! product    = remainder { ("*" | "/") remainder }
+//! remainder  = value { "%" value }
+//! value      = ( literal | "id" part | type path | "now()" | "(" or ")" ) { "." function "()" }
+//! ```
+
+use regex::RegexBuilder;
+
+use crate::expression::{
+    Arithmetic, Comparison, Condition, FieldReference, Function, IdPart, Operand, Operator, Step,
+};
+use crate::{Error, Selection};
+
+/// Parentheses and `not` are read to this depth, and so many operators of values may stand in one selection: each nests what
+/// is before it.
+const DEPTH: usize = 64;
+const OPERATORS: usize = 256;
+
+/// The largest program of a pattern, so that a hostile one cannot take much memory.
+const PATTERN_BYTES: usize = 1 << 20;
+
+impl Selection {
+    /// Parses a selection. An empty text selects everything.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] with the character where the text stops making sense.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut parser = Parser { text, at: 0, depth: 0, operators: 0 };
+        parser.skip_space();
+        let root = if parser.at == text.len() {
+            Condition::Constant(true)
+        } else {
+            let parsed = parser.or()?;
+            parser.condition(parsed)?
+        };
+        parser.skip_space();
+        if parser.at < text.len() {
+            return Err(parser.fail("expected 'and', 'or' or the end"));
+        }
+        Ok(Selection { text: text.to_owned(), root })
+    }
+}
+
+/// What has been read: a condition, or a value that begins at a place.
+enum Parsed {
+    Condition(Condition),
+    Operand(Operand, usize),
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+    operators: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn or(&mut self) -> Result<Parsed, Error> {
+        self.junction("or", Self::and, Condition::Or)
+    }
+
+    fn and(&mut self) -> Result<Parsed, Error> {
+        self.junction("and", Self::not, Condition::And)
+    }
+
+    fn junction(
+        &mut self,
+        keyword: &str,
+        part: fn(&mut Self) -> Result<Parsed, Error>,
+        join: fn(Vec<Condition>) -> Condition,
+    ) -> Result<Parsed, Error> {
+        let first = part(self)?;
+        if !self.sees_keyword(keyword) {
+            return Ok(first);
+        }
+        let mut parts = vec![self.condition(first)?];
+        while self.eat_keyword(keyword) {
+            let next = part(self)?;
+            parts.push(self.condition(next)?);
+        }
+        Ok(Parsed::Condition(join(parts)))
+    }
+
+    fn not(&mut self) -> Result<Parsed, Error> {
+        if !self.eat_keyword("not") {
+            return self.comparison();
+        }
+        self.deeper()?;
+        let inner = self.not()?;
+        self.depth -= 1;
+        Ok(Parsed::Condition(Condition::Not(Box::new(self.condition(inner)?))))
+    }
+
+    fn comparison(&mut self) -> Result<Parsed, Error> {
+        let left = self.sum()?;
+        if self.eat_keyword("in") {
+            return self.membership(left);
+        }
+        // Longest first, so that `==` is not read as `=`.
+        let operators = [
+            ("==", Operator::Equal),
+            ("!=", Operator::NotEqual),
+            ("<=", Operator::LessOrEqual),
+            (">=", Operator::GreaterOrEqual),
+            ("=~", Operator::Regex),
+            ("<", Operator::Less),
+            (">", Operator::Greater),
+            ("=", Operator::Glob),
+        ];
+        let Some((_, operator)) = operators.into_iter().find(|(symbol, _)| self.eat(symbol)) else {
+            return Ok(left);
+        };
+        let left = self.operand(left)?;
+        let place = self.at;
+        let right = self.sum()?;
+        let right = self.operand(right)?;
+        let pattern = match (operator, &right) {
+            (Operator::Regex, Operand::Text(pattern)) => {
+                let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
+                Some(built.map_err(|error| self.fail_at(place, &error.to_string()))?)
+            }
+            _ => None,
+        };
+        Ok(Parsed::Condition(Condition::Compare(Box::new(Comparison { left, operator, right, pattern }))))
+    }
+
+    /// `(value, value)` after `in`: equal to one of them.
+    fn membership(&mut self, left: Parsed) -> Result<Parsed, Error> {
+        let left = self.operand(left)?;
+        self.expect("(")?;
+        let mut parts = Vec::new();
+        loop {
+            let right = self.sum()?;
+            let right = self.operand(right)?;
+            let comparison =
+                Comparison { left: left.clone(), operator: Operator::Equal, right, pattern: None };
+            parts.push(Condition::Compare(Box::new(comparison)));
+            if self.eat(")") {
+                return Ok(Parsed::Condition(Condition::Or(parts)));
+            }
+            self.expect(",")?;
+        }
+    }
+
+    fn sum(&mut self) -> Result<Parsed, Error> {
+        self.chain(Self::product, &[("+", Arithmetic::Add), ("-", Arithmetic::Subtract)])
+    }
+
+    fn product(&mut self) -> Result<Parsed, Error> {
+        self.chain(Self::remainder, &[("*", Arithmetic::Multiply), ("/", Arithmetic::Divide)])
+    }
+
+    fn remainder(&mut self) -> Result<Parsed, Error> {
+        self.chain(Self::value, &[("%", Arithmetic::Remainder)])
+    }
+
+    fn chain(
+        &mut self,
+        part: fn(&mut Self) -> Result<Parsed, Error>,
+        operators: &[(&str, Arithmetic)],
+    ) -> Result<Parsed, Error> {
+        let place = self.at;
+        let mut left = part(self)?;
+        while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.eat(symbol)) {
+            self.count_operator()?;
+            let (first, right) = (self.operand(left)?, part(self)?);
+            let right = self.operand(right)?;
+            left = Parsed::Operand(Operand::Arithmetic(*operator, Box::new(first), Box::new(right)), place);
+        }
+        Ok(left)
+    }
+
+    fn value(&mut self) -> Result<Parsed, Error> {
+        self.skip_space();
+        let place = self.at;
+        let mut parsed = if self.eat("(") {
+            self.deeper()?;
+            let inner = self.or()?;
+            self.depth -= 1;
+            self.expect(")")?;
+            inner
+        } else {
+            Parsed::Operand(self.plain_value()?, place)
+        };
+        while let Some(function) = self.function()? {
+            self.count_operator()?;
+            let inner = self.operand(parsed)?;
+            parsed = Parsed::Operand(Operand::Call(function, Box::new(inner)), place);
+        }
+        Ok(parsed)
+    }
+
+    fn plain_value(&mut self) -> Result<Operand, Error> {
+        match self.rest().chars().next() {
+            Some('"') => self.text_literal().map(Operand::Text),
+            Some('\'') => Err(self.fail("texts stand in double quotes")),
+            Some(c) if c.is_ascii_digit() || c == '-' || c == '+' || c == '.' => self.number(),
+            Some(c) if c.is_alphabetic() || c == '_' => self.named_value(),
+            Some(c) => Err(self.fail(&format!("expected a value, got '{c}'"))),
+            None => Err(self.fail("expected a value before the end")),
+        }
+    }
+
+    fn named_value(&mut self) -> Result<Operand, Error> {
+        let name = self.name();
+        match name.to_ascii_lowercase().as_str() {
+            "null" => return Ok(Operand::Null),
+            "true" => return Ok(Operand::Bool(true)),
+            "false" => return Ok(Operand::Bool(false)),
+            "id" => return self.id_part().map(Operand::Id),
+            "and" | "or" | "not" | "in" => {
+                self.at -= name.len();
+                return Err(self.fail(&format!("expected a value, got '{name}'")));
+            }
+            "now" if self.eat("(") => {
+                self.expect(")")?;
+                return Ok(Operand::Now);
+            }
+            _ => {}
+        }
+        if !self.rest().starts_with('.') {
+            return Ok(Operand::Type(name.to_owned()));
+        }
+        self.at += 1;
+        let field = self.name();
+        if field.is_empty() {
+            return Err(self.fail(&format!("expected a field after '{name}.'")));
+        }
+        if self.eat_here("()") {
+            if field == "version" {
+                return Ok(Operand::Version(name.to_owned()));
+            }
+            self.at -= field.len() + 2;
+            return Err(self.fail(&format!("a document type has version(), not {field}()")));
+        }
+        let steps = self.steps()?;
+        Ok(Operand::Field(FieldReference { document_type: name.to_owned(), field: field.to_owned(), steps }))
+    }
+
+    /// `.member`, `{key}` and `[index]`, as many as there are.
+    fn steps(&mut self) -> Result<Vec<Step>, Error> {
+        let mut steps = Vec::new();
+        loop {
+            if steps.len() > DEPTH {
+                return Err(self.fail(&format!("a field path has more than {DEPTH} steps")));
+            }
+            match self.rest().chars().next() {
+                Some('.') => {
+                    let start = self.at;
+                    self.at += 1;
+                    let member = self.name();
+                    if member.is_empty() || self.rest().starts_with('(') {
+                        // A function of the value, not a member.
+                        self.at = start;
+                        return Ok(steps);
+                    }
+                    steps.push(Step::Member(member.to_owned()));
+                }
+                Some('{') => {
+                    self.at += 1;
+                    steps.push(Step::Key(self.key()?));
+                }
+                Some('[') => {
+                    self.at += 1;
+                    let inner = self.until(']')?;
+                    if inner.starts_with('$') {
+                        return Err(self.variables());
+                    }
+                    let index =
+                        inner.trim().parse().map_err(|_| self.fail(&format!("'{inner}' is no index")))?;
+                    steps.push(Step::Index(index));
+                }
+                _ => return Ok(steps),
+            }
+        }
+    }
+
+    fn key(&mut self) -> Result<String, Error> {
+        if self.rest().starts_with('"') {
+            let key = self.text_literal()?;
+            self.expect("}")?;
+            return Ok(key);
+        }
+        let key = self.until('}')?;
+        if key.starts_with('$') { Err(self.variables()) } else { Ok(key.to_owned()) }
+    }
+
+    fn variables(&self) -> Error {
+        self.fail("variables in field paths are not supported; name the key or index, or leave it out to mean any element")
+    }
+
+    fn until(&mut self, end: char) -> Result<&'t str, Error> {
+        let rest = self.rest();
+        let length = rest.find(end).ok_or_else(|| self.fail(&format!("expected '{end}'")))?;
+        self.at += length + 1;
+        Ok(&rest[..length])
+    }
+
+    fn id_part(&mut self) -> Result<IdPart, Error> {
+        let start = self.at;
+        if !self.eat_here(".") {
+            return Ok(IdPart::Whole);
+        }
+        let part = self.name();
+        if self.rest().starts_with('(') {
+            // A function of the whole id.
+            self.at = start;
+            return Ok(IdPart::Whole);
+        }
+        match part.to_ascii_lowercase().as_str() {
+            "scheme" => Ok(IdPart::Scheme),
+            "namespace" => Ok(IdPart::Namespace),
+            "type" => Ok(IdPart::Type),
+            "specific" => Ok(IdPart::Specific),
+            "user" => Ok(IdPart::User),
+            "group" => Ok(IdPart::Group),
+            _ => {
+                self.at = start + 1;
+                Err(self.fail("an id has scheme, namespace, type, specific, user and group"))
+            }
+        }
+    }
+
+    /// `.name()` after a value.
+    fn function(&mut self) -> Result<Option<Function>, Error> {
+        if !self.rest().starts_with('.') {
+            return Ok(None);
+        }
+        let start = self.at;
+        self.at += 1;
+        let function = match self.name().to_ascii_lowercase().as_str() {
+            "abs" => Function::Abs,
+            "hash" => Function::Hash,
+            "lowercase" => Function::Lowercase,
+            _ => {
+                self.at = start;
+                return Err(self.fail("a value has the functions abs(), hash() and lowercase()"));
+            }
+        };
+        self.expect("(")?;
+        self.expect(")")?;
+        Ok(Some(function))
+    }
+
+    fn number(&mut self) -> Result<Operand, Error> {
+        let rest = self.rest();
+        let mut end = usize::from(rest.starts_with(['-', '+']));
+        let mut exponent = false;
+        for c in rest[end..].chars() {
+            let after_exponent = rest[..end].ends_with(['e', 'E']);
+            if !(c.is_ascii_digit() || c == '.' || (exponent && after_exponent && (c == '-' || c == '+'))) {
+                if exponent || !matches!(c, 'e' | 'E') {
+                    break;
+                }
+                exponent = true;
+            }
+            end += 1;
+        }
+        let written = &rest[..end];
+        let parsed = match written.parse::<i128>() {
+            Ok(number) if written.bytes().any(|byte| byte.is_ascii_digit()) => Some(Operand::Integer(number)),
+            _ => written.parse::<f64>().ok().filter(|number| number.is_finite()).map(Operand::Float),
+        };
+        match parsed {
+            Some(number) => {
+                self.at += end;
+                Ok(number)
+            }
+            None => Err(self.fail("expected a number")),
+        }
+    }
+
+    fn text_literal(&mut self) -> Result<String, Error> {
+        let rest = self.rest();
+        let mut text = String::new();
+        let mut chars = rest.char_indices().skip(1);
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at += at + 1;
+                    return Ok(text);
+                }
+                '\\' => {
+                    let escaped = match chars.next() {
+                        Some((_, 'n')) => '\n',
+                        Some((_, 't')) => '\t',
+                        Some((_, 'f')) => '\u{c}',
+                        Some((_, 'r')) => '\r',
+                        Some((_, 'x')) => {
+                            let mut digit = || chars.next().and_then(|(_, c)| c.to_digit(16));
+                            let code = digit().zip(digit()).map(|(high, low)| high << 4 | low);
+                            code.and_then(char::from_u32)
+                                .ok_or_else(|| self.fail("\\x needs two hexadecimal digits"))?
+                        }
+                        Some((_, other)) => other,
+                        None => break,
+                    };
+                    text.push(escaped);
+                }
+                _ => text.push(c),
+            }
+        }
+        Err(self.fail("the quotes are not closed"))
+    }
+
+    fn condition(&self, parsed: Parsed) -> Result<Condition, Error> {
+        match parsed {
+            Parsed::Condition(condition) => Ok(condition),
+            Parsed::Operand(Operand::Bool(value), _) => Ok(Condition::Constant(value)),
+            Parsed::Operand(Operand::Type(name), _) => Ok(Condition::Type(name)),
+            Parsed::Operand(field @ Operand::Field(_), _) => Ok(Condition::Compare(Box::new(Comparison {
+                left: field,
+                operator: Operator::NotEqual,
+                right: Operand::Null,
+                pattern: None,
+            }))),
+            Parsed::Operand(_, place) => Err(self.fail_at(place, "expected a comparison, got a value alone")),
+        }
+    }
+
+    fn operand(&self, parsed: Parsed) -> Result<Operand, Error> {
+        match parsed {
+            Parsed::Operand(Operand::Type(name), place) => Err(self
+                .fail_at(place, &format!("expected a value; write {name}.field, or \"{name}\" for a text"))),
+            Parsed::Operand(operand, _) => Ok(operand),
+            Parsed::Condition(_) => Err(self.fail("expected a value, got a condition")),
+        }
+    }
+
+    fn deeper(&mut self) -> Result<(), Error> {
+        self.depth += 1;
+        if self.depth > DEPTH { Err(self.fail(&format!("it is nested deeper than {DEPTH}"))) } else { Ok(()) }
+    }
+
+    fn count_operator(&mut self) -> Result<(), Error> {
+        self.operators += 1;
+        if self.operators > OPERATORS {
+            return Err(
+                self.fail(&format!("it has more than {OPERATORS} arithmetic operators and functions"))
+            );
+        }
+        Ok(())
+    }
+
+    /// The letters, digits and underscores here; empty where there is none.
+    fn name(&mut self) -> &'t str {
+        let rest = self.rest();
+        let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn sees_keyword(&mut self, keyword: &str) -> bool {
+        self.skip_space();
+        let rest = self.rest();
+        rest.get(..keyword.len()).is_some_and(|word| word.eq_ignore_ascii_case(keyword))
+            && !rest[keyword.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
+    }
+
+    fn eat_keyword(&mut self, keyword: &str) -> bool {
+        let seen = self.sees_keyword(keyword);
+        self.at += if seen { keyword.len() } else { 0 };
+        seen
+    }
+
+    fn eat(&mut self, symbol: &str) -> bool {
+        self.skip_space();
+        self.eat_here(symbol)
+    }
+
+    fn eat_here(&mut self, symbol: &str) -> bool {
+        let seen = self.rest().starts_with(symbol);
+        self.at += if seen { symbol.len() } else { 0 };
+        seen
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Error> {
+        if self.eat(symbol) { Ok(()) } else { Err(self.fail(&format!("expected '{symbol}'"))) }
+    }
+
+    fn skip_space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn fail(&self, reason: &str) -> Error {
+        self.fail_at(self.at, reason)
+    }
+
+    fn fail_at(&self, at: usize, reason: &str) -> Error {
+        Error::Syntax {
+            selection: self.text.to_owned(),
+            reason: reason.to_owned(),
+            character: self.text[..at].chars().count() + 1,
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What the command line understands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::settings::ServeArguments;
+
+/// Personal search at massive scale: one person's documents per query, all of them, exactly.
+#[derive(Parser)]
+#[command(name = "millrace", version, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(flatten)]
+    pub node: NodeArguments,
+    /// How results are written.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, env = "MILLRACE_FORMAT")]
+    pub format: Format,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  millrace serve --app examples/mail         start a server with an application, data in ./data
+  millrace deploy examples/mail              deploy to a server that runs
+  millrace feed mails.jsonl                  feed documents
+  millrace query 'select * from mail where default contains \"budget\"' streaming.groupname=me
+  millrace get id:mail:mail:g=me:1           show one document
+  millrace visit --selection 'mail.folder == \"inbox\"' > inbox.jsonl
+
+'millrace COMMAND --help' tells more of each, with examples.";
+
+/// Where the node is.
+#[derive(Args)]
+pub struct NodeArguments {
+    /// Where documents and queries are served.
+    #[arg(long, global = true, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
+    pub url: String,
+    /// Where applications are deployed.
+    #[arg(long, global = true, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
+    pub config_url: String,
+}
+
+/// How results are written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start a server.
+    #[command(after_help = "\
+Examples:
+  millrace serve
+  millrace serve --data-dir /var/lib/millrace --app examples/mail
+  millrace serve --config millrace.toml --listen 0.0.0.0
+
+Every option can stand in the TOML file, under its own name (data-dir = \"/var/lib/millrace\"), or in an environment
+variable (MILLRACE_DATA_DIR). A flag counts more than a variable, and that more than the file.")]
+    Serve(Box<ServeArguments>),
+    /// Deploy an application package.
+    #[command(after_help = "\
+Examples:
+  millrace deploy examples/mail
+  millrace --config-url http://search.example.com:19071 deploy my-app")]
+    Deploy(Deploy),
+    /// Feed documents: JSON lines, or a JSON list of operations.
+    #[command(after_help = "\
+Examples:
+  millrace feed mails.jsonl
+  zcat mails.jsonl.gz | millrace feed -
+  millrace feed --resume mails.resume mails.jsonl     go on where the last run stopped
+
+An operation is one of
+  {\"put\": \"id:mail:mail:g=me:1\", \"fields\": {\"subject\": \"Hello\"}}
+  {\"update\": \"id:mail:mail:g=me:1\", \"fields\": {\"folder\": {\"assign\": \"archive\"}}}
+  {\"remove\": \"id:mail:mail:g=me:1\"}
+and may have \"condition\" and \"create\". The exit status is 1 when any operation failed.")]
+    Feed(Feed),
+    /// Search.
+    #[command(after_help = "\
+Examples:
+  millrace query 'select * from mail where default contains \"budget\"' streaming.groupname=me
+  millrace query 'yql=select * from mail where userQuery()' 'query=quarterly budget' streaming.groupname=me hits=3
+  millrace query 'select * from mail where true limit 0 | all(group(from_address) max(5) each(output(count())))' \\
+      streaming.groupname=me")]
+    Query(Query),
+    /// Show a document.
+    Get(Get),
+    /// Write a document.
+    #[command(after_help = "\
+Examples:
+  millrace put id:mail:mail:g=me:1 '{\"fields\": {\"subject\": \"Hello\"}}'
+  millrace put id:mail:mail:g=me:1 --file document.json")]
+    Put(Write),
+    /// Change fields of a document.
+    #[command(after_help = "\
+Examples:
+  millrace update id:mail:mail:g=me:1 '{\"fields\": {\"folder\": {\"assign\": \"archive\"}}}'
+  millrace update id:mail:mail:g=me:1 '{\"fields\": {\"size\": {\"increment\": 1}}}' --condition 'mail.size < 10'")]
+    Update(Write),
+    /// Remove a document.
+    Remove(Remove),
+    /// Write documents as JSON lines, in the form that feed reads.
+    #[command(after_help = "\
+Examples:
+  millrace visit > all.jsonl
+  millrace visit --selection 'mail.date > 1700000000' --fields mail:subject,date
+  millrace visit --namespace mail --type mail --group me")]
+    Visit(Visit),
+    /// Tell how a node is.
+    Status,
+    /// Check the files of a data directory that no server has open.
+    Doctor(Doctor),
+    /// Import mail: an mbox file or a maildir, for the application in examples/mail.
+    #[command(after_help = "\
+Examples:
+  millrace import mbox ~/archive.mbox --group me
+  zcat archive.mbox.gz | millrace import mbox - --group me
+  millrace import maildir ~/Maildir --group me")]
+    Import(ImportMail),
+    /// Write a made-up mail corpus to standard output, as JSON lines for feed.
+    #[command(after_help = "Example:\n  millrace corpus --mails 100000 | millrace feed -")]
+    Corpus(Corpus),
+    /// Start a node, feed it a mail corpus, and run six queries.
+    Demo(Demo),
+    /// Measure, each figure beside its limit.
+    #[command(after_help = "\
+Examples:
+  millrace bench list
+  millrace bench nn
+  millrace bench nn --json --plot nn.svg
+  millrace bench all --json > figures.jsonl
+
+The exit status is 1 when a figure misses its goal.")]
+    Bench(BenchArguments),
+    /// Print a script that completes commands in a shell.
+    #[command(
+        after_help = "Example:\n  millrace completions bash > ~/.local/share/bash-completion/completions/millrace"
+    )]
+    Completions(Completions),
+}
+
+#[derive(Args)]
+pub struct Deploy {
+    /// A directory with services.xml and schemas.
+    pub application: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Feed {
+    /// Files, or - for standard input.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Connections to the node.
+    #[arg(long, default_value_t = 2)]
+    pub connections: usize,
+    /// The most operations under way at one time; how many really are depends on how the node answers.
+    #[arg(long, default_value_t = 1024)]
+    pub in_flight: usize,
+    /// Keep in this file how far the feed is, and go on from there.
+    #[arg(long)]
+    pub resume: Option<PathBuf>,
+    /// Seconds that an operation is tried again while the node is overloaded or away.
+    #[arg(long, default_value_t = 60)]
+    pub patience: u64,
+    /// Stop at the first operation that fails.
+    #[arg(long)]
+    pub stop_at_failure: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct Query {
+    /// Parameters as NAME=VALUE; text that begins with 'select' is the parameter yql.
+    #[arg(required = true)]
+    pub parameters: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct Get {
+    /// The document's id.
+    pub id: String,
+    /// Which fields: [all], [document], or TYPE:FIELD,FIELD.
+    #[arg(long)]
+    pub fields: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Write {
+    /// The document's id.
+    pub id: String,
+    /// The JSON: {"fields": {…}}.
+    #[arg(required_unless_present = "file")]
+    pub json: Option<String>,
+    /// Read the JSON from a file instead, or from standard input (-).
+    #[arg(long, conflicts_with = "json")]
+    pub file: Option<PathBuf>,
+    /// Only if the stored document matches this selection.
+    #[arg(long)]
+    pub condition: Option<String>,
+    /// Make the document if it is not there.
+    #[arg(long)]
+    pub create: bool,
+}
+
+#[derive(Args)]
+pub struct Remove {
+    /// The document's id.
+    pub id: String,
+    /// Only if the stored document matches this selection.
+    #[arg(long)]
+    pub condition: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Visit {
+    /// Only documents that match, such as 'mail.folder == "inbox"'.
+    #[arg(long)]
+    pub selection: Option<String>,
+    /// Which fields: [all], [document], [id], or TYPE:FIELD,FIELD.
+    #[arg(long)]
+    pub fields: Option<String>,
+    /// The content cluster; all of them where none is named.
+    #[arg(long)]
+    pub cluster: Option<String>,
+    /// Only documents of this namespace.
+    #[arg(long, requires = "document_type")]
+    pub namespace: Option<String>,
+    /// Only documents of this type.
+    #[arg(long = "type", requires = "namespace")]
+    pub document_type: Option<String>,
+    /// Only documents of this group.
+    #[arg(long, requires = "namespace")]
+    pub group: Option<String>,
+    /// Also say which documents were removed lately.
+    #[arg(long)]
+    pub removes: bool,
+}
+
+#[derive(Args)]
+pub struct Doctor {
+    /// The data directory.
+    pub data_dir: PathBuf,
+}
+
+/// The form of a mail archive.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Archive {
+    /// One file of many messages.
+    Mbox,
+    /// A directory with a file for each message.
+    Maildir,
+}
+
+#[derive(Args)]
+pub struct ImportMail {
+    /// What the archive is.
+    #[arg(value_enum)]
+    pub archive: Archive,
+    /// Where it is; - reads an mbox file from standard input.
+    pub path: PathBuf,
+    /// Whose mail it is: the group that is searched.
+    #[arg(long)]
+    pub group: String,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct Corpus {
+    /// How many mails.
+    #[arg(long, default_value_t = 20_000)]
+    pub mails: usize,
+    /// Of how many people.
+    #[arg(long, default_value_t = 300)]
+    pub mailboxes: usize,
+    /// Another seed makes other mails.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// How many mails.
+    #[arg(long, default_value_t = 20_000)]
+    pub mails: usize,
+    /// Of how many people.
+    #[arg(long, default_value_t = 300)]
+    pub mailboxes: usize,
+}
+
+#[derive(Args)]
+pub struct BenchArguments {
+    /// The benchmark; 'all' for all of them, 'list' to see which there are.
+    pub name: String,
+    /// One JSON object a figure.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the curve into this file, as SVG.
+    #[arg(long)]
+    pub plot: Option<PathBuf>,
+    /// How long each case is measured, at least.
+    #[arg(long, default_value_t = 1000)]
+    pub milliseconds: u64,
+    /// Where data is written; a temporary directory where none is named.
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}

@@ -1,0 +1,18 @@
+//! `millrace corpus`.
+
+use std::process::ExitCode;
+
+use millrace_mail::corpus;
+
+use crate::cli::Corpus;
+use crate::output::print_all;
+
+/// Writes a made-up mail corpus to standard output, as JSON lines for `millrace feed`.
+pub fn run(arguments: &Corpus) -> ExitCode {
+    let settings =
+        corpus::Settings { seed: arguments.seed, mails: arguments.mails, mailboxes: arguments.mailboxes };
+    for mail in corpus::Corpus::new(settings) {
+        print_all(format!("{}\n", mail.operation()).as_bytes());
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,243 @@
+//! `millrace demo`: a node of its own, a mail corpus, and six queries that show what it can do.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::feed::{Options, feed};
+use millrace_client::{Client, Protocol, Request};
+use millrace_gateway::{Node, Server, Settings};
+use millrace_mail::corpus::{self, Corpus, embed};
+use millrace_schema::Application;
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+
+use crate::cli::Demo;
+use crate::commands::feed::{Bar, text as report};
+use crate::commands::query::text;
+use crate::error::Error;
+use crate::lines::Lines;
+use crate::output::Output;
+
+/// The example application, so that the demo needs nothing beside the binary.
+const FILES: [(&str, &str); 2] = [
+    ("services.xml", include_str!("../../../../examples/mail/services.xml")),
+    ("schemas/mail.sd", include_str!("../../../../examples/mail/schemas/mail.sd")),
+];
+
+/// Each query is asked this many times; the median is shown.
+const REPEATS: usize = 21;
+
+/// A query of the demo.
+struct Question {
+    title: &'static str,
+    parameters: Vec<(&'static str, String)>,
+}
+
+/// Starts, feeds, asks, and says how to go on.
+pub async fn run(arguments: &Demo, output: &Output) -> Result<ExitCode, Error> {
+    let directory = std::env::temp_dir().join(format!("millrace-demo-{}", std::process::id()));
+    let result =
+        show(arguments, output, Settings { port: 0, config_port: 0, ..Settings::new(directory.clone()) })
+            .await;
+    // What stays behind is a temporary directory; the demo's own outcome matters more.
+    let _ = std::fs::remove_dir_all(&directory);
+    result
+}
+
+async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<ExitCode, Error> {
+    let say = |line: &str| {
+        if !output.is_json() {
+            println!("{line}");
+        }
+    };
+    let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let application = Application::from_files(BTreeMap::from(files))
+        .map_err(|error| Error::Application { path: "examples/mail".into(), reason: error.to_string() })?;
+
+    say("\n1. Starting a node on free ports, with an empty data directory");
+    let started = Instant::now();
+    let node = Node::open(settings)?;
+    node.deploy(application)
+        .map_err(|error| Error::Application { path: "examples/mail".into(), reason: error.to_string() })?;
+    let server = Server::bind(node).await?;
+    let (data, _) = server.addresses().map_err(Error::Runtime)?;
+    let url = format!("http://{data}");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(server.run(async move {
+        // Either the demo is over, or it failed and dropped the other end.
+        let _ = stopped.await;
+    }));
+    say(&format!(
+        "   ready at {url} after {:.0} ms, application examples/mail deployed",
+        ms(started.elapsed())
+    ));
+
+    let corpus = corpus::Settings {
+        mails: arguments.mails,
+        mailboxes: arguments.mailboxes,
+        ..corpus::Settings::default()
+    };
+    say(&format!("\n2. Feeding {} mails of {} people, durably", corpus.mails, corpus.mailboxes));
+    let bar = Bar::new(None, output.is_json());
+    let operations = Corpus::new(corpus).map(|mail| mail.operation());
+    let fed = feed(&url, "the corpus", Lines::new(operations), &Options::default(), None, |progress| {
+        bar.show(progress)
+    })
+    .await;
+    bar.end();
+    let fed = fed?;
+    say(&format!("   {}", report("fed", &fed)));
+
+    let (group, size) = Corpus::new(corpus)
+        .groups()
+        .next()
+        .map(|(group, size)| (group.as_str().to_owned(), size))
+        .ok_or_else(|| Error::Argument("the demo needs at least one mailbox".to_owned()))?;
+    say(&format!(
+        "\n3. Searching the largest mailbox: {group}, {size} mails (median of {REPEATS} runs, over HTTP)"
+    ));
+    let client = Client::new(&url, Protocol::Http1)?;
+    let mut answers = Vec::new();
+    for (number, question) in questions(&client, &group).await?.iter().enumerate() {
+        let (answer, time) = ask(&client, &group, &question.parameters).await?;
+        say(&format!("\n   ── {}. {} ── {:.2} ms", number + 1, question.title, ms(time)));
+        say(&format!("   {}\n", shown(&question.parameters)));
+        text(&answer).lines().for_each(|line| say(&format!("   {line}")));
+        answers.push(json!({ "title": question.title, "ms": ms(time), "answer": answer }));
+    }
+    drop(stop);
+    // The server's task ends with the demo; if it failed, the answers above have shown it.
+    let _ = serving.await;
+
+    say("\nGo on with your own mail:");
+    say("   make up                                             # or: millrace serve --app examples/mail");
+    say("   millrace import mbox ~/archive.mbox --group me      # or: import maildir ~/Maildir --group me");
+    say(
+        "   millrace query 'yql=select * from mail where userQuery()' 'query=quarterly report' streaming.groupname=me\n",
+    );
+    if output.is_json() {
+        output.print(
+            String::new,
+            &json!({ "documents_per_second": fed.rate(), "failed": fed.progress.failed, "queries": answers }),
+        );
+    }
+    Ok(if fed.progress.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The six queries; one of them is about a thread that must be found first.
+async fn questions(client: &Client, group: &str) -> Result<Vec<Question>, Error> {
+    let busiest = "select * from mail where true limit 0 | all(group(thread) max(1) order(-count()) each(output(count())))";
+    let (answer, _) = ask(client, group, &[("yql", busiest.to_owned())]).await?;
+    let thread = find(&answer, "value").unwrap_or_default();
+    let vector: Vec<String> =
+        embed("night train ferry luggage").iter().map(|cell| format!("{cell:.5}")).collect();
+    let query = |yql: &str| ("yql", yql.to_owned());
+    let hits = |count: usize| ("hits", count.to_string());
+    let line = || ("presentation.summary", "line".to_owned());
+    Ok(vec![
+        Question {
+            title: "two words, ranked by bm25, with snippets",
+            parameters: vec![
+                query("select subject, from_name, body from mail where userQuery()"),
+                ("query", "budget report".to_owned()),
+                ("type", "all".to_owned()),
+                hits(3),
+            ],
+        },
+        Question {
+            title: "a word, two years, one folder",
+            parameters: vec![
+                query(
+                    "select * from mail where default contains \"invoice\" and range(date, 1577836800, 1640995199) \
+                     and folder contains \"finance\"",
+                ),
+                hits(3),
+                line(),
+            ],
+        },
+        Question {
+            title: "a phrase",
+            parameters: vec![
+                query(
+                    "select subject, from_name, body from mail where body contains phrase(\"night\", \"train\")",
+                ),
+                hits(3),
+            ],
+        },
+        Question {
+            title: "the newest ten of the longest thread",
+            parameters: vec![
+                query(&format!(
+                    "select * from mail where thread contains \"{thread}\" order by date desc limit 10"
+                )),
+                line(),
+            ],
+        },
+        Question {
+            title: "who writes most",
+            parameters: vec![query(
+                "select * from mail where true limit 0 | all(group(from_address) max(5) order(-count()) each(output(count())))",
+            )],
+        },
+        Question {
+            title: "nearest to 'night train ferry luggage', exactly",
+            parameters: vec![
+                query("select * from mail where {targetHits: 5}nearestNeighbor(embedding, embedding)"),
+                ("ranking", "semantic".to_owned()),
+                ("input.query(embedding)", format!("[{}]", vector.join(","))),
+                hits(5),
+                line(),
+            ],
+        },
+    ])
+}
+
+/// Asks several times; the answer and the median time.
+async fn ask(
+    client: &Client,
+    group: &str,
+    parameters: &[(&str, String)],
+) -> Result<(Value, Duration), Error> {
+    let mut body: Map<String, Value> =
+        parameters.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))).collect();
+    body.insert("streaming.groupname".to_owned(), Value::from(group));
+    let body = Value::Object(body).to_string();
+    let mut times = Vec::with_capacity(REPEATS);
+    let mut answer = Value::Null;
+    for _ in 0..REPEATS {
+        let request = Request::new(Method::POST, "/search/").body("application/json", body.clone());
+        let started = Instant::now();
+        let received = client.send(request).await?;
+        times.push(started.elapsed());
+        answer = received.checked()?.json();
+    }
+    times.sort();
+    Ok((answer, times[REPEATS / 2]))
+}
+
+/// What was asked, on one line, without the numbers of a vector.
+fn shown(parameters: &[(&str, String)]) -> String {
+    let shown = parameters.iter().map(|(name, value)| match value.get(..40) {
+        Some(start) if *name != "yql" => format!("{name}={start}…"),
+        _ => format!("{name}={value}"),
+    });
+    shown.collect::<Vec<_>>().join("  ")
+}
+
+/// The first text of this name, wherever it stands in the answer.
+fn find(value: &Value, name: &str) -> Option<String> {
+    match value {
+        Value::Object(entries) => entries
+            .get(name)
+            .and_then(|value| value.as_str().map(str::to_owned))
+            .or_else(|| entries.values().find_map(|value| find(value, name))),
+        Value::Array(values) => values.iter().find_map(|value| find(value, name)),
+        _ => None,
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

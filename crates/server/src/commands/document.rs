@@ -1,0 +1,94 @@
+//! `millrace get`, `put`, `update` and `remove`.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use hyper::{Method, StatusCode};
+use millrace_client::{Client, Protocol, Request, document_path};
+use serde_json::{Value, json};
+
+use crate::cli::{Get, NodeArguments, Remove, Write};
+use crate::error::Error;
+use crate::output::Output;
+
+/// Shows a document. The exit status is 1 where there is none.
+pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Result<ExitCode, Error> {
+    let mut request = Request::new(Method::GET, document_path(&arguments.id)?);
+    if let Some(fields) = &arguments.fields {
+        request = request.parameter("fieldSet", fields);
+    }
+    let answer = Client::new(&node.url, Protocol::Http1)?.send(request).await?;
+    if answer.status == StatusCode::NOT_FOUND {
+        let value = json!({ "id": arguments.id, "found": false });
+        output.print(|| format!("{} does not exist", arguments.id), &value);
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut document = answer.checked()?.json();
+    if let Some(document) = document.as_object_mut() {
+        document.remove("pathId");
+    }
+    output.print(|| pretty(&document), &document);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a document.
+pub async fn put(node: &NodeArguments, arguments: &Write, output: &Output) -> Result<ExitCode, Error> {
+    write(node, Method::POST, arguments, output).await
+}
+
+/// Changes fields of a document.
+pub async fn update(node: &NodeArguments, arguments: &Write, output: &Output) -> Result<ExitCode, Error> {
+    write(node, Method::PUT, arguments, output).await
+}
+
+async fn write(
+    node: &NodeArguments,
+    method: Method,
+    arguments: &Write,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let body = match (&arguments.json, &arguments.file) {
+        (Some(json), _) => json.clone().into_bytes(),
+        (None, Some(path)) => read(path)?,
+        (None, None) => return Err(Error::Argument("give the document's JSON, or --file".to_owned())),
+    };
+    let mut request = Request::new(method, document_path(&arguments.id)?).body("application/json", body);
+    if let Some(condition) = &arguments.condition {
+        request = request.parameter("condition", condition);
+    }
+    if arguments.create {
+        request = request.parameter("create", "true");
+    }
+    done(node, request, &arguments.id, output).await
+}
+
+/// Removes a document.
+pub async fn remove(node: &NodeArguments, arguments: &Remove, output: &Output) -> Result<ExitCode, Error> {
+    let mut request = Request::new(Method::DELETE, document_path(&arguments.id)?);
+    if let Some(condition) = &arguments.condition {
+        request = request.parameter("condition", condition);
+    }
+    done(node, request, &arguments.id, output).await
+}
+
+async fn done(node: &NodeArguments, request: Request, id: &str, output: &Output) -> Result<ExitCode, Error> {
+    Client::new(&node.url, Protocol::Http1)?.send(request).await?.checked()?;
+    output.print(|| format!("done: {id}"), &json!({ "id": id }));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let fail = |source| Error::File { path: path.to_owned(), source };
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(fail)?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).map_err(fail)
+}
+
+fn pretty(value: &Value) -> String {
+    // A value that was parsed from JSON can be written as JSON.
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}

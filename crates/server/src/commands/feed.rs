@@ -1,0 +1,155 @@
+//! `millrace feed`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use millrace_client::feed::{Options, Progress, Report, Resume, feed};
+use serde_json::{Value, json};
+
+use crate::cli::{Feed, NodeArguments};
+use crate::error::Error;
+use crate::output::Output;
+
+/// Feeds all files. The exit status is 1 when an operation failed.
+pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Result<ExitCode, Error> {
+    let options = Options {
+        connections: arguments.connections,
+        in_flight_max: arguments.in_flight,
+        patience: Duration::from_secs(arguments.patience),
+        stop_at_failure: arguments.stop_at_failure,
+        ..Options::default()
+    };
+    let mut resume = arguments.resume.as_deref().map(Resume::open).transpose()?;
+    let mut clean = true;
+    for path in &arguments.files {
+        let (name, size, stream) = open(path)?;
+        let bar = Bar::new(size, arguments.quiet || output.is_json());
+        let report =
+            feed(&node.url, &name, stream, &options, resume.as_mut(), |progress| bar.show(progress)).await;
+        bar.end();
+        let report = report?;
+        clean &= report.progress.failed == 0;
+        output.print(|| text(&name, &report), &value(&name, &report));
+        if !clean && arguments.stop_at_failure {
+            break;
+        }
+    }
+    match resume {
+        Some(resume) if clean => resume.finish()?,
+        _ => {}
+    }
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The name of an input, its length where it has one, and its bytes.
+fn open(path: &Path) -> Result<(String, Option<u64>, Box<dyn Read + Send>), Error> {
+    if path.as_os_str() == "-" {
+        return Ok(("standard input".to_owned(), None, Box::new(std::io::stdin())));
+    }
+    let fail = |source| Error::File { path: path.to_owned(), source };
+    let file = File::open(path).map_err(fail)?;
+    let size = file.metadata().map_err(fail)?.len();
+    Ok((path.display().to_string(), Some(size), Box::new(file)))
+}
+
+/// How far a feed is, for people.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar of an input of this many bytes, where that is known.
+    pub fn new(size: Option<u64>, hidden: bool) -> Self {
+        let bar = match (hidden, size) {
+            (true, _) => ProgressBar::hidden(),
+            (false, Some(size)) => ProgressBar::new(size),
+            (false, None) => ProgressBar::new_spinner(),
+        };
+        let template = match size {
+            Some(_) => "{bar:30} {percent:>3} %  {bytes_per_sec:>12}  {msg}  ETA {eta}",
+            None => "{spinner} {bytes:>10}  {bytes_per_sec:>12}  {msg}",
+        };
+        // The templates are written here, and are right.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Bar(bar)
+    }
+
+    /// Shows where the feed is.
+    pub fn show(&self, progress: &Progress) {
+        let elapsed = self.0.elapsed().as_secs_f64().max(1e-3);
+        self.0.set_position(progress.read_bytes);
+        self.0.set_message(format!(
+            "{} documents, {:.0}/s, {} errors",
+            progress.done,
+            progress.done as f64 / elapsed,
+            progress.failed
+        ));
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// A report, for people.
+pub fn text(name: &str, report: &Report) -> String {
+    let progress = &report.progress;
+    let mut lines: Vec<String> = report
+        .failures
+        .iter()
+        .map(|failure| {
+            let id = if failure.id.is_empty() { String::new() } else { format!("{}: ", failure.id) };
+            format!("failed: {}, byte {}: {id}{}", failure.input, failure.offset, failure.message)
+        })
+        .collect();
+    let hidden = progress.failed.saturating_sub(report.failures.len() as u64);
+    if hidden > 0 {
+        lines.push(format!("… and {hidden} more"));
+    }
+    let seconds = report.elapsed.as_secs_f64();
+    lines.push(format!(
+        "{name}: {} done, {} failed, {} conditions not met in {seconds:.1} s: {:.0} documents/s, {:.1} MB/s; latency {:.1} ms, \
+         at most {:.0} ms; {} retries",
+        progress.done,
+        progress.failed,
+        progress.condition_not_met,
+        report.rate(),
+        progress.sent_bytes as f64 / 1e6 / seconds.max(1e-9),
+        report.latency_mean.as_secs_f64() * 1e3,
+        report.latency_max.as_secs_f64() * 1e3,
+        progress.retried,
+    ));
+    lines.join("\n")
+}
+
+fn value(name: &str, report: &Report) -> Value {
+    let progress = &report.progress;
+    let failures: Value = report
+        .failures
+        .iter()
+        .map(|failure| {
+            json!({
+                "input": failure.input, "offset": failure.offset, "id": failure.id, "status": failure.status,
+                "message": failure.message,
+            })
+        })
+        .collect();
+    json!({
+        "input": name,
+        "done": progress.done,
+        "failed": progress.failed,
+        "condition_not_met": progress.condition_not_met,
+        "retried": progress.retried,
+        "bytes": progress.sent_bytes,
+        "seconds": report.elapsed.as_secs_f64(),
+        "documents_per_second": report.rate(),
+        "latency_mean_ms": report.latency_mean.as_secs_f64() * 1e3,
+        "latency_max_ms": report.latency_max.as_secs_f64() * 1e3,
+        "failures": failures,
+    })
+}

@@ -1,0 +1,57 @@
+//! `millrace import`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millrace_client::feed::{Options, feed};
+use millrace_mail::{Group, Import};
+use serde_json::json;
+
+use crate::cli::{Archive, ImportMail, NodeArguments};
+use crate::commands::feed::{Bar, text};
+use crate::error::Error;
+use crate::lines::Lines;
+use crate::output::Output;
+
+/// How many unusable messages are told of one by one.
+const TOLD_MAX: u64 = 10;
+
+/// Feeds an archive's messages. The exit status is 1 when a message could not be used or fed.
+pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) -> Result<ExitCode, Error> {
+    let group = Group::new(&arguments.group)?;
+    let archive = &arguments.path;
+    let import = match arguments.archive {
+        Archive::Mbox if archive.as_os_str() == "-" => {
+            Import::mbox_from(Box::new(std::io::BufReader::new(std::io::stdin())), archive, "inbox")
+        }
+        Archive::Mbox => Import::mbox(archive)?,
+        Archive::Maildir => Import::maildir(archive)?,
+    };
+    let unusable = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&unusable);
+    let operations = import.filter_map(move |message| match message {
+        Ok(message) => Some(message.operation(&group)),
+        Err(error) => {
+            if counted.fetch_add(1, Ordering::Relaxed) < TOLD_MAX {
+                eprintln!("skipped: {error}");
+            }
+            None
+        }
+    });
+    let name = archive.display().to_string();
+    let bar = Bar::new(None, arguments.quiet || output.is_json());
+    let report = feed(&node.url, &name, Lines::new(operations), &Options::default(), None, |progress| {
+        bar.show(progress);
+    })
+    .await;
+    bar.end();
+    let report = report?;
+    let unusable = unusable.load(Ordering::Relaxed);
+    let progress = &report.progress;
+    output.print(
+        || format!("{}\n{unusable} messages could not be used", text(&name, &report)),
+        &json!({ "input": name, "done": progress.done, "failed": progress.failed, "unusable": unusable }),
+    );
+    Ok(if progress.failed == 0 && unusable == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,15 @@
+//! One module a command.
+
+pub mod bench;
+pub mod completions;
+pub mod corpus;
+pub mod demo;
+pub mod deploy;
+pub mod doctor;
+pub mod document;
+pub mod feed;
+pub mod import;
+pub mod query;
+pub mod serve;
+pub mod status;
+pub mod visit;

@@ -1,0 +1,124 @@
+//! `millrace visit`.
+
+use std::process::ExitCode;
+
+use hyper::Method;
+use hyper::header::ACCEPT;
+use millrace_client::{Client, Protocol, Request};
+use serde_json::Value;
+
+use crate::cli::{NodeArguments, Visit};
+use crate::error::Error;
+use crate::output::print_all;
+
+/// Writes all documents of all clusters, or of one.
+pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Error> {
+    let client = Client::new(&node.url, Protocol::Http1)?;
+    let clusters = match &arguments.cluster {
+        Some(cluster) => vec![Some(cluster.clone())],
+        // A path with a document type says enough.
+        None if arguments.document_type.is_some() => vec![None],
+        None => clusters(&client).await?.into_iter().map(Some).collect(),
+    };
+    for cluster in clusters {
+        visit(&client, arguments, cluster.as_deref()).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The content clusters of the node, which its refusal of an unknown one names.
+async fn clusters(client: &Client) -> Result<Vec<String>, Error> {
+    let request = Request::new(Method::GET, "/document/v1/").parameter("cluster", "*");
+    let message = client.send(request).await?.message();
+    let names = message.split_once("only ").map_or("", |(_, names)| names);
+    let names: Vec<String> = names.split('\'').skip(1).step_by(2).map(str::to_owned).collect();
+    match names.is_empty() {
+        true => Err(Error::Argument(message)),
+        false => Ok(names),
+    }
+}
+
+async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Result<(), Error> {
+    let mut continuation: Option<String> = None;
+    loop {
+        let mut request = Request::new(Method::GET, path(arguments))
+            .header(ACCEPT, "application/jsonl")
+            .parameter("stream", "true")
+            .parameter("includeRemoves", if arguments.removes { "true" } else { "false" });
+        let parameters = [
+            ("cluster", cluster),
+            ("selection", arguments.selection.as_deref()),
+            ("fieldSet", arguments.fields.as_deref()),
+            ("continuation", continuation.as_deref()),
+        ];
+        for (name, value) in parameters {
+            if let Some(value) = value {
+                request = request.parameter(name, value);
+            }
+        }
+        let mut lines = Lines::default();
+        client.stream(request, |bytes| lines.push(bytes)).await?;
+        if let Some(message) = lines.failure {
+            return Err(Error::Argument(message));
+        }
+        if lines.complete {
+            return Ok(());
+        }
+        continuation = match lines.token {
+            Some(token) if continuation.as_ref() != Some(&token) => Some(token),
+            _ => return Err(Error::Argument("the visit ended before its end; try again".to_owned())),
+        };
+    }
+}
+
+fn path(arguments: &Visit) -> String {
+    let encode = |text: &str| millrace_client::encoded(text);
+    match (&arguments.namespace, &arguments.document_type, &arguments.group) {
+        (Some(namespace), Some(document_type), group) => {
+            let start = format!("/document/v1/{}/{}", encode(namespace), encode(document_type));
+            match group {
+                Some(group) => format!("{start}/group/{}/", encode(group)),
+                None => format!("{start}/docid/"),
+            }
+        }
+        _ => "/document/v1/".to_owned(),
+    }
+}
+
+/// The lines of a streamed visit: documents go on to standard output, the others say how far it is.
+#[derive(Default)]
+struct Lines {
+    pending: Vec<u8>,
+    token: Option<String>,
+    complete: bool,
+    failure: Option<String>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return };
+        let rest = self.pending.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.pending, rest);
+        let mut documents = Vec::new();
+        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+            if line.starts_with(b"{\"put\"") || line.starts_with(b"{\"remove\"") {
+                documents.extend_from_slice(line);
+            } else {
+                self.control(line);
+            }
+        }
+        print_all(&documents);
+    }
+
+    fn control(&mut self, line: &[u8]) {
+        let value: Value = serde_json::from_slice(line).unwrap_or(Value::Null);
+        if let Some(continuation) = value.get("continuation") {
+            self.token = continuation["token"].as_str().map(str::to_owned);
+            self.complete = self.token.is_none();
+        }
+        if let Some(text) = value.pointer("/message/text").and_then(Value::as_str) {
+            self.failure = Some(text.to_owned());
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What ends a command.
+
+use std::path::PathBuf;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The node cannot be reached, or refuses.
+    #[error(transparent)]
+    Client(#[from] millrace_client::Error),
+    /// The server does not start.
+    #[error(transparent)]
+    Start(#[from] millrace_gateway::StartError),
+    /// The application given at the start is refused.
+    #[error("--app {}: {reason}", path.display())]
+    Application {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The store's files cannot be listed.
+    #[error(transparent)]
+    Store(#[from] millrace_store::Error),
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The settings file has something in it that is no setting.
+    #[error("{}: {reason}", path.display())]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        reason: String,
+    },
+    /// A mail archive cannot be read.
+    #[error(transparent)]
+    Mail(#[from] millrace_mail::Error),
+    /// A benchmark cannot run.
+    #[error(transparent)]
+    Bench(#[from] millrace_bench::Error),
+    /// An argument has a value it cannot have.
+    #[error("{0}")]
+    Argument(String),
+    /// The system refuses threads or signals.
+    #[error("cannot start: {0}")]
+    Runtime(std::io::Error),
+}

@@ -1,0 +1,47 @@
+//! What commands print: for people, or for programs.
+
+use std::io::{self, Write as _};
+
+use serde_json::{Value, json};
+
+use crate::cli::Format;
+use crate::error::Error;
+
+/// Where and how results go.
+pub struct Output {
+    format: Format,
+}
+
+impl Output {
+    /// Results in this form.
+    pub fn new(format: Format) -> Self {
+        Output { format }
+    }
+
+    /// Whether programs read this.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints a result: `text` for people, `value` for programs.
+    pub fn print(&self, text: impl FnOnce() -> String, value: &Value) {
+        let line = if self.is_json() { value.to_string() } else { text() };
+        print_all(format!("{}\n", line.trim_end()).as_bytes());
+    }
+
+    /// Says why a command failed.
+    pub fn error(&self, error: &Error) {
+        match self.format {
+            Format::Json => eprintln!("{}", json!({ "error": error.to_string() })),
+            Format::Text => eprintln!("error: {error}"),
+        }
+    }
+}
+
+/// Writes to standard output. Whoever reads it may have seen enough and left, which is no error.
+pub fn print_all(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}

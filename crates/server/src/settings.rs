@@ -1,0 +1,158 @@
+//! The settings of a server: flags, environment variables, and one TOML file.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use millrace_gateway::{Settings, TlsFiles};
+use serde::Deserialize;
+
+use crate::error::Error;
+
+/// Every setting; what is not given has its default. The TOML file has the same names.
+#[derive(Args, Deserialize, Default, Debug, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ServeArguments {
+    /// Where everything is kept [default: data].
+    #[arg(long, env = "MILLRACE_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The address to listen at; 0.0.0.0 lets other machines in [default: 127.0.0.1].
+    #[arg(long, env = "MILLRACE_LISTEN")]
+    pub listen: Option<IpAddr>,
+    /// The port of documents and queries [default: 8080].
+    #[arg(long, env = "MILLRACE_PORT")]
+    pub port: Option<u16>,
+    /// The port of deployment [default: 19071].
+    #[arg(long, env = "MILLRACE_CONFIG_PORT")]
+    pub config_port: Option<u16>,
+    /// Deploy this application package first, unless it is active already.
+    #[arg(long, value_name = "DIR", env = "MILLRACE_APP")]
+    pub app: Option<PathBuf>,
+    /// Read settings from this TOML file.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// A certificate (PEM), for TLS on both ports.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_TLS_CERTIFICATE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", env = "MILLRACE_TLS_KEY", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// The largest request body in bytes, as sent and unpacked [default: 67108864].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
+    pub request_bytes_max: Option<usize>,
+    /// Threads for work [default: as many as cores].
+    #[arg(long, env = "MILLRACE_THREADS")]
+    pub threads: Option<usize>,
+    /// Requests that may wait for a thread; more are refused with 429 [default: 4096].
+    #[arg(long, value_name = "REQUESTS", env = "MILLRACE_QUEUE_MAX")]
+    pub queue_max: Option<usize>,
+    /// Bytes of columns kept in memory between requests [default: 536870912].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_CACHE_BYTES")]
+    pub cache_bytes: Option<u64>,
+    /// Seconds that requests under way have to end after a stop [default: 10].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_DRAIN_S")]
+    pub drain_s: Option<u64>,
+    /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug [default: warn].
+    #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
+    pub log: Option<String>,
+}
+
+/// What a server is started with.
+pub struct Resolved {
+    /// For the node.
+    pub settings: Settings,
+    /// The application to deploy first.
+    pub app: Option<PathBuf>,
+    /// What to log.
+    pub log: String,
+}
+
+impl ServeArguments {
+    /// The settings, with those of the file where neither flag nor variable says otherwise.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has something in it that is no setting.
+    pub fn resolve(&self) -> Result<Resolved, Error> {
+        let file = match &self.config {
+            Some(path) => read(path)?,
+            None => ServeArguments::default(),
+        };
+        let data_dir = self.data_dir.clone().or(file.data_dir).unwrap_or_else(|| PathBuf::from("data"));
+        let defaults = Settings::new(data_dir);
+        let certificate = self.tls_certificate.clone().or(file.tls_certificate);
+        let key = self.tls_key.clone().or(file.tls_key);
+        let tls = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            _ => {
+                return Err(Error::Argument(
+                    "TLS needs both tls-certificate and tls-key; give the other one as well".to_owned(),
+                ));
+            }
+        };
+        let settings = Settings {
+            listen: self.listen.or(file.listen).unwrap_or(defaults.listen),
+            port: self.port.or(file.port).unwrap_or(defaults.port),
+            config_port: self.config_port.or(file.config_port).unwrap_or(defaults.config_port),
+            tls,
+            request_bytes_max: self
+                .request_bytes_max
+                .or(file.request_bytes_max)
+                .unwrap_or(defaults.request_bytes_max),
+            threads: self.threads.or(file.threads).unwrap_or(defaults.threads),
+            queue_max: self.queue_max.or(file.queue_max).unwrap_or(defaults.queue_max),
+            cache_bytes: self.cache_bytes.or(file.cache_bytes).unwrap_or(defaults.cache_bytes),
+            drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
+            data_dir: defaults.data_dir,
+        };
+        Ok(Resolved {
+            settings,
+            app: self.app.clone().or(file.app),
+            log: self.log.clone().or(file.log).unwrap_or_else(|| "warn".to_owned()),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<ServeArguments, Error> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    toml::from_str(&text)
+        .map_err(|error| Error::Settings { path: path.to_owned(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(file: &str, flags: ServeArguments) -> Result<Resolved, Error> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("millrace.toml");
+        std::fs::write(&path, file).expect("the directory can be written");
+        ServeArguments { config: Some(path), ..flags }.resolve()
+    }
+
+    #[test]
+    fn flags_count_more_than_the_file() {
+        let flags = ServeArguments { port: Some(1), ..ServeArguments::default() };
+        let resolved =
+            resolve("port = 2\nconfig-port = 3\ndrain-s = 4\nlog = 'info'", flags).expect("it is right");
+        let settings = resolved.settings;
+        assert_eq!((settings.port, settings.config_port, settings.drain.as_secs()), (1, 3, 4));
+        assert_eq!(resolved.log, "info");
+        assert_eq!(settings.data_dir, PathBuf::from("data"));
+    }
+
+    #[test]
+    fn what_is_no_setting_is_named() {
+        #[track_caller]
+        fn check(file: &str, expected: &str) {
+            let error = resolve(file, ServeArguments::default()).err().expect("it is wrong").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        check("prot = 8080", "prot");
+        check("port = 'many'", "port");
+        check("tls-key = 'key.pem'", "tls-certificate");
+    }
+}

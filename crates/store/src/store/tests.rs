@@ -1,0 +1,149 @@
+//! Faults of the tail's log, through the seam: the log is the embedded store's file, which `env` does not see.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, mpsc};
+
+use millrace_column::{Column, ColumnKey};
+use millrace_document::{DataType, Document, DocumentId, Value};
+
+use super::Store;
+use crate::tail::{AppendError, FjallTails, KeyValue, Tail, TailSnapshot, Tails};
+use crate::{Change, Error, Layout, Options, Write, Written};
+
+/// What appends do: 0 works, 1 does not sync, 2 finds the disk full.
+type Mood = Arc<AtomicU8>;
+
+struct MoodyTails(Mood);
+
+struct MoodyTail(Arc<dyn Tail>, Mood);
+
+impl Tails for MoodyTails {
+    fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+        Ok(Arc::new(MoodyTail(FjallTails.create(directory)?, Arc::clone(&self.0))))
+    }
+
+    fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+        Ok(Arc::new(MoodyTail(FjallTails.open(directory)?, Arc::clone(&self.0))))
+    }
+
+    fn check(&self, directory: &Path) -> Result<(), Error> {
+        FjallTails.check(directory)
+    }
+
+    fn delete(&self, directory: &Path) -> Result<(), Error> {
+        FjallTails.delete(directory)
+    }
+}
+
+impl Tail for MoodyTail {
+    fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
+        match self.1.load(Ordering::SeqCst) {
+            0 => self.0.append(rows),
+            1 => Err(AppendError::NotDurable("injected: the sync failed".to_owned())),
+            _ => Err(AppendError::Full),
+        }
+    }
+
+    fn snapshot(&self) -> Box<dyn TailSnapshot> {
+        self.0.snapshot()
+    }
+}
+
+/// Knows no type, so that documents are kept as they are.
+struct NoLayout;
+
+impl Layout for NoLayout {
+    fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
+        None
+    }
+
+    fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
+        unreachable!("a layout without columns is asked for none")
+    }
+
+    fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
+        None
+    }
+
+    fn data_type(&self, _: &str, _: &str) -> Option<DataType> {
+        None
+    }
+}
+
+fn open(directory: &Path, mood: &Mood) -> Store {
+    let options = Options { disk_reserve: 0, maintenance: false, ..Options::new(directory) };
+    Store::open_with(options, Arc::new(NoLayout), Box::new(MoodyTails(Arc::clone(mood))))
+        .expect("the store opens")
+}
+
+fn id(number: u32) -> DocumentId {
+    DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
+}
+
+fn put(store: &Store, number: u32) -> Result<Written, Error> {
+    let (sender, answer) = mpsc::channel();
+    let document = Document { id: id(number), fields: vec![("a".into(), Value::Int(1))] };
+    store.write(Write { id: id(number), change: Change::Put(document) }, move |outcome| {
+        drop(sender.send(outcome))
+    });
+    answer.recv().expect("every write is answered")
+}
+
+fn holds(store: &Store, number: u32) -> bool {
+    store.get(&id(number)).expect("the store reads").is_some()
+}
+
+#[test]
+fn a_sync_that_fails_is_not_tried_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let store = open(directory.path(), &mood);
+    put(&store, 1).expect("acknowledged");
+    mood.store(1, Ordering::SeqCst);
+    assert!(matches!(put(&store, 2), Err(Error::Poisoned { .. })));
+    mood.store(0, Ordering::SeqCst);
+    assert!(matches!(put(&store, 3), Err(Error::Poisoned { .. })), "even when the disk works again");
+    assert!(store.status().refusing.is_some_and(|reason| reason.contains("the sync failed")));
+    assert!(holds(&store, 1) && !holds(&store, 2), "reads go on");
+    store.close();
+    let store = open(directory.path(), &mood);
+    put(&store, 4).expect("acknowledged after a new start");
+    assert!(holds(&store, 1) && holds(&store, 4));
+}
+
+#[test]
+fn a_full_log_gives_way_to_the_next() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let store = open(directory.path(), &mood);
+    put(&store, 1).expect("acknowledged");
+    mood.store(2, Ordering::SeqCst);
+    assert!(matches!(put(&store, 2), Err(Error::DiskFull { .. })));
+    mood.store(0, Ordering::SeqCst);
+    // Writes are taken again as soon as a new generation stands, which is a matter of the background.
+    let began = std::time::Instant::now();
+    while put(&store, 3).is_err() {
+        assert!(began.elapsed().as_secs() < 20, "it recovers by itself");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(holds(&store, 1) && !holds(&store, 2) && holds(&store, 3));
+    store.close();
+    let store = open(directory.path(), &mood);
+    assert!(holds(&store, 1) && !holds(&store, 2) && holds(&store, 3));
+}
+
+#[test]
+fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(directory.path(), &Mood::default());
+    for round in 0..5 {
+        put(&store, round).expect("acknowledged");
+        let reader = store.view("mail", &crate::ViewScope::All).expect("a view");
+        store.seal().expect("sealed");
+        drop(reader);
+    }
+    store.seal().expect("sealed");
+    let generations = std::fs::read_dir(directory.path().join("tail")).expect("listed").count();
+    assert_eq!(generations, 1, "only the one that takes writes");
+}

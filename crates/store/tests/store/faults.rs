@@ -1,0 +1,93 @@
+//! Syncs fail, the disk is full, writes stop halfway.
+
+use std::sync::Arc;
+
+use millrace_env::{Fault, FaultyDisk, RealDisk};
+use millrace_store::{Change, Error, Options};
+
+use crate::common::{document, get, id, open, options, put, write};
+
+const A: &str = "id:n:mail:g=ann:1";
+
+fn faulty(directory: &std::path::Path) -> (FaultyDisk, Options) {
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let options = Options { disk: Arc::new(disk.clone()), ..options(directory) };
+    (disk, options)
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_takes_removes_and_recovers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (disk, options) = faulty(directory.path());
+    let store = open(Options { disk_reserve: 1 << 20, ..options });
+    put(&store, A, "before", 1);
+    disk.inject(Fault::Full { remaining: 1000 });
+    let refused = write(&store, &id(A), Change::Put(document(A, "no", 2)));
+    assert!(matches!(refused, Err(Error::DiskFull { free: 1000, .. })), "{refused:?}");
+    assert_eq!(get(&store, A), Some(1));
+    write(&store, &id(A), Change::Remove).expect("removes still work");
+    assert_eq!(get(&store, A), None);
+    disk.heal();
+    put(&store, A, "after", 3);
+    assert_eq!(get(&store, A), Some(3));
+}
+
+#[test]
+fn sealing_and_merging_that_fail_lose_nothing() {
+    let faults = [Fault::FailSync, Fault::Full { remaining: 300 }, Fault::ShortWrite];
+    for fault in faults {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (disk, options) = faulty(directory.path());
+        let store = open(options);
+        for round in 0..4 {
+            put(&store, A, "round", round);
+            put(&store, &format!("id:n:mail:g=ann:x{round}"), "one a round", round);
+            disk.inject(fault.clone());
+            assert!(store.seal().is_err(), "{fault:?}");
+            put(&store, "id:n:mail:g=ann:after", "writes go on", round);
+            disk.heal();
+            assert_eq!(get(&store, A), Some(round), "{fault:?}");
+            store.seal().expect("sealed at the second try");
+            assert_eq!(get(&store, A), Some(round), "{fault:?}");
+        }
+        disk.inject(fault.clone());
+        assert!(store.maintain().is_err(), "{fault:?}");
+        disk.heal();
+        store.maintain().expect("merged at the second try");
+        store.close();
+        let store = open(self::options_again(directory.path()));
+        assert_eq!((get(&store, A), get(&store, "id:n:mail:g=ann:x2")), (Some(3), Some(2)), "{fault:?}");
+        drop(store);
+        let report = millrace_store::check(directory.path()).expect("checked");
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+fn options_again(directory: &std::path::Path) -> Options {
+    options(directory)
+}
+
+#[test]
+fn too_many_writes_are_refused_and_none_is_forgotten() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(Options { queue_writes: 50, ..options(directory.path()) });
+    let (sender, answers) = std::sync::mpsc::channel();
+    for number in 0..2000 {
+        let id_text = format!("id:n:mail:g=ann:{number}");
+        let sender = sender.clone();
+        let change = Change::Put(document(&id_text, "text", number));
+        store.write(millrace_store::Write { id: id(&id_text), change }, move |outcome| {
+            drop(sender.send((id_text, number, outcome)));
+        });
+    }
+    drop(sender);
+    let mut refused = 0;
+    for (id_text, number, outcome) in answers {
+        match outcome {
+            Ok(_) => assert_eq!(get(&store, &id_text), Some(number)),
+            Err(Error::Overloaded) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 0);
+}

@@ -1,0 +1,9 @@
+//! The store from outside: what is written is read, whatever is sealed, merged, split, dropped, killed or damaged in between.
+
+mod common;
+mod crash;
+mod damage;
+mod faults;
+mod isolation;
+mod model;
+mod writes;

@@ -1,0 +1,306 @@
+use std::sync::{Arc, mpsc};
+
+use millrace_document::{Group, Value};
+use millrace_store::{Change, Error, Modification, Refusal, ViewScope, Write};
+
+use crate::common::{TestLayout, document, get, id, open, options, put, remove, shown, visited, write};
+
+const A: &str = "id:n:mail:g=ann:1";
+
+fn ann() -> ViewScope {
+    ViewScope::Groups(vec![Group::Name("ann".to_owned())])
+}
+
+fn acknowledged(outcome: Result<millrace_store::Written, Error>) {
+    assert!(outcome.is_ok(), "{outcome:?}");
+}
+
+#[test]
+fn what_is_acknowledged_is_visible_before_and_after_sealing_and_reopening() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    put(&store, A, "hello world", 1);
+    put(&store, "id:n:mail:g=ann:2", "second", 2);
+    put(&store, "id:n:mail:g=bob:1", "other group", 3);
+    put(&store, "id:n:note:g=ann:1", "other type", 4);
+    let check = |store: &millrace_store::Store, stage: &str| {
+        let view = store.view("mail", &ann()).expect("a view");
+        let shown: Vec<_> = shown(&*view).into_iter().collect();
+        assert_eq!(shown, [(A.to_owned(), 1), ("id:n:mail:g=ann:2".to_owned(), 2)], "{stage}");
+        assert_eq!(get(store, "id:n:mail:g=bob:1"), Some(3), "{stage}");
+        assert_eq!(get(store, "id:n:mail:g=bob:2"), None, "{stage}");
+    };
+    check(&store, "in the tail");
+    store.seal().expect("sealed");
+    check(&store, "in a segment");
+    assert_eq!(store.status().tail_rows, 0);
+    store.close();
+    check(&open(options(directory.path())), "after a restart");
+}
+
+#[test]
+fn the_newest_version_counts_across_tail_and_segments() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    for round in 0..6 {
+        put(&store, A, "round", round);
+        put(&store, &format!("id:n:mail:g=ann:r{round}"), "once", round);
+        if round == 3 {
+            remove(&store, "id:n:mail:g=ann:r1");
+        }
+        let view = store.view("mail", &ann()).expect("a view");
+        assert_eq!(shown(&*view).get(A), Some(&round));
+        assert_eq!(shown(&*view).contains_key("id:n:mail:g=ann:r1"), (1..3).contains(&round));
+        store.seal().expect("sealed");
+        let view = store.view("mail", &ann()).expect("a view");
+        assert_eq!(shown(&*view).get(A), Some(&round), "round {round}");
+        assert_eq!(get(&store, A), Some(round));
+    }
+    let before = store.status().segments;
+    store.maintain().expect("merged");
+    assert!(store.status().segments < before);
+    let view = store.view("mail", &ann()).expect("a view");
+    assert_eq!(shown(&*view).len(), 6);
+    assert_eq!(get(&store, "id:n:mail:g=ann:r1"), None);
+}
+
+#[test]
+fn a_view_stays_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    put(&store, A, "old", 1);
+    store.seal().expect("sealed");
+    let view = store.view("mail", &ann()).expect("a view");
+    for round in 2..8 {
+        put(&store, A, "new", round);
+        store.seal().expect("sealed");
+    }
+    store.maintain().expect("merged");
+    store.drop_group(None, &Group::Name("ann".to_owned())).expect("dropped");
+    store.clear_cache();
+    assert_eq!(shown(&*view).get(A), Some(&1));
+    assert!(shown(&*store.view("mail", &ann()).expect("a view")).is_empty());
+}
+
+#[test]
+fn modifications_lose_no_update() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    put(&store, A, "counter", 0);
+    let (sender, answers) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (store, sender) = (store.clone(), sender.clone());
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let change = Change::Modify(Box::new(|found| {
+                        let (mut document, _) = found.expect("the counter is there");
+                        let Some(Value::Long(number)) = document.get("number").cloned() else {
+                            panic!("a number")
+                        };
+                        document.set(&"number".into(), Value::Long(number + 1));
+                        Ok(Modification::Put(document))
+                    }));
+                    let sender = sender.clone();
+                    store.write(Write { id: id(A), change }, move |outcome| drop(sender.send(outcome)));
+                }
+            });
+        }
+        // Blind puts of other documents of the group run beside.
+        let beside = store.clone();
+        scope.spawn(move || {
+            for number in 0..100 {
+                put(&beside, &format!("id:n:mail:g=ann:b{number}"), "blind", number);
+            }
+        });
+        let sealer = store.clone();
+        scope.spawn(move || (0..3).for_each(|_| sealer.seal().expect("sealed")));
+    });
+    drop(sender);
+    assert_eq!(answers.iter().filter(|outcome| outcome.is_ok()).count(), 400);
+    assert_eq!(get(&store, A), Some(400));
+}
+
+#[test]
+fn a_modification_sees_a_blind_put_before_it_and_not_one_after() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let (sender, answers) = mpsc::channel();
+    for number in 0..200 {
+        let put = Change::Put(document(A, "blind", number * 10));
+        store.write(Write { id: id(A), change: put }, acknowledged);
+        let sender = sender.clone();
+        let change = Change::Modify(Box::new(move |found| {
+            let (mut document, _) = found.expect("it is there");
+            drop(sender.send((number, document.get("number").cloned())));
+            document.set(&"number".into(), Value::Long(number * 10 + 1));
+            Ok(Modification::Put(document))
+        }));
+        store.write(Write { id: id(A), change }, acknowledged);
+    }
+    drop(sender);
+    let seen: Vec<_> = answers.iter().collect();
+    assert_eq!(seen.len(), 200);
+    for (number, found) in seen {
+        assert_eq!(found, Some(Value::Long(number * 10)));
+    }
+    // The last modification may still be on its way; another one waits for it.
+    let last =
+        write(&store, &id(A), Change::Modify(Box::new(|_| Ok(Modification::Nothing)))).expect("answered");
+    assert_eq!((last.existed, last.changed), (Some(true), false));
+    assert_eq!(get(&store, A), Some(1991));
+}
+
+#[test]
+fn refusals_come_back_and_change_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    put(&store, A, "stays", 7);
+    let refusal = Refusal { code: 412, reason: "the condition is not met".to_owned() };
+    let refuse = refusal.clone();
+    let outcome = write(&store, &id(A), Change::Modify(Box::new(move |_| Err(refuse))));
+    assert!(matches!(outcome, Err(Error::Refused(found)) if found == refusal));
+    let outcome = write(&store, &id(A), Change::Modify(Box::new(|_| panic!("a fault of the caller"))));
+    assert!(matches!(outcome, Err(Error::Refused(_))));
+    let missing = write(
+        &store,
+        &id("id:n:mail::x"),
+        Change::Modify(Box::new(|found| {
+            assert!(found.is_none());
+            Ok(Modification::Nothing)
+        })),
+    );
+    assert_eq!(missing.expect("answered").existed, Some(false));
+    assert_eq!(get(&store, A), Some(7));
+    let long = format!("id:n:mail:g={}:x", "g".repeat(40_000));
+    let outcome = write(&store, &id(&long), Change::Remove);
+    assert!(matches!(outcome, Err(Error::IdTooLong { .. })), "{outcome:?}");
+}
+
+#[test]
+fn fields_that_no_column_holds_come_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let mut odd = document(A, "x", 1);
+    odd.set(&"extra".into(), Value::Array(vec![Value::Int(1)]));
+    odd.set(&"text".into(), Value::Long(5));
+    write(&store, &odd.id, Change::Put(odd.clone())).expect("acknowledged");
+    let unknown = document("id:n:unknown::1", "kept", 2);
+    write(&store, &unknown.id, Change::Put(unknown.clone())).expect("acknowledged");
+    for round in 0..5 {
+        for document in [&odd, &unknown] {
+            let (mut found, _) = store.get(&document.id).expect("read").expect("there");
+            found.fields.sort_by(|a, b| a.0.cmp(&b.0));
+            let mut expected = document.clone();
+            expected.fields.sort_by(|a, b| a.0.cmp(&b.0));
+            assert_eq!(found, expected, "round {round}");
+        }
+        put(&store, "id:n:mail:g=ann:other", "more", round);
+        store.seal().expect("sealed");
+        store.maintain().expect("merged");
+    }
+}
+
+#[test]
+fn drops_reach_what_was_written_before_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let fill = |number| {
+        for name in
+            ["id:n:mail:g=ann:1", "id:n:note:g=ann:1", "id:n:mail:g=bob:1", "id:n:mail::1", "id:n:note::1"]
+        {
+            put(&store, name, "text", number);
+        }
+    };
+    let left = || -> Vec<String> {
+        let visit = millrace_store::Visit::all(&["mail", "note"]);
+        let mut ids: Vec<String> =
+            visited(&store, &visit).into_iter().map(|(id, ..)| id[5..].to_owned()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let ann_group = Group::Name("ann".to_owned());
+    for sealed in [false, true] {
+        let seal = || {
+            if sealed {
+                store.seal().expect("sealed");
+            }
+        };
+        fill(1);
+        seal();
+        store.drop_group(Some("mail"), &ann_group).expect("dropped");
+        assert_eq!(left(), ["mail::1", "mail:g=bob:1", "note::1", "note:g=ann:1"]);
+        store.drop_group(None, &ann_group).expect("dropped");
+        assert_eq!(left(), ["mail::1", "mail:g=bob:1", "note::1"]);
+        store.drop_group(None, &Group::None).expect("dropped");
+        assert_eq!(left(), ["mail:g=bob:1"]);
+        put(&store, A, "after the drop", 5);
+        assert_eq!(left(), ["mail:g=ann:1", "mail:g=bob:1"]);
+        store.drop_type("mail").expect("dropped");
+        assert!(left().is_empty());
+        fill(2);
+        seal();
+        store.drop_bucket(millrace_bucket::BucketId::ROOT).expect("dropped");
+        assert!(left().is_empty());
+        fill(3);
+        store.seal().expect("sealed");
+        store.maintain().expect("merged");
+        assert_eq!(left().len(), 5);
+    }
+}
+
+#[test]
+fn removals_are_remembered_and_then_forgotten() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(millrace_env::ManualClock::new(1_000_000));
+    let store = open(millrace_store::Options { clock: Arc::clone(&clock) as _, ..options(directory.path()) });
+    let visit = millrace_store::Visit { tombstones: true, ..millrace_store::Visit::all(&["mail"]) };
+    put(&store, A, "to go", 1);
+    store.seal().expect("sealed");
+    remove(&store, A);
+    for _ in 0..2 {
+        assert_eq!(visited(&store, &visit).len(), 1);
+        assert_eq!(visited(&store, &visit)[0].1, None);
+        store.seal().expect("sealed");
+    }
+    clock.set(1_000_000 + 15 * 24 * 3600 * 1_000_000);
+    for number in 0..3 {
+        put(&store, "id:n:mail:g=ann:other", "more", number);
+        store.seal().expect("sealed");
+    }
+    store.maintain().expect("merged");
+    assert_eq!(visited(&store, &visit).len(), 1, "only the other one");
+}
+
+#[test]
+fn garbage_is_collected_by_selection() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    for number in 0..600 {
+        let group = number % 7;
+        let id_text = format!("id:n:mail:n={group}:{number}");
+        store.write(
+            Write { id: id(&id_text), change: Change::Put(document(&id_text, "text", number)) },
+            acknowledged,
+        );
+    }
+    put(&store, "id:n:mail:n=1:last", "text", 1001);
+    store.seal().expect("sealed");
+    let keep = |document: &millrace_document::Document| crate::common::number(document) % 2 == 1;
+    assert_eq!(store.collect(&["mail"], &keep, 1_000_000).expect("collected"), 300);
+    assert_eq!(visited(&store, &millrace_store::Visit::all(&["mail"])).len(), 301);
+}
+
+#[test]
+fn only_one_can_have_a_directory_open() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let second = millrace_store::Store::open(options(directory.path()), Arc::new(TestLayout));
+    assert!(matches!(second.err(), Some(Error::DataDirectory { .. })));
+    let clone = store.clone();
+    store.close();
+    assert!(matches!(clone.get(&id(A)), Err(Error::Closed)));
+    assert!(matches!(write(&clone, &id(A), Change::Remove), Err(Error::Closed)));
+    drop(clone);
+    open(options(directory.path()));
+}
