@@ -53,32 +53,24 @@ pub(super) fn services(node: &Node, base: &str) -> Result<Response, Error> {
     ))
 }
 
-/// `GET …/reindexing`: what has to be made again is made on reading, so nothing is ever under way.
+/// `GET …/reindexing`: documents are not run through changed indexing statements again, so nothing is ever under way.
 pub(super) fn reindexing(node: &Node) -> Result<Response, Error> {
     let deployment = active(node)?;
     let clusters: Map<String, Value> = deployment
         .application
         .content
         .iter()
-        .map(|cluster| {
-            let ready: Map<String, Value> = cluster
-                .documents
-                .iter()
-                .map(|document| {
-                    (document.document_type.to_string(), json!({ "state": "successful", "progress": 1.0 }))
-                })
-                .collect();
-            (cluster.id.to_string(), json!({ "pending": {}, "ready": ready }))
-        })
+        .map(|cluster| (cluster.id.to_string(), json!({ "pending": {}, "ready": {} })))
         .collect();
-    Ok(http::json(StatusCode::OK, &json!({ "enabled": true, "clusters": clusters })))
+    Ok(http::json(StatusCode::OK, &json!({ "enabled": false, "clusters": clusters })))
 }
 
-/// `POST …/reindex`.
+/// `POST …/reindex`: says what to do instead.
 pub(super) fn reindex(node: &Node) -> Result<Response, Error> {
     active(node)?;
-    let message = "Nothing to reindex: what the schema asks for is derived when it is read";
-    Ok(http::json(StatusCode::OK, &json!({ "message": message })))
+    let message = "Reindexing is not supported: words are derived again when they are read; where other indexing statements \
+                   changed, visit the documents and feed them again";
+    Ok(http::json(StatusCode::NOT_IMPLEMENTED, &json!({ "message": message })))
 }
 
 /// The active deployment. On the config port its absence is a 404.
