@@ -194,6 +194,82 @@ fn rest<A: Lane, B: Lane, const DIFFERENCE: bool>(a: &[A], b: &[B]) -> f32 {
         .sum()
 }
 
+/// The body of [`sum_rows`] for registers of `N` lanes.
+///
+/// # Safety
+/// The machine has the instructions of `R`. To be fast it must be inlined into a function that enables them.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn rows_wide<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) {
+    for (sum, row) in sums.iter_mut().zip(rows) {
+        let cells = row_of(cells, width, *row);
+        let len = vector.len().min(cells.len());
+        let ((a_steps, a_rest), (b_steps, b_rest)) =
+            (vector[..len].as_chunks::<N>(), cells[..len].as_chunks::<N>());
+        let ((a_rounds, a_steps), (b_rounds, b_steps)) = (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
+        // SAFETY: the caller promises the instructions.
+        let all = unsafe {
+            // Four sums that do not wait for each other.
+            let mut parts = [R::zero(); 4];
+            for (a, b) in a_rounds.iter().zip(b_rounds) {
+                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
+                    *part = step::<R, N, A, B, DIFFERENCE>(*part, a, b);
+                }
+            }
+            for (a, b) in a_steps.iter().zip(b_steps) {
+                parts[0] = step::<R, N, A, B, DIFFERENCE>(parts[0], a, b);
+            }
+            parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
+        };
+        *sum = f64::from(all + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
+    }
+}
+
+/// `sum` with `N` more pairs in it.
+///
+/// # Safety
+/// The machine has the instructions of `R`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn step<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENCE: bool>(
+    sum: R,
+    a: &[A; N],
+    b: &[B; N],
+) -> R {
+    // SAFETY: the caller promises the instructions.
+    unsafe {
+        let (a, b) = (R::load(a), R::load(b));
+        if DIFFERENCE {
+            let difference = a.subtract(b);
+            difference.multiply_add(difference, sum)
+        } else {
+            a.multiply_add(b, sum)
+        }
+    }
+}
+
+/// `N` numbers of `f32` that one instruction works on.
+///
+/// # Safety
+/// Every function of it needs a machine that has the instructions of the register.
+#[cfg(target_arch = "x86_64")]
+trait Register<const N: usize>: Copy {
+    unsafe fn zero() -> Self;
+    unsafe fn load<A: Lane>(cells: &[A; N]) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn subtract(self, other: Self) -> Self;
+    /// `self × factor + sum`, rounded once.
+    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
+    /// The sum of all lanes.
+    unsafe fn sum(self) -> f32;
+}
+
 #[cfg(target_arch = "x86_64")]
 mod lanes {
     use std::arch::x86_64::*;
@@ -266,7 +342,7 @@ mod lanes {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Lane, rest, row_of};
+    use super::{Lane, Register, rows_wide};
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn rows_avx2<A: Lane, B: Lane, const DIFFERENCE: bool>(
@@ -276,42 +352,8 @@ mod x86 {
         rows: &[u16],
         sums: &mut [f64],
     ) {
-        for (sum, row) in sums.iter_mut().zip(rows) {
-            let cells = row_of(cells, width, *row);
-            let len = vector.len().min(cells.len());
-            let ((a_steps, a_rest), (b_steps, b_rest)) =
-                (vector[..len].as_chunks::<8>(), cells[..len].as_chunks::<8>());
-            let ((a_rounds, a_steps), (b_rounds, b_steps)) =
-                (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
-            // Four sums that do not wait for each other.
-            let mut parts = [_mm256_setzero_ps(); 4];
-            for (a, b) in a_rounds.iter().zip(b_rounds) {
-                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
-                    *part = step8::<A, B, DIFFERENCE>(*part, a, b);
-                }
-            }
-            for (a, b) in a_steps.iter().zip(b_steps) {
-                parts[0] = step8::<A, B, DIFFERENCE>(parts[0], a, b);
-            }
-            let all = _mm256_add_ps(_mm256_add_ps(parts[0], parts[1]), _mm256_add_ps(parts[2], parts[3]));
-            let mut lanes = [0.0f32; 8];
-            // SAFETY: `lanes` has room for eight numbers.
-            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), all) };
-            *sum = f64::from(lanes.iter().sum::<f32>() + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn step8<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m256, a: &[A; 8], b: &[B; 8]) -> __m256 {
-        // SAFETY: both arrays have eight cells; the features are those of this function.
-        let (a, b) = unsafe { (A::load8(a.as_ptr()), B::load8(b.as_ptr())) };
-        if DIFFERENCE {
-            let difference = _mm256_sub_ps(a, b);
-            _mm256_fmadd_ps(difference, difference, sum)
-        } else {
-            _mm256_fmadd_ps(a, b, sum)
-        }
+        // SAFETY: the features are those of this function.
+        unsafe { rows_wide::<__m256, 8, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
     }
 
     #[target_feature(enable = "avx512f")]
@@ -322,38 +364,64 @@ mod x86 {
         rows: &[u16],
         sums: &mut [f64],
     ) {
-        for (sum, row) in sums.iter_mut().zip(rows) {
-            let cells = row_of(cells, width, *row);
-            let len = vector.len().min(cells.len());
-            let ((a_steps, a_rest), (b_steps, b_rest)) =
-                (vector[..len].as_chunks::<16>(), cells[..len].as_chunks::<16>());
-            let ((a_rounds, a_steps), (b_rounds, b_steps)) =
-                (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
-            // Four sums that do not wait for each other.
-            let mut parts = [_mm512_setzero_ps(); 4];
-            for (a, b) in a_rounds.iter().zip(b_rounds) {
-                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
-                    *part = step16::<A, B, DIFFERENCE>(*part, a, b);
-                }
-            }
-            for (a, b) in a_steps.iter().zip(b_steps) {
-                parts[0] = step16::<A, B, DIFFERENCE>(parts[0], a, b);
-            }
-            let all = _mm512_add_ps(_mm512_add_ps(parts[0], parts[1]), _mm512_add_ps(parts[2], parts[3]));
-            *sum = f64::from(_mm512_reduce_add_ps(all) + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
+        // SAFETY: the feature is that of this function.
+        unsafe { rows_wide::<__m512, 16, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
+    }
+
+    // SAFETY of all bodies below: the caller promises the instructions; arrays have as many cells as the register lanes.
+    impl Register<8> for __m256 {
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            unsafe { _mm256_setzero_ps() }
+        }
+        #[inline(always)]
+        unsafe fn load<A: Lane>(cells: &[A; 8]) -> Self {
+            unsafe { A::load8(cells.as_ptr()) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            unsafe { _mm256_add_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn subtract(self, other: Self) -> Self {
+            unsafe { _mm256_sub_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { _mm256_fmadd_ps(self, factor, sum) }
+        }
+        #[inline(always)]
+        unsafe fn sum(self) -> f32 {
+            let mut lanes = [0.0f32; 8];
+            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), self) };
+            lanes.iter().sum()
         }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn step16<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m512, a: &[A; 16], b: &[B; 16]) -> __m512 {
-        // SAFETY: both arrays have sixteen cells; the feature is that of this function.
-        let (a, b) = unsafe { (A::load16(a.as_ptr()), B::load16(b.as_ptr())) };
-        if DIFFERENCE {
-            let difference = _mm512_sub_ps(a, b);
-            _mm512_fmadd_ps(difference, difference, sum)
-        } else {
-            _mm512_fmadd_ps(a, b, sum)
+    impl Register<16> for __m512 {
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            unsafe { _mm512_setzero_ps() }
+        }
+        #[inline(always)]
+        unsafe fn load<A: Lane>(cells: &[A; 16]) -> Self {
+            unsafe { A::load16(cells.as_ptr()) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            unsafe { _mm512_add_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn subtract(self, other: Self) -> Self {
+            unsafe { _mm512_sub_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { _mm512_fmadd_ps(self, factor, sum) }
+        }
+        #[inline(always)]
+        unsafe fn sum(self) -> f32 {
+            unsafe { _mm512_reduce_add_ps(self) }
         }
     }
 }
