@@ -23,6 +23,7 @@ mod status_api;
 
 pub use deployment::Deployment;
 pub use error::{Error, Kind, StartError};
+pub use http::serve;
 pub use node::Node;
 pub use server::Server;
 pub use settings::{Settings, TlsFiles};

@@ -9,7 +9,7 @@ mod tls;
 pub(crate) use body::read_body;
 pub(crate) use compression::compress_response;
 pub(crate) use parameters::{Parameters, percent_decode};
-pub(crate) use server::serve;
+pub use server::serve;
 pub(crate) use tls::acceptor;
 
 use axum::response::Response;

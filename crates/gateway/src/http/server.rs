@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves `router` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within
 /// `drain`.
-pub(crate) async fn serve(
+pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
