@@ -139,10 +139,8 @@ impl Maker {
             self.vector().into_iter().flat_map(|cell| half::bf16::from_f32(cell).to_le_bytes()).collect();
         let cells = Cells::from_bytes(self.tensor_type.cell(), &bytes);
         let tensor = Tensor::new(self.tensor_type.clone(), Vec::new(), cells).map_err(Error::failed)?;
-        let fields = vec![
-            ("date".into(), Value::Long(self.date())),
-            ("embedding".into(), Value::Tensor(tensor)),
-        ];
+        let fields =
+            vec![("date".into(), Value::Long(self.date())), ("embedding".into(), Value::Tensor(tensor))];
         Ok(Document { id: id(group, name)?, fields })
     }
 

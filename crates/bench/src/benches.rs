@@ -6,6 +6,7 @@ mod feed_tail;
 mod nn;
 mod nn_cold;
 mod nn_http;
+mod placement;
 mod query;
 mod restart;
 mod text;
@@ -80,6 +81,7 @@ pub const BENCHES: &[Bench] = &[
     drop::BENCH,
     restart::MEMORY,
     restart::START,
+    placement::BENCH,
 ];
 
 /// The benchmark of this name.

@@ -47,7 +47,11 @@ impl Clients {
 
     /// Asks once.
     pub fn ask(&self, request: Request) -> Result<Answer, Error> {
-        self.runtime.block_on(self.client.send(request)).map_err(Error::failed)?.checked().map_err(Error::failed)
+        self.runtime
+            .block_on(self.client.send(request))
+            .map_err(Error::failed)?
+            .checked()
+            .map_err(Error::failed)
     }
 
     /// `count` clients ask, each as soon as its last answer has come, for so long; requests are numbered from `first` on.

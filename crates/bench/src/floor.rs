@@ -38,7 +38,8 @@ impl Floor {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(Error::failed)?;
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);
-        let task = runtime.spawn(millrace_gateway::serve(listener, None, router, stopped, Duration::from_secs(1)));
+        let task =
+            runtime.spawn(millrace_gateway::serve(listener, None, router, stopped, Duration::from_secs(1)));
         Ok(Floor { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
     }
 

@@ -63,10 +63,8 @@ impl Pending {
     /// Waits until none is under way; says what went wrong with one of them.
     fn wait(&self) -> Result<(), Error> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self
-            .changed
-            .wait_while(state, |(count, _)| *count > 0)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state =
+            self.changed.wait_while(state, |(count, _)| *count > 0).unwrap_or_else(PoisonError::into_inner);
         state.1.take().map_or(Ok(()), |error| Err(Error::failed(error)))
     }
 }

@@ -31,11 +31,49 @@ pub(crate) fn of_group(parent: u32, key: u16) -> u32 {
 
 /// The draw of a node or group for a bucket: all values are equally likely. (The finisher of MurmurHash3.)
 #[inline(always)]
-pub(crate) fn draw(bucket: u32, member: u32) -> u32 {
+fn draw(bucket: u32, member: u32) -> u32 {
     let mut bits = bucket ^ member;
     bits = (bits ^ bits >> 16).wrapping_mul(0x85eb_ca6b);
     bits = (bits ^ bits >> 13).wrapping_mul(0xc2b2_ae35);
     bits ^ bits >> 16
+}
+
+/// How many draws are made in one go; a multiple of every vector register.
+pub(crate) const TOGETHER: usize = 64;
+
+/// The draws of up to [`TOGETHER`] members for a bucket, and the highest of them.
+pub(crate) fn draw_all(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the feature that the function needs was just found.
+            return unsafe { draw_all_avx512(bucket, members, draws) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the feature that the function needs was just found.
+            return unsafe { draw_all_avx2(bucket, members, draws) };
+        }
+    }
+    draw_all_plain(bucket, members, draws)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn draw_all_avx512(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+    draw_all_plain(bucket, members, draws)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn draw_all_avx2(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+    draw_all_plain(bucket, members, draws)
+}
+
+/// The one body of all forms. Where there are fewer members, the other draws are of no one.
+#[inline(always)]
+fn draw_all_plain(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+    draws.iter_mut().zip(members).for_each(|(slot, member)| *slot = draw(bucket, *member));
+    draws.iter().take(members.len()).fold(0, |highest, draw| highest.max(*draw))
 }
 
 /// A draw made comparable between capacities: the logarithm of `u^(1/capacity)`, where `u` is the draw as a number up to 1. So the chance
@@ -44,11 +82,10 @@ pub(crate) fn score(draw: u32, capacity: f64) -> f64 {
     libm::log((f64::from(draw) + 1.0) / TOP) / capacity
 }
 
-/// The least draw that can have at least this score with a capacity of at most `capacity`.
+/// No draw below this has such a score with a capacity of at most `capacity`; some above it may not have it either.
 pub(crate) fn least(score: f64, capacity: f64) -> u32 {
-    // A little lower, for the rounding of the exponential function: a draw too many is looked at twice, never one too few.
-    let least = libm::exp(score * capacity) * TOP * (1.0 - 1e-9) - 2.0;
-    least as u32
+    // exp(x) is at least 1 + x, and hardly more for the scores that win. A little lower, for the rounding of both sides.
+    ((1.0 + score * capacity) * TOP * (1.0 - 1e-9) - 2.0) as u32
 }
 
 const TOP: f64 = 4_294_967_296.0;

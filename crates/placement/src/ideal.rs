@@ -1,6 +1,6 @@
 use millrace_bucket::BucketId;
 
-use crate::draw;
+use crate::draw::{self, TOGETHER};
 use crate::topology::{Group, Members, Node};
 
 /// Which nodes should have each bucket, while a set of nodes is available.
@@ -116,9 +116,6 @@ impl FromIterator<(u32, f64)> for Draws {
     }
 }
 
-/// How many draws are made before looking at them; a multiple of every vector register.
-const TOGETHER: usize = 64;
-
 impl Draws {
     /// The places of the `count` members with the best draws for a bucket, best first; the earlier one wins a tie.
     fn best(&self, bucket: u32, count: usize, mut found: impl FnMut(usize)) {
@@ -128,10 +125,9 @@ impl Draws {
         let mut best: Vec<(f64, usize)> = Vec::with_capacity(count + 1);
         // Draws below this cannot be among the best any more, whatever their capacity.
         let mut least = 0;
+        let mut draws = [0; TOGETHER];
         for (chunk, members) in self.members.chunks(TOGETHER).enumerate() {
-            let mut draws = [0u32; TOGETHER];
-            draws.iter_mut().zip(members).for_each(|(slot, member)| *slot = draw::draw(bucket, *member));
-            if draws.iter().all(|draw| *draw < least) {
+            if draw::draw_all(bucket, members, &mut draws) < least {
                 continue;
             }
             for (place, draw) in draws.iter().enumerate().take(members.len()) {

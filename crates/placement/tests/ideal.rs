@@ -70,7 +70,8 @@ fn the_draws_are_those_of_every_release() {
 fn a_split_moves_half_until_twenty_bits_and_then_nothing_but_parts_of_large_groups() {
     let state = flat(1, &(0..200).map(|key| (key, 1.0)).collect::<Vec<_>>());
     let moved = |used_bits: u8| {
-        let parents = (0..1000u64).map(|bits| BucketId::new(used_bits, bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let parents =
+            (0..1000u64).map(|bits| BucketId::new(used_bits, bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let halves = parents
             .map(|parent| parent.children().unwrap().map(|child| state.nodes(child) != state.nodes(parent)));
         let halves: Vec<[bool; 2]> = halves.collect();

@@ -339,8 +339,7 @@ pub struct BenchArguments {
 impl BenchArguments {
     /// The benchmark's whole name: that of a variant has its flag in it.
     pub fn full_name(&self) -> String {
-        let variants =
-            [(self.http, "http"), (self.cold, "cold"), (self.small, "small"), (self.tail, "tail")];
+        let variants = [(self.http, "http"), (self.cold, "cold"), (self.small, "small"), (self.tail, "tail")];
         match variants.into_iter().find(|(given, _)| *given) {
             Some((_, variant)) => format!("{} --{variant}", self.name),
             None => self.name.clone(),

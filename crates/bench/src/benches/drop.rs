@@ -111,8 +111,9 @@ fn drop_group(way: usize, group: u64, engine: &Engine, clients: &Clients) -> Res
         0 => engine.store().drop_group(Some(TYPE), &Group::Name(name.clone())).map_err(Error::failed)?,
         1 => {
             let path = format!("/document/v1/bench/{TYPE}/group/{name}/");
-            let request =
-                Request::new(Method::DELETE, path).parameter("selection", "true").parameter("cluster", "mail");
+            let request = Request::new(Method::DELETE, path)
+                .parameter("selection", "true")
+                .parameter("cluster", "mail");
             clients.ask(request)?;
         }
         _ => {

@@ -42,7 +42,8 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
     for _ in 0..ROUNDS {
         let (seen, _) = of_floor.at_once(IN_FLIGHT, settings.time_per_case, 0, &requests)?;
         parsing.merge(&seen);
-        let (seen, after) = of_node.at_once(IN_FLIGHT, settings.time_per_case * NODE_TURNS, next, &requests)?;
+        let (seen, after) =
+            of_node.at_once(IN_FLIGHT, settings.time_per_case * NODE_TURNS, next, &requests)?;
         node.merge(&seen);
         next = after;
     }

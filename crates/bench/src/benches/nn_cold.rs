@@ -67,7 +67,8 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 .beside("plain read", read.median())
                 .at_most(RATIO_MAX),
         );
-        let bytes: u64 = files.iter().flat_map(|(_, ranges)| ranges).map(|range| range.end - range.start).sum();
+        let bytes: u64 =
+            files.iter().flat_map(|(_, ranges)| ranges).map(|range| range.end - range.start).sum();
         let vectors = size as f64 * VECTOR_BYTES as f64;
         let bytes = Figure::new(&case, "bytes read", bytes as f64, Unit::Bytes).beside("vectors", vectors);
         report.push(if documents > GROUPS[0] { bytes.at_most(BYTES_RATIO_MAX) } else { bytes });

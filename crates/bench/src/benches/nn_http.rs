@@ -53,7 +53,9 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let answer = clients.ask(requests(0))?.json();
     let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array()).map_or(0, Vec::len);
     if hits != HITS {
-        return Err(Error::Failed(format!("a query over HTTP found {hits} hits instead of {HITS}: {answer}")));
+        return Err(Error::Failed(format!(
+            "a query over HTTP found {hits} hits instead of {HITS}: {answer}"
+        )));
     }
 
     let slice = settings.time_per_case / ROUNDS;

@@ -47,9 +47,8 @@ fn memory(settings: &Settings) -> Result<Report, Error> {
     let filled = restart.resident_bytes(&restart.filled)?;
     let mut report = Report::new(MEMORY.name);
     report.push(Figure::new("no documents", "resident", idle as f64, Unit::Bytes).at_most(IDLE_BYTES_MAX));
-    report.push(
-        Figure::new(&case, "resident", filled as f64, Unit::Bytes).beside("no documents", idle as f64),
-    );
+    report
+        .push(Figure::new(&case, "resident", filled as f64, Unit::Bytes).beside("no documents", idle as f64));
     let each = filled.saturating_sub(idle) as f64 / restart.documents as f64;
     report.push(Figure::new(&case, "each", each, Unit::BytesPer("document")).at_most(BYTES_PER_DOCUMENT_MAX));
     Ok(report)

@@ -47,8 +47,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let yql = format!(
             "select * from mail where text contains \"{first}\" and text contains \"{second}\" and date > 1500000000"
         );
-        let query =
-            [("yql", &*yql), ("streaming.groupname", &*group), ("presentation.summary", "short")];
+        let query = [("yql", &*yql), ("streaming.groupname", &*group), ("presentation.summary", "short")];
         let query = engine.prepare(&query)?;
         let found = engine.run(&query)?;
         let words = [first.as_str(), second.as_str()];

@@ -39,8 +39,9 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let looked = scope.spawn(|| look(&looking, &over));
         let written = writers.at_once(WRITERS, settings.time_per_case * TURNS, 0, &requests);
         over.store(true, Ordering::Relaxed);
-        let looked =
-            looked.join().unwrap_or_else(|_| Err(Error::failed("the thread that looks ended before its time")));
+        let looked = looked
+            .join()
+            .unwrap_or_else(|_| Err(Error::failed("the thread that looks ended before its time")));
         (written, looked)
     });
     let ((written, _), (put, query, both)) = (written?, looked?);

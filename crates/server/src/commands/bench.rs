@@ -48,7 +48,10 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
 
 fn settings(arguments: &BenchArguments) -> Result<Settings, Error> {
     if !(arguments.size > 0.0 && arguments.size <= 100.0) {
-        return Err(Error::Argument(format!("size {}: it is a share of the data, such as 0.1", arguments.size)));
+        return Err(Error::Argument(format!(
+            "size {}: it is a share of the data, such as 0.1",
+            arguments.size
+        )));
     }
     let defaults = Settings::default();
     Ok(Settings {
