@@ -69,6 +69,10 @@ impl Disk for Recorder {
     fn free_space(&self, path: &Path) -> io::Result<u64> {
         RealDisk.free_space(path)
     }
+
+    fn total_space(&self, path: &Path) -> io::Result<u64> {
+        RealDisk.total_space(path)
+    }
 }
 
 #[derive(Debug)]

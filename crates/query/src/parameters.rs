@@ -315,12 +315,15 @@ impl Statement {
         let amount = |node: &Option<crate::syntax::Node>, what| {
             node.as_ref().map(|node| build::amount(node, context, what)).transpose()
         };
+        let offset = amount(&self.offset, "offset")?;
+        // `limit` is where the page ends, counted from the first hit of all.
+        let hits = amount(&self.limit, "limit")?.map(|limit| limit.saturating_sub(offset.unwrap_or(0)));
         let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
         Ok(Asked {
             root: build::item(&self.root, context)?,
             order: order.collect::<Result<_, _>>()?,
-            hits: amount(&self.limit, "limit")?,
-            offset: amount(&self.offset, "offset")?,
+            hits,
+            offset,
             timeout: amount(&self.timeout, "timeout")?.map(|ms| Duration::from_millis(ms as u64)),
             fields: self.fields,
             sources: self.sources,

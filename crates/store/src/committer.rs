@@ -267,7 +267,7 @@ impl Writes {
             .disk
             .free_space(&options.data_dir)
             .map_err(|error| Error::io("look for free space", &error))?;
-        if free < options.disk_reserve { Err(self.disk_full()) } else { Ok(()) }
+        if free < self.shared.disk_reserve() { Err(self.disk_full()) } else { Ok(()) }
     }
 
     fn disk_full(&self) -> Error {
@@ -275,7 +275,7 @@ impl Writes {
         Error::DiskFull {
             path: options.data_dir.clone(),
             free: options.disk.free_space(&options.data_dir).unwrap_or(0),
-            reserve: options.disk_reserve,
+            reserve: self.shared.disk_reserve(),
         }
     }
 
