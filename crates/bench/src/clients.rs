@@ -42,7 +42,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Clients {
     /// Clients of the server at `url`, each with a connection of its own.
     pub fn new(url: &str) -> Result<Self, Error> {
-        Ok(Clients { runtime: runtime()?, client: Client::new(url, Protocol::Http1).map_err(Error::failed)? })
+        let client = Client::new(url, Protocol::Http1).map_err(Error::failed)?;
+        Ok(Clients { runtime: runtime("clients")?, client })
     }
 
     /// Asks once.

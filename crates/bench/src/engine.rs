@@ -38,11 +38,12 @@ impl Engine {
         Ok(Engine { store, schema: application::schema(&application::application()?)? })
     }
 
-    /// Over a new store in a directory.
+    /// Over a new store in a directory. Segments are merged when documents are loaded, and never while queries are measured.
     pub fn open(directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
         let application = application::application()?;
         let mut options = Options::new(directory);
         options.cache_bytes = 512 << 20;
+        options.maintenance = false;
         if let Some(disk) = disk {
             options.disk = disk;
         }

@@ -34,7 +34,7 @@ impl Floor {
         let router = Router::new()
             .route(&format!("/document/v1/bench/{TYPE}/group/{{group}}/{{name}}"), post(parse))
             .with_state(schema);
-        let runtime = runtime()?;
+        let runtime = runtime("floor")?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(Error::failed)?;
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);

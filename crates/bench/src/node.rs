@@ -34,7 +34,7 @@ impl LocalNode {
     pub fn start(directory: &Path) -> Result<Self, Error> {
         let node = Node::open(settings(directory)).map_err(Error::failed)?;
         node.deploy(application::application()?).map_err(Error::failed)?;
-        let runtime = runtime()?;
+        let runtime = runtime("node")?;
         let server = runtime.block_on(Server::bind(Arc::clone(&node))).map_err(Error::failed)?;
         let (data, _) = server.addresses().map_err(Error::failed)?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -66,7 +66,8 @@ impl Drop for LocalNode {
     }
 }
 
-/// Threads that wait for sockets, as many as the server has.
-pub(crate) fn runtime() -> Result<Runtime, Error> {
-    Builder::new_multi_thread().worker_threads(cores()).enable_all().build().map_err(Error::failed)
+/// Threads that wait for sockets, as many as the server has. They bear the name, so that a profile tells servers from clients.
+pub(crate) fn runtime(name: &str) -> Result<Runtime, Error> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(cores()).thread_name(name).enable_all().build().map_err(Error::failed)
 }

@@ -100,6 +100,16 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The operation is larger than services.xml allows.
+    #[error(
+        "the operation has {bytes} bytes, and services.xml allows {limit}; send less, or raise max-document-size there"
+    )]
+    OperationTooLarge {
+        /// Bytes of the body.
+        bytes: usize,
+        /// The most there can be.
+        limit: u64,
+    },
     /// More requests wait than may.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
@@ -194,7 +204,7 @@ impl Error {
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,
             Error::Condition(_) => Kind::Precondition,
-            Error::TooLarge { .. } => Kind::TooLarge,
+            Error::TooLarge { .. } | Error::OperationTooLarge { .. } => Kind::TooLarge,
             Error::Overloaded => Kind::Overloaded,
             Error::Timeout(_) => Kind::Timeout,
             Error::Store(error) => store_kind(error),

@@ -13,13 +13,16 @@ mod deployments;
 mod document_api;
 mod error;
 mod http;
+mod limits;
 mod metrics;
 mod node;
 pub mod pool;
+mod reindexing;
 mod search_api;
 mod server;
 mod settings;
 mod status_api;
+mod upkeep;
 
 pub use deployment::Deployment;
 pub use error::{Error, Kind, StartError};

@@ -10,8 +10,11 @@ use millrace_store::{Options, Store};
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
+use crate::limits::store_tuning;
 use crate::metrics::{Gauge, Metrics};
 use crate::pool::Pool;
+use crate::reindexing::Reindexings;
+use crate::upkeep::Upkeep;
 use crate::{Error, Settings, StartError};
 
 /// A node: the store, the active application, and the threads for work.
@@ -20,8 +23,10 @@ pub struct Node {
     store: Store,
     deployments: Deployments,
     sessions: Sessions,
+    reindexings: Reindexings,
     metrics: Metrics,
     pool: Pool,
+    upkeep: Upkeep,
     /// The data port, once it is bound.
     port: AtomicU16,
 }
@@ -37,21 +42,29 @@ impl Node {
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
         let deployments = Deployments::open(&settings.data_dir.join("application"))?;
+        let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
-            Ok(deployment) => deployment.layout(),
+            Ok(deployment) => {
+                options.tuning = store_tuning(&deployment.application);
+                deployment.layout()
+            }
             Err(_) => Arc::new(Columns::default()),
         };
         let store = Store::open(options, layout)?;
         let pool = Pool::new(settings.threads, settings.queue_max).map_err(StartError::Threads)?;
-        Ok(Arc::new(Node {
+        let node = Arc::new(Node {
             port: AtomicU16::new(settings.port),
             settings,
             store,
             deployments,
             sessions: Sessions::default(),
+            reindexings,
             metrics: Metrics::new(),
             pool,
-        }))
+            upkeep: Upkeep::default(),
+        });
+        node.upkeep.start(&node).map_err(StartError::Threads)?;
+        Ok(node)
     }
 
     /// What the node was started with.
@@ -89,6 +102,7 @@ impl Node {
 
     /// Waits for writes under way and closes the store. Requests after that fail.
     pub fn close(&self) {
+        self.upkeep.stop();
         self.store.clone().close();
     }
 
@@ -98,6 +112,10 @@ impl Node {
 
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    pub(crate) fn reindexings(&self) -> &Reindexings {
+        &self.reindexings
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -119,6 +137,9 @@ impl Node {
         let before = self.deployments.current().ok();
         let layout = deployment.layout();
         self.deployments.activate(Arc::clone(&deployment), based_on, || self.store.set_layout(layout))?;
+        self.store.set_tuning(store_tuning(&deployment.application));
+        self.reindexings.deployed(&deployment).map_err(|error| kept(&error))?;
+        self.upkeep.wake();
         for document_type in before.iter().flat_map(|before| before.application.schemas.keys()) {
             if !deployment.application.schemas.contains_key(document_type) {
                 self.store.drop_type(document_type)?;
@@ -137,7 +158,8 @@ impl Node {
             self.store.drop_type(document_type)?;
         }
         self.store.set_layout(Arc::new(Columns::default()));
-        Ok(())
+        self.store.set_tuning(millrace_store::Tuning::default());
+        self.reindexings.clear().map_err(|error| kept(&error))
     }
 
     /// What is read when metrics are asked for.
@@ -169,10 +191,19 @@ impl Node {
                 self.pool.waiting() as f64,
             ),
             gauge(
+                "reindexing.progress",
+                "Share that is done of the reindexing that is least far; 1 where none goes on",
+                self.reindexings.progress(),
+            ),
+            gauge(
                 "application_generation",
                 "Generation of the active application",
                 self.deployments.generation() as f64,
             ),
         ]
     }
+}
+
+fn kept(error: &std::io::Error) -> Error {
+    Error::Internal(format!("how reindexing stands could not be kept on disk: {error}"))
 }

@@ -3,9 +3,6 @@
 //!
 //! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync, before and after.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use super::feed::IN_FLIGHT;
 use super::{Bench, Settings};
 use crate::clients::Clients;
@@ -25,8 +22,6 @@ pub(super) const BENCH: Bench = Bench {
 const TURNS: u32 = 12;
 /// Bare appends, before and again after.
 const APPENDS: u64 = 1500;
-/// Sealing comes by itself when the tail is full; here it also comes so often, so that a short run has many.
-const SEAL_EVERY: Duration = Duration::from_millis(500);
 const RATIO_MAX: f64 = 3.0;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -43,19 +38,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let mut bare: Samples = appends()?;
     let rate = full.rate() / 2.0;
     let before = store.status();
-    let over = AtomicBool::new(false);
-    let half = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                std::thread::sleep(SEAL_EVERY);
-                // A seal that fails shows in the store's status, and soon in a put.
-                let _ = store.seal();
-            }
-        });
-        let half = clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests);
-        over.store(true, Ordering::Relaxed);
-        half
-    })?;
+    let half = clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests)?;
     bare.merge(&appends()?);
     let status = store.status();
 

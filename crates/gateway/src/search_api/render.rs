@@ -20,7 +20,7 @@ pub(super) fn result(query: &Query, found: &Found, started: Instant) -> Result<V
     let timed_out = found.result.coverage.timed_out.then(|| ErrorMessage {
         code: 12,
         summary: "Timed out".to_owned(),
-        message: Some(format!("The timeout of {:?} was reached: the result is not complete", query.timeout)),
+        message: Some(format!("The timeout of {:?} was reached: the result is not complete", found.timeout)),
         source: None,
         transient: Some(true),
     });

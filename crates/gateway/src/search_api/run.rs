@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_plan::{Context, Plan, Scope, has_field};
 use millrace_query::{Query, Sources};
@@ -25,7 +25,9 @@ pub(super) struct Found {
     /// For each schema, where the time went.
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
-    pub(super) planned: std::time::Duration,
+    pub(super) planned: Duration,
+    /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
+    pub(super) timeout: Duration,
 }
 
 /// Plans and runs a query. `gone` turns true when nobody waits for the answer any more.
@@ -46,7 +48,9 @@ pub(super) fn run(
         ));
     }
     let planned = started.elapsed();
-    let deadline = Deadline::at(started + query.timeout).or_when(gone);
+    let limits = kinds.iter().filter_map(|kind| kind.limits.query_time_max);
+    let timeout = limits.fold(query.timeout, Duration::min);
+    let deadline = Deadline::at(started + timeout).or_when(gone);
     let mut result = PartialResult::default();
     let mut traces = Vec::with_capacity(searches.len());
     for (search, kind) in searches.iter().zip(&kinds) {
@@ -60,7 +64,7 @@ pub(super) fn run(
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout })
 }
 
 /// Adds what another schema gave.
