@@ -13,11 +13,14 @@ pub struct Cli {
     #[command(flatten)]
     pub node: NodeArguments,
     /// How results are written.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, env = "MILLRACE_FORMAT")]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, default_value_t = Format::Text, env = "MILLRACE_FORMAT")]
     pub format: Format,
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// The heading of options that stand with every command, so that those of its own come first.
+const EVERY_COMMAND: &str = "Options of every command that talks to a node";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,10 +37,10 @@ Examples:
 #[derive(Args)]
 pub struct NodeArguments {
     /// Where documents and queries are served.
-    #[arg(long, global = true, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
     /// Where applications are deployed.
-    #[arg(long, global = true, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
     pub config_url: String,
 }
 
