@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use millrace_query::{Limits, Query};
+use millrace_query::Query;
 
 use self::benchmark::Figures;
 use self::format::Format;
@@ -65,10 +65,11 @@ async fn search(
 ) -> Result<(Vec<u8>, Figures), Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
-    let parameters = parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
+    let (parameters, limits) =
+        parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
-    let query = Arc::new(Query::from_parameters(parameters, &Limits::default())?);
+    let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();
     let (gone, worker) = (Arc::clone(&caller.gone), Arc::clone(node));

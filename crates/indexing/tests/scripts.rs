@@ -370,7 +370,7 @@ fn columns_are_built_from_documents() {
         schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
         content: Vec::new(),
         container: Default::default(),
-        query_profiles: BTreeMap::new(),
+        query_profiles: Default::default(),
         overrides: Vec::new(),
         warnings: Vec::new(),
         files: BTreeMap::new(),

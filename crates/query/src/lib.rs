@@ -22,7 +22,7 @@ pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,
     Tokenization, UserText, WeightedOperator,
 };
-pub use parameters::{Limits, flatten, value_of};
+pub use parameters::{Limits, flatten, is_parameter, is_same_parameter, value_of};
 pub use request::{
     Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
 };

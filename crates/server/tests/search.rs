@@ -105,3 +105,39 @@ fn a_result_comes_in_the_form_asked_for() {
     let (_, _, body) = ask(&[("format", "tabloid")], ("accept", "*/*"));
     assert!(String::from_utf8_lossy(&body).contains("there is no format 'tabloid', only json, cbor and xml"));
 }
+
+#[test]
+fn query_profiles_give_requests_what_they_lack() {
+    let server = Server::start();
+    let profile = "<query-profile id='default'>
+        <dimensions>device</dimensions>
+        <field name='yql'>select * from note where userQuery() and stars in (%{stars})</field>
+        <field name='maxHits'>2</field><field name='hits'>1</field><field name='stars'>1, 2, 3</field>
+        <field name='presentation.timing' overridable='false'>false</field>
+        <query-profile for='big'><field name='hits'>2</field></query-profile></query-profile>";
+    let files = [
+        ("services.xml", support::SERVICES),
+        ("schemas/note.sd", support::NOTE),
+        ("search/query-profiles/default.xml", profile),
+    ];
+    let (status, answer) = server.deploy(&files);
+    assert_eq!(status, 200, "{answer}");
+    for stars in 1..4 {
+        let fields = format!("{{\"title\":\"word\",\"stars\":{stars}}}");
+        server.put(&format!("/document/v1/n/note/group/ann/{stars}"), &fields);
+    }
+    let ask = |more: &[(&str, &str)]| {
+        let all = [("query", "word"), ("groupname", "ann")];
+        let (_, answer) = server.query(&[&all, more].concat());
+        let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array()).map_or(0, Vec::len);
+        let total = answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64);
+        (hits, total, answer)
+    };
+    assert!(matches!(ask(&[]), (1, Some(3), _)));
+    assert!(matches!(ask(&[("device", "big")]), (2, Some(3), _)));
+    assert!(matches!(ask(&[("count", "2"), ("stars", "2")]), (1, Some(1), _)));
+    let (_, _, answer) = ask(&[("hits", "3")]);
+    assert!(answer.to_string().contains("at most 2 can be"), "{answer}");
+    let (_, _, answer) = ask(&[("timing", "true")]);
+    assert!(answer.get("timing").is_none(), "{answer}");
+}
