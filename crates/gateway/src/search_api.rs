@@ -5,6 +5,7 @@ mod format;
 mod parameters;
 mod render;
 mod run;
+mod trace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

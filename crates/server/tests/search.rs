@@ -141,3 +141,29 @@ fn query_profiles_give_requests_what_they_lack() {
     let (_, _, answer) = ask(&[("timing", "true")]);
     assert!(answer.get("timing").is_none(), "{answer}");
 }
+
+#[test]
+fn a_trace_tells_what_was_done() {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget","stars":3}"#);
+    let ask = |more: &[(&str, &str)]| {
+        let all = [("query", "budget title:plan"), ("groupname", "ann")];
+        let (status, answer) = server.query(&[&all, more].concat());
+        assert_eq!(status, 200, "{answer}");
+        answer.get("trace").map(ToString::to_string).unwrap_or_default()
+    };
+    assert_eq!(ask(&[]), "");
+    let trace = ask(&[("tracelevel", "1")]);
+    for part in [
+        "No query profile is used",
+        "query=[WEAKAND budget title:plan] timeout=500ms offset=0 hits=10",
+        "schema note: 1 documents looked at, 1 matched",
+        "Query time query 'WEAKAND budget title:plan': ",
+    ] {
+        assert!(trace.contains(part), "{part}: {trace}");
+    }
+    assert!(!trace.contains("plan: ") && !trace.contains("timestamp"), "{trace}");
+    assert!(ask(&[("tracelevel", "2")]).contains("plan: OR(title"), "plans are shown");
+    let trace = ask(&[("tracelevel", "1"), ("trace.query", "false"), ("trace.timestamps", "true")]);
+    assert!(!trace.contains("budget") && trace.contains("timestamp"), "{trace}");
+}

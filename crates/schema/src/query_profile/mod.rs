@@ -111,6 +111,11 @@ impl QueryProfiles {
         self.profiles.is_empty()
     }
 
+    /// Whether requests that name no profile get one.
+    pub fn has_default(&self) -> bool {
+        self.profile("default").is_some()
+    }
+
     fn names(&self) -> String {
         self.profiles.keys().map(Id::to_string).collect::<Vec<_>>().join(", ")
     }
