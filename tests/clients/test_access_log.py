@@ -42,6 +42,7 @@ def test_the_access_log(tmp_path):
     time.sleep(1.1)
     node.get("/?again")
     assert [line["uri"] for line in lines(log, 1)] == ["/?again"]
-    node.get("/?last")
+    node.get("/search/?yql=select+*+from+sources+*+where+true&streaming.groupname=nobody")
     node.stop()
-    assert [line["uri"] for line in lines(log, 2)] == ["/?again", "/?last"]
+    search = {"totalhits": 0, "hits": 0, "coverage": {"coverage": 100, "documents": 0}}
+    assert [line.get("search") for line in lines(log, 2)] == [None, search]

@@ -25,6 +25,8 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::header::{HOST, HeaderName, USER_AGENT};
 use serde_json::{Map, Value, json};
 
+use crate::search_api::Figures;
+
 /// Lines that may wait for the disk.
 const QUEUE_MAX: usize = 10_000;
 
@@ -100,6 +102,9 @@ pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, nex
     let mut line = Line::of(&request, log);
     let response = next.run(request).await;
     line.fields.insert("code".to_owned(), json!(response.status().as_u16()));
+    if let Some(figures) = response.extensions().get::<Figures>() {
+        line.fields.insert("search".to_owned(), figures.logged());
+    }
     response.map(|body| Body::new(Sent { body, line }))
 }
 
