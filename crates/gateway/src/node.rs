@@ -43,6 +43,7 @@ impl Node {
             .map_err(|source| StartError::Directory { path: settings.data_dir.clone(), source })?;
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
+        options.disk_reserve = settings.disk_reserve;
         let deployments = Deployments::open(&settings.data_dir.join("application"))?;
         let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {

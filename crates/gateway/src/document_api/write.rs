@@ -45,7 +45,12 @@ pub(super) async fn update(call: &Call, id: DocumentId, request: Request) -> Res
 
 /// `DELETE` of a document.
 pub(super) async fn remove(call: &Call, id: DocumentId) -> Result<Response, Error> {
-    let operation = Operation { action: Action::Remove(id.clone()), condition: None, create: false };
+    let operation = Operation {
+        action: Action::Remove(id.clone()),
+        condition: None,
+        create: false,
+        ignored_fields: false,
+    };
     let response = write(call, id, operation).await?;
     call.node.metrics().count(Metric::Removes);
     Ok(response)
@@ -84,16 +89,20 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     if let Some(create) = call.parameters.flag("create")? {
         operation.create = create;
     }
-    let answer = Value::Object(call.answer(Some(&id)));
-    let Some(change) = change(&deployment, &kind, operation)? else {
-        let mut response = http::json(StatusCode::OK, &answer);
-        response
-            .headers_mut()
-            .insert(HeaderName::from_static("x-vespa-ignored-operation"), HeaderValue::from_static("true"));
-        return Ok(response);
+    let mut response = http::json(StatusCode::OK, &Value::Object(call.answer(Some(&id))));
+    let mut tell = |name| {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static("true"));
     };
-    call.within(commit(call.node.store(), Write { id, change })).await?;
-    Ok(http::json(StatusCode::OK, &answer))
+    if operation.ignored_fields {
+        tell("x-vespa-ignored-fields");
+    }
+    match change(&deployment, &kind, operation)? {
+        Some(change) => {
+            call.within(commit(call.node.store(), Write { id, change })).await?;
+        }
+        None => tell("x-vespa-ignored-operation"),
+    }
+    Ok(response)
 }
 
 /// The parameters that choose where an operation goes: there is one place.
