@@ -23,6 +23,7 @@ pub(crate) const FILE: &str = "services.xml";
 pub(crate) struct Services {
     pub container: Container,
     pub content: Vec<ContentCluster>,
+    pub providers: BTreeMap<String, Arc<str>>,
 }
 
 /// Reads the file; the schemas are those of the package.
@@ -52,9 +53,12 @@ pub(crate) fn read(
         return xml::invalid(FILE, root, reason);
     }
     check_clusters(&content)?;
+    let containers_of = || xml::elements(root).filter(|node| node.tag_name().name() == "container");
+    let content: Vec<ContentCluster> = content.into_iter().map(|(_, cluster)| cluster).collect();
     Ok(Services {
+        providers: container::providers(containers_of(), &content)?,
         container: choose_container(containers, warnings),
-        content: content.into_iter().map(|(_, cluster)| cluster).collect(),
+        content,
     })
 }
 
@@ -98,15 +102,6 @@ fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)]) -> Result<(), Err
                     *node,
                     format!("there are two content clusters with the id '{}'", cluster.id),
                 );
-            }
-            let shared =
-                cluster.documents.iter().find(|document| other.document(&document.document_type).is_some());
-            if let Some(document) = shared {
-                let reason = format!(
-                    "documents of type '{}' are in cluster '{}' already: a type belongs to one cluster",
-                    document.document_type, other.id
-                );
-                return xml::invalid(FILE, *node, reason);
             }
         }
     }
