@@ -147,6 +147,8 @@ USER_QUERIES = [
     ("bread colour", {"type": "any"}, "ch"),
     ("brown fox", {"type": "phrase"}, "a"),
     ("bread colour", {"type": "web"}, ""),
+    ("(bread OR colour)", {"type": "adv"}, "ch"),
+    ("quick AND fox ANDNOT dog", {"type": "adv"}, "b"),
     ("title:bread", {"type": "all"}, "c"),
     ("year:2010", {"type": "all"}, "cd"),
     ("year:>2015", {"type": "all"}, "fgh"),

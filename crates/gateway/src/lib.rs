@@ -7,6 +7,7 @@
 //! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the threads that wait for the
 //! network: that is what the [`pool`] is for.
 
+mod access_log;
 mod config_api;
 mod deployment;
 mod deployments;

@@ -17,7 +17,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use millrace_query::Query;
 
-use self::benchmark::Figures;
+pub(crate) use self::benchmark::Figures;
 use self::format::Format;
 use crate::error::Kind;
 use crate::metrics::Metric;
@@ -39,6 +39,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
         Ok((body, figures)) => {
             let mut response = http::answer(StatusCode::OK, &format.content_type(), body);
             asked.add(&figures, response.headers_mut());
+            response.extensions_mut().insert(figures);
             response
         }
         Err(error) => {

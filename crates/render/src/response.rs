@@ -176,34 +176,14 @@ impl Serialize for TotalCount {
     }
 }
 
-/// What follows from a coverage.
-pub(crate) struct CoverageFigures {
-    /// Whether everything was looked at.
-    pub(crate) full: bool,
-    /// How much of it, from 0 to 100.
-    pub(crate) percent: u64,
-}
-
-impl CoverageFigures {
-    pub(crate) fn of(coverage: &Coverage) -> Self {
-        let full = coverage.documents >= coverage.target && !coverage.timed_out;
-        let percent = match coverage.target {
-            _ if full => 100,
-            0 => 0,
-            target => (u128::from(coverage.documents) * 100 / u128::from(target)).min(100) as u64,
-        };
-        CoverageFigures { full, percent }
-    }
-}
-
 struct CoverageJson<'a>(&'a Coverage);
 
 impl Serialize for CoverageJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let coverage = self.0;
-        let CoverageFigures { full, percent } = CoverageFigures::of(coverage);
+        let full = coverage.is_full();
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("coverage", &percent)?;
+        map.serialize_entry("coverage", &coverage.percent())?;
         map.serialize_entry("documents", &coverage.documents)?;
         if !full {
             map.serialize_entry("degraded", &Degraded { timed_out: coverage.timed_out })?;

@@ -14,7 +14,6 @@ use quick_xml::writer::ElementWriter;
 use crate::group::{bounds, bytes_text, kind_text, value_text};
 use crate::hit::Features;
 use crate::number::{JavaNumbers, java_text};
-use crate::response::CoverageFigures;
 use crate::{Options, Response};
 
 type Out<'o> = Writer<&'o mut Vec<u8>>;
@@ -33,7 +32,7 @@ pub fn write_xml(response: &Response<'_>, options: &Options, encoding: &str, out
 
 fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
     out.write_event(quick_xml::events::Event::Text(BytesText::from_escaped("\n")))?;
-    let coverage = CoverageFigures::of(&response.coverage);
+    let coverage = &response.coverage;
     let mut element =
         out.create_element("result").with_attribute(("total-hit-count", &*response.total_count.to_string()));
     if let Some(timing) = &response.timing {
@@ -49,9 +48,9 @@ fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::
         for (name, value) in [
             ("coverage-docs", response.coverage.documents.to_string()),
             ("coverage-nodes", response.coverage.nodes.to_string()),
-            ("coverage-full", coverage.full.to_string()),
-            ("coverage", coverage.percent.to_string()),
-            ("results-full", u8::from(coverage.full).to_string()),
+            ("coverage-full", coverage.is_full().to_string()),
+            ("coverage", coverage.percent().to_string()),
+            ("results-full", u8::from(coverage.is_full()).to_string()),
             ("results", "1".to_owned()),
         ] {
             element = element.with_attribute((name, &*value));

@@ -15,6 +15,9 @@ pub struct Application {
     pub schemas: BTreeMap<Arc<str>, Arc<Schema>>,
     /// The content clusters of services.xml.
     pub content: Vec<ContentCluster>,
+    /// Names that queries may give as sources beside the clusters' own: those of local providers, with the clusters they mean. A
+    /// cluster that has such a name has no other.
+    pub providers: BTreeMap<String, Arc<str>>,
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
     /// Query profiles by id, what they inherit already put in.
@@ -80,6 +83,7 @@ impl Application {
         Ok(Application {
             schemas,
             content: services.content,
+            providers: services.providers,
             container: services.container,
             query_profiles: QueryProfiles::read(&files)?,
             overrides,
@@ -88,7 +92,7 @@ impl Application {
         })
     }
 
-    /// The cluster that documents of this type belong to.
+    /// The cluster that documents of this type belong to; the first of several.
     pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
         self.content.iter().find(|cluster| cluster.document(document_type).is_some())
     }

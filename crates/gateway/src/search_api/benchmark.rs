@@ -1,11 +1,14 @@
-//! Figures of a query as headers, for load generators that read no bodies: asked for by `X-Yahoo-Vespa-Benchmarkdata`.
+//! Figures of a query: as headers for load generators that read no bodies, asked for by `X-Yahoo-Vespa-Benchmarkdata`; and for the
+//! access log.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use millrace_result::Coverage;
+use serde_json::{Value, json};
 
-/// What the headers tell of a query.
+/// What headers and log tell of a query.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     pub(super) hits: usize,
     pub(super) total_count: u64,
     pub(super) hits_asked: usize,
@@ -14,9 +17,19 @@ pub(super) struct Figures {
     pub(super) errors: usize,
     pub(super) search_ms: u128,
     pub(super) fill_ms: u128,
-    pub(super) nodes: u32,
-    pub(super) documents: u64,
-    pub(super) full: bool,
+    pub(super) coverage: Coverage,
+}
+
+impl Figures {
+    /// As the access log tells them.
+    pub(crate) fn logged(&self) -> Value {
+        let mut coverage =
+            json!({ "coverage": self.coverage.percent(), "documents": self.coverage.documents });
+        if self.coverage.timed_out {
+            coverage["degraded"] = json!({ "timeout": true });
+        }
+        json!({ "totalhits": self.total_count, "hits": self.hits, "coverage": coverage })
+    }
 }
 
 /// Which figures a request asks for.
@@ -53,9 +66,10 @@ impl Asked {
             put("x-yahoo-vespa-filltime", figures.fill_ms);
         }
         if self.coverage {
-            put("x-yahoo-vespa-nodessearched", u128::from(figures.nodes));
-            put("x-yahoo-vespa-docssearched", u128::from(figures.documents));
-            put("x-yahoo-vespa-fullcoverage", u128::from(u8::from(figures.full)));
+            let coverage = figures.coverage;
+            put("x-yahoo-vespa-nodessearched", u128::from(coverage.nodes));
+            put("x-yahoo-vespa-docssearched", u128::from(coverage.documents));
+            put("x-yahoo-vespa-fullcoverage", u128::from(u8::from(coverage.is_full())));
         }
     }
 }

@@ -55,7 +55,6 @@ pub(super) fn result(
         trace: trace.as_ref(),
     };
     let body = format.write(&response, &Options { tensors });
-    let coverage = found.result.coverage;
     let figures = Figures {
         hits: found.hits.len(),
         total_count: found.result.total_count,
@@ -65,9 +64,7 @@ pub(super) fn result(
         errors: errors.len(),
         search_ms: started.elapsed().as_millis(),
         fill_ms: found.traces.iter().map(|(_, trace)| trace.summary.as_millis()).sum(),
-        nodes: coverage.nodes,
-        documents: coverage.documents,
-        full: coverage.documents >= coverage.target && !coverage.timed_out,
+        coverage: found.result.coverage,
     };
     Ok((body, figures))
 }
