@@ -37,7 +37,7 @@ mod suggest;
 mod xml;
 
 pub use application::{
-    Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
+    Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Snippets, Tuning,
 };
 pub use error::{Error, Place};
 pub use field::{

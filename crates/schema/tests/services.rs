@@ -171,3 +171,29 @@ fn a_package_without_its_files_says_which() {
     check(&[("app/services.xml", "")], "not at the root but at app/services.xml");
     check(&[("services.xml", "<services/>")], "there are no schemas");
 }
+
+#[test]
+fn snippets_have_their_lengths() {
+    let config =
+        |inside: &str| format!("<config name='vespa.config.search.summary.juniperrc'>{inside}</config>");
+    let cluster = |inside: &str| MAIL.replace("<documents>", &format!("{inside}<documents>"));
+    let all = config("<length>64</length><prefix>false</prefix>");
+    let own = config(
+        "<length>1000</length><max_matches>2</max_matches><surround_max>9</surround_max><min_length>5</min_length>",
+    );
+    let services = format!("<services>{all}{}</services>", cluster(&own));
+    let application = application(&services, &[]).unwrap();
+    let snippets = application.content[0].snippets;
+    assert_eq!((snippets.length, snippets.max_matches), (Some(1000), Some(2)));
+    assert_eq!(
+        (snippets.surround_max, snippets.min_length, snippets.prefix),
+        (Some(9), Some(5), Some(false))
+    );
+    let warned = |part: &str| application.warnings.iter().any(|warning| warning.contains(part));
+    assert!(!warned("config"), "{:?}", application.warnings);
+    refuses(
+        &format!("<services>{}</services>", cluster(&config("<size>1</size>"))),
+        "unknown setting <size>",
+    );
+    refuses(&format!("<services>{}</services>", cluster(&config("<length>-1</length>"))), "-1");
+}

@@ -6,6 +6,7 @@
 mod container;
 mod content;
 mod elements;
+mod snippets;
 mod tuning;
 
 use std::collections::BTreeMap;
@@ -130,6 +131,7 @@ fn check_elements(node: Node<'_, '_>, known: &[Element], warnings: &mut Vec<Stri
             Meaning::Refused(reason) => {
                 return xml::invalid(FILE, child, format!("<{name}> in <{parent}>: {reason}"));
             }
+            Meaning::NoEffect(_) if snippets::is_config(child) => {}
             Meaning::NoEffect(reason) => {
                 warnings.push(format!("{}: <{name}> has no effect: {reason}", xml::place(FILE, child)));
             }
