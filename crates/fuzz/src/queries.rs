@@ -56,8 +56,8 @@ fn plan(mut parameters: BTreeMap<String, String>) {
         Ok(query) => query,
         Err(error) => return tells(&error),
     };
-    let context =
-        Context { clock: UNIX_EPOCH + Duration::from_secs(1_700_000_000), known_elsewhere: &|_| false };
+    let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let context = Context { clock, ..Context::alone() };
     match Plan::new(Arc::new(query), schema(), &context) {
         Ok(plan) => assert!(!plan.to_string().is_empty(), "a plan is shown"),
         Err(error) => tells(&error),

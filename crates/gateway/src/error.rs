@@ -32,6 +32,14 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The access log cannot be written.
+    #[error("access log {}: {source}; choose another place with --access-log", path.display())]
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// Certificate or key do not work.
     #[error("TLS: {}: {reason}", file.display())]
     Tls {

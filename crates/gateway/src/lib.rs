@@ -7,6 +7,7 @@
 //! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the threads that wait for the
 //! network: that is what the [`pool`] is for.
 
+mod access_log;
 mod config_api;
 mod deployment;
 mod deployments;
@@ -26,6 +27,7 @@ mod upkeep;
 
 pub use deployment::Deployment;
 pub use error::{Error, Kind, StartError};
+pub use http::serve;
 pub use node::Node;
 pub use server::Server;
 pub use settings::{Settings, TlsFiles};

@@ -7,6 +7,7 @@ use millrace_indexing::Columns;
 use millrace_schema::Application;
 use millrace_store::{Options, Store};
 
+use crate::access_log::AccessLog;
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
@@ -27,6 +28,7 @@ pub struct Node {
     metrics: Metrics,
     pool: Pool,
     upkeep: Upkeep,
+    access_log: Option<Arc<AccessLog>>,
     /// The data port, once it is bound.
     port: AtomicU16,
 }
@@ -53,7 +55,11 @@ impl Node {
         };
         let store = Store::open(options, layout)?;
         let pool = Pool::new(settings.threads, settings.queue_max).map_err(StartError::Threads)?;
+        let access_log = settings.access_log.as_deref().map(|path| {
+            AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
+        });
         let node = Arc::new(Node {
+            access_log: access_log.transpose()?,
             port: AtomicU16::new(settings.port),
             settings,
             store,
@@ -76,6 +82,11 @@ impl Node {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Where requests are logged.
+    pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access_log.as_ref()
     }
 
     /// The threads for work.
@@ -105,6 +116,9 @@ impl Node {
     pub fn close(&self) {
         self.upkeep.stop();
         self.store.clone().close();
+        if let Some(log) = &self.access_log {
+            log.close();
+        }
     }
 
     pub(crate) fn deployments(&self) -> &Deployments {
@@ -195,6 +209,11 @@ impl Node {
                 "reindexing.progress",
                 "Share that is done of the reindexing that is least far; 1 where none goes on",
                 self.reindexings.progress(),
+            ),
+            gauge(
+                "millrace.access_log.left_out",
+                "Requests that are not in the access log, since the disk was too slow",
+                self.access_log.as_ref().map_or(0, |log| log.left_out()) as f64,
             ),
             gauge(
                 "application_generation",

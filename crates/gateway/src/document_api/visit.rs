@@ -175,7 +175,7 @@ fn between(call: &Call, visit: Visit) -> Result<Visit, Error> {
 /// `GET` of many documents; `lines` says whether a stream comes as JSON lines.
 pub(super) async fn documents(call: &Call, documents: Documents, lines: bool) -> Result<Response, Error> {
     let pass = Pass::new(call, documents)?;
-    let shape = Shape::of(call)?;
+    let shape = Shape::of(call, &pass.deployment)?;
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
     let wanted =

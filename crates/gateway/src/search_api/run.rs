@@ -26,6 +26,8 @@ pub(super) struct Found {
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
     pub(super) planned: Duration,
+    /// Schemas left out, since they lack the document summary asked for.
+    pub(super) lacking: Vec<Arc<str>>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
     pub(super) timeout: Duration,
 }
@@ -39,6 +41,7 @@ pub(super) fn run(
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
+    let (kinds, lacking) = showing(kinds, query);
     let searches =
         kinds.iter().map(|kind| plan(kind, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
     if searches.len() > 1 && !query.grouping.is_empty() {
@@ -64,7 +67,22 @@ pub(super) fn run(
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, lacking })
+}
+
+/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
+/// plan says what is wrong.
+fn showing<'d>(
+    kinds: Vec<&'d Arc<DocumentKind>>,
+    query: &Query,
+) -> (Vec<&'d Arc<DocumentKind>>, Vec<Arc<str>>) {
+    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
+    let has = |kind: &&Arc<DocumentKind>| kind.schema.summaries.contains_key(summary);
+    if !kinds.iter().any(has) {
+        return (kinds, Vec::new());
+    }
+    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
+    (showing, lacking.into_iter().map(|kind| Arc::clone(&kind.schema.name)).collect())
 }
 
 /// Adds what another schema gave.
@@ -127,7 +145,9 @@ fn plan(kind: &Arc<DocumentKind>, all: &[&Arc<DocumentKind>], query: &Arc<Query>
     let elsewhere = |field: &str| {
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
-    let context = Context { clock: SystemTime::now(), known_elsewhere: &elsewhere };
+    let profile = |name: &str| all.iter().any(|other| other.schema.rank_profiles.contains_key(name));
+    let context =
+        Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
