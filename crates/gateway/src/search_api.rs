@@ -5,6 +5,7 @@ mod format;
 mod parameters;
 mod render;
 mod run;
+mod trace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use millrace_query::{Limits, Query};
+use millrace_query::Query;
 
 pub(crate) use self::benchmark::Figures;
 use self::format::Format;
@@ -66,10 +67,11 @@ async fn search(
 ) -> Result<(Vec<u8>, Figures), Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
-    let parameters = parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
+    let (parameters, limits) =
+        parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
-    let query = Arc::new(Query::from_parameters(parameters, &Limits::default())?);
+    let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();
     let (gone, worker) = (Arc::clone(&caller.gone), Arc::clone(node));

@@ -372,7 +372,7 @@ fn columns_are_built_from_documents() {
         providers: BTreeMap::new(),
         content: Vec::new(),
         container: Default::default(),
-        query_profiles: BTreeMap::new(),
+        query_profiles: Default::default(),
         overrides: Vec::new(),
         warnings: Vec::new(),
         files: BTreeMap::new(),

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Error, Place, QueryProfile, Schema, ValidationOverride};
-use crate::{overrides, parse, query_profile, resolve, services, xml};
+use crate::{Error, Place, QueryProfiles, Schema, ValidationOverride};
+use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Application {
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
     /// Query profiles by id, what they inherit already put in.
-    pub query_profiles: BTreeMap<String, QueryProfile>,
+    pub query_profiles: QueryProfiles,
     /// What validation-overrides.xml allows.
     pub overrides: Vec<ValidationOverride>,
     /// What people should know, though it works: each names its place.
@@ -85,7 +85,7 @@ impl Application {
             content: services.content,
             providers: services.providers,
             container: services.container,
-            query_profiles: query_profile::read_all(&files, &mut warnings)?,
+            query_profiles: QueryProfiles::read(&files)?,
             overrides,
             warnings,
             files,

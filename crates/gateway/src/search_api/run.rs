@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_column::View;
-use millrace_plan::{Context, Plan, Scope, has_field};
-use millrace_query::Query;
+use millrace_plan::{Context, Plan, Scope, has_field, parsed};
+use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
 use millrace_search::{Deadline, Search, Trace, run_all};
@@ -28,6 +28,8 @@ pub(super) struct Found {
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
     pub(super) planned: Duration,
+    /// For traces: what was searched in short, and the plan for each schema.
+    pub(super) plans: Option<Plans>,
     /// Schemas left out, since they lack the document summary asked for.
     pub(super) lacking: Vec<Arc<str>>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
@@ -47,6 +49,8 @@ pub(super) fn run(
     let searches =
         kinds.iter().map(|asked| plan(asked, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
     let planned = started.elapsed();
+    let is_traced = query.trace_level > 0;
+    let plans = is_traced.then(|| Plans::of(deployment, query, &searches));
     let limits = kinds.iter().filter_map(Asked::query_time_max);
     let timeout = limits.fold(query.timeout, Duration::min);
     let deadline = Deadline::at(started + timeout).or_when(gone);
@@ -67,7 +71,31 @@ pub(super) fn run(
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, lacking })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, plans, lacking })
+}
+
+/// What traces tell of plans.
+pub(super) struct Plans {
+    /// The query profile that was used.
+    pub(super) profile: Option<String>,
+    /// The query in short.
+    pub(super) query: String,
+    /// For each schema, the plan.
+    pub(super) plans: Vec<String>,
+}
+
+impl Plans {
+    fn of(deployment: &Deployment, query: &Query, searches: &[Search]) -> Self {
+        let item = searches.first().map(|search| parsed(&query.root, &search.plan().schema));
+        let named = query.parameters.get("queryProfile").cloned();
+        Plans {
+            profile: named.or_else(|| {
+                deployment.application.query_profiles.has_default().then(|| "default".to_owned())
+            }),
+            query: Brief(item.as_ref().unwrap_or(&query.root)).to_string(),
+            plans: searches.iter().map(|search| search.plan().to_string()).collect(),
+        }
+    }
 }
 
 /// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
