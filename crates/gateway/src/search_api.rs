@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use millrace_query::{Limits, Query};
+use millrace_query::Query;
 
 pub(crate) use self::benchmark::Figures;
 use self::format::Format;
@@ -69,7 +69,8 @@ async fn search(
     let parameters = parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
-    let query = Arc::new(Query::from_parameters(parameters, &Limits::default())?);
+    let limits = parameters::limits(&deployment, &parameters)?;
+    let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();
     let (gone, worker) = (Arc::clone(&caller.gone), Arc::clone(node));

@@ -85,7 +85,7 @@ impl Search {
         let ordered = self.order(view, &matches, deadline)?;
         trace.order = watch.lap();
 
-        let groupings = self.group(view, &matches, deadline)?;
+        let (groupings, all_grouped) = self.group(view, &matches, deadline)?;
         trace.group = watch.lap();
 
         let hits = self.fill(view, &matches, None, &ordered.hits)?;
@@ -93,7 +93,7 @@ impl Search {
 
         trace.documents = matches.documents;
         trace.matched = ordered.total;
-        let timed_out = matches.timed_out || ordered.timed_out;
+        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
         let coverage = match &narrowed {
             // What the selection leaves out has been looked at.
             Some(narrowed) if narrowed.is_complete() && !timed_out => {
@@ -125,23 +125,30 @@ impl Search {
             false => Vec::new(),
         };
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        Ok(Ordered { hits: sorting.first(view, matches, &scores, wanted)?, total, timed_out: false })
+        let (hits, complete) = sorting.first(view, matches, &scores, wanted, &|| deadline.overdue())?;
+        Ok(Ordered { hits, total, timed_out: !complete })
     }
 
+    /// The groups, and whether there was time to put all that matched into them.
     fn group(
         &self,
         view: &dyn View,
         matches: &Matches,
         deadline: &Deadline,
-    ) -> Result<Vec<GroupingResult>, Error> {
+    ) -> Result<(Vec<GroupingResult>, bool), Error> {
         if self.groupings.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         }
+        let mut complete = true;
         let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
-        let of_one = |grouping: &Arc<Grouping>| {
+        let mut of_one = |grouping: &Arc<Grouping>| {
             let mut execution = Execution::new(Arc::clone(grouping), 0);
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
+                    if deadline.overdue() {
+                        complete = false;
+                        break;
+                    }
                     let live: Vec<u16> = (0..chunk.documents)
                         .filter(|place| is_live(chunk, *place))
                         .map(|place| place as u16)
@@ -150,6 +157,10 @@ impl Search {
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(&scores) {
+                    if deadline.overdue() {
+                        complete = false;
+                        break;
+                    }
                     execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
                 }
             }
@@ -165,7 +176,8 @@ impl Search {
                 self.fill(view, matches, summary, &hits)
             })
         };
-        self.groupings.iter().map(of_one).collect()
+        let groupings = self.groupings.iter().map(&mut of_one).collect::<Result<_, _>>()?;
+        Ok((groupings, complete))
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.

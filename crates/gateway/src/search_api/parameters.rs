@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use axum::extract::Request;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
+use millrace_query::Limits;
+use millrace_schema::QueryProfile;
 
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error};
@@ -51,22 +53,44 @@ pub(super) async fn read(
     Ok(parameters)
 }
 
-/// Adds what the query profile says.
-fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -> Result<(), Error> {
+/// The most that a query may ask for, which only its query profile can change.
+pub(super) fn limits(
+    deployment: &Deployment,
+    parameters: &BTreeMap<String, String>,
+) -> Result<Limits, Error> {
+    let mut limits = Limits::default();
+    let Some(profile) = profile(deployment, parameters)? else { return Ok(limits) };
+    for (name, limit) in [("maxHits", &mut limits.max_hits), ("maxOffset", &mut limits.max_offset)] {
+        if let Some(text) = profile.fields.get(name) {
+            *limit = text.parse().map_err(|_| {
+                Error::parameter(name, format!("the query profile sets it to '{text}', which is no number"))
+            })?;
+        }
+    }
+    Ok(limits)
+}
+
+/// The query profile that a query names, or else that of the name `default`.
+fn profile<'d>(
+    deployment: &'d Deployment,
+    parameters: &BTreeMap<String, String>,
+) -> Result<Option<&'d QueryProfile>, Error> {
     let profiles = &deployment.application.query_profiles;
-    let profile = match parameters.get("queryProfile") {
-        Some(id) => profiles.get(id).ok_or_else(|| {
+    match parameters.get("queryProfile") {
+        Some(id) => profiles.get(id).map(Some).ok_or_else(|| {
             let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
             Error::parameter(
                 "queryProfile",
                 format!("there is none with id '{id}', only: {}", known.join(", ")),
             )
-        })?,
-        None => match profiles.get("default") {
-            Some(profile) => profile,
-            None => return Ok(()),
-        },
-    };
+        }),
+        None => Ok(profiles.get("default")),
+    }
+}
+
+/// Adds what the query profile says.
+fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -> Result<(), Error> {
+    let Some(profile) = profile(deployment, parameters)? else { return Ok(()) };
     for (name, value) in &profile.fields {
         if profile.fixed.contains(name) {
             parameters.insert(name.clone(), value.clone());
