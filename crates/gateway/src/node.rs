@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::Application;
 use millrace_store::{Options, Store};
@@ -44,6 +45,7 @@ impl Node {
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
         options.disk_reserve = settings.disk_reserve;
+        options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
         let deployments = Deployments::open(&settings.data_dir.join("application"))?;
         let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {

@@ -112,6 +112,7 @@ impl ServeArguments {
             cache_bytes: self.cache_bytes.or(file.cache_bytes).unwrap_or(defaults.cache_bytes),
             access_log: self.access_log.clone().or(file.access_log),
             disk_reserve: self.disk_reserve.or(file.disk_reserve).unwrap_or(defaults.disk_reserve),
+            open_files_max: defaults.open_files_max,
             drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
             data_dir: defaults.data_dir,
         };
