@@ -10,6 +10,7 @@ use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
 use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
+use crate::collapse::{CollapseKeys, Collapsing, Fields};
 use crate::narrowed::is_live;
 use crate::trace::Watch;
 use crate::{Deadline, Error, Narrowed, SortedHit, Sorting, Trace};
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub result: PartialResult,
     /// The times.
     pub trace: Trace,
+    /// Where the request collapses hits: what each hit is compared by.
+    pub collapse_keys: Vec<CollapseKeys>,
 }
 
 /// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are made of all of them together, and
@@ -127,7 +130,7 @@ impl<'v> Pass<'v> {
         let matches = match_plan(plan, seen, search.profile.demands(plan), &|| deadline.passed())?;
         trace.matching = watch.lap();
 
-        let ordered = search.order(seen, &matches, deadline)?;
+        let (ordered, collapse_keys) = search.ordered(seen, &matches, deadline)?;
         trace.order = watch.lap();
 
         let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
@@ -148,7 +151,14 @@ impl<'v> Pass<'v> {
             None => Coverage { documents: matches.documents, target, timed_out, nodes: 1 },
         };
         let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
-        Ok(Pass { search, view, narrowed, matches, executions, outcome: Outcome { result, trace } })
+        Ok(Pass {
+            search,
+            view,
+            narrowed,
+            matches,
+            executions,
+            outcome: Outcome { result, trace, collapse_keys },
+        })
     }
 
     fn view(&self) -> &dyn View {
@@ -208,9 +218,44 @@ impl Search {
         Ok(outcomes.pop().unwrap_or_default())
     }
 
-    /// The hits to return, in order.
-    fn order(&self, view: &dyn View, matches: &Matches, deadline: &Deadline) -> Result<Ordered, Error> {
-        let wanted = if self.plan.hits == 0 { 0 } else { self.plan.offset.saturating_add(self.plan.hits) };
+    /// The hits to return, in order, without those that the request collapses; and what the others are compared by.
+    fn ordered(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        deadline: &Deadline,
+    ) -> Result<(Ordered, Vec<CollapseKeys>), Error> {
+        let plan = &*self.plan;
+        let wanted = if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) };
+        let Some(collapse) = plan.query.collapse.as_ref().filter(|_| wanted > 0) else {
+            return Ok((self.order(view, matches, wanted, deadline)?, Vec::new()));
+        };
+        let fields = Fields::of(plan, collapse);
+        let mut looked_at = wanted.saturating_mul(2);
+        loop {
+            let mut ordered = self.order(view, matches, looked_at, deadline)?;
+            let are_all = ordered.hits.len() < looked_at;
+            let mut collapsing = Collapsing::new(collapse);
+            let keys = fields.keys(view, &ordered.hits)?;
+            let hits = std::mem::take(&mut ordered.hits);
+            let kept = hits.into_iter().zip(keys).filter(|(_, keys)| collapsing.keeps(keys)).take(wanted);
+            let (hits, keys): (Vec<SortedHit>, Vec<CollapseKeys>) = kept.unzip();
+            if are_all || hits.len() == wanted {
+                ordered.hits = hits;
+                return Ok((ordered, keys));
+            }
+            looked_at = looked_at.saturating_mul(4);
+        }
+    }
+
+    /// The first hits, in order.
+    fn order(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        wanted: usize,
+        deadline: &Deadline,
+    ) -> Result<Ordered, Error> {
         let Some(sorting) = &self.sorting else {
             let ranked = self.profile.rank(&self.plan, view, matches, wanted, &|| deadline.passed())?;
             let hit = |hit: RankedHit| SortedHit {

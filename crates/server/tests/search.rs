@@ -167,3 +167,36 @@ fn a_trace_tells_what_was_done() {
     let trace = ask(&[("tracelevel", "1"), ("trace.query", "false"), ("trace.timestamps", "true")]);
     assert!(!trace.contains("budget") && trace.contains("timestamp"), "{trace}");
 }
+
+#[test]
+fn hits_like_better_ones_are_collapsed() {
+    let server = Server::with_notes();
+    for (name, stars, tag) in [("1", 1, "a"), ("2", 2, "a"), ("3", 2, "b"), ("4", 2, "b"), ("5", 3, "a")] {
+        let fields = format!("{{\"title\":\"word\",\"stars\":{stars},\"tags\":[\"{tag}\"]}}");
+        server.put(&format!("/document/v1/n/note/group/ann/{name}"), &fields);
+    }
+    server.put("/document/v1/n/note/group/ann/6", r#"{"title":"word"}"#);
+    server.put("/document/v1/n/note/group/ann/7", r#"{"title":"word"}"#);
+    let check = |more: &[(&str, &str)], expected: &str| {
+        let all = [
+            ("yql", "select * from note where true order by \"[docid]\" asc"),
+            ("streaming.groupname", "ann"),
+            ("collapsefield", "stars"),
+        ];
+        let (status, answer) = server.query(&[&all, more].concat());
+        assert_eq!(status, 200, "{answer}");
+        let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array());
+        let names = hits.into_iter().flatten().filter_map(|hit| hit["id"].as_str()?.rsplit(':').next());
+        assert_eq!(names.collect::<String>(), expected, "{more:?}");
+        assert_eq!(answer.pointer("/root/fields/totalCount"), Some(&json!(7)));
+    };
+    check(&[], "12567");
+    check(&[("hits", "2")], "12");
+    check(&[("hits", "2"), ("offset", "1")], "25");
+    check(&[("hits", "4"), ("offset", "3")], "67");
+    check(&[("collapsesize", "2")], "123567");
+    check(&[("collapsesize", "9"), ("collapsesize.stars", "1")], "12567");
+    check(&[("collapsefield", "tags")], "1367");
+    check(&[("collapsefield", "stars,tags")], "167");
+    check(&[("collapsefield", "nothing")], "1234567");
+}

@@ -1,6 +1,6 @@
 //! A query, run over the documents of every schema that it asks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use millrace_plan::{Context, Plan, Scope, has_field, parsed};
 use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
-use millrace_search::{Deadline, Search, Trace, run_all};
+use millrace_search::{Collapsing, Deadline, Search, Trace, run_all};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
@@ -63,9 +63,17 @@ pub(super) fn run(
         .collect::<Result<Vec<_>, Error>>()?;
     let parts: Vec<(&Search, &dyn View)> =
         searches.iter().zip(&views).map(|(search, view)| (search, &**view as &dyn View)).collect();
+    let mut keys = HashMap::new();
     for (outcome, Asked { kind, .. }) in run_all(&parts, &deadline)?.into_iter().zip(&kinds) {
         traces.push((Arc::clone(&kind.schema.name), outcome.trace));
+        let ids = outcome.result.hits.iter().map(|hit| hit.id.clone());
+        keys.extend(ids.zip(outcome.collapse_keys));
         merge(&mut result, outcome.result);
+    }
+    if let Some(collapse) = query.collapse.as_ref().filter(|_| parts.len() > 1) {
+        // Within each schema that has been done; now hits of one are compared with those of others.
+        let mut collapsing = Collapsing::new(collapse);
+        result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
     }
     if searches.len() > 1 {
         result.coverage.nodes = 1;
