@@ -14,6 +14,7 @@ use millrace_selection::Selection;
 use millrace_store::Layout;
 
 use crate::Error;
+use crate::limits::Limits;
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -41,6 +42,8 @@ pub(crate) struct DocumentKind {
     pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
     /// What documents must match to be kept.
     pub(crate) belongs: Option<Selection>,
+    /// What services.xml limits.
+    pub(crate) limits: Limits,
 }
 
 impl Deployment {
@@ -151,6 +154,7 @@ impl DocumentKind {
             scripts,
             profiles,
             belongs,
+            limits: Limits::new(application, cluster),
         })
     }
 }

@@ -25,7 +25,7 @@ const INLINE_BYTES_MAX: usize = 64 << 10;
 pub(super) const CONDITION: u16 = 412;
 
 /// [`Refusal::code`] of a change that does not go with the document.
-pub(super) const MISFIT: u16 = 400;
+pub(crate) const MISFIT: u16 = 400;
 
 /// `POST` of a document.
 pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
@@ -59,9 +59,11 @@ async fn read(
     request: Request,
 ) -> Result<Operation, Error> {
     let deployment = call.deployment()?;
-    let schema = Arc::clone(&deployment.kind(id.document_type())?.schema);
+    let kind_of_document = deployment.kind(id.document_type())?;
+    let schema = Arc::clone(&kind_of_document.schema);
     let (parts, body) = request.into_parts();
     let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    kind_of_document.limits.check_operation(body.len())?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
     };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_plan::{Context, Plan, Scope, has_field};
 use millrace_query::{Query, Sources};
@@ -25,7 +25,11 @@ pub(super) struct Found {
     /// For each schema, where the time went.
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
-    pub(super) planned: std::time::Duration,
+    pub(super) planned: Duration,
+    /// Schemas left out, since they lack the document summary asked for.
+    pub(super) lacking: Vec<Arc<str>>,
+    /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
+    pub(super) timeout: Duration,
 }
 
 /// Plans and runs a query. `gone` turns true when nobody waits for the answer any more.
@@ -37,6 +41,7 @@ pub(super) fn run(
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
+    let (kinds, lacking) = showing(kinds, query);
     let searches =
         kinds.iter().map(|kind| plan(kind, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
     if searches.len() > 1 && !query.grouping.is_empty() {
@@ -46,7 +51,9 @@ pub(super) fn run(
         ));
     }
     let planned = started.elapsed();
-    let deadline = Deadline::at(started + query.timeout).or_when(gone);
+    let limits = kinds.iter().filter_map(|kind| kind.limits.query_time_max);
+    let timeout = limits.fold(query.timeout, Duration::min);
+    let deadline = Deadline::at(started + timeout).or_when(gone);
     let mut result = PartialResult::default();
     let mut traces = Vec::with_capacity(searches.len());
     for (search, kind) in searches.iter().zip(&kinds) {
@@ -60,7 +67,22 @@ pub(super) fn run(
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, lacking })
+}
+
+/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
+/// plan says what is wrong.
+fn showing<'d>(
+    kinds: Vec<&'d Arc<DocumentKind>>,
+    query: &Query,
+) -> (Vec<&'d Arc<DocumentKind>>, Vec<Arc<str>>) {
+    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
+    let has = |kind: &&Arc<DocumentKind>| kind.schema.summaries.contains_key(summary);
+    if !kinds.iter().any(has) {
+        return (kinds, Vec::new());
+    }
+    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
+    (showing, lacking.into_iter().map(|kind| Arc::clone(&kind.schema.name)).collect())
 }
 
 /// Adds what another schema gave.
@@ -123,7 +145,9 @@ fn plan(kind: &Arc<DocumentKind>, all: &[&Arc<DocumentKind>], query: &Arc<Query>
     let elsewhere = |field: &str| {
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
-    let context = Context { clock: SystemTime::now(), known_elsewhere: &elsewhere };
+    let profile = |name: &str| all.iter().any(|other| other.schema.rank_profiles.contains_key(name));
+    let context =
+        Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));

@@ -188,6 +188,15 @@ impl Drop for Server {
     }
 }
 
+/// Asks again and again until `holds`, for at most half a minute.
+pub fn poll(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Writes files by their paths below `directory`.
 pub fn write_files(directory: &Path, files: &[(&str, &str)]) {
     for (name, content) in files {
