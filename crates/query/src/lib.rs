@@ -5,6 +5,7 @@
 
 mod build;
 mod display;
+mod embed;
 mod error;
 mod grammar;
 mod item;
@@ -17,6 +18,7 @@ pub mod sorting;
 mod syntax;
 mod yql;
 
+pub use embed::EmbedCall;
 pub use error::Error;
 pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use millrace_plan::{Context, Plan, Scope, has_field};
+use millrace_plan::{Context, Embedding, Plan, Scope, has_field};
 use millrace_query::{Query, Sources};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
@@ -14,6 +14,7 @@ use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
 use crate::deployment::DocumentKind;
+use crate::models::Embeddings;
 use crate::{Deployment, Error, Node};
 
 /// What a query found.
@@ -37,13 +38,16 @@ pub(super) fn run(
     node: &Node,
     deployment: &Deployment,
     query: &Arc<Query>,
+    embeddings: &Embeddings,
     started: Instant,
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
     let (kinds, lacking) = showing(kinds, query);
-    let searches =
-        kinds.iter().map(|kind| plan(kind, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
+    let searches = kinds
+        .iter()
+        .map(|kind| plan(kind, &kinds, query, embeddings))
+        .collect::<Result<Vec<Search>, Error>>()?;
     if searches.len() > 1 && !query.grouping.is_empty() {
         return Err(Error::BadRequest(
             "grouping works over one schema at a time: name it in 'select … from SCHEMA', or in 'restrict'"
@@ -83,6 +87,15 @@ fn showing<'d>(
     }
     let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
     (showing, lacking.into_iter().map(|kind| Arc::clone(&kind.schema.name)).collect())
+}
+
+/// The texts that the query wants embedded, over all schemas that it asks.
+pub(super) fn embeddings(deployment: &Deployment, query: &Query) -> Result<Vec<Embedding>, Error> {
+    let mut wanted = Vec::new();
+    for kind in asked(deployment, query)? {
+        wanted.extend(millrace_plan::embeddings(query, &kind.schema)?);
+    }
+    Ok(wanted)
 }
 
 /// Adds what another schema gave.
@@ -141,13 +154,22 @@ fn sources(deployment: &Deployment) -> String {
 }
 
 /// The query as it runs over one schema; `all` are the schemas of the request.
-fn plan(kind: &Arc<DocumentKind>, all: &[&Arc<DocumentKind>], query: &Arc<Query>) -> Result<Search, Error> {
+fn plan(
+    kind: &Arc<DocumentKind>,
+    all: &[&Arc<DocumentKind>],
+    query: &Arc<Query>,
+    embeddings: &Embeddings,
+) -> Result<Search, Error> {
     let elsewhere = |field: &str| {
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
     let profile = |name: &str| all.iter().any(|other| other.schema.rank_profiles.contains_key(name));
-    let context =
-        Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
+    let context = Context {
+        clock: SystemTime::now(),
+        known_elsewhere: &elsewhere,
+        profile_elsewhere: &profile,
+        embedded: &|call, target| embeddings.get(call, target),
+    };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));

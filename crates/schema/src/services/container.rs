@@ -2,9 +2,9 @@
 
 use roxmltree::Node;
 
-use super::{FILE, document_size, number};
+use super::{FILE, document_size, embedder, number};
 use crate::suggest::one_of;
-use crate::{Component, Container, Error, xml};
+use crate::{Container, Embedder, Error, xml};
 
 /// Types of components that are known by name.
 const COMPONENT_TYPES: &[&str] = &[
@@ -17,12 +17,17 @@ const COMPONENT_TYPES: &[&str] = &[
 ];
 
 pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Container, Error> {
-    let mut components = Vec::new();
+    let mut embedders: Vec<Embedder> = Vec::new();
     let listed = xml::elements(node)
         .filter(|child| child.tag_name().name() == "components")
         .flat_map(|list| list.children());
     for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
-        components.extend(component(element, warnings)?);
+        let Some(embedder) = component(element, warnings)? else { continue };
+        if embedders.iter().any(|other| other.id == embedder.id) {
+            let reason = format!("there are two embedders with the id '{}'", embedder.id);
+            return xml::invalid(FILE, element, reason);
+        }
+        embedders.push(embedder);
     }
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
@@ -36,11 +41,11 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         document_api: document_api.is_some(),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
-        components,
+        embedders,
     })
 }
 
-fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Component>, Error> {
+fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Embedder>, Error> {
     let id = node.attribute("id").or(node.attribute("class")).unwrap_or_default();
     if let Some(component_type) = node.attribute("type") {
         if !COMPONENT_TYPES.contains(&component_type) {
@@ -51,14 +56,14 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Co
                 format!("unknown component type '{component_type}': expected {known}"),
             );
         }
-        let xml = node.document().input_text()[node.range()].to_owned();
-        let place = xml::place(FILE, node);
-        return Ok(Some(Component {
-            id: id.to_owned(),
-            component_type: component_type.to_owned(),
-            xml,
-            place,
-        }));
+        let embedder = embedder::read(node, component_type, warnings)?;
+        if embedder.is_none() {
+            warnings.push(format!(
+                "{}: component '{id}' has no effect: a {component_type} is not run here",
+                xml::place(FILE, node)
+            ));
+        }
+        return Ok(embedder);
     }
     let class = node.attribute("class").unwrap_or(id);
     let platform = ["com.yahoo.", "ai.vespa."].iter().any(|prefix| class.starts_with(prefix));
