@@ -31,6 +31,8 @@ pub struct Settings {
     pub disk_reserve: u64,
     /// Segment files that are kept open; others are opened when they are read.
     pub open_files_max: usize,
+    /// How long a model stays in memory that nobody uses.
+    pub model_idle: Duration,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
 }
@@ -60,6 +62,7 @@ impl Settings {
             access_log: None,
             disk_reserve: 256 << 20,
             open_files_max: 4096,
+            model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),
         }
     }

@@ -23,6 +23,7 @@
 
 mod application;
 pub mod change;
+mod embedder;
 mod error;
 mod field;
 mod overrides;
@@ -36,9 +37,8 @@ mod services;
 mod suggest;
 mod xml;
 
-pub use application::{
-    Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
-};
+pub use application::{Application, ClusterDocument, Container, ContentCluster, DocumentMode, Tuning};
+pub use embedder::{ColbertTokens, Embedder, EmbedderKind, Execution, Pooling, Prepend, TransformerNames};
 pub use error::{Error, Place};
 pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
