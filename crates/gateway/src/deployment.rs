@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::Document;
 use millrace_env::SystemClock;
-use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
+use millrace_indexing::{Columns, Components, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
 use millrace_schema::change::{self, Changes};
 use millrace_schema::{Application, ContentCluster, DocumentMode, Schema, Snippets};
@@ -16,6 +16,7 @@ use millrace_store::Layout;
 
 use crate::Error;
 use crate::limits::Limits;
+use crate::models::{ApplicationComponents, Models};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -29,6 +30,7 @@ pub struct Deployment {
     pub(crate) changes: Changes,
     kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
     columns: Arc<Columns>,
+    components: Arc<ApplicationComponents>,
 }
 
 /// What is ready for the documents of one type.
@@ -58,32 +60,42 @@ pub(crate) struct ClusterOfKind {
 }
 
 impl Deployment {
-    /// Compiles everything that requests will use, and checks that the change from `current` is allowed.
+    /// Compiles everything that requests will use, loads the models, and checks that the change from `current` is allowed.
     ///
     /// # Errors
     /// What cannot work, with its place in the package.
-    pub fn compile(
+    pub(crate) fn compile(
         application: Application,
         generation: u64,
         current: Option<&Deployment>,
+        models: &Models,
     ) -> Result<Self, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut changes = Changes::default();
         if let Some(current) = current {
             changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
         }
+        let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?));
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let mut kinds = HashMap::new();
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema)?;
             if !clusters.is_empty() {
-                let kind = DocumentKind::compile(schema, clusters, &surroundings)?;
+                let kind = DocumentKind::compile(schema, clusters, &components, &surroundings)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
         let columns = Arc::new(Columns::new(&application));
-        Ok(Deployment { generation, application, made_ms: now.as_millis() as u64, changes, kinds, columns })
+        Ok(Deployment {
+            generation,
+            application,
+            made_ms: now.as_millis() as u64,
+            changes,
+            kinds,
+            columns,
+            components,
+        })
     }
 
     /// How the store lays out this application's documents.
@@ -114,6 +126,11 @@ impl Deployment {
         selection(&self.application, text)
     }
 
+    /// What its statements and queries call by name.
+    pub(crate) fn components(&self) -> &Arc<ApplicationComponents> {
+        &self.components
+    }
+
     /// What is ready for every document type.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
         self.kinds.values()
@@ -140,9 +157,11 @@ impl DocumentKind {
     fn compile(
         schema: &Arc<Schema>,
         clusters: Vec<ClusterOfKind>,
+        components: &Arc<ApplicationComponents>,
         surroundings: &Arc<Surroundings>,
     ) -> Result<Self, Error> {
-        let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(surroundings))
+        let components = Arc::clone(components) as Arc<dyn Components>;
+        let scripts = Scripts::compile(schema, components, Arc::clone(surroundings))
             .map_err(|error| Error::Compile(error.to_string()))?;
         check_constants(schema).map_err(|error| Error::Compile(error.to_string()))?;
         let mut profiles = BTreeMap::new();

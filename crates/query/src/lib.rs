@@ -6,6 +6,7 @@
 mod brief;
 mod build;
 mod display;
+mod embed;
 mod error;
 mod grammar;
 mod item;
@@ -19,6 +20,7 @@ mod syntax;
 mod yql;
 
 pub use brief::Brief;
+pub use embed::EmbedCall;
 pub use error::Error;
 pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Error, Place, QueryProfiles, Schema, ValidationOverride};
+use crate::{Embedder, Error, QueryProfiles, Schema, ValidationOverride};
 use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
@@ -113,21 +113,8 @@ pub struct Container {
     pub ignore_undefined_fields: bool,
     /// `max-document-size` of the document API in bytes.
     pub document_size_max: Option<u64>,
-    /// Components of known types, for whoever runs them.
-    pub components: Vec<Component>,
-}
-
-/// A component of a known type, such as an embedder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Component {
-    /// Its id.
-    pub id: String,
-    /// Its type, such as `hugging-face-embedder`.
-    pub component_type: String,
-    /// Its element as XML text.
-    pub xml: String,
-    /// Where it stands.
-    pub place: Place,
+    /// Its embedders, of all container clusters.
+    pub embedders: Vec<Embedder>,
 }
 
 /// A content cluster of services.xml.

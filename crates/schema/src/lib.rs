@@ -23,6 +23,7 @@
 
 mod application;
 pub mod change;
+mod embedder;
 mod error;
 mod field;
 mod overrides;
@@ -37,8 +38,9 @@ mod suggest;
 mod xml;
 
 pub use application::{
-    Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Snippets, Tuning,
+    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
 };
+pub use embedder::{ColbertTokens, Embedder, EmbedderKind, Execution, Pooling, Prepend, TransformerNames};
 pub use error::{Error, Place};
 pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,

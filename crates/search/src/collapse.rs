@@ -1,5 +1,6 @@
 //! Hits dropped for having the values of better ones: `collapsefield`.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use millrace_column::{Column, ColumnKey, View};
@@ -60,23 +61,29 @@ impl<'p> Fields<'p> {
         let mut columns: BTreeMap<usize, Vec<Option<Column>>> = BTreeMap::new();
         let mut keys = Vec::with_capacity(hits.len());
         for hit in hits {
-            if !columns.contains_key(&hit.chunk) {
-                let column = |field: &Option<&SchemaField>| match field {
-                    None => Ok(None),
-                    Some(field) => {
-                        let key = ColumnKey::value(&field.name);
-                        Ok(view.columns(&key, hit.chunk..hit.chunk + 1)?.into_iter().next().flatten())
-                    }
-                };
-                columns.insert(hit.chunk, self.0.iter().map(column).collect::<Result<_, Error>>()?);
-            }
+            let columns = match columns.entry(hit.chunk) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => unread.insert(self.columns(view, hit.chunk)?),
+            };
             let key = |(field, column): (&Option<&SchemaField>, &Option<Column>)| {
                 let document = usize::from(hit.document);
                 let value = millrace_column::value(column.as_ref()?, &field.as_ref()?.data_type, document)?;
                 serde_json::to_string(&json::value(&value, Format::default())).ok()
             };
-            keys.push(self.0.iter().zip(&columns[&hit.chunk]).map(key).collect());
+            keys.push(self.0.iter().zip(&*columns).map(key).collect());
         }
         Ok(keys)
+    }
+
+    /// The fields' columns of a chunk.
+    fn columns(&self, view: &dyn View, chunk: usize) -> Result<Vec<Option<Column>>, Error> {
+        let column = |field: &Option<&SchemaField>| match field {
+            None => Ok(None),
+            Some(field) => {
+                let key = ColumnKey::value(&field.name);
+                Ok(view.columns(&key, chunk..chunk + 1)?.into_iter().next().flatten())
+            }
+        };
+        self.0.iter().map(column).collect()
     }
 }

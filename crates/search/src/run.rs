@@ -135,7 +135,7 @@ impl<'v> Pass<'v> {
         let (ordered, collapse_keys) = search.ordered(seen, &matches, deadline)?;
         trace.order = watch.lap();
 
-        let executions = search.group(seen, &matches, part, deadline)?;
+        let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
         trace.group = watch.lap();
 
         let hits = search.fill(seen, &matches, None, &ordered.hits)?;
@@ -143,7 +143,7 @@ impl<'v> Pass<'v> {
 
         trace.documents = matches.documents;
         trace.matched = ordered.total;
-        let timed_out = matches.timed_out || ordered.timed_out;
+        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
         let coverage = match &narrowed {
             // What the selection leaves out has been looked at.
             Some(narrowed) if narrowed.is_complete() && !timed_out => {
@@ -289,25 +289,31 @@ impl Search {
             false => Vec::new(),
         };
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        Ok(Ordered { hits: sorting.first(view, matches, &scores, wanted)?, total, timed_out: false })
+        let (hits, complete) = sorting.first(view, matches, &scores, wanted, &|| deadline.overdue())?;
+        Ok(Ordered { hits, total, timed_out: !complete })
     }
 
-    /// Collects the groups of each request.
+    /// Collects the groups of each request; and whether there was time to put all that matched into them.
     fn group(
         &self,
         view: &dyn View,
         matches: &Matches,
         part: u32,
         deadline: &Deadline,
-    ) -> Result<Vec<Option<Execution>>, Error> {
+    ) -> Result<(Vec<Option<Execution>>, bool), Error> {
         if self.groupings.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         }
+        let mut complete = true;
         let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
-        let of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
+        let mut of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
             let mut execution = Execution::new(Arc::clone(grouping), part);
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
+                    if deadline.overdue() {
+                        complete = false;
+                        break;
+                    }
                     let live: Vec<u16> = (0..chunk.documents)
                         .filter(|place| is_live(chunk, *place))
                         .map(|place| place as u16)
@@ -316,13 +322,20 @@ impl Search {
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(&scores) {
+                    if deadline.overdue() {
+                        complete = false;
+                        break;
+                    }
                     execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
                 }
             }
             execution.complete(view)?;
             Ok(execution)
         };
-        self.groupings.iter().map(|grouping| grouping.as_ref().ok().map(of_one).transpose()).collect()
+        let of_known =
+            |grouping: &Result<Arc<Grouping>, _>| grouping.as_ref().ok().map(&mut of_one).transpose();
+        let executions = self.groupings.iter().map(of_known).collect::<Result<_, _>>()?;
+        Ok((executions, complete))
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use axum::extract::Request;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
-
 use millrace_query::{Limits, is_parameter, is_same_parameter, value_of};
 
 use crate::http::{self, Parameters};

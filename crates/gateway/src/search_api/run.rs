@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_column::View;
-use millrace_plan::{Context, Plan, Scope, has_field, parsed};
+use millrace_plan::{Context, Embedding, Plan, Scope, has_field, parsed};
 use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
@@ -16,6 +16,7 @@ use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
 use crate::deployment::{ClusterOfKind, DocumentKind};
+use crate::models::Embeddings;
 use crate::{Deployment, Error, Node};
 
 /// What a query found.
@@ -41,13 +42,16 @@ pub(super) fn run(
     node: &Node,
     deployment: &Deployment,
     query: &Arc<Query>,
+    embeddings: &Embeddings,
     started: Instant,
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
     let (kinds, lacking) = showing(kinds, query);
-    let searches =
-        kinds.iter().map(|asked| plan(asked, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
+    let searches = kinds
+        .iter()
+        .map(|asked| plan(asked, &kinds, query, embeddings))
+        .collect::<Result<Vec<Search>, Error>>()?;
     let planned = started.elapsed();
     let is_traced = query.trace_level > 0;
     let plans = is_traced.then(|| Plans::of(deployment, query, &searches));
@@ -116,6 +120,15 @@ fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc
     }
     let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
     (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
+}
+
+/// The texts that the query wants embedded, over all schemas that it asks.
+pub(super) fn embeddings(deployment: &Deployment, query: &Query) -> Result<Vec<Embedding>, Error> {
+    let mut wanted = Vec::new();
+    for asked in asked(deployment, query)? {
+        wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
+    }
+    Ok(wanted)
 }
 
 /// Adds what another schema gave.
@@ -249,15 +262,24 @@ fn known_sources(deployment: &Deployment) -> String {
 }
 
 /// The query as it runs over one schema; `all` are the schemas of the request.
-fn plan(asked: &Asked<'_>, all: &[Asked<'_>], query: &Arc<Query>) -> Result<Search, Error> {
+fn plan(
+    asked: &Asked<'_>,
+    all: &[Asked<'_>],
+    query: &Arc<Query>,
+    embeddings: &Embeddings,
+) -> Result<Search, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
         all.iter()
             .any(|other| other.kind.schema.name != kind.schema.name && has_field(&other.kind.schema, field))
     };
     let profile = |name: &str| all.iter().any(|other| other.kind.schema.rank_profiles.contains_key(name));
-    let context =
-        Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
+    let context = Context {
+        clock: SystemTime::now(),
+        known_elsewhere: &elsewhere,
+        profile_elsewhere: &profile,
+        embedded: &|call, target| embeddings.get(call, target),
+    };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
