@@ -100,7 +100,7 @@ fn errors_name_the_parameter() {
     );
     refused(
         &[("input.q", "3")],
-        "parameter 'input.q': only query features can be set; for example: input.query(user)=5",
+        "parameter 'input.q': only query features are inputs; for example: input.query(user)=5",
     );
     refused(
         &[("streaming.groupname", "")],
