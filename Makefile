@@ -27,9 +27,9 @@ check: ## Format, clippy, rustdoc (all without warnings) and the Rust tests
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) test --workspace --quiet
 
-clients: $(VENV)/ready ## The Vespa CLI and pyvespa, unchanged, against the binary
+clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, unchanged, and tables of what applications can say
 	$(CARGO) build -p millrace-server --quiet
-	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests/clients
+	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
 
 $(VENV)/ready: tests/clients/requirements.txt
 	@scripts/prerequisites python

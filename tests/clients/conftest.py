@@ -1,74 +1,15 @@
 """A Millrace of one's own for each test module, on free ports, with an empty data directory."""
 
-import json
-import os
 import pathlib
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
+import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).parent
 APP = HERE / "app"
+sys.path.insert(0, str(HERE.parent))
 
-
-def binary() -> str:
-    """The binary under test: MILLRACE_BIN, or what cargo built last."""
-    if path := os.environ.get("MILLRACE_BIN"):
-        return path
-    built = [HERE.parents[1] / "target" / profile / "millrace" for profile in ("release", "debug")]
-    built = [path for path in built if path.exists()]
-    if not built:
-        pytest.exit("no millrace binary: build it with `cargo build -p millrace-server`, or set MILLRACE_BIN", 2)
-    return str(max(built, key=lambda path: path.stat().st_mtime))
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
-class Node:
-    """A running server and the ways to talk to it."""
-
-    def __init__(self, data_dir: pathlib.Path, port: int, config_port: int):
-        self.data, self.config = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{config_port}"
-        self.port, self.config_port = port, config_port
-        self.log = open(data_dir.with_suffix(".log"), "w+", encoding="utf-8")
-        self.process = subprocess.Popen(
-            [binary(), "serve", "--data-dir", data_dir, "--port", str(port), "--config-port", str(config_port)],
-            stdout=self.log, stderr=subprocess.STDOUT,
-        )
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                urllib.request.urlopen(f"{self.config}/state/v1/health", timeout=1).read()
-                return
-            except (urllib.error.URLError, ConnectionError):
-                assert self.process.poll() is None, f"the server ended: {self.output()}"
-                assert time.monotonic() < deadline, f"the server did not get ready: {self.output()}"
-                time.sleep(0.05)
-
-    def output(self) -> str:
-        self.log.flush()
-        self.log.seek(0)
-        return self.log.read()
-
-    def stop(self):
-        self.process.terminate()
-        assert self.process.wait(30) == 0, self.output()
-
-    def get(self, path: str):
-        with urllib.request.urlopen(self.data + path, timeout=10) as response:
-            return json.load(response)
+from node import Node, free_ports  # noqa: E402
 
 
 @pytest.fixture(scope="module")

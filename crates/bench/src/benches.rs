@@ -1,9 +1,21 @@
-//! The benchmarks by name.
+//! The benchmarks by name, each in a module of its own.
 
+mod drop;
+mod feed;
+mod feed_tail;
+mod nn;
+mod nn_cold;
+mod nn_http;
+mod placement;
 mod query;
+mod restart;
+mod text;
+mod visible;
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use crate::{Error, Report};
 
@@ -12,20 +24,42 @@ use crate::{Error, Report};
 pub struct Settings {
     /// How long each case is measured, at least.
     pub time_per_case: Duration,
-    /// Where data may be written; it is removed afterwards.
+    /// Where data may be written; it is removed afterwards. The file system is part of what is measured.
     pub directory: PathBuf,
+    /// How much data, as a share of what a benchmark is about.
+    pub size: f64,
+    /// The program `millrace`, for those benchmarks that start servers of their own.
+    pub program: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { time_per_case: Duration::from_secs(1), directory: std::env::temp_dir() }
+        Settings {
+            time_per_case: Duration::from_secs(1),
+            directory: std::env::temp_dir(),
+            size: 1.0,
+            program: None,
+        }
+    }
+}
+
+impl Settings {
+    /// So much of `of` as is asked for; at least 1.
+    fn sized(&self, of: u64) -> u64 {
+        ((of as f64 * self.size).round() as u64).max(1)
+    }
+
+    /// An empty directory, removed when it is dropped.
+    fn workplace(&self) -> Result<TempDir, Error> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("millrace-bench-").tempdir_in(&self.directory).map_err(Error::file(&self.directory))
     }
 }
 
 /// A benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct Bench {
-    /// Its name.
+    /// Its name; of a variant `nn --cold`, as one writes it on the command line.
     pub name: &'static str,
     /// What it measures, and beside what.
     pub about: &'static str,
@@ -34,7 +68,21 @@ pub struct Bench {
 }
 
 /// All benchmarks.
-pub const BENCHES: &[Bench] = &[query::BENCH];
+pub const BENCHES: &[Bench] = &[
+    query::BENCH,
+    nn::BENCH,
+    nn_http::BENCH,
+    nn_cold::BENCH,
+    text::BENCH,
+    feed::VECTORS,
+    feed::SMALL,
+    feed_tail::BENCH,
+    visible::BENCH,
+    drop::BENCH,
+    restart::MEMORY,
+    restart::START,
+    placement::BENCH,
+];
 
 /// The benchmark of this name.
 ///

@@ -15,11 +15,20 @@
 //! assert!(report.table().contains("9.10 GB/s"));
 //! ```
 
+mod application;
 mod benches;
+mod clients;
+mod engine;
 mod error;
+mod floor;
 pub mod limit;
+mod load;
 pub mod measure;
+mod node;
+mod process;
+mod puts;
 pub mod random;
+mod recorder;
 mod report;
 
 pub use benches::{BENCHES, Bench, Settings, find};

@@ -78,9 +78,9 @@ impl Report {
         table::table(self)
     }
 
-    /// The plots as SVG, one under the other; none where there are no plots.
-    pub fn svg(&self) -> Option<String> {
-        (!self.plots.is_empty()).then(|| plot::svg(&self.plots))
+    /// Plots as SVG, one under the other; none where there are no plots.
+    pub fn draw(plots: &[Plot]) -> Option<String> {
+        (!plots.is_empty()).then(|| plot::svg(plots))
     }
 
     /// Whether every figure with a goal reaches it.

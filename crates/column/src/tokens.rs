@@ -1,5 +1,6 @@
-use std::collections::HashMap;
 use std::ops::Range;
+
+use hashbrown::HashMap;
 
 use crate::fixed::u32_at;
 use crate::{Buffer, BufferBuilder, Error, TOKENS};

@@ -9,6 +9,8 @@ pub struct Operation {
     pub condition: Option<String>,
     /// A document that is not there is created: for an update from nothing, for a conditional put as if the condition held.
     pub create: bool,
+    /// Fields that the document type lacks were passed over.
+    pub ignored_fields: bool,
 }
 
 /// What an [`Operation`] does.

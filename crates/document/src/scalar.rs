@@ -91,7 +91,8 @@ pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
     (rounded.is_finite() || !number.is_finite()).then_some(Value::Float(rounded))
 }
 
-/// Millionths of a degree of `N37.4;W122` (either order), or of `x;y` in millionths, longitude first.
+/// Millionths of a degree of `N37.4;W122` (either order; `37.4N` and with minutes and seconds `63N25'47` as well), or of `x;y` in
+/// millionths, longitude first.
 pub fn position(text: &str) -> Option<(i32, i32)> {
     let (first, second) = text.split_once(';')?;
     let (first, second) = (first.trim(), second.trim());
@@ -100,16 +101,26 @@ pub fn position(text: &str) -> Option<(i32, i32)> {
     }
     let (mut latitude, mut longitude) = (None, None);
     for part in [first, second] {
-        let (sign, axis) = match part.chars().next()? {
-            'N' | 'n' => (1.0, &mut latitude),
-            'S' | 's' => (-1.0, &mut latitude),
-            'E' | 'e' => (1.0, &mut longitude),
-            'W' | 'w' => (-1.0, &mut longitude),
-            _ => return None,
+        let at = part.find(|c: char| "NSEWnsew".contains(c))?;
+        let (sign, axis) = match part.as_bytes()[at] {
+            b'N' | b'n' => (1.0, &mut latitude),
+            b'S' | b's' => (-1.0, &mut latitude),
+            b'E' | b'e' => (1.0, &mut longitude),
+            _ => (-1.0, &mut longitude),
         };
-        *axis = Some(sign * part[1..].trim().parse::<f64>().ok()?);
+        *axis = Some(sign * angle(part[..at].trim(), part[at + 1..].trim())?);
     }
     degrees(latitude?, longitude?)
+}
+
+/// Degrees of what stands before and after the letter of a direction.
+fn angle(before: &str, after: &str) -> Option<f64> {
+    if before.is_empty() {
+        return after.parse().ok();
+    }
+    let (minutes, seconds) = after.split_once('\'').unwrap_or((after, ""));
+    let part = |text: &str| if text.is_empty() { Some(0.0) } else { text.parse::<f64>().ok() };
+    Some(before.parse::<f64>().ok()? + part(minutes)? / 60.0 + part(seconds.trim_matches('"'))? / 3600.0)
 }
 
 /// Millionths of a degree; `None` outside 90 degrees of latitude and 180 of longitude.

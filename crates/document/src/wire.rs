@@ -47,12 +47,17 @@ pub fn decode_value(bytes: &[u8]) -> Result<Value, Error> {
 /// The bytes of a document's fields. The id is not among them: it is the row's key.
 pub fn encode_fields(document: &Document) -> Vec<u8> {
     let mut out = Vec::new();
-    write_number(&mut out, document.fields.len() as u64);
-    for (name, value) in &document.fields {
-        write_bytes(&mut out, name.as_bytes());
-        write_value(&mut out, value);
-    }
+    write_fields(&mut out, document);
     out
+}
+
+/// [`encode_fields`] appended to `out`.
+pub fn write_fields(out: &mut Vec<u8>, document: &Document) {
+    write_number(out, document.fields.len() as u64);
+    for (name, value) in &document.fields {
+        write_bytes(out, name.as_bytes());
+        write_value(out, value);
+    }
 }
 
 /// The document of this id with these fields.

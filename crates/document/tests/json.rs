@@ -117,6 +117,8 @@ fn every_data_type_is_read_and_written() {
         r#"{"names":{"5":"x","6":"y"}}"#,
     );
     check(r#"{"place": "N37.5;W122"}"#, r#"{"place":{"lat":37.5,"lng":-122.0}}"#);
+    check(r#"{"place": "63N30;10.25W"}"#, r#"{"place":{"lat":63.5,"lng":-10.25}}"#);
+    check(r#"{"place": "10E0'36;0S15"}"#, r#"{"place":{"lat":-0.25,"lng":10.01}}"#);
     check(r#"{"place": {"x": -122000000, "y": 37500000}}"#, r#"{"place":{"lat":37.5,"lng":-122.0}}"#);
     check(
         r#"{"year": "42", "score": 3, "plays": 5.0, "title": 7}"#,
@@ -160,6 +162,7 @@ fn wrong_values_are_refused_with_place_and_example() {
     check(r#"{"names": {"a": "b"}}"#, "!field 'names{a}': 'a' is no int");
     check(r#"{"tracks": {"a": 1.5}}"#, "!field 'tracks{a}'");
     check(r#"{"place": {"lat": 91, "lng": 0}}"#, "!expected position");
+    check(r#"{"place": "63;10E"}"#, "!is no position");
     check(r#"{"place": "nowhere"}"#, "!'nowhere' is no position");
     check(r#"{"parent": "id:mine:music::x"}"#, "!reference<artist>, for example \"id:ns:artist::name\"");
     check(r#"{"raw": "§"}"#, "!expected raw as base64");

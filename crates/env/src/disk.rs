@@ -58,6 +58,12 @@ pub trait Disk: Send + Sync + Debug {
     /// # Errors
     /// Those of the system.
     fn free_space(&self, path: &Path) -> io::Result<u64>;
+
+    /// Bytes that the file system of `path` holds in all.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn total_space(&self, path: &Path) -> io::Result<u64>;
 }
 
 /// A file that is written from its beginning to its end.

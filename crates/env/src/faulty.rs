@@ -119,6 +119,10 @@ impl Disk for FaultyDisk {
     fn free_space(&self, path: &Path) -> io::Result<u64> {
         Ok(self.inner.free_space(path)?.min(self.faults.remaining.load(Ordering::SeqCst)))
     }
+
+    fn total_space(&self, path: &Path) -> io::Result<u64> {
+        self.inner.total_space(path)
+    }
 }
 
 struct FaultyAppendFile {

@@ -58,6 +58,11 @@ impl Disk for RealDisk {
             rustix::fs::statvfs(path).map_err(|error| at("ask for free space", path)(error.into()))?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
+
+    fn total_space(&self, path: &Path) -> io::Result<u64> {
+        let space = rustix::fs::statvfs(path).map_err(|error| at("ask for all space", path)(error.into()))?;
+        Ok(space.f_blocks.saturating_mul(space.f_frsize))
+    }
 }
 
 struct RealAppendFile {

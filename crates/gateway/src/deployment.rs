@@ -11,10 +11,11 @@ use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
 use millrace_schema::change::{self, Changes};
 use millrace_schema::{Application, ContentCluster, DocumentMode, Schema};
-use millrace_selection::Selection;
+use millrace_selection::{Outcome, Selection};
 use millrace_store::Layout;
 
 use crate::Error;
+use crate::limits::Limits;
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -38,6 +39,8 @@ pub(crate) struct DocumentKind {
     pub(crate) scripts: Scripts,
     /// Rank profiles by name.
     pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
+    /// What services.xml limits.
+    pub(crate) limits: Limits,
 }
 
 /// A content cluster as the documents of one type see it. A document is kept once; the clusters are views that show it where
@@ -48,6 +51,8 @@ pub(crate) struct ClusterOfKind {
     pub(crate) mode: DocumentMode,
     /// What documents must match to belong to it.
     pub(crate) belongs: Option<Arc<Selection>>,
+    /// Whether documents that stop matching are removed.
+    pub(crate) collects_garbage: bool,
 }
 
 impl Deployment {
@@ -71,7 +76,8 @@ impl Deployment {
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema)?;
             if !clusters.is_empty() {
-                let kind = DocumentKind::compile(schema, clusters, &surroundings)?;
+                let limits = Limits::new(&application, &schema.name);
+                let kind = DocumentKind::compile(schema, clusters, limits, &surroundings)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
@@ -133,6 +139,7 @@ impl DocumentKind {
     fn compile(
         schema: &Arc<Schema>,
         clusters: Vec<ClusterOfKind>,
+        limits: Limits,
         surroundings: &Arc<Surroundings>,
     ) -> Result<Self, Error> {
         let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(surroundings))
@@ -144,7 +151,15 @@ impl DocumentKind {
                 Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
             profiles.insert(name.clone(), Arc::new(profile));
         }
-        Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles })
+        Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles, limits })
+    }
+
+    /// Whether a document belongs into none of its clusters any more, and all of them let go of such.
+    pub(crate) fn is_garbage(&self, document: &Document, now_s: i64) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let outcome = cluster.belongs.as_ref().map(|belongs| belongs.evaluate(document, now_s));
+            cluster.collects_garbage && outcome == Some(Outcome::False)
+        })
     }
 
     /// The ids of its clusters, for people.
@@ -171,7 +186,12 @@ fn clusters_of(application: &Application, schema: &Schema) -> Result<Vec<Cluster
             })?)),
             None => None,
         };
-        clusters.push(ClusterOfKind { id: Arc::clone(&cluster.id), mode: document.mode, belongs });
+        clusters.push(ClusterOfKind {
+            id: Arc::clone(&cluster.id),
+            mode: document.mode,
+            belongs,
+            collects_garbage: cluster.garbage_collection,
+        });
     }
     Ok(clusters)
 }

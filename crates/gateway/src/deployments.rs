@@ -131,15 +131,20 @@ impl Deployments {
     }
 
     fn point_to(&self, generation: &str) -> io::Result<()> {
-        let next = self.directory.join("active.next");
-        write_synced(&next, generation.as_bytes())?;
-        std::fs::rename(&next, self.directory.join("active"))?;
-        File::open(&self.directory)?.sync_all()
+        replace_file(&self.directory, "active", generation.as_bytes())
     }
 
     fn disk_error(&self, error: &io::Error) -> Error {
         Error::Internal(format!("the application could not be kept in {}: {error}", self.directory.display()))
     }
+}
+
+/// Puts a file in place of what has its name, so that a crash leaves the old one or the new one.
+pub(crate) fn replace_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let next = directory.join(format!("{name}.next"));
+    write_synced(&next, bytes)?;
+    std::fs::rename(&next, directory.join(name))?;
+    File::open(directory)?.sync_all()
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -32,6 +32,14 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The access log cannot be written.
+    #[error("access log {}: {source}; choose another place with --access-log", path.display())]
+    AccessLog {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// Certificate or key do not work.
     #[error("TLS: {}: {reason}", file.display())]
     Tls {
@@ -99,6 +107,16 @@ pub enum Error {
     TooLarge {
         /// The limit in bytes.
         limit: usize,
+    },
+    /// The operation is larger than services.xml allows.
+    #[error(
+        "the operation has {bytes} bytes, and services.xml allows {limit}; send less, or raise max-document-size there"
+    )]
+    OperationTooLarge {
+        /// Bytes of the body.
+        bytes: usize,
+        /// The most there can be.
+        limit: u64,
     },
     /// More requests wait than may.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
@@ -194,7 +212,7 @@ impl Error {
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,
             Error::Condition(_) => Kind::Precondition,
-            Error::TooLarge { .. } => Kind::TooLarge,
+            Error::TooLarge { .. } | Error::OperationTooLarge { .. } => Kind::TooLarge,
             Error::Overloaded => Kind::Overloaded,
             Error::Timeout(_) => Kind::Timeout,
             Error::Store(error) => store_kind(error),

@@ -7,22 +7,27 @@
 //! This crate does not know how documents are stored, matched or ranked, and nothing here computes on the threads that wait for the
 //! network: that is what the [`pool`] is for.
 
+mod access_log;
 mod config_api;
 mod deployment;
 mod deployments;
 mod document_api;
 mod error;
 mod http;
+mod limits;
 mod metrics;
 mod node;
 pub mod pool;
+mod reindexing;
 mod search_api;
 mod server;
 mod settings;
 mod status_api;
+mod upkeep;
 
 pub use deployment::Deployment;
 pub use error::{Error, Kind, StartError};
+pub use http::serve;
 pub use node::Node;
 pub use server::Server;
 pub use settings::{Settings, TlsFiles};

@@ -34,10 +34,14 @@ pub(crate) enum Metric {
     FailedOperations,
     Rejected,
     DocumentsVisited,
+    GarbageRemoved,
+    GarbagePasses,
+    GarbagePassesFailed,
+    Reindexed,
 }
 
 /// What is said of each metric: its name, its unit, and what it means. In the order of [`Metric`].
-const DESCRIPTIONS: [(Metric, &str, &str, &str); 16] = [
+const DESCRIPTIONS: [(Metric, &str, &str, &str); 20] = [
     (Metric::Queries, "queries", "operation", "Queries answered"),
     (Metric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
     (Metric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
@@ -64,6 +68,25 @@ const DESCRIPTIONS: [(Metric, &str, &str, &str); 16] = [
         "Requests refused because too many waited",
     ),
     (Metric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
+    (
+        Metric::GarbageRemoved,
+        "vds.idealstate.garbage_collection.documents_removed",
+        "document",
+        "Documents removed since they no longer match the selection of their cluster",
+    ),
+    (
+        Metric::GarbagePasses,
+        "vds.idealstate.garbage_collection.done_ok",
+        "operation",
+        "Passes of garbage collection that came through",
+    ),
+    (
+        Metric::GarbagePassesFailed,
+        "vds.idealstate.garbage_collection.done_failed",
+        "operation",
+        "Times that garbage collection was held up by an error",
+    ),
+    (Metric::Reindexed, "millrace.reindexing.documents", "document", "Documents looked at by reindexing"),
 ];
 
 #[derive(Default)]
@@ -87,6 +110,13 @@ impl Metrics {
     /// One more.
     pub(crate) fn count(&self, metric: Metric) {
         self.record(metric, 1.0);
+    }
+
+    /// So many more.
+    pub(crate) fn add(&self, metric: Metric, count: u64) {
+        let series = &self.series[metric as usize];
+        series.count.fetch_add(count, Ordering::Relaxed);
+        series.sum.fetch_add(count.saturating_mul(1000), Ordering::Relaxed);
     }
 
     /// A value that is not negative.

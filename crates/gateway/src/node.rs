@@ -7,11 +7,15 @@ use millrace_indexing::Columns;
 use millrace_schema::Application;
 use millrace_store::{Options, Store};
 
+use crate::access_log::AccessLog;
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
+use crate::limits::store_tuning;
 use crate::metrics::{Gauge, Metrics};
 use crate::pool::Pool;
+use crate::reindexing::Reindexings;
+use crate::upkeep::Upkeep;
 use crate::{Error, Settings, StartError};
 
 /// A node: the store, the active application, and the threads for work.
@@ -20,8 +24,11 @@ pub struct Node {
     store: Store,
     deployments: Deployments,
     sessions: Sessions,
+    reindexings: Reindexings,
     metrics: Metrics,
     pool: Pool,
+    upkeep: Upkeep,
+    access_log: Option<Arc<AccessLog>>,
     /// The data port, once it is bound.
     port: AtomicU16,
 }
@@ -36,22 +43,35 @@ impl Node {
             .map_err(|source| StartError::Directory { path: settings.data_dir.clone(), source })?;
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
+        options.disk_reserve = settings.disk_reserve;
         let deployments = Deployments::open(&settings.data_dir.join("application"))?;
+        let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
-            Ok(deployment) => deployment.layout(),
+            Ok(deployment) => {
+                options.tuning = store_tuning(&deployment.application);
+                deployment.layout()
+            }
             Err(_) => Arc::new(Columns::default()),
         };
         let store = Store::open(options, layout)?;
         let pool = Pool::new(settings.threads, settings.queue_max).map_err(StartError::Threads)?;
-        Ok(Arc::new(Node {
+        let access_log = settings.access_log.as_deref().map(|path| {
+            AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
+        });
+        let node = Arc::new(Node {
+            access_log: access_log.transpose()?,
             port: AtomicU16::new(settings.port),
             settings,
             store,
             deployments,
             sessions: Sessions::default(),
+            reindexings,
             metrics: Metrics::new(),
             pool,
-        }))
+            upkeep: Upkeep::default(),
+        });
+        node.upkeep.start(&node).map_err(StartError::Threads)?;
+        Ok(node)
     }
 
     /// What the node was started with.
@@ -62,6 +82,11 @@ impl Node {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Where requests are logged.
+    pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access_log.as_ref()
     }
 
     /// The threads for work.
@@ -89,7 +114,11 @@ impl Node {
 
     /// Waits for writes under way and closes the store. Requests after that fail.
     pub fn close(&self) {
+        self.upkeep.stop();
         self.store.clone().close();
+        if let Some(log) = &self.access_log {
+            log.close();
+        }
     }
 
     pub(crate) fn deployments(&self) -> &Deployments {
@@ -98,6 +127,10 @@ impl Node {
 
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    pub(crate) fn reindexings(&self) -> &Reindexings {
+        &self.reindexings
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -119,6 +152,9 @@ impl Node {
         let before = self.deployments.current().ok();
         let layout = deployment.layout();
         self.deployments.activate(Arc::clone(&deployment), based_on, || self.store.set_layout(layout))?;
+        self.store.set_tuning(store_tuning(&deployment.application));
+        self.reindexings.deployed(&deployment).map_err(|error| kept(&error))?;
+        self.upkeep.wake();
         for document_type in before.iter().flat_map(|before| before.application.schemas.keys()) {
             if !deployment.application.schemas.contains_key(document_type) {
                 self.store.drop_type(document_type)?;
@@ -137,7 +173,8 @@ impl Node {
             self.store.drop_type(document_type)?;
         }
         self.store.set_layout(Arc::new(Columns::default()));
-        Ok(())
+        self.store.set_tuning(millrace_store::Tuning::default());
+        self.reindexings.clear().map_err(|error| kept(&error))
     }
 
     /// What is read when metrics are asked for.
@@ -169,10 +206,24 @@ impl Node {
                 self.pool.waiting() as f64,
             ),
             gauge(
+                "reindexing.progress",
+                "Share that is done of the reindexing that is least far; 1 where none goes on",
+                self.reindexings.progress(),
+            ),
+            gauge(
+                "millrace.access_log.left_out",
+                "Requests that are not in the access log, since the disk was too slow",
+                self.access_log.as_ref().map_or(0, |log| log.left_out()) as f64,
+            ),
+            gauge(
                 "application_generation",
                 "Generation of the active application",
                 self.deployments.generation() as f64,
             ),
         ]
     }
+}
+
+fn kept(error: &std::io::Error) -> Error {
+    Error::Internal(format!("how reindexing stands could not be kept on disk: {error}"))
 }

@@ -1,5 +1,7 @@
 //! `/search/`: a query's parameters are collected, planned, run, and its result rendered.
 
+mod benchmark;
+mod format;
 mod parameters;
 mod render;
 mod run;
@@ -14,6 +16,8 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use millrace_query::{Limits, Query};
 
+pub(crate) use self::benchmark::Figures;
+use self::format::Format;
 use crate::error::Kind;
 use crate::metrics::Metric;
 use crate::{Error, Node, http};
@@ -25,18 +29,26 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
-    let answer = search(&node, request, started).await;
+    let asked = benchmark::Asked::of(request.headers());
+    let mut format = Format::default();
+    let answer = search(&node, request, started, &mut format).await;
     metrics.time(Metric::QueryLatency, started.elapsed());
     metrics.count(Metric::Queries);
     match answer {
-        Ok(body) => http::answer(StatusCode::OK, "application/json;charset=utf-8", body),
+        Ok((body, figures)) => {
+            let mut response = http::answer(StatusCode::OK, &format.content_type(), body);
+            asked.add(&figures, response.headers_mut());
+            response.extensions_mut().insert(figures);
+            response
+        }
         Err(error) => {
             metrics.count(match error.kind() {
                 Kind::Overloaded => Metric::Rejected,
                 _ => Metric::FailedQueries,
             });
-            let body = render::error(&error);
-            let mut response = http::answer(error.status(), "application/json;charset=utf-8", body);
+            let body = render::error(&error, format);
+            let mut response = http::answer(error.status(), &format.content_type(), body);
+            asked.add(&Figures { errors: 1, ..Figures::default() }, response.headers_mut());
             if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -45,9 +57,18 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     }
 }
 
-async fn search(node: &Arc<Node>, request: Request, started: Instant) -> Result<Vec<u8>, Error> {
+/// The answer to a request; `format` is set as soon as it is known, so that errors come in it too.
+async fn search(
+    node: &Arc<Node>,
+    request: Request,
+    started: Instant,
+    format: &mut Format,
+) -> Result<(Vec<u8>, Figures), Error> {
     let deployment = node.deployments().current()?;
+    let headers = request.headers().clone();
     let parameters = parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
+    *format = Format::of(&parameters, &headers)?;
+    let format = *format;
     let query = Arc::new(Query::from_parameters(parameters, &Limits::default())?);
     let timeout = query.timeout;
     let caller = Caller::default();
@@ -59,7 +80,7 @@ async fn search(node: &Arc<Node>, request: Request, started: Instant) -> Result<
         if found.result.coverage.timed_out {
             worker.metrics().count(Metric::DegradedQueries);
         }
-        render::result(&query, &found, started)
+        render::result(&query, &found, started, format)
     });
     match tokio::time::timeout(timeout.saturating_add(GRACE), work).await {
         Ok(answer) => answer?,

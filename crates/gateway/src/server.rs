@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::any;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Node, StartError, config_api, document_api, http, search_api, status_api};
+use crate::{Node, StartError, access_log, config_api, document_api, http, search_api, status_api};
 
 /// The ports of a node, bound and ready to be served.
 pub struct Server {
@@ -76,7 +76,8 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, 
 }
 
 fn data_router(node: Arc<Node>) -> Router {
-    Router::new()
+    let log = node.access_log().cloned();
+    let router = Router::new()
         .route("/search", any(search_api::handle))
         .route("/search/", any(search_api::handle))
         .route("/document/v1", any(document_api::handle))
@@ -85,7 +86,11 @@ fn data_router(node: Arc<Node>) -> Router {
         .merge(status_api::data_routes())
         .fallback(unknown)
         .with_state(node)
-        .layer(from_fn(http::compress_response))
+        .layer(from_fn(http::compress_response));
+    match log {
+        Some(log) => router.layer(from_fn_with_state(log, access_log::log)),
+        None => router,
+    }
 }
 
 fn config_router(node: Arc<Node>) -> Router {

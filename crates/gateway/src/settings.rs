@@ -25,6 +25,10 @@ pub struct Settings {
     pub queue_max: usize,
     /// Bytes of columns kept in memory between requests.
     pub cache_bytes: u64,
+    /// The file to which a line is appended for each request to the data port.
+    pub access_log: Option<PathBuf>,
+    /// Bytes that stay free on the disk: below it, writes other than removes are refused.
+    pub disk_reserve: u64,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
 }
@@ -51,6 +55,8 @@ impl Settings {
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue_max: 4096,
             cache_bytes: 512 << 20,
+            access_log: None,
+            disk_reserve: 256 << 20,
             drain: Duration::from_secs(10),
         }
     }

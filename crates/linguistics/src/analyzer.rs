@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-use millrace_schema::{MatchMode, Matching, Stemming as StemmingSetting};
+use millrace_schema::{DefaultTerm, MatchMode, Matching, Stemming as StemmingSetting};
 
 use crate::fold::Folding;
 use crate::stem::Stemming;
@@ -33,13 +33,19 @@ pub struct Analyzer {
 
 impl Analyzer {
     /// The analyzer of a field. Nothing is stemmed where case counts, since stemmers know small letters only. `stemming: multiple`
-    /// gives the one stem there is.
+    /// gives the one stem there is. Where parts of words match by default, nothing is stemmed. With `match: exact` letters keep their
+    /// accents.
     pub fn new(matching: &Matching, language: Language) -> Self {
-        let stemmed =
-            matching.mode == MatchMode::Text && !matching.cased && matching.stemming != StemmingSetting::None;
+        let stemmed = matching.mode == MatchMode::Text
+            && matching.default_term == DefaultTerm::Word
+            && !matching.cased
+            && matching.stemming != StemmingSetting::None;
         Analyzer {
             mode: matching.mode,
-            folding: Folding { case: !matching.cased, accents: matching.normalizing },
+            folding: Folding {
+                case: !matching.cased,
+                accents: matching.normalizing && matching.mode != MatchMode::Exact,
+            },
             stemming: language.algorithm().filter(|_| stemmed).map(Stemming::new),
             max_length: matching.max_length.unwrap_or(usize::MAX),
             max_token_length: matching.max_token_length.unwrap_or(usize::MAX),
@@ -192,7 +198,7 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use millrace_schema::{DefaultTerm, Stemming as Setting};
+    use millrace_schema::Stemming as Setting;
     use proptest::prelude::*;
 
     use super::*;

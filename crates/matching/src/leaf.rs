@@ -11,6 +11,7 @@ use crate::bits::Bits;
 use crate::geo::GeoCircle;
 use crate::nearest::Nearest;
 use crate::pattern::WordMatcher;
+use crate::surface::{SurfaceWords, is_surface};
 use crate::value::{Element, ValueTest, Weighing};
 use crate::words::{self, Numbers, Places};
 use crate::{Error, LeafMatches, Occurrences};
@@ -28,6 +29,8 @@ pub(crate) struct ReadyLeaf {
 pub(crate) enum Kind {
     /// Words among the field's tokens.
     Words(Vec<WordMatcher>),
+    /// Words as they were written, where the field's tokens are stems.
+    Surface(Box<SurfaceWords>),
     /// Any of these words among the field's tokens, with weights.
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
@@ -61,9 +64,14 @@ impl ReadyLeaf {
         let among_tokens = path.is_empty() && field.is_text();
         let weighted = is_weighted(&field.data_type);
         let kind = match &leaf.predicate {
-            Predicate::Words(patterns) if among_tokens => Kind::Words(
-                patterns.iter().map(|p| WordMatcher::new(&leaf.field, p, false)).collect::<Result<_, _>>()?,
-            ),
+            Predicate::Words(patterns) if among_tokens => {
+                let matchers = patterns.iter().map(|p| WordMatcher::new(&leaf.field, p, false));
+                let matchers = matchers.collect::<Result<Vec<_>, _>>()?;
+                match is_surface(patterns, &analyzer()) {
+                    true => Kind::Surface(Box::new(SurfaceWords::new(matchers, analyzer()))),
+                    false => Kind::Words(matchers),
+                }
+            }
             Predicate::WordIn(words) if among_tokens => Kind::WordIn(words.clone()),
             Predicate::Nearest { target, metric, target_hits, threshold } => {
                 if !matches!(field.data_type, DataType::Tensor(_)) {
@@ -108,6 +116,7 @@ impl ReadyLeaf {
             (Kind::Values { .. }, Layout::Text | Layout::Raw) => 3,
             (Kind::Values { .. } | Kind::Circle(_), _) => 4,
             (Kind::Nearest(..), _) => 5,
+            (Kind::Surface(_), _) => 6,
         }
     }
 
@@ -117,6 +126,9 @@ impl ReadyLeaf {
         match (&self.kind, column) {
             (Kind::Words(matchers), Column::Tokens(tokens)) => {
                 Found::Places(words::find(matchers, tokens, within))
+            }
+            (Kind::Surface(words), column) => {
+                Found::Places(words.find(column, &self.field.data_type, within))
             }
             (Kind::WordIn(words), Column::Tokens(tokens)) => {
                 Found::Weights(self.word_in(words, tokens, within))
@@ -147,7 +159,7 @@ impl ReadyLeaf {
 
     fn nothing(&self) -> Found {
         match self.kind {
-            Kind::Words(_) => Found::Places(Places::default()),
+            Kind::Words(_) | Kind::Surface(_) => Found::Places(Places::default()),
             Kind::WordIn(_) | Kind::Values { weighted: true, .. } => Found::Weights(Vec::new()),
             Kind::Values { .. } => Found::Bits(Bits::NONE),
             Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Distances::default()),
@@ -162,14 +174,14 @@ impl ReadyLeaf {
                 if self.dot_product_above.is_none() && layout(&self.field.data_type) == Layout::Text =>
             {
                 let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok())?;
-                test.text(text, &mut buffer)
+                test.text(text, &mut buffer).map(i64::from)
             }
             _ => {
                 let value = millrace_column::value(column, &self.field.data_type, document)?;
                 self.weight(Element::Value(&value, 1), &self.field.path, listed)
             }
         };
-        let found: Vec<(u16, i32)> =
+        let found: Vec<(u16, i64)> =
             within.iter().filter_map(|document| Some((document as u16, weight(document)?))).collect();
         if weighted {
             return Found::Weights(found);
@@ -180,7 +192,7 @@ impl ReadyLeaf {
     }
 
     /// The weight of an element where it matches.
-    fn weight(&self, element: Element<'_>, path: &[Arc<str>], listed: bool) -> Option<i32> {
+    fn weight(&self, element: Element<'_>, path: &[Arc<str>], listed: bool) -> Option<i64> {
         let test = self.test.as_ref()?;
         let path: Vec<&str> = path.iter().map(|part| &**part).collect();
         let mut weighing = Weighing::default();
@@ -198,7 +210,7 @@ impl ReadyLeaf {
         self.weight(element, &self.field.path, listed).is_some()
     }
 
-    fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i32)> {
+    fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i64)> {
         let mut weights: Vec<(u32, i32)> = listed
             .iter()
             .filter_map(|(word, weight)| Some((tokens.number(word.as_bytes())?, *weight)))
@@ -303,7 +315,7 @@ fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
 pub(crate) enum Found {
     Bits(Bits),
     Places(Places),
-    Weights(Vec<(u16, i32)>),
+    Weights(Vec<(u16, i64)>),
     Distances(Distances),
 }
 

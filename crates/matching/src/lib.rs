@@ -21,6 +21,7 @@ mod matches;
 mod nearest;
 mod pattern;
 mod run;
+mod surface;
 mod tree;
 mod value;
 mod window;

@@ -55,7 +55,7 @@ pub enum LeafMatches {
     /// Words among tokens.
     Words(Occurrences),
     /// A weight where it matches: weighted sets, `in`, array elements (1).
-    Weights(Vec<Option<i32>>),
+    Weights(Vec<Option<i64>>),
     /// How far away, in the metric's own unit; infinite where there is no vector.
     Distances(Vec<f64>),
 }

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use millrace_plan::WordPattern;
 use regex::{Regex, RegexBuilder};
 
@@ -73,6 +75,23 @@ impl WordMatcher {
             Kind::Exact(word) => Some(std::slice::from_ref(word)),
             Kind::Any(words) => Some(words),
             _ => None,
+        }
+    }
+
+    /// Letters that stand together in all words that it describes.
+    pub(crate) fn letters(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Exact(part) | Kind::Prefix(part) | Kind::Suffix(part) | Kind::Substring(part) => Some(part),
+            Kind::Fuzzy(fuzzy) => Some(&fuzzy.exact),
+            Kind::Any(_) | Kind::Regex(_) => None,
+        }
+    }
+
+    /// Which bytes of a word that it describes it is about: all of them, but of a part that may stand anywhere.
+    pub fn part(&self, word: &str) -> Range<usize> {
+        match &self.kind {
+            Kind::Substring(part) => word.find(part.as_str()).map_or(0..word.len(), |at| at..at + part.len()),
+            _ => 0..word.len(),
         }
     }
 

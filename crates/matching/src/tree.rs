@@ -1,6 +1,6 @@
 //! A plan's tree over one chunk.
 
-use millrace_column::{Column, View};
+use millrace_column::{Column, ColumnKey, View};
 use millrace_plan::{LeafId, Node, Plan};
 
 use crate::bits::Bits;
@@ -171,7 +171,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // The whole chunk is looked through in one go, and statistics want all of it.
-            None if matches!(ready.kind, Kind::Words(_)) => self.live,
+            None if matches!(ready.kind, Kind::Words(_) | Kind::Surface(_)) => self.live,
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
@@ -305,8 +305,13 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             all = self.look(*leaf, &all)?;
         }
         let Some(first) = leaves.first() else { return Ok(Bits::NONE) };
-        let column = self.column(*first, &all)?;
-        let Some(Column::Tokens(tokens)) = column else { return Ok(Bits::NONE) };
+        if all.is_empty() {
+            return Ok(Bits::NONE);
+        }
+        let key = ColumnKey::tokens(&self.ready.leaves[first.0].field.key.field);
+        let Some(Column::Tokens(tokens)) = self.window.column(&key, self.chunk)? else {
+            return Ok(Bits::NONE);
+        };
         for leaf in excluded {
             self.look(*leaf, &all)?;
         }

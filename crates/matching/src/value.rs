@@ -7,6 +7,7 @@ use millrace_plan::{NumberRange, Predicate};
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
 use crate::pattern::WordMatcher;
+use crate::surface::is_surface;
 
 /// A predicate over one value, made ready.
 pub(crate) struct ValueTest {
@@ -55,7 +56,10 @@ impl ValueTest {
                     .iter()
                     .map(|p| WordMatcher::new(field, p, false))
                     .collect::<Result<_, _>>()?,
-                analyzer: analyzer(),
+                analyzer: match is_surface(patterns, &analyzer()) {
+                    true => analyzer().without_stemming(),
+                    false => analyzer(),
+                },
             },
             Predicate::WordIn(words) => Kind::WordIn { words: sorted(words), analyzer: analyzer() },
             Predicate::Number(range) => Kind::Range(*range),
@@ -261,11 +265,10 @@ impl Weighing {
     }
 
     /// The weight to report; none where the leaf does not match.
-    pub(crate) fn weight(self, dot_product_above: Option<f64>) -> Option<i32> {
+    pub(crate) fn weight(self, dot_product_above: Option<f64>) -> Option<i64> {
         match dot_product_above {
-            None => self.best,
-            Some(least) => (self.best.is_some() && self.product as f64 > least)
-                .then(|| self.product.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32),
+            None => self.best.map(i64::from),
+            Some(least) => (self.best.is_some() && self.product as f64 > least).then_some(self.product),
         }
     }
 }

@@ -489,7 +489,7 @@ proptest! {
                         prop_assert_eq!(matched, &expected);
                     }
                     LeafMatches::Weights(weights) => {
-                        let expected: Vec<Option<i32>> = twins.map(|twin| twin.leaf_weight(leaf_id)).collect();
+                        let expected: Vec<Option<i64>> = twins.map(|twin| twin.leaf_weight(leaf_id).map(i64::from)).collect();
                         prop_assert_eq!(weights, &expected, "{:?}", &plan.leaves[number]);
                     }
                     LeafMatches::Distances(distances) => {

@@ -17,12 +17,15 @@ pub struct Context<'a> {
     /// Whether another schema of the same request has a field (or fieldset) of this name: then it matches nothing here, instead
     /// of failing the request.
     pub known_elsewhere: &'a dyn Fn(&str) -> bool,
+    /// Whether another schema of the same request has a rank profile of this name: then documents are ranked by the default
+    /// profile here.
+    pub profile_elsewhere: &'a dyn Fn(&str) -> bool,
 }
 
 impl Context<'_> {
     /// For a request to one schema alone, now.
     pub fn alone() -> Self {
-        Context { clock: SystemTime::now(), known_elsewhere: &|_| false }
+        Context { clock: SystemTime::now(), known_elsewhere: &|_| false, profile_elsewhere: &|_| false }
     }
 }
 
@@ -39,7 +42,9 @@ impl Plan {
             hint: did_you_mean(name, known.map(String::as_str)),
         };
         let scope = scope::read(&query.streaming)?;
-        let profile_name = query.ranking.profile.as_deref().unwrap_or("default");
+        let asked = query.ranking.profile.as_deref().unwrap_or("default");
+        let is_elsewhere = !schema.rank_profiles.contains_key(asked) && (context.profile_elsewhere)(asked);
+        let profile_name = if is_elsewhere { "default" } else { asked };
         let profile = schema
             .rank_profiles
             .get(profile_name)

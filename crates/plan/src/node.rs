@@ -160,6 +160,13 @@ pub enum WordPattern {
     },
 }
 
+impl WordPattern {
+    /// Whether it is about the letters of a word, as they were written.
+    pub fn is_open(&self) -> bool {
+        !matches!(self, WordPattern::Exact(_) | WordPattern::Any(_))
+    }
+}
+
 /// Bounds of a number in the field's own type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NumberRange {

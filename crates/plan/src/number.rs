@@ -53,39 +53,6 @@ pub(crate) fn range(kind: Kind, low: Bound, high: Bound) -> Option<NumberRange> 
     (!is_empty).then_some(NumberRange::Float { low, low_inclusive, high, high_inclusive })
 }
 
-/// A number as queries write it, or a range: `42`, `<5`, `>=3`, `[1;5]`.
-pub(crate) fn parse(text: &str) -> Option<(Bound, Bound)> {
-    let text = text.trim();
-    let number = |text: &str| -> Option<Number> {
-        let text = text.trim();
-        let whole = text.strip_suffix(['L', 'l']).unwrap_or(text);
-        whole
-            .parse()
-            .map(Number::Integer)
-            .ok()
-            .or_else(|| text.parse().ok().filter(|number: &f64| number.is_finite()).map(Number::Float))
-    };
-    if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        let (low, high) = inner.split_once(';')?;
-        let bound = |text: &str| match text.trim() {
-            "" => Some(Bound::Open),
-            text => number(text).map(Bound::Inclusive),
-        };
-        return Some((bound(low)?, bound(high)?));
-    }
-    for (sign, less, inclusive) in
-        [("<=", true, true), (">=", false, true), ("<", true, false), (">", false, false)]
-    {
-        if let Some(rest) = text.strip_prefix(sign) {
-            let number = number(rest)?;
-            let bound = if inclusive { Bound::Inclusive(number) } else { Bound::Exclusive(number) };
-            return Some(if less { (Bound::Open, bound) } else { (bound, Bound::Open) });
-        }
-    }
-    let number = number(text)?;
-    Some((Bound::Inclusive(number), Bound::Inclusive(number)))
-}
-
 /// The smallest whole number that is not below; none above all.
 fn ceiling(number: Number) -> Option<i64> {
     match number {

@@ -75,7 +75,7 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
         Some(("as", Some(value))) => {
             if matches!(by, SortBy::Number(_)) && value.parse::<f64>().is_err() {
                 return Err(wrong(format!(
-                    "missing values cannot be as {value:?}, since it holds {}",
+                    "Failed converting string '{value}' to a number: missing values can be as any {}",
                     target.value_type
                 )));
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_document::DataType;
 use millrace_query::Annotations;
+use millrace_query::simple::TermEnd;
 use millrace_schema::{MatchMode, Matching, Schema, SchemaField, Stemming, did_you_mean};
 
 use crate::Error;
@@ -73,9 +74,15 @@ pub(crate) fn plain_matching() -> Matching {
     }
 }
 
-/// The fields that `name` means: those of a fieldset, or one field (by its name, an alias, or a path).
+/// The fields that `name` means: those of a fieldset, or one field (by its name, an alias, or a path). Of names that differ only
+/// in case the one written so is meant, and any where none is.
 pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'s>>, Error> {
-    if let Some(fieldset) = schema.fieldsets.get(name) {
+    let in_any_case = || {
+        let is_field = schema.fields.contains_key(name);
+        schema.fieldsets.iter().find(|(known, _)| !is_field && known.eq_ignore_ascii_case(name))
+    };
+    let fieldset = schema.fieldsets.get(name).or_else(|| in_any_case().map(|(_, fieldset)| fieldset));
+    if let Some(fieldset) = fieldset {
         return fieldset.fields.iter().map(|field| target(schema, field)).collect();
     }
     Ok(vec![target(schema, name)?])
@@ -84,6 +91,25 @@ pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'
 /// Whether `name` means something.
 pub(crate) fn exists(schema: &Schema, name: &str) -> bool {
     name == "sddocname" || resolve(schema, name).is_ok()
+}
+
+/// How the text of a term in `name` ends where people type it; none where it means nothing. Of a fieldset all fields must agree.
+pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
+    if name == "sddocname" {
+        return Some(TermEnd::Word);
+    }
+    let mut ends = resolve(schema, name).ok()?.into_iter().map(|target| {
+        if !holds_text(target.value_type) || target.is_text() {
+            return TermEnd::Word;
+        }
+        let matching = target.matching();
+        match matching.mode {
+            MatchMode::Exact => TermEnd::Terminator(matching.terminator().to_owned()),
+            _ => TermEnd::Blank,
+        }
+    });
+    let first = ends.next()?;
+    Some(if ends.all(|end| end == first) { first } else { TermEnd::Word })
 }
 
 fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
@@ -131,7 +157,8 @@ fn without_key(name: &str) -> (String, Option<String>) {
 
 fn find<'s>(schema: &'s Schema, name: &str) -> Option<&'s SchemaField> {
     let by_alias = || schema.fields.values().find(|field| field.aliases.iter().any(|alias| alias == name));
-    schema.fields.get(name).or_else(by_alias)
+    let in_any_case = || schema.fields.values().find(|field| field.name.eq_ignore_ascii_case(name));
+    schema.fields.get(name).or_else(by_alias).or_else(in_any_case)
 }
 
 /// What a value at `path` inside a type is.

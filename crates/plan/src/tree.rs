@@ -6,7 +6,7 @@ mod text;
 use std::sync::Arc;
 
 use millrace_document::DataType;
-use millrace_query::{Annotations, Bound, Item, NearestNeighbor, Query, WeightedOperator};
+use millrace_query::{Annotations, Bound, Item, Match, NearestNeighbor, Query, WeightedOperator};
 use millrace_schema::Schema;
 use millrace_tensor::{DimensionKind, Tensor, TensorType};
 
@@ -61,7 +61,7 @@ impl<'a> Tree<'a> {
                     self.query.root.clone(),
                     recall,
                     &annotations,
-                    &|name| target::exists(schema, name),
+                    &|name| target::term_end(schema, name),
                 );
                 self.needed(&item, place)
             }
@@ -106,7 +106,17 @@ impl<'a> Tree<'a> {
             }
             Item::Range { field, low, high, annotations, .. } => {
                 let bounds = (*low, *high);
-                self.each(field, place, annotations, &describe(bounds), |target| range(target, bounds))?
+                let text = describe(bounds);
+                let language = self.query.language.as_deref();
+                self.each(field, place, annotations, &text, |target| match bounds {
+                    // A number is a word where there are only words.
+                    (Bound::Inclusive(low), Bound::Inclusive(high))
+                        if low == high && target::holds_text(target.value_type) =>
+                    {
+                        Words::new(target, annotations, language).term(&text, &Match::Word)
+                    }
+                    _ => range(target, bounds),
+                })?
             }
             Item::In { field, values, annotations } => self.set(field, place, annotations, values)?,
             Item::Weighted { operator, field, tokens, annotations } => {
@@ -227,8 +237,7 @@ impl<'a> Tree<'a> {
         let mut keys = self.targets(&format!("{}.key", target.field.name), place)?;
         let Some(key_target) = keys.pop() else { return Ok(Node::False) };
         let annotations = Annotations { ranked: false, ..Annotations::default() };
-        let predicate =
-            Words::new(&key_target, &annotations, None).term(key, &millrace_query::Match::Word)?;
+        let predicate = Words::new(&key_target, &annotations, None).term(key, &Match::Word)?;
         let Some(predicate) = predicate else { return Ok(Node::False) };
         let key = Node::Leaf(self.leaf(&key_target, predicate, None, None)?);
         Ok(Node::SameElement {
@@ -345,6 +354,11 @@ impl<'a> Tree<'a> {
 
     fn place(&mut self, field: &str, annotations: &Annotations, predicate: Predicate) -> Result<Node, Error> {
         let place = Place { element: None, typed: false };
+        let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));
+        let field = match only() {
+            Some(only) if field.is_empty() => &only.name,
+            _ => field,
+        };
         self.each(field, place, annotations, field, |target| match target.value_type {
             DataType::Position => Ok(Some(predicate.clone())),
             other => Err(wrong(
@@ -352,6 +366,14 @@ impl<'a> Tree<'a> {
                 format!("it holds {other}; a place on earth needs the type position"),
             )),
         })
+    }
+}
+
+fn holds_positions(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Position => true,
+        DataType::Array(element) => holds_positions(element),
+        _ => false,
     }
 }
 

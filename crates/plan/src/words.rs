@@ -2,6 +2,7 @@
 
 use millrace_document::DataType;
 use millrace_linguistics::{Analyzer, Language};
+use millrace_query::number_text::{self, NumberText};
 use millrace_query::{Annotations, Match};
 use millrace_schema::{DefaultTerm, MatchMode, Matching};
 use regex::RegexBuilder;
@@ -12,9 +13,6 @@ use crate::{Error, Predicate, WordPattern};
 
 /// How much memory a compiled regular expression may take.
 const REGEX_BYTES: usize = 1 << 20;
-
-/// What ends the text of a term of `match: exact`, where the schema does not say.
-const EXACT_TERMINATOR: &str = "@@";
 
 /// Makes the predicates of terms in one field.
 pub(crate) struct Words<'t, 's> {
@@ -49,7 +47,7 @@ impl<'t, 's> Words<'t, 's> {
             };
         }
         if let Some(kind) = number::kind(value_type) {
-            let Some((low, high)) = number::parse(text) else {
+            let Some(NumberText { low, high, .. }) = number_text::parse(text) else {
                 return Err(self.wrong(format!(
                     "it holds {value_type}, and {text:?} is no number; write for example: {} = 42",
                     self.target.path
@@ -95,8 +93,7 @@ impl<'t, 's> Words<'t, 's> {
     pub fn folded(&self, text: &str) -> String {
         let mut text = text;
         if self.matching.mode == MatchMode::Exact {
-            let terminator = self.matching.exact_terminator.as_deref().unwrap_or(EXACT_TERMINATOR);
-            text = text.strip_suffix(terminator).unwrap_or(text);
+            text = text.strip_suffix(self.matching.terminator()).unwrap_or(text);
         }
         if self.is_cased() { text.to_owned() } else { self.analyzer(false).fold_value(text) }
     }
@@ -112,22 +109,20 @@ impl<'t, 's> Words<'t, 's> {
         let mut patterns = match matching {
             Match::Word | Match::Regex => exact(self.tokens(text, true)),
             Match::Fuzzy { .. } => exact(self.tokens(text, false)),
-            // Words inside are whole, and stemmed as the document's are; those at the open ends are as they were written.
+            // All words are as they were written; the first and the last may go on.
             Match::Prefix | Match::Suffix | Match::Substring => {
-                let mut patterns = exact(self.tokens(text, true));
-                let as_written = self.tokens(text, false);
                 let (open_start, open_end) = (*matching != Match::Prefix, *matching != Match::Suffix);
-                if let [word] = as_written.as_slice() {
-                    patterns = vec![open(word, open_start, open_end)];
-                } else if let ([first, .., last], [first_pattern, .., last_pattern]) =
-                    (as_written.as_slice(), patterns.as_mut_slice())
-                {
-                    if open_start {
-                        *first_pattern = open(first, true, false);
+                let mut patterns = exact(self.tokens(text, false));
+                match patterns.as_mut_slice() {
+                    [WordPattern::Exact(word)] => patterns = vec![open(word, open_start, open_end)],
+                    [first, .., last] => {
+                        for (pattern, start, end) in [(first, open_start, false), (last, false, open_end)] {
+                            if let WordPattern::Exact(word) = pattern {
+                                *pattern = open(word, start, end);
+                            }
+                        }
                     }
-                    if open_end {
-                        *last_pattern = open(last, false, true);
-                    }
+                    _ => {}
                 }
                 patterns
             }

@@ -4,11 +4,12 @@ mod annotations;
 mod arguments;
 mod operators;
 mod order;
-mod weights;
+pub(crate) mod weights;
 
 use std::collections::BTreeMap;
 
 pub(crate) use arguments::parse_number;
+pub(crate) use operators::kilometres;
 pub(crate) use order::sort_key;
 
 use crate::syntax::{Comparison, Fault, Form, Node};

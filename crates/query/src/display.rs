@@ -161,6 +161,7 @@ impl Display for UserText {
             Syntax::None => "none",
             Syntax::Simple => "simple",
             Syntax::Web => "web",
+            Syntax::Advanced => "advanced",
         };
         write!(f, "TEXT({:?} {composite} {syntax}", self.text)?;
         if let Some(filter) = &self.filter {

@@ -9,6 +9,7 @@ impl Grammar {
     /// The names that there are. `yql` is no grammar of user text.
     pub fn from_type(name: &str) -> Result<Self, String> {
         let (composite, tokenization, syntax) = match name {
+            "adv" | "advanced" => (Composite::And, Tokenization::Internal, Syntax::Advanced),
             "all" => (Composite::And, Tokenization::Internal, Syntax::Simple),
             "any" => (Composite::Or, Tokenization::Internal, Syntax::Simple),
             "linguistics" => (Composite::WeakAnd, Tokenization::Linguistics, Syntax::None),
@@ -18,7 +19,7 @@ impl Grammar {
             "web" => (Composite::And, Tokenization::Internal, Syntax::Web),
             _ => {
                 return Err(format!(
-                    "'{name}' is no type of query; there are all, any, linguistics, phrase, tokenize, weakAnd and web"
+                    "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, tokenize, weakAnd and web"
                 ));
             }
         };

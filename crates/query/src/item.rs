@@ -133,7 +133,7 @@ pub enum Item {
     NearestNeighbor(NearestNeighbor),
     /// Within a circle on earth.
     GeoLocation {
-        /// The position field.
+        /// The position field; empty for the only one.
         field: String,
         /// Degrees, north positive.
         latitude: f64,
@@ -227,6 +227,8 @@ pub enum Syntax {
     Simple,
     /// As simple, but `+word` is the word as it is, and `a OR b` is either.
     Web,
+    /// Terms with operators between them: `a AND (b OR c) ANDNOT d`.
+    Advanced,
 }
 
 /// Who splits typed text into words: `model.type.tokenization`.
@@ -394,6 +396,17 @@ impl Default for Annotations {
 }
 
 impl Item {
+    /// The field of a term or what is like one.
+    pub(crate) fn field(&self) -> Option<&str> {
+        match self {
+            Item::Term { field, .. }
+            | Item::Phrase { field, .. }
+            | Item::Near { field, .. }
+            | Item::Equiv { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+
     /// What of it has no text to search for, if something has: `a term`, `a phrase`.
     pub(crate) fn find_empty(&self) -> Option<&'static str> {
         let any = |children: &[Item]| children.iter().find_map(Item::find_empty);

@@ -8,6 +8,7 @@ mod display;
 mod error;
 mod grammar;
 mod item;
+pub mod number_text;
 mod parameters;
 mod request;
 mod select;
@@ -21,7 +22,7 @@ pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,
     Tokenization, UserText, WeightedOperator,
 };
-pub use parameters::{Limits, flatten};
+pub use parameters::{Limits, flatten, value_of};
 pub use request::{
     Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
 };

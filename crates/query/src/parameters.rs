@@ -1,8 +1,11 @@
 //! Request parameters to a [`Query`].
 
 mod flatten;
+mod json_text;
 mod names;
 mod parts;
+mod position;
+mod wand;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,6 +44,12 @@ impl Default for Limits {
             default_timeout: Duration::from_millis(500),
         }
     }
+}
+
+/// The value of a parameter, given by its full name, under whichever of its names it came.
+pub fn value_of<'p>(parameters: &'p BTreeMap<String, String>, name: &str) -> Option<&'p str> {
+    let named = parameters.iter().filter(|(given, _)| names::canonical(given) == name);
+    named.fold(None, |_, (_, value)| Some(value.as_str()))
 }
 
 /// What a query asks for by itself: the part that YQL, `select` and `query` have in common.
@@ -170,7 +179,8 @@ impl<'a> Reader<'a> {
             filter: filter.as_deref(),
         };
         let select = self.select()?;
-        let yql = self.text("yql").or_else(|| user_query.clone().filter(|_| type_is_yql));
+        let from_query = user_query.clone().filter(|_| type_is_yql);
+        let yql = self.text("yql").or_else(|| from_query.clone());
         let mut asked = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
                 return Err(parameter(
@@ -198,6 +208,7 @@ impl<'a> Reader<'a> {
                     distance: 2,
                     annotations: Default::default(),
                 })),
+                None if self.has_wand() => Asked::of(Item::True),
                 None => {
                     return Err(parameter(
                         "yql",
@@ -206,9 +217,18 @@ impl<'a> Reader<'a> {
                 }
             },
         };
+        if from_query.is_some() && self.text("yql").is_none() {
+            // As a query string, a statement is its conditions: where to look and what to show are parameters then.
+            asked.sources = Sources::All;
+            asked.fields.clear();
+        }
+        asked.root = self.with_position(self.with_wands(asked.root)?)?;
         asked.grouping.extend(select.grouping);
         if asked.fields.is_empty() {
             asked.fields = select.fields;
+        }
+        if let Some(fields) = self.text("presentation.summaryFields") {
+            asked.fields.extend(fields.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
         }
         Ok(asked)
     }
@@ -315,12 +335,15 @@ impl Statement {
         let amount = |node: &Option<crate::syntax::Node>, what| {
             node.as_ref().map(|node| build::amount(node, context, what)).transpose()
         };
+        let offset = amount(&self.offset, "offset")?;
+        // `limit` is where the page ends, counted from the first hit of all.
+        let hits = amount(&self.limit, "limit")?.map(|limit| limit.saturating_sub(offset.unwrap_or(0)));
         let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
         Ok(Asked {
             root: build::item(&self.root, context)?,
             order: order.collect::<Result<_, _>>()?,
-            hits: amount(&self.limit, "limit")?,
-            offset: amount(&self.offset, "offset")?,
+            hits,
+            offset,
             timeout: amount(&self.timeout, "timeout")?.map(|ms| Duration::from_millis(ms as u64)),
             fields: self.fields,
             sources: self.sources,
@@ -330,7 +353,7 @@ impl Statement {
 }
 
 fn json(name: &str, text: &str) -> Result<Value, Error> {
-    serde_json::from_str(text).map_err(|error| Error::Syntax {
+    json_text::parse(text.as_bytes()).map_err(|error| Error::Syntax {
         language: "select",
         line: error.line(),
         column: error.column(),

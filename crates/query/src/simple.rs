@@ -1,16 +1,32 @@
 //! The simple query language: what people type. Any text is a query in it; noise is left out.
 
+mod advanced;
 mod reader;
 
 use crate::{Annotations, Composite, Item, Syntax, UserText};
 use reader::{Piece, Reader, Sign};
 
+/// Which names before a colon are fields, and how the terms of each end.
+pub type Fields<'a> = &'a dyn Fn(&str) -> Option<TermEnd>;
+
+/// How the text of a term is told from what follows it, which depends on its field.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TermEnd {
+    /// Text is made of words.
+    #[default]
+    Word,
+    /// A value ends with the next blank, or with its closing quote.
+    Blank,
+    /// A value ends with this (`exact-terminator`).
+    Terminator(String),
+}
+
 /// The tree that user text means, where [`UserText::grammar`] has a syntax; `None` where nothing in it can be searched for, or
 /// only things that must not match.
 ///
-/// `is_field` says which names before a colon are fields. Words stay as they were typed: `"New-York,"` is for the field's
-/// linguistics to split. With [`Syntax::None`] the whole text is one term for them.
-pub fn parse(text: &UserText, is_field: &dyn Fn(&str) -> bool) -> Option<Item> {
+/// Words stay as they were typed: `"New-York,"` is for the field's linguistics to split. With [`Syntax::None`] the whole text is
+/// one term for them.
+pub fn parse(text: &UserText, fields: Fields<'_>) -> Option<Item> {
     if text.grammar.syntax == Syntax::None {
         return text.text.contains(char::is_alphanumeric).then(|| Item::Term {
             field: text.field.clone(),
@@ -20,10 +36,15 @@ pub fn parse(text: &UserText, is_field: &dyn Fn(&str) -> bool) -> Option<Item> {
         });
     }
     let read = |input: &str, annotations: &Annotations, grammar| {
-        Reader::new(input, &text.field, grammar, annotations, is_field).pieces()
+        Reader::new(input, &text.field, grammar, annotations, fields).pieces()
     };
-    let pieces = read(&text.text, &text.annotations, text.grammar);
-    let query = combine(pieces, text)?;
+    let query = match text.grammar.syntax {
+        Syntax::Advanced => {
+            let annotations = &text.annotations;
+            advanced::parse(&mut Reader::new(&text.text, &text.field, text.grammar, annotations, fields), 0)?
+        }
+        _ => combine(read(&text.text, &text.annotations, text.grammar), text)?,
+    };
     let Some(filter) = &text.filter else { return Some(query) };
     let annotations = Annotations { filter: true, ..text.annotations.clone() };
     let grammar = crate::Grammar { composite: Composite::Or, ..text.grammar };
@@ -32,9 +53,9 @@ pub fn parse(text: &UserText, is_field: &dyn Fn(&str) -> bool) -> Option<Item> {
 
 /// `query` where the pieces of `text` with `+` match and those with `-` do not; the others only rank. `recall` and `filter`
 /// are this; ranking sees the terms as their annotations say.
-pub fn filtered(query: Item, text: &str, annotations: &Annotations, is_field: &dyn Fn(&str) -> bool) -> Item {
+pub fn filtered(query: Item, text: &str, annotations: &Annotations, fields: Fields<'_>) -> Item {
     let grammar = crate::Grammar { composite: Composite::Or, ..crate::Grammar::default() };
-    restrict(query, Reader::new(text, "default", grammar, annotations, is_field).pieces())
+    restrict(query, Reader::new(text, "default", grammar, annotations, fields).pieces())
 }
 
 fn restrict(query: Item, pieces: Vec<Piece>) -> Item {

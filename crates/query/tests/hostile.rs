@@ -21,7 +21,13 @@ fn read(text: &str, grammar: &str) {
         distance: 2,
         annotations: Default::default(),
     };
-    let _ = simple::parse(&text, &|name| name.len() < 3);
+    let end = |name: &str| match name.len() {
+        1 => Some(simple::TermEnd::Word),
+        2 => Some(simple::TermEnd::Blank),
+        3 => Some(simple::TermEnd::Terminator("!".to_owned())),
+        _ => None,
+    };
+    let _ = simple::parse(&text, &end);
 }
 
 /// Text made of the parts of the languages, which gets deeper into the parsers than noise does.
@@ -79,6 +85,10 @@ fn parts() -> impl Strategy<Value = String> {
         "lowercase(",
         "*",
         "OR ",
+        "ANDNOT ",
+        "NEAR(",
+        "ab:",
+        "abc:",
         "a:",
         "weight: ",
         "/*",
@@ -99,7 +109,7 @@ proptest! {
         for start in ["select * from sources * where ", "select * from sources * where a contains ", "select * from sources * where true "] {
             let _ = run("yql", &format!("{start}{text}"));
         }
-        for grammar in ["all", "any", "weakAnd", "web", "phrase"] {
+        for grammar in ["all", "any", "weakAnd", "web", "phrase", "adv"] {
             read(&text, grammar);
         }
         let _ = sorting::parse(&text);
@@ -134,6 +144,7 @@ fn nesting_is_bounded() {
     assert!(flatten(body.as_bytes()).is_err());
     assert!(run("sorting", &"missing(".repeat(100_000)).is_err());
     read(&"(".repeat(100_000), "all");
+    read(&"(".repeat(100_000), "adv");
 }
 
 #[test]

@@ -2,9 +2,19 @@
 
 mod common;
 
+use millrace_query::simple::TermEnd;
 use millrace_query::{Item, Limits, Query, simple};
 
-const FIELDS: [&str; 7] = ["title", "size", "date", "url", "person", "mystruct.member", "mymap{foo}"];
+fn fields(name: &str) -> Option<TermEnd> {
+    match name {
+        "title" | "size" | "date" | "url" | "person" | "mystruct.member" | "mymap{foo}" => {
+            Some(TermEnd::Word)
+        }
+        "folder" => Some(TermEnd::Blank),
+        "tag" => Some(TermEnd::Terminator("@@".to_owned())),
+        _ => None,
+    }
+}
 
 #[test]
 fn text_means_what_the_table_says() {
@@ -12,7 +22,7 @@ fn text_means_what_the_table_says() {
         parameters.insert("query".to_owned(), input.to_owned());
         match Query::from_parameters(parameters, &Limits::default()).map(|query| query.root) {
             Ok(Item::Text(text)) => {
-                let item = simple::parse(&text, &|name| FIELDS.contains(&name));
+                let item = simple::parse(&text, &fields);
                 item.map_or("nothing".to_owned(), |item| item.to_string())
             }
             Ok(other) => other.to_string(),

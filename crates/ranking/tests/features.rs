@@ -203,7 +203,7 @@ fn segments() {
     check("fieldMatch(title).head", [0.0, 1.0, 2.0]);
     check("fieldMatch(title).tail", [1.0, 0.0, 1.0]);
     check("fieldMatch(title).earliness", [1.0, 0.8, 0.6]);
-    check("fieldMatch(title).proximity", [1.0, 1.0, 0.5f64.sqrt() / 3.0]);
+    check("fieldMatch(title).proximity", [1.0, 1.0, 0.24]);
     check("fieldMatch(title).weight", [0.5, 1.0 / 6.0, 0.5]);
     check("fieldMatch(title) > fieldMatch(title).absoluteProximity", [1.0, 1.0, 1.0]);
     refused("fieldMatch(title).beauty", "fieldMatch has the outputs match, proximity");

@@ -180,7 +180,7 @@ fn the_global_phase_compares_hits_with_each_other() {
     close(rank(of("reciprocal_rank(matchCount(title), 1)", 10), 10), &[(2, 0.5), (0, 1.0 / 3.0), (1, 0.25)]);
     close(
         rank(of("reciprocal_rank_fusion(firstPhase, 0 - matchCount(title))", 10), 10),
-        &[(2, 1.0 / 61.0 + 1.0 / 63.0), (1, 1.0 / 61.0 + 1.0 / 63.0), (0, 2.0 / 62.0)],
+        &[(1, 1.0 / 61.0 + 1.0 / 63.0), (2, 1.0 / 61.0 + 1.0 / 63.0), (0, 2.0 / 62.0)],
     );
     close(rank(of("relevanceScore + 10 * firstPhaseRank", 10), 10), &[(1, 31.0), (0, 22.0), (2, 13.0)]);
     close(rank(of("firstPhaseMax - firstPhase", 10), 10), &[(1, 2.0), (0, 1.0), (2, 0.0)]);

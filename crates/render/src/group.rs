@@ -152,9 +152,19 @@ impl Serialize for Quantile<'_> {
 
 /// `group:type:value`, or `group:type_bucket:from:to`.
 fn id_text(id: &GroupId) -> String {
-    let kind = match id {
+    let kind = kind_text(id);
+    match bounds(id) {
+        _ if *id == GroupId::Null => "group:null".to_owned(),
+        Some((from, to)) => format!("group:{kind}:{from}:{to}"),
+        None => format!("group:{kind}:{}", value_text(id).unwrap_or_default()),
+    }
+}
+
+/// The kind of value that a group stands for.
+pub(crate) fn kind_text(id: &GroupId) -> &'static str {
+    match id {
         GroupId::Root => "root",
-        GroupId::Null => return "group:null".to_owned(),
+        GroupId::Null => "null",
         GroupId::Long(_) => "long",
         GroupId::Double(_) => "double",
         GroupId::Bool(_) => "bool",
@@ -164,14 +174,10 @@ fn id_text(id: &GroupId) -> String {
         GroupId::DoubleBucket(..) => "double_bucket",
         GroupId::StringBucket(..) => "string_bucket",
         GroupId::RawBucket(..) => "raw_bucket",
-    };
-    match bounds(id) {
-        Some((from, to)) => format!("group:{kind}:{from}:{to}"),
-        None => format!("group:{kind}:{}", value_text(id).unwrap_or_default()),
     }
 }
 
-fn value_text(id: &GroupId) -> Option<String> {
+pub(crate) fn value_text(id: &GroupId) -> Option<String> {
     Some(match id {
         GroupId::Long(value) => value.to_string(),
         GroupId::Double(value) => java_text(*value),
@@ -182,7 +188,7 @@ fn value_text(id: &GroupId) -> Option<String> {
     })
 }
 
-fn bounds(id: &GroupId) -> Option<(String, String)> {
+pub(crate) fn bounds(id: &GroupId) -> Option<(String, String)> {
     Some(match id {
         GroupId::LongBucket(from, to) => (from.to_string(), to.to_string()),
         GroupId::DoubleBucket(from, to) => (java_text(*from), java_text(*to)),
@@ -193,7 +199,7 @@ fn bounds(id: &GroupId) -> Option<(String, String)> {
 }
 
 /// Bytes as a list of signed numbers: `[1, -128]`.
-fn bytes_text(bytes: &[u8]) -> String {
+pub(crate) fn bytes_text(bytes: &[u8]) -> String {
     let numbers: Vec<String> = bytes.iter().map(|byte| (*byte as i8).to_string()).collect();
     format!("[{}]", numbers.join(", "))
 }

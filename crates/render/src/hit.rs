@@ -66,9 +66,10 @@ impl Serialize for Fields<'_> {
     }
 }
 
-struct Features<'a> {
-    features: &'a [(Arc<str>, Feature)],
-    tensors: Format,
+/// Rank features by their names.
+pub(crate) struct Features<'a> {
+    pub(crate) features: &'a [(Arc<str>, Feature)],
+    pub(crate) tensors: Format,
 }
 
 impl Serialize for Features<'_> {

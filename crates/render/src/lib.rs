@@ -1,6 +1,6 @@
-//! Results to Vespa's result JSON.
+//! Results to Vespa's result formats: JSON, CBOR and XML.
 //!
-//! A [`Response`] borrows what a query gave; [`json`] writes it in one pass, without a tree of JSON values in between.
+//! A [`Response`] borrows what a query gave; [`json()`] writes it in one pass, without a tree of JSON values in between.
 //! Numbers are written as Java writes them, since clients compare: `1.0`, `1.0E10`, and `"NaN"` for what JSON cannot hold.
 //!
 //! ```
@@ -16,5 +16,7 @@ mod group;
 mod hit;
 mod number;
 mod response;
+mod xml;
 
-pub use response::{ErrorMessage, Options, Response, Timing, Trace, json, write_json};
+pub use response::{ErrorMessage, Options, Response, Timing, Trace, json, write_cbor, write_json};
+pub use xml::write_xml;

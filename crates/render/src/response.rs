@@ -85,6 +85,12 @@ pub fn write_json(response: &Response<'_>, options: &Options, out: &mut Vec<u8>)
     let _ = ResponseJson { response, options }.serialize(&mut serializer);
 }
 
+/// Appends the response as CBOR: the same maps and lists as in JSON, in fewer bytes.
+pub fn write_cbor(response: &Response<'_>, options: &Options, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail, and everything in a response can be written.
+    let _ = ciborium::into_writer(&ResponseJson { response, options }, out);
+}
+
 struct ResponseJson<'a> {
     response: &'a Response<'a>,
     options: &'a Options,
@@ -175,14 +181,9 @@ struct CoverageJson<'a>(&'a Coverage);
 impl Serialize for CoverageJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let coverage = self.0;
-        let full = coverage.documents >= coverage.target && !coverage.timed_out;
-        let percent = match coverage.target {
-            _ if full => 100,
-            0 => 0,
-            target => (u128::from(coverage.documents) * 100 / u128::from(target)).min(100) as u64,
-        };
+        let full = coverage.is_full();
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("coverage", &percent)?;
+        map.serialize_entry("coverage", &coverage.percent())?;
         map.serialize_entry("documents", &coverage.documents)?;
         if !full {
             map.serialize_entry("degraded", &Degraded { timed_out: coverage.timed_out })?;
@@ -231,7 +232,18 @@ impl Serialize for ErrorJson<'_> {
     }
 }
 
-/// Groups first, then hits.
+impl Response<'_> {
+    /// How many hits stand before the groups: children are in the order of their relevance, and that of the groups is 1. Hits in
+    /// another order follow them.
+    pub(crate) fn hits_before_groups(&self) -> usize {
+        if self.groupings.is_empty() {
+            return 0;
+        }
+        self.hits.iter().take_while(|hit| hit.sort_values.is_empty() && hit.relevance > 1.0).count()
+    }
+}
+
+/// Hits that are more relevant than groups, groups, the other hits.
 struct Children<'a> {
     response: &'a Response<'a>,
     options: &'a Options,
@@ -240,11 +252,15 @@ struct Children<'a> {
 impl Serialize for Children<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Response { groupings, hits, .. } = self.response;
+        let (before, after) = hits.split_at(self.response.hits_before_groups());
         let mut seq = serializer.serialize_seq(Some(groupings.len() + hits.len()))?;
+        for hit in before {
+            seq.serialize_element(&HitJson { hit, options: self.options })?;
+        }
         for (number, grouping) in groupings.iter().enumerate() {
             seq.serialize_element(&RootJson { number, grouping, options: self.options })?;
         }
-        for hit in *hits {
+        for hit in after {
             seq.serialize_element(&HitJson { hit, options: self.options })?;
         }
         seq.end()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millrace_document::{DocumentId, Value};
-use millrace_render::{ErrorMessage, Options, Response, Timing, Trace, json};
+use millrace_render::{ErrorMessage, Options, Response, Timing, Trace, json, write_cbor, write_xml};
 use millrace_result::{
     Coverage, Feature, FieldValue, Group, GroupId, GroupList, GroupValue, GroupingResult, Hit,
 };
@@ -237,4 +237,63 @@ fn groups() {
     ]
     .concat();
     assert_eq!(text, expected);
+}
+
+/// Hits and groups of all kinds.
+fn with_response(test: impl Fn(&Response<'_>)) {
+    let fields = vec![
+        ("documentid", FieldValue::Value(text("id:ns:mail:g=me:1"))),
+        ("title", FieldValue::Value(text("a <hi>b</hi> & <c>"))),
+        ("votes", FieldValue::Value(Value::WeightedSet(vec![(text("ann"), 3)]))),
+        ("names", FieldValue::Value(Value::Map(vec![(text("k"), Value::Array(vec![Value::Double(0.5)]))]))),
+        ("person", FieldValue::Value(Value::Struct(vec![("age".into(), Value::Int(7))]))),
+        ("matchfeatures", FieldValue::Features(vec![("firstPhase".into(), Feature::Number(2.0))])),
+        ("words", FieldValue::Strings(vec!["x".to_owned()])),
+    ];
+    let hits = [Hit { relevance: 9.0, ..hit(Vec::new()) }, hit(fields)];
+    let group = |id| Group { id, relevance: 0.5, outputs: Vec::new(), lists: Vec::new() };
+    let groups = vec![group(GroupId::Long(7)), group(GroupId::LongBucket(1, 5)), group(GroupId::Null)];
+    let list =
+        GroupList::Groups { label: "a".to_owned(), groups, continuation: (Some("BC".to_owned()), None) };
+    let mut root = group(GroupId::Root);
+    root.outputs = vec![("count()".to_owned(), GroupValue::Long(9))];
+    root.lists = vec![list];
+    let groupings = [GroupingResult { root, continuation: "EF".to_owned() }];
+    let errors = [ErrorMessage { code: 3, summary: "Illegal query".to_owned(), ..ErrorMessage::default() }];
+    let timing = Timing { search: Duration::from_millis(5), ..Timing::default() };
+    test(&Response {
+        total_count: 2,
+        hits: &hits,
+        groupings: &groupings,
+        coverage: FULL,
+        errors: &errors,
+        timing: Some(timing),
+        trace: None,
+    });
+}
+
+#[test]
+fn the_same_as_xml() {
+    with_response(|response| {
+        let mut out = Vec::new();
+        write_xml(response, &Options::default(), "utf-8", &mut out);
+        let text = String::from_utf8(out).expect("it is text");
+        assert_eq!(text, include_str!("response.xml"));
+    });
+    let mut empty = Vec::new();
+    write_xml(&Response::default(), &Options::default(), "utf-8", &mut empty);
+    let text = String::from_utf8(empty).expect("it is text");
+    assert!(text.contains("<result total-hit-count=\"0\""), "{text}");
+}
+
+#[test]
+fn cbor_says_what_json_says() {
+    with_response(|response| {
+        let mut out = Vec::new();
+        write_cbor(response, &Options::default(), &mut out);
+        let value: serde_json::Value = ciborium::from_reader(out.as_slice()).expect("it is CBOR");
+        let expected: serde_json::Value =
+            serde_json::from_str(&json(response, &Options::default())).expect("it is JSON");
+        assert_eq!(value, expected);
+    });
 }

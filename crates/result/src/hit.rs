@@ -91,6 +91,20 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    /// Whether everything was looked at.
+    pub fn is_full(&self) -> bool {
+        self.documents >= self.target && !self.timed_out
+    }
+
+    /// How much of it, from 0 to 100.
+    pub fn percent(&self) -> u64 {
+        match self.target {
+            _ if self.is_full() => 100,
+            0 => 0,
+            target => (u128::from(self.documents) * 100 / u128::from(target)).min(100) as u64,
+        }
+    }
+
     /// Both together.
     pub fn merge(&mut self, other: &Coverage) {
         self.documents += other.documents;

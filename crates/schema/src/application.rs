@@ -111,6 +111,8 @@ pub struct Container {
     pub document_api: bool,
     /// `ignore-undefined-fields` of the document API.
     pub ignore_undefined_fields: bool,
+    /// `max-document-size` of the document API in bytes.
+    pub document_size_max: Option<u64>,
     /// Components of known types, for whoever runs them.
     pub components: Vec<Component>,
 }
@@ -193,10 +195,14 @@ pub struct Tuning {
     pub disk_limit: Option<f64>,
     /// `removed-db`: how long removed documents are remembered, in seconds.
     pub removed_age_s: Option<u64>,
+    /// `removed-db`: how often those that need not be remembered any more are looked for, in seconds.
+    pub removed_prune_interval_s: Option<u64>,
     /// `bucket-splitting`: documents of a bucket before it is split.
     pub bucket_documents_max: Option<u64>,
     /// `bucket-splitting`: bytes of a bucket before it is split.
     pub bucket_bytes_max: Option<u64>,
+    /// `bucket-splitting`: the fewest bits that buckets use.
+    pub bucket_bits_min: Option<u8>,
     /// `query-timeout` in seconds.
     pub query_timeout_s: Option<f64>,
 }

@@ -97,6 +97,13 @@ pub struct Matching {
     pub normalizing: bool,
 }
 
+impl Matching {
+    /// What ends the text of a term of `match: exact` in query strings.
+    pub fn terminator(&self) -> &str {
+        self.exact_terminator.as_deref().unwrap_or("@@")
+    }
+}
+
 /// What a plain term means for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultTerm {

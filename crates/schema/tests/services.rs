@@ -42,7 +42,7 @@ fn clusters_are_read() {
           <container id="front" version="1.0">
             <http><server id="s" port="${the.port}"/></http>
             <search><chain id="default" inherits="vespa"/></search>
-            <document-api><ignore-undefined-fields>true</ignore-undefined-fields></document-api>
+            <document-api><ignore-undefined-fields>true</ignore-undefined-fields><max-document-size>20MiB</max-document-size></document-api>
             <component id="e5" type="hugging-face-embedder"><transformer-model path="models/e5.onnx"/></component>
             <nodes><node hostalias="node1"/></nodes>
           </container>
@@ -55,10 +55,10 @@ fn clusters_are_read() {
             </documents>
             <engine><proton>
               <resource-limits><disk>0.9</disk></resource-limits>
-              <tuning><searchnode><removed-db><prune><age>3600</age></prune></removed-db></searchnode></tuning>
+              <tuning><searchnode><removed-db><prune><age>3600</age><interval>60</interval></prune></removed-db></searchnode></tuning>
             </proton></engine>
             <search><query-timeout>2.5</query-timeout></search>
-            <tuning><max-document-size>10MiB</max-document-size><bucket-splitting max-documents="2048" max-size="1048576"/></tuning>
+            <tuning><max-document-size>10MiB</max-document-size><bucket-splitting max-documents="100" max-size="2MiB" minimum-bits="14"/></tuning>
           </content>
         </services>"#;
     let application = application(services, &[]).unwrap();
@@ -78,14 +78,20 @@ fn clusters_are_read() {
     assert_eq!((cluster.tuning.disk_limit, cluster.tuning.removed_age_s), (Some(0.9), Some(3600)));
     assert_eq!(
         (cluster.tuning.bucket_documents_max, cluster.tuning.query_timeout_s),
-        (Some(2048), Some(2.5))
+        (Some(1024), Some(2.5))
     );
+    assert_eq!((cluster.tuning.bucket_bytes_max, cluster.tuning.bucket_bits_min), (Some(2 << 20), Some(12)));
+    assert_eq!(cluster.tuning.removed_prune_interval_s, Some(60));
+    assert_eq!(container.document_size_max, Some(20 << 20));
     let warnings = application.warnings.join("\n");
     assert!(
         warnings.contains("services.xml:15:15: mode='index' of 'mail' is read as 'streaming'"),
         "{warnings}"
     );
     assert!(warnings.contains("services.xml:17:15: <document-processing> has no effect"), "{warnings}");
+    assert!(warnings.contains("max-documents='100' is read as 1024"), "{warnings}");
+    assert!(warnings.contains("minimum-bits='14' is read as 12"), "{warnings}");
+    assert!(warnings.contains("max-document-size of <document-api> is larger"), "{warnings}");
 }
 
 #[test]
@@ -143,6 +149,17 @@ fn what_cannot_work_is_refused() {
         "<services><content><documents><document type='mail' mode='index'/></documents><tuning><max-document-size>9e99</max-document-size></tuning></content></services>",
         "'9e99' is not a size",
     );
+    for (tuning, expected) in [
+        ("<tuning><max-document-size>100kB</max-document-size></tuning>", "from 1MiB to 2048MiB"),
+        ("<tuning><resource-limits><disk>75</disk></resource-limits></tuning>", "a share between 0 and 1"),
+        ("<search><query-timeout>601</query-timeout></search>", "seconds from 0 to 600"),
+        ("<tuning><bucket-splitting minimum-bits='many'/></tuning>", "'many' in <bucket-splitting>"),
+    ] {
+        refuses(
+            &format!("<services>{}</services>", MAIL.replace("</content>", &format!("{tuning}</content>"))),
+            expected,
+        );
+    }
     refuses(&format!("<services>{MAIL}{MAIL}</services>"), "two content clusters with the id 'c'");
     refuses(
         &format!(

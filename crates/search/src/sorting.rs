@@ -205,11 +205,20 @@ impl Key {
             Some(Missing::First) => SortValue::First,
             Some(Missing::Last) => SortValue::Last,
             Some(Missing::As(text)) => key.of_text(text),
-            // No value is smaller than the smallest.
-            None if sort.descending => SortValue::Last,
+            // No value is smaller than the smallest; but of several values none is no smallest one.
+            None if sort.descending || key.is_multivalued() => SortValue::Last,
             None => SortValue::First,
         };
         Ok(key)
+    }
+
+    fn is_multivalued(&self) -> bool {
+        match &self.by {
+            By::Number(data_type) | By::Text(data_type, _) => {
+                matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
+            }
+            By::Score | By::Source | By::Id => false,
+        }
     }
 
     /// The key of a value written as text in the request.

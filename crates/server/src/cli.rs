@@ -13,11 +13,14 @@ pub struct Cli {
     #[command(flatten)]
     pub node: NodeArguments,
     /// How results are written.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, env = "MILLRACE_FORMAT")]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, default_value_t = Format::Text, env = "MILLRACE_FORMAT")]
     pub format: Format,
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// The heading of options that stand with every command, so that those of its own come first.
+const EVERY_COMMAND: &str = "Options of every command that talks to a node";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,10 +37,10 @@ Examples:
 #[derive(Args)]
 pub struct NodeArguments {
     /// Where documents and queries are served.
-    #[arg(long, global = true, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
     /// Where applications are deployed.
-    #[arg(long, global = true, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
     pub config_url: String,
 }
 
@@ -132,12 +135,17 @@ Examples:
     /// Measure, each figure beside its limit.
     #[command(after_help = "\
 Examples:
-  millrace bench list
-  millrace bench nn
-  millrace bench nn --json --plot nn.svg
-  millrace bench all --json > figures.jsonl
+  millrace bench list                        which benchmarks there are, and what each is held against
+  millrace bench nn                          one of them
+  millrace bench nn --http                   a variant of it
+  millrace bench feed --milliseconds 3000    longer, for figures that repeat better
+  millrace bench memory --size 0.1           a tenth of the data, to try it out
+  millrace bench nn --json --plot nn.svg     one JSON object a figure, and the curves
+  millrace bench all --json > figures.jsonl  everything, some minutes
 
-The exit status is 1 when a figure misses its goal.")]
+A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare
+appends with fsync, the same server where it only parses. The ratio of the two is what to compare between machines.
+The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells more.")]
     Bench(BenchArguments),
     /// Print a script that completes commands in a shell.
     #[command(
@@ -302,18 +310,44 @@ pub struct Demo {
 pub struct BenchArguments {
     /// The benchmark; 'all' for all of them, 'list' to see which there are.
     pub name: String,
+    /// Of nn: through /search/.
+    #[arg(long, group = "variant")]
+    pub http: bool,
+    /// Of nn: with the page cache dropped.
+    #[arg(long, group = "variant")]
+    pub cold: bool,
+    /// Of feed: documents of 300 bytes.
+    #[arg(long, group = "variant")]
+    pub small: bool,
+    /// Of feed: latency at half load.
+    #[arg(long, group = "variant")]
+    pub tail: bool,
     /// One JSON object a figure.
     #[arg(long)]
     pub json: bool,
-    /// Draw the curve into this file, as SVG.
+    /// Draw the curves into this file, as SVG.
     #[arg(long)]
     pub plot: Option<PathBuf>,
     /// How long each case is measured, at least.
     #[arg(long, default_value_t = 1000)]
     pub milliseconds: u64,
-    /// Where data is written; a temporary directory where none is named.
+    /// How much data, as a share of what the benchmark is about.
+    #[arg(long, default_value_t = 1.0)]
+    pub size: f64,
+    /// Where data is written; a temporary directory where none is named. Its file system is part of what is measured.
     #[arg(long)]
     pub directory: Option<PathBuf>,
+}
+
+impl BenchArguments {
+    /// The benchmark's whole name: that of a variant has its flag in it.
+    pub fn full_name(&self) -> String {
+        let variants = [(self.http, "http"), (self.cold, "cold"), (self.small, "small"), (self.tail, "tail")];
+        match variants.into_iter().find(|(given, _)| *given) {
+            Some((_, variant)) => format!("{} --{variant}", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 #[derive(Args)]

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod error;
+mod file_limit;
 mod lines;
 mod output;
 mod settings;

@@ -51,6 +51,12 @@ pub struct ServeArguments {
     /// Bytes of columns kept in memory between requests [default: 536870912].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_CACHE_BYTES")]
     pub cache_bytes: Option<u64>,
+    /// Append a line of JSON to this file for each request; a file that is moved away is begun anew [default: no log].
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ACCESS_LOG")]
+    pub access_log: Option<PathBuf>,
+    /// Bytes that stay free on the disk; below it, documents can only be read and removed [default: 268435456].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_DISK_RESERVE")]
+    pub disk_reserve: Option<u64>,
     /// Seconds that requests under way have to end after a stop [default: 10].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_DRAIN_S")]
     pub drain_s: Option<u64>,
@@ -104,6 +110,8 @@ impl ServeArguments {
             threads: self.threads.or(file.threads).unwrap_or(defaults.threads),
             queue_max: self.queue_max.or(file.queue_max).unwrap_or(defaults.queue_max),
             cache_bytes: self.cache_bytes.or(file.cache_bytes).unwrap_or(defaults.cache_bytes),
+            access_log: self.access_log.clone().or(file.access_log),
+            disk_reserve: self.disk_reserve.or(file.disk_reserve).unwrap_or(defaults.disk_reserve),
             drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
             data_dir: defaults.data_dir,
         };

@@ -59,3 +59,49 @@ fn groups_are_counted() {
         groups.into_iter().flatten().map(|group| (&group["value"], &group["fields"]["count()"])).collect();
     assert_eq!(counts, [(&json!("1"), &json!(1)), (&json!("2"), &json!(2))], "{answer}");
 }
+
+#[test]
+fn a_result_comes_in_the_form_asked_for() {
+    use hyper::Method;
+    use hyper::header::HeaderName;
+    use millrace_client::{Protocol, Request};
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"blåbær","stars":3}"#);
+    let ask = |parameters: &[(&str, &str)], header: (&'static str, &'static str)| {
+        let all = [("query", "title:blåbær"), ("streaming.groupname", "ann")];
+        let request =
+            Request::new(Method::GET, "/search/").header(HeaderName::from_static(header.0), header.1);
+        let request = all
+            .iter()
+            .chain(parameters)
+            .fold(request, |request, (name, value)| request.parameter(name, value));
+        let answer = server.send(&server.url(), Protocol::Http1, request);
+        let header = |name: &str| {
+            answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let figures =
+            format!("{} {}", header("x-yahoo-vespa-numhits"), header("x-yahoo-vespa-nodessearched"));
+        (header("content-type"), figures, answer.body.clone())
+    };
+    let (media, _, body) = ask(&[("format", "xml"), ("presentation.timing", "true")], ("accept", "*/*"));
+    let text = String::from_utf8_lossy(&body);
+    assert_eq!(media, "text/xml;charset=utf-8");
+    assert!(text.contains("querytime=") && text.contains("<field name=\"title\">blåbær</field>"), "{text}");
+
+    let (media, _, body) = ask(&[("format", "xml"), ("encoding", "iso-8859-1")], ("accept", "*/*"));
+    assert_eq!(media, "text/xml;charset=iso-8859-1");
+    assert!(body.windows(6).any(|bytes| bytes == b"bl\xe5b\xe6r"), "{body:?}");
+
+    let (media, _, body) = ask(&[], ("accept", "application/cbor"));
+    assert_eq!((media.as_str(), body[0] >> 5), ("application/cbor", 5), "{body:?}");
+    let (media, _, _) = ask(&[("format", "json")], ("accept", "application/cbor"));
+    assert_eq!(media, "application/json;charset=utf-8");
+
+    let (_, figures, _) = ask(&[], ("x-yahoo-vespa-benchmarkdata", "1"));
+    assert_eq!(figures, "1 ");
+    let (_, figures, _) = ask(&[], ("x-yahoo-vespa-benchmarkdata-coverage", "1"));
+    assert_eq!(figures, " 1");
+
+    let (_, _, body) = ask(&[("format", "tabloid")], ("accept", "*/*"));
+    assert!(String::from_utf8_lossy(&body).contains("there is no format 'tabloid', only json, cbor and xml"));
+}

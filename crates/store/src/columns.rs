@@ -41,7 +41,12 @@ pub(crate) fn build(
             rows.iter().for_each(|row| builder.push(&[u8::from(row.removed)]));
             Column::Fixed(builder.finish())
         }
-        Form::Rest => return rest(layout, document_type, rows),
+        Form::Rest => {
+            let mut keys = layout.columns(document_type).unwrap_or_default();
+            keys.retain(|key| key.form == Form::Value);
+            keys.push(ColumnKey::rest());
+            return build_all(layout, document_type, &keys, rows).pop().flatten();
+        }
         Form::Value | Form::Tokens => {
             let documents: Vec<&Document> = rows.iter().map(|row| &row.document).collect();
             layout.build(document_type, key, &documents)
@@ -50,32 +55,41 @@ pub(crate) fn build(
     has_values(&column).then_some(column)
 }
 
-/// The fields that the layout's value columns do not hold: those that it does not know, and values that are not of the type
-/// which it gives the field.
-fn rest(layout: &dyn Layout, document_type: &str, rows: &[Row]) -> Option<Column> {
-    let documents: Vec<&Document> = rows.iter().map(|row| &row.document).collect();
-    let columns: Vec<(String, Column)> = layout
-        .columns(document_type)
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|key| key.form == Form::Value)
-        .map(|key| {
-            let column = layout.build(document_type, &key, &documents);
-            (key.field, column)
-        })
-        .collect();
+/// Columns of rows, one for each of `keys`. The rest is what the value columns among them do not hold, so those are built once.
+pub(crate) fn build_all(
+    layout: &dyn Layout,
+    document_type: &str,
+    keys: &[ColumnKey],
+    rows: &[Row],
+) -> Vec<Option<Column>> {
+    let of_key = |key: &ColumnKey| match key.form {
+        Form::Rest => None,
+        _ => build(layout, document_type, key, rows),
+    };
+    let mut columns: Vec<Option<Column>> = keys.iter().map(of_key).collect();
+    let Some(place) = keys.iter().position(|key| key.form == Form::Rest) else { return columns };
+    let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == Form::Value);
+    let values: Vec<_> =
+        values.filter_map(|(key, column)| Some((key.field.as_str(), column.as_ref()?))).collect();
+    columns[place] = rest(&values, rows);
+    columns
+}
+
+/// The fields that no value column holds: those that the layout does not know, and values that are not of the type which it
+/// gives the field.
+fn rest(values: &[(&str, &Column)], rows: &[Row]) -> Option<Column> {
     let mut builder = BytesBuilder::new();
     let mut any = false;
-    for (index, document) in documents.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         let held =
-            |field: &str| columns.iter().any(|(name, column)| name == field && has_value(column, index));
+            |field: &str| values.iter().any(|(name, column)| *name == field && has_value(column, index));
         let fields: Vec<(Arc<str>, Value)> =
-            document.fields.iter().filter(|(field, _)| !held(field)).cloned().collect();
+            row.document.fields.iter().filter(|(field, _)| !held(field)).cloned().collect();
         if fields.is_empty() {
             builder.push(None);
         } else {
             any = true;
-            let rest = Document { id: document.id.clone(), fields };
+            let rest = Document { id: row.document.id.clone(), fields };
             builder.push(Some(&wire::encode_fields(&rest)));
         }
     }

@@ -187,7 +187,7 @@ impl Writes {
             Ok(()) => self.check_space().err(),
             Err(error) => Some(error),
         };
-        let (batch, refused_writes): (Vec<_>, Vec<_>) = match &refused {
+        let (mut batch, refused_writes): (Vec<_>, Vec<_>) = match &refused {
             None => (batch, Vec::new()),
             Some(Error::DiskFull { .. }) => batch.into_iter().partition(|commit| commit.value.removes),
             Some(_) => (Vec::new(), batch),
@@ -199,14 +199,15 @@ impl Writes {
         if batch.is_empty() {
             return;
         }
-        let (timestamps, outcome) = self.append(&batch);
+        let (timestamps, outcome) = self.append(&mut batch);
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             let written = Written { timestamp, existed: commit.existed, changed: true };
             self.finish(&commit.key, commit.reply, outcome.clone().map(|()| written));
         }
     }
 
-    fn append(&self, batch: &[Commit]) -> (Vec<Timestamp>, Result<(), Error>) {
+    /// Appends the rows, whose values are taken out of the batch.
+    fn append(&self, batch: &mut [Commit]) -> (Vec<Timestamp>, Result<(), Error>) {
         let shared = &self.shared;
         loop {
             let state = shared.state();
@@ -221,11 +222,10 @@ impl Writes {
             }
             // Under the gate, so that every timestamp of a generation is above those of the one before.
             let timestamps: Vec<Timestamp> = batch.iter().map(|_| shared.timestamps.next()).collect();
-            let rows: Vec<_> = batch
-                .iter()
-                .zip(&timestamps)
-                .map(|(commit, timestamp)| (row_key(&commit.key, *timestamp), commit.value.bytes.clone()))
-                .collect();
+            let row = |(commit, timestamp): (&mut Commit, &Timestamp)| {
+                (row_key(&commit.key, *timestamp), std::mem::take(&mut commit.value.bytes))
+            };
+            let rows: Vec<_> = batch.iter_mut().zip(&timestamps).map(row).collect();
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
             let outcome = generation.tail.append(rows);
             return match outcome {
@@ -267,7 +267,7 @@ impl Writes {
             .disk
             .free_space(&options.data_dir)
             .map_err(|error| Error::io("look for free space", &error))?;
-        if free < options.disk_reserve { Err(self.disk_full()) } else { Ok(()) }
+        if free < self.shared.disk_reserve() { Err(self.disk_full()) } else { Ok(()) }
     }
 
     fn disk_full(&self) -> Error {
@@ -275,7 +275,7 @@ impl Writes {
         Error::DiskFull {
             path: options.data_dir.clone(),
             free: options.disk.free_space(&options.data_dir).unwrap_or(0),
-            reserve: options.disk_reserve,
+            reserve: self.shared.disk_reserve(),
         }
     }
 

@@ -8,7 +8,7 @@ pub enum Error {
     #[error("too many writes are waiting; send again after a short while")]
     Overloaded,
     /// Less than the reserve is free. Removes still work.
-    #[error("the disk of {path} has {free} bytes free, which is below the reserve of {reserve}; free some, or lower the reserve", path = path.display())]
+    #[error("the disk of {path} has {free} bytes free, which is below the reserve of {reserve}; free some, or lower the reserve (disk-reserve, or resource-limits in services.xml)", path = path.display())]
     DiskFull {
         /// The data directory.
         path: PathBuf,

@@ -6,7 +6,7 @@
 //!
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
-//! - [`Store::get`], [`Store::visit`] and the drops are what their names say.
+//! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit that changes what it finds.
 //! - A [`Layout`] tells which columns a document type has, and makes them.
 //!
 //! ```no_run
@@ -27,7 +27,6 @@
 //! a node is. `docs/format.md` describes the files.
 
 mod check;
-mod collect;
 mod columns;
 mod committer;
 mod error;
@@ -40,15 +39,19 @@ mod marks;
 mod masks;
 mod open;
 mod options;
+mod prune;
 mod reading;
+mod rests;
 mod sealing;
 mod shared;
 mod state;
 mod status;
 mod store;
+mod sweep;
 mod tail;
 mod tail_chunk;
 mod timestamps;
+mod tuning;
 mod view;
 mod visit;
 mod visiting;
@@ -60,5 +63,7 @@ pub use layout::Layout;
 pub use options::Options;
 pub use status::Status;
 pub use store::Store;
+pub use sweep::Swept;
+pub use tuning::Tuning;
 pub use visit::{ViewScope, Visit, VisitPage, Visited};
 pub use write::{Change, Modification, Modify, Refusal, Write, Written};

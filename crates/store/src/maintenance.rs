@@ -1,11 +1,10 @@
 //! Work on segments in the background: a bucket's segments are merged, large buckets are split, marks that nothing needs any
-//! more are forgotten.
+//! more are forgotten, and so are removals. A bucket where this fails rests for a while.
 //!
 //! What to do is chosen by functions of plain values ([`choose`], [`should_split`]); doing it is another matter.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
@@ -15,9 +14,11 @@ use millrace_segment::{MergeInput, MergePolicy, Writer, merge};
 
 use crate::manifest::SegmentRecord;
 use crate::marks::{Mark, MarkScope};
+use crate::prune::Pruning;
+use crate::rests::Rests;
 use crate::shared::Shared;
 use crate::state::{Bucket, BucketSegment, State, locations};
-use crate::{Error, Layout};
+use crate::{Error, Layout, Tuning};
 
 /// Segments of about one size are merged when there are so many.
 const FAN_IN: usize = 4;
@@ -48,56 +49,69 @@ pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
 }
 
 /// Whether a bucket is to be split.
-pub(crate) fn should_split(bucket: &Bucket, bytes_max: u64, documents_max: u64) -> bool {
+pub(crate) fn should_split(bucket: &Bucket, tuning: &Tuning) -> bool {
     bucket.id.used_bits() < SPLIT_BITS_MAX
-        && (bucket.bytes() > bytes_max || bucket.documents() > documents_max)
+        && (bucket.bytes() > tuning.split_bytes || bucket.documents() > tuning.split_documents)
 }
 
 /// Does the work, one piece at a time.
 pub(crate) struct Maintenance {
     shared: Arc<Shared>,
-    /// Buckets that cannot be split or are damaged; they are not tried again before the next start.
-    resting: Mutex<BTreeSet<BucketId>>,
+    /// Buckets that cannot be split or merged now.
+    rests: Rests,
+    pruning: Pruning,
 }
 
 impl Maintenance {
     pub fn new(shared: Arc<Shared>) -> Self {
-        Maintenance { shared, resting: Mutex::default() }
+        let pruning = Pruning::new(shared.timestamps.now().0);
+        Maintenance { shared, rests: Rests::default(), pruning }
     }
 
     /// Does the most useful piece of work. Returns whether there may be more.
     pub fn tend(&self) -> Result<bool, Error> {
         let shared = &self.shared;
         let state = shared.state();
-        let options = &shared.options;
-        for bucket in state.buckets.iter().filter(|bucket| !self.rests(bucket.id)) {
-            if should_split(bucket, options.split_bytes, options.split_documents) {
-                if self.split(bucket)? {
-                    return Ok(true);
-                }
-                self.rest(bucket.id);
-            }
+        let tuning = shared.tuning();
+        let now = shared.timestamps.now().0;
+        let awake = |bucket: &&Arc<Bucket>| !self.rests.rests(bucket.id, now);
+        if self.split_to_bits(&state, tuning.split_bits.min(Tuning::SPLIT_BITS_MAX))? {
+            return Ok(true);
         }
-        for bucket in state.buckets.iter().filter(|bucket| !self.rests(bucket.id)) {
+        for bucket in state.buckets.iter().filter(awake).filter(|bucket| should_split(bucket, &tuning)) {
+            if self.or_rest(bucket, self.split(bucket))? {
+                return Ok(true);
+            }
+            // All its documents have one location: until there are others, looking again is of no use.
+            self.rests.rest(bucket.id, now);
+        }
+        for bucket in state.buckets.iter().filter(awake) {
             let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
             let chosen = choose(&records, last_mark(&state, bucket));
             if !chosen.is_empty() {
-                if let Err(error) = self.merge(bucket, &chosen) {
-                    self.rest(bucket.id);
-                    return Err(error);
-                }
+                self.or_rest(bucket, self.merge(bucket, &chosen))?;
+                self.rests.forget(bucket.id);
                 return Ok(true);
             }
+        }
+        let horizon = now.saturating_sub(tuning.tombstone_retention.as_micros() as u64);
+        let interval = tuning.prune_interval.as_micros() as u64;
+        if let Some(pruned) = self.pruning.next(&state, now, interval, horizon)? {
+            if let Some(bucket) = state.buckets.iter().find(|bucket| bucket.id == pruned) {
+                let all: Vec<usize> = (0..bucket.segments.len()).collect();
+                self.or_rest(bucket, self.merge(bucket, &all))?;
+            }
+            return Ok(true);
         }
         self.forget_marks(&state)
     }
 
-    fn rests(&self, bucket: BucketId) -> bool {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).contains(&bucket)
-    }
-
-    fn rest(&self, bucket: BucketId) {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+    /// Passes an outcome on; after a failure, the bucket rests.
+    fn or_rest<T>(&self, bucket: &Bucket, outcome: Result<T, Error>) -> Result<T, Error> {
+        if outcome.is_err() {
+            self.rests.rest(bucket.id, self.shared.timestamps.now().0);
+        }
+        outcome
     }
 
     fn merge(&self, bucket: &Bucket, chosen: &[usize]) -> Result<(), Error> {
@@ -110,7 +124,7 @@ impl Maintenance {
             .collect();
         let gone: Vec<u64> = chosen.iter().map(|index| bucket.segments[*index].record.number).collect();
         let all = chosen.len() == bucket.segments.len();
-        let retention = shared.options.tombstone_retention.as_micros() as u64;
+        let retention = shared.tuning().tombstone_retention.as_micros() as u64;
         let policy = Policy {
             shared,
             state: &state,
@@ -146,6 +160,22 @@ impl Maintenance {
         })?;
         shared.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Splits buckets that use fewer bits, all at once and without looking at their documents. Returns whether there were some.
+    fn split_to_bits(&self, state: &State, bits: u8) -> Result<bool, Error> {
+        let split = |bucket: &Arc<Bucket>| bucket.id.used_bits() < bits;
+        let count = state.buckets.iter().filter(|bucket| split(bucket)).count();
+        if count == 0 {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            let mut state = state.clone();
+            state.buckets = state.buckets.iter().flat_map(|bucket| halved_to_bits(bucket, bits)).collect();
+            Ok(state)
+        })?;
+        self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Splits a bucket in two; `false`: all its documents have one location, or it has no segments.
@@ -237,6 +267,24 @@ impl Maintenance {
         })?;
         Ok(false)
     }
+}
+
+/// The parts of a bucket that use so many bits; the bucket itself where it uses them already. Each part is taken to have as
+/// much in it as its sibling.
+fn halved_to_bits(bucket: &Arc<Bucket>, bits: u8) -> Vec<Arc<Bucket>> {
+    if bucket.id.used_bits() >= bits {
+        return vec![Arc::clone(bucket)];
+    }
+    let half = |id| {
+        let mut segments = bucket.segments.clone();
+        for segment in &mut segments {
+            segment.record.bytes = segment.record.bytes.div_ceil(2);
+            segment.record.documents = segment.record.documents.div_ceil(2);
+        }
+        Arc::new(Bucket { id, segments })
+    };
+    let children = bucket.id.children().into_iter().flatten();
+    children.flat_map(|child| halved_to_bits(&half(child), bits)).collect()
 }
 
 /// The time of the last mark that reaches into a bucket; 0: none does.

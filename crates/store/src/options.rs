@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use millrace_env::{Clock, Disk, RealDisk, SystemClock};
 
+use crate::Tuning;
+
 /// How a store is opened. [`Options::new`] gives the defaults.
 #[derive(Clone)]
 pub struct Options {
@@ -16,18 +18,14 @@ pub struct Options {
     pub tail_bytes: u64,
     /// The tail is sealed when nothing was written for so long and it is worth it. Default: 2 seconds.
     pub seal_idle: Duration,
-    /// A bucket of more bytes is split. Default: 256 MB.
-    pub split_bytes: u64,
-    /// A bucket of more documents is split. Default: 524,288.
-    pub split_documents: u64,
-    /// How long a removal is remembered. Default: two weeks.
-    pub tombstone_retention: Duration,
     /// Bytes that stay free on the disk: below it writes other than removes are refused. Default: 256 MB.
     pub disk_reserve: u64,
     /// Writes that wait or run at one time; more are refused with [`crate::Error::Overloaded`]. Default: 16,384.
     pub queue_writes: usize,
     /// Bytes of writes that wait or run at one time. Default: 64 MB.
     pub queue_bytes: usize,
+    /// What can be set differently later.
+    pub tuning: Tuning,
     /// Whether segments are merged and buckets split in the background. Default: yes.
     pub maintenance: bool,
     /// Tells the time.
@@ -45,12 +43,10 @@ impl Options {
             cache_bytes: 256 * MB,
             tail_bytes: 32 * MB,
             seal_idle: Duration::from_secs(2),
-            split_bytes: 256 * MB,
-            split_documents: 512 * 1024,
-            tombstone_retention: Duration::from_secs(14 * 24 * 3600),
             disk_reserve: 256 * MB,
             queue_writes: 16_384,
             queue_bytes: 64 << 20,
+            tuning: Tuning::default(),
             maintenance: true,
             clock: Arc::new(SystemClock),
             disk: Arc::new(RealDisk),

@@ -297,11 +297,7 @@ impl<'a> ChunkRows<'a> {
             oldest: timestamps().min().unwrap_or(0),
             newest: timestamps().max().unwrap_or(0),
         };
-        let columns = self
-            .columns
-            .iter()
-            .map(|key| columns::build(self.layout, self.document_type, key, &rows))
-            .collect();
+        let columns = columns::build_all(self.layout, self.document_type, self.columns, &rows);
         debug_assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
         Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
     }

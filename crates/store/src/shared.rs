@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::tail::Tails;
 use crate::tail_chunk::TailChunkCache;
 use crate::timestamps::Timestamps;
-use crate::{Error, Layout, Options};
+use crate::{Error, Layout, Options, Tuning};
 
 pub(crate) struct Shared {
     pub options: Options,
@@ -27,6 +27,7 @@ pub(crate) struct Shared {
     publishing: Mutex<()>,
     next_number: AtomicU64,
     layout: RwLock<(Arc<dyn Layout>, u64)>,
+    tuning: RwLock<Tuning>,
 }
 
 /// All that is kept in memory of what was read, within [`Options::cache_bytes`].
@@ -83,6 +84,7 @@ impl Shared {
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
+            tuning: RwLock::new(options.tuning.clone()),
             options,
         }
     }
@@ -139,6 +141,25 @@ impl Shared {
     pub fn set_layout(&self, layout: Arc<dyn Layout>) {
         let mut current = self.layout.write().unwrap_or_else(PoisonError::into_inner);
         *current = (layout, current.1 + 1);
+    }
+
+    /// The limits now.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_tuning(&self, tuning: Tuning) {
+        *self.tuning.write().unwrap_or_else(PoisonError::into_inner) = tuning;
+    }
+
+    /// Bytes that must stay free on the disk.
+    pub fn disk_reserve(&self) -> u64 {
+        let share = 1.0 - self.tuning().disk_used_max.clamp(0.0, 1.0);
+        if share == 0.0 {
+            return self.options.disk_reserve;
+        }
+        let total = self.options.disk.total_space(&self.options.data_dir).unwrap_or(0);
+        self.options.disk_reserve.max((total as f64 * share) as u64)
     }
 
     /// Whether the store is still open.

@@ -17,7 +17,8 @@ use crate::shared::Shared;
 use crate::state::{Bucket, locations};
 use crate::tail::{FjallTails, Tails};
 use crate::{
-    Error, Layout, Options, Status, ViewScope, Visit, VisitPage, Write, Written, collect, get, view, visiting,
+    Error, Layout, Modification, Options, Refusal, Status, Swept, Tuning, ViewScope, Visit, VisitPage, Write,
+    Written, get, sweep, view, visiting,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -173,18 +174,24 @@ impl Store {
         self.inner.shared.state().buckets.iter().map(|bucket| bucket.id).collect()
     }
 
-    /// Removes the documents of these types that `keep` does not want, at most about `per_second` a second; returns how many.
-    /// A document that is written meanwhile stays. Blocks until all have been looked at.
+    /// Looks at the next page of a visit and makes of each document what `decide` says; a document that is written meanwhile
+    /// stays as it was written. Callers that take their time between pages leave the disk to others.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; a remove fails.
-    pub fn collect(
+    /// A file cannot be read or is damaged; `decide` refused a document, and the page is as it was; a write fails, and part of
+    /// the page is changed. In each case the same page can be tried again.
+    pub fn sweep(
         &self,
-        document_types: &[&str],
-        keep: &dyn Fn(&Document) -> bool,
-        per_second: u32,
-    ) -> Result<u64, Error> {
-        collect::collect(self, document_types, keep, per_second)
+        visit: &Visit,
+        decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
+    ) -> Result<Swept, Error> {
+        sweep::sweep(self, visit, decide)
+    }
+
+    /// From now on, these limits hold.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.inner.shared.set_tuning(tuning);
+        self.inner.shared.alarm.ring();
     }
 
     /// Seals all that was written until now; returns when that is done.

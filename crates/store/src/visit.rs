@@ -28,6 +28,8 @@ pub struct Visit {
     pub wanted: usize,
     /// Whether removals that are still remembered come too.
     pub tombstones: bool,
+    /// The fields that are needed; others may be missing in what comes. `None`: all.
+    pub fields: Option<Vec<String>>,
 }
 
 impl Visit {
@@ -42,6 +44,7 @@ impl Visit {
             continuation: None,
             wanted: 1024,
             tombstones: false,
+            fields: None,
         }
     }
 }
@@ -54,6 +57,8 @@ pub struct VisitPage {
     /// Where the next page begins; `None` at the end. It holds whatever is written, sealed, merged or split meanwhile, and after
     /// a restart.
     pub continuation: Option<String>,
+    /// The share of all places in that order that lie behind, from 0 to 1. Documents need not be spread evenly over the places.
+    pub progress: f64,
 }
 
 /// A version that a visit found.

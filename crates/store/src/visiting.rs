@@ -29,11 +29,12 @@ pub(crate) fn visit(shared: &Shared, visit: &Visit) -> Result<VisitPage, Error> 
         if let ControlFlow::Break(()) = walk.run(grouped_only)? {
             return Ok(VisitPage {
                 continuation: page.last.as_ref().map(Place::encode),
+                progress: page.last.as_ref().map_or(0.0, |last| last.progress(visit.document_types.len())),
                 visited: page.visited,
             });
         }
     }
-    Ok(VisitPage { visited: page.visited, continuation: None })
+    Ok(VisitPage { visited: page.visited, continuation: None, progress: 1.0 })
 }
 
 /// A place in the order of a visit.
@@ -45,6 +46,15 @@ struct Place {
 }
 
 impl Place {
+    /// The share of the places of so many types that lie before this one: documents without a group are taken to be few.
+    fn progress(&self, document_types: usize) -> f64 {
+        let location = match self.grouped {
+            true => (reversed_location(&self.sort_key) >> 32) as f64 / (1_u64 << 32) as f64,
+            false => 0.0,
+        };
+        (self.document_type as f64 + location) / document_types.max(1) as f64
+    }
+
     fn encode(&self) -> String {
         let mut text = format!("{}{}", if self.grouped { 'g' } else { 'u' }, self.document_type);
         text.push('.');
@@ -236,7 +246,7 @@ impl Walk<'_, '_> {
             }
         }
         rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut reader = RowReader::new(self.page.reading, self.document_type, parts);
+        let mut reader = RowReader::new(self.page, self.document_type, parts);
         for (key, id, part, row, timestamp) in rows {
             if self.page.visited.len() >= visit.wanted {
                 return Ok(ControlFlow::Break(()));
@@ -309,6 +319,7 @@ struct RowReader<'a> {
     reading: &'a Reading<'a>,
     document_type: &'a str,
     parts: &'a [Part],
+    wanted: Option<&'a [String]>,
     columns: Vec<Option<PartColumns>>,
 }
 
@@ -318,8 +329,14 @@ struct PartColumns {
 }
 
 impl<'a> RowReader<'a> {
-    fn new(reading: &'a Reading<'a>, document_type: &'a str, parts: &'a [Part]) -> Self {
-        RowReader { reading, document_type, parts, columns: parts.iter().map(|_| None).collect() }
+    fn new(page: &Page<'a>, document_type: &'a str, parts: &'a [Part]) -> Self {
+        RowReader {
+            reading: page.reading,
+            document_type,
+            parts,
+            wanted: page.visit.fields.as_deref(),
+            columns: parts.iter().map(|_| None).collect(),
+        }
     }
 
     fn read(&mut self, id: DocumentId, part: usize, row: usize, timestamp: u64) -> Result<Visited, Error> {
@@ -338,7 +355,11 @@ impl<'a> RowReader<'a> {
         if self.columns[part].is_none() {
             let keys = segment.sections()[section].columns.iter();
             let values = keys
-                .filter(|key| matches!(key.form, Form::Value | Form::Rest))
+                .filter(|key| match key.form {
+                    Form::Value => self.wanted.is_none_or(|wanted| wanted.contains(&key.field)),
+                    Form::Rest => true,
+                    _ => false,
+                })
                 .map(|key| Ok((key.clone(), self.parts[part].column(key)?)))
                 .collect::<Result<_, Error>>()?;
             let removed = self.parts[part].column(&ColumnKey::removed())?;

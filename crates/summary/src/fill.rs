@@ -34,6 +34,7 @@ pub struct Filler<'p> {
     shows_type: bool,
     shows_id: bool,
     fields: Vec<Shown<'p>>,
+    raw_as_base64: bool,
     style: Style,
 }
 
@@ -71,9 +72,14 @@ impl<'p> Filler<'p> {
         };
         let wanted = |name: &str| plan.fields.is_empty() || plan.fields.iter().any(|field| field == name);
         let names = |name: &str| summary.fields.iter().any(|field| &*field.source == name);
+        let has = |name: &str| summary.fields.iter().any(|field| &*field.name == name);
+        // A field that the request names and the summary lacks is shown as the default summary has it.
+        let default = plan.schema.summaries.get("default").filter(|_| !plan.fields.is_empty());
+        let more = default.into_iter().flat_map(|default| &default.fields).filter(|field| !has(&field.name));
         let fields = summary
             .fields
             .iter()
+            .chain(more)
             .filter(|field| wanted(&field.name))
             .filter_map(|field| Shown::new(plan, field).transpose())
             .collect::<Result<_, _>>()?;
@@ -82,7 +88,8 @@ impl<'p> Filler<'p> {
             shows_type: wanted("sddocname"),
             shows_id: wanted("documentid") && (summary.name == "default" || names("documentid")),
             fields,
-            style: style.clone(),
+            raw_as_base64: plan.schema.raw_as_base64,
+            style: if plan.query.presentation.bolding { style.clone() } else { style.without_marks() },
         })
     }
 
@@ -158,6 +165,7 @@ impl<'p> Filler<'p> {
     /// The value as the summary shows it; none where nothing is left of it.
     fn show(&self, field: &Shown<'_>, mut value: Value) -> Option<Value> {
         match &field.how {
+            How::Whole | How::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
             How::Whole | How::Selected(_) => {}
             How::Bolded(highlighter) => each_text(&mut value, &|text| {
                 let marks = highlighter.marks(text);
@@ -191,7 +199,7 @@ impl<'p> Shown<'p> {
         let Some(source) = sources.first() else { return Ok(None) };
         let language = Language::from_tag(plan.query.language.as_deref().unwrap_or_default());
         let analyzer = || Analyzer::new(&source.matching, language);
-        let highlighter = || Highlighter::new(plan, &source.name, analyzer());
+        let highlighter = || Highlighter::new(plan, &source.name, analyzer);
         let how = match &field.mode {
             SummaryMode::Dynamic if is_text(&source.data_type) => How::Snippet(highlighter()?),
             SummaryMode::MatchedElements => How::Matched(MatchedElements::new(plan, &source.name)?),
@@ -211,6 +219,17 @@ fn is_text(data_type: &DataType) -> bool {
         DataType::String => true,
         DataType::Array(element) => **element == DataType::String,
         _ => false,
+    }
+}
+
+/// Bytes shown as the text that they are (`raw-as-base64-in-summary: false`).
+fn raw_to_text(value: &mut Value) {
+    match value {
+        Value::Raw(bytes) => *value = Value::String(String::from_utf8_lossy(bytes).into_owned()),
+        Value::Array(values) => values.iter_mut().for_each(raw_to_text),
+        Value::Map(entries) => entries.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        Value::Struct(fields) => fields.iter_mut().for_each(|(_, value)| raw_to_text(value)),
+        _ => {}
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use millrace_linguistics::Analyzer;
 use millrace_matching::WordMatcher;
-use millrace_plan::{LeafId, Node, Plan, Predicate};
+use millrace_plan::{LeafId, Node, Plan, Predicate, WordPattern};
 
 use crate::Error;
 
@@ -25,6 +25,15 @@ pub struct Style {
     pub min_length: usize,
     /// The most text on each side of what a snippet is around.
     pub surround_max: usize,
+    /// A text without any word of the query is shown by its beginning; otherwise as empty.
+    pub prefix: bool,
+}
+
+impl Style {
+    /// The same, but words of the query are not marked.
+    pub fn without_marks(&self) -> Self {
+        Style { open: String::new(), close: String::new(), ..self.clone() }
+    }
 }
 
 impl Default for Style {
@@ -37,6 +46,7 @@ impl Default for Style {
             max_matches: 3,
             min_length: 128,
             surround_max: 128,
+            prefix: true,
         }
     }
 }
@@ -44,12 +54,18 @@ impl Default for Style {
 /// What of a query is highlighted in one field.
 pub(crate) struct Highlighter {
     analyzer: Analyzer,
+    /// Gives the same words as they were written, where a term asks for that.
+    surface: Option<Analyzer>,
     terms: Vec<Term>,
 }
 
 enum Term {
     /// One word after another.
-    Phrase(Vec<WordMatcher>),
+    Phrase {
+        words: Vec<WordMatcher>,
+        /// Words are looked at as they were written, not as stems.
+        as_written: bool,
+    },
     /// Any of these words.
     Any(Vec<String>),
 }
@@ -71,7 +87,8 @@ pub(crate) struct Mark {
 
 impl Highlighter {
     /// For one field: the words of all leaves that the plan does not exclude, and that are no filters.
-    pub(crate) fn new(plan: &Plan, field: &str, analyzer: Analyzer) -> Result<Self, Error> {
+    /// `analyzer` makes the field's.
+    pub(crate) fn new(plan: &Plan, field: &str, analyzer: impl Fn() -> Analyzer) -> Result<Self, Error> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
         let mut terms = Vec::new();
@@ -80,7 +97,10 @@ impl Highlighter {
             match &leaf.predicate {
                 Predicate::Words(patterns) if !filter => {
                     let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
-                    terms.push(Term::Phrase(matchers.collect::<Result<_, _>>()?));
+                    terms.push(Term::Phrase {
+                        words: matchers.collect::<Result<_, _>>()?,
+                        as_written: patterns.iter().any(WordPattern::is_open),
+                    });
                 }
                 Predicate::WordIn(words) if !filter => {
                     terms.push(Term::Any(words.iter().map(|(word, _)| word.clone()).collect()));
@@ -88,7 +108,9 @@ impl Highlighter {
                 _ => {}
             }
         }
-        Ok(Highlighter { analyzer, terms })
+        let as_written = terms.iter().any(|term| matches!(term, Term::Phrase { as_written: true, .. }));
+        let surface = as_written.then(|| analyzer().without_stemming());
+        Ok(Highlighter { analyzer: analyzer(), surface, terms })
     }
 
     /// The words of `text` that were asked for, in order, none overlapping.
@@ -96,18 +118,46 @@ impl Highlighter {
         if self.terms.is_empty() {
             return Vec::new();
         }
+        let mut marks = self.marks_of(text, &self.analyzer, false);
+        if let Some(surface) = &self.surface {
+            marks.extend(self.marks_of(text, surface, true));
+            marks.sort_by_key(|mark| (mark.range.start, mark.range.end));
+        }
+        let mut joined: Vec<Mark> = Vec::with_capacity(marks.len());
+        for mark in marks {
+            match joined.last_mut() {
+                // Grams overlap or touch.
+                Some(last) if mark.range.start <= last.range.end => {
+                    last.range.end = last.range.end.max(mark.range.end);
+                }
+                _ => joined.push(mark),
+            }
+        }
+        joined
+    }
+
+    /// The marks of those terms that are about words as they were written, or of the others.
+    fn marks_of(&self, text: &str, analyzer: &Analyzer, as_written: bool) -> Vec<Mark> {
+        let is_of_these = |term: &Term| matches!(term, Term::Phrase { as_written: true, .. }) == as_written;
         let mut tokens: Vec<Candidate> = Vec::new();
-        self.analyzer.tokens(text, |token| {
+        analyzer.tokens(text, |token| {
             let mut roles = Vec::new();
-            for (number, term) in self.terms.iter().enumerate() {
+            let mut range = token.range.clone();
+            for (number, term) in self.terms.iter().enumerate().filter(|(_, term)| is_of_these(term)) {
                 match term {
-                    Term::Phrase(words) => roles.extend(
-                        words
-                            .iter()
-                            .enumerate()
-                            .filter(|(_, word)| word.matches(token.text))
-                            .map(|(at, _)| (number, at)),
-                    ),
+                    Term::Phrase { words, .. } => {
+                        for (at, word) in words.iter().enumerate() {
+                            if !word.matches(token.text) {
+                                continue;
+                            }
+                            roles.push((number, at));
+                            // Folding may have changed how long the word is: then no part of it can be told.
+                            if token.text.len() == token.range.len() {
+                                let part = word.part(token.text);
+                                range = token.range.start + part.start..token.range.start + part.end;
+                            }
+                        }
+                    }
                     Term::Any(words) => {
                         if words.iter().any(|word| word == token.text) {
                             roles.push((number, 0));
@@ -115,12 +165,12 @@ impl Highlighter {
                     }
                 }
             }
-            tokens.push(Candidate { range: token.range, roles });
+            tokens.push(Candidate { range, roles });
         });
         let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
         for (number, term) in self.terms.iter().enumerate() {
             let length = match term {
-                Term::Phrase(words) => words.len(),
+                Term::Phrase { words, .. } => words.len(),
                 Term::Any(_) => 1,
             };
             for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {
@@ -130,16 +180,8 @@ impl Highlighter {
                 }
             }
         }
-        let mut marks: Vec<Mark> = Vec::new();
-        for (Candidate { range, .. }, term) in tokens.into_iter().zip(marked) {
-            let Some(term) = term else { continue };
-            match marks.last_mut() {
-                // Grams overlap or touch.
-                Some(last) if range.start <= last.range.end => last.range.end = range.end.max(last.range.end),
-                _ => marks.push(Mark { range, term }),
-            }
-        }
-        marks
+        let marked = tokens.into_iter().zip(marked);
+        marked.filter_map(|(Candidate { range, .. }, term)| Some(Mark { range, term: term? })).collect()
     }
 }
 

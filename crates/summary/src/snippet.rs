@@ -4,7 +4,7 @@
 //! 2. Windows around marks are chosen greedily: the one with the most terms that no window before has, then the most marks, then
 //!    the first. A window spans at most its share of the wanted length.
 //! 3. Windows are widened to that share, cut at whitespace, and joined where they meet.
-//! 4. A separator stands where text is left out. Without any mark the beginning is shown.
+//! 4. A separator stands where text is left out. Without any mark the beginning is shown, or nothing.
 
 use std::ops::Range;
 
@@ -13,6 +13,9 @@ use crate::highlight::{Mark, Style, bolded};
 /// The snippets of a text, with its marks made visible.
 pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
     let mut out = String::with_capacity(style.length + 64);
+    if marks.is_empty() && !style.prefix {
+        return out;
+    }
     if text.len() <= style.length.max(style.min_length) {
         bolded(text, 0..text.len(), marks, style, &mut out);
         return out;

@@ -196,6 +196,22 @@ fn words_are_bolded() {
         "subject",
         "<hi>Meetings</hi> about the Budget: <hi>meeting</hi> <today>",
     );
+    // Words are kept as stems, but these ask for letters as they were written.
+    check(
+        "subject contains ({prefix:true} 'meetings')",
+        "subject",
+        "<hi>Meetings</hi> about the Budget: meeting <today>",
+    );
+    check(
+        "subject contains ({substring:true} 'eting')",
+        "subject",
+        "Me<hi>eting</hi>s about the Budget: me<hi>eting</hi> <today>",
+    );
+    check(
+        "subject contains ({substring:true} 'dget') and subject contains 'meeting'",
+        "subject",
+        "<hi>Meetings</hi> about the Bu<hi>dget</hi>: <hi>meeting</hi> <today>",
+    );
     check("true and !(subject contains 'budget')", "subject", subject);
     check("subject contains ({filter:true} 'budget')", "subject", subject);
     check(
@@ -284,11 +300,29 @@ fn bolding_can_be_switched_off_and_styled() {
     let off = plan(&schema, "subject contains 'budget'", &[("presentation.bolding", "false")]);
     let fields = fill(&off, &view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "subject"), "Meetings about the Budget: meeting <today>");
+    let drafts = plan(&schema, "drafts contains 'budget'", &[("presentation.bolding", "false")]);
+    let fields = fill(&drafts, &view, &[(0, 0)]).expect("it can be filled");
+    let shown = field(&fields[0], "drafts");
+    assert!(shown.starts_with("[short budget draft | ") && !shown.contains("<hi>"), "{shown}");
     let on = plan(&schema, "subject contains 'budget'", &[]);
     let style = Style { open: "*".to_owned(), close: "*".to_owned(), ..Style::default() };
     let filler = Filler::new(&on, None, &style).expect("the plan is right");
     let fields = filler.fill(&view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "subject"), "Meetings about the *Budget*: meeting <today>");
+}
+
+#[test]
+fn a_snippet_without_words_is_the_beginning_or_nothing() {
+    let schema = schema();
+    let view = view(&schema, &[mail()]);
+    let plan = plan(&schema, "subject contains 'budget'", &[]);
+    let shown = |prefix| {
+        let style = Style { prefix, length: 20, min_length: 10, ..Style::default() };
+        let filler = Filler::new(&plan, None, &style).expect("the plan is right");
+        field(&filler.fill(&view, &[(0, 0)]).expect("it can be filled")[0], "body")
+    };
+    assert_eq!(shown(true), "Dear all, the<sep />");
+    assert_eq!(shown(false), "");
 }
 
 #[test]

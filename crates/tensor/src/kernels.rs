@@ -1,13 +1,20 @@
 //! Sums over the cells of vectors, with the widest instructions that the machine has.
 //!
-//! Each kernel comes as one generic body and is compiled three times: for AVX-512, for AVX2 with FMA, and plain. The plain
-//! form is the meaning of a kernel; the others differ from it only in the order of additions, and the tests hold them
-//! together. Cells of all types but `double` are summed in `f32` lanes.
+//! A kernel has a plain form, which is its meaning, and one generic body over registers, which is compiled for what the
+//! machine may have: AVX-512, AVX2 with FMA, NEON. They differ from the plain form only in the order of additions, and the
+//! tests hold them together. Cells of all types but `double` are summed in `f32` lanes.
 
 use half::bf16;
 
+#[cfg_attr(target_arch = "x86_64", path = "kernels/x86.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "kernels/neon.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "kernels/portable.rs")]
+mod native;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod wide;
+
 /// A cell that kernels can read as `f32`.
-pub trait Lane: Copy + lanes::Wide {
+pub trait Lane: Copy + native::Wide {
     /// The cell as `f32`; exact.
     fn to_f32(self) -> f32;
 }
@@ -150,18 +157,9 @@ fn dispatch<A: Lane, B: Lane, const DIFFERENCE: bool>(
     rows: &[u16],
     sums: &mut [f64],
 ) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the feature that the function needs was just found.
-            return unsafe { x86::rows_avx512::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the features that the function needs were just found.
-            return unsafe { x86::rows_avx2::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
-        }
+    if !native::rows::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) {
+        rows_plain::<A, B, DIFFERENCE>(vector, cells, width, rows, sums);
     }
-    rows_plain::<A, B, DIFFERENCE>(vector, cells, width, rows, sums);
 }
 
 fn rows_plain<A: Lane, B: Lane, const DIFFERENCE: bool>(
@@ -194,170 +192,6 @@ fn rest<A: Lane, B: Lane, const DIFFERENCE: bool>(a: &[A], b: &[B]) -> f32 {
         .sum()
 }
 
-#[cfg(target_arch = "x86_64")]
-mod lanes {
-    use std::arch::x86_64::*;
-
-    use half::bf16;
-
-    /// Loads several cells into one register as `f32`.
-    pub trait Wide: Copy {
-        /// Eight cells.
-        ///
-        /// # Safety
-        /// `from` points to at least eight cells, and the machine has AVX2.
-        unsafe fn load8(from: *const Self) -> __m256;
-        /// Sixteen cells.
-        ///
-        /// # Safety
-        /// `from` points to at least sixteen cells, and the machine has AVX-512F.
-        unsafe fn load16(from: *const Self) -> __m512;
-    }
-
-    // SAFETY of all bodies below: the caller promises enough cells behind the pointer, and the feature; loads are unaligned.
-    impl Wide for f32 {
-        #[inline(always)]
-        unsafe fn load8(from: *const Self) -> __m256 {
-            unsafe { _mm256_loadu_ps(from) }
-        }
-        #[inline(always)]
-        unsafe fn load16(from: *const Self) -> __m512 {
-            unsafe { _mm512_loadu_ps(from) }
-        }
-    }
-
-    impl Wide for bf16 {
-        #[inline(always)]
-        unsafe fn load8(from: *const Self) -> __m256 {
-            unsafe {
-                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
-            }
-        }
-        #[inline(always)]
-        unsafe fn load16(from: *const Self) -> __m512 {
-            unsafe {
-                let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
-                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
-            }
-        }
-    }
-
-    impl Wide for i8 {
-        #[inline(always)]
-        unsafe fn load8(from: *const Self) -> __m256 {
-            unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
-        }
-        #[inline(always)]
-        unsafe fn load16(from: *const Self) -> __m512 {
-            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod lanes {
-    /// Nothing to know where there is only the plain form.
-    pub trait Wide: Copy {}
-    impl<T: Copy> Wide for T {}
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-
-    use super::{Lane, rest, row_of};
-
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) fn rows_avx2<A: Lane, B: Lane, const DIFFERENCE: bool>(
-        vector: &[A],
-        cells: &[B],
-        width: usize,
-        rows: &[u16],
-        sums: &mut [f64],
-    ) {
-        for (sum, row) in sums.iter_mut().zip(rows) {
-            let cells = row_of(cells, width, *row);
-            let len = vector.len().min(cells.len());
-            let ((a_steps, a_rest), (b_steps, b_rest)) =
-                (vector[..len].as_chunks::<8>(), cells[..len].as_chunks::<8>());
-            let ((a_rounds, a_steps), (b_rounds, b_steps)) =
-                (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
-            // Four sums that do not wait for each other.
-            let mut parts = [_mm256_setzero_ps(); 4];
-            for (a, b) in a_rounds.iter().zip(b_rounds) {
-                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
-                    *part = step8::<A, B, DIFFERENCE>(*part, a, b);
-                }
-            }
-            for (a, b) in a_steps.iter().zip(b_steps) {
-                parts[0] = step8::<A, B, DIFFERENCE>(parts[0], a, b);
-            }
-            let all = _mm256_add_ps(_mm256_add_ps(parts[0], parts[1]), _mm256_add_ps(parts[2], parts[3]));
-            let mut lanes = [0.0f32; 8];
-            // SAFETY: `lanes` has room for eight numbers.
-            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), all) };
-            *sum = f64::from(lanes.iter().sum::<f32>() + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,fma")]
-    fn step8<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m256, a: &[A; 8], b: &[B; 8]) -> __m256 {
-        // SAFETY: both arrays have eight cells; the features are those of this function.
-        let (a, b) = unsafe { (A::load8(a.as_ptr()), B::load8(b.as_ptr())) };
-        if DIFFERENCE {
-            let difference = _mm256_sub_ps(a, b);
-            _mm256_fmadd_ps(difference, difference, sum)
-        } else {
-            _mm256_fmadd_ps(a, b, sum)
-        }
-    }
-
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
-        vector: &[A],
-        cells: &[B],
-        width: usize,
-        rows: &[u16],
-        sums: &mut [f64],
-    ) {
-        for (sum, row) in sums.iter_mut().zip(rows) {
-            let cells = row_of(cells, width, *row);
-            let len = vector.len().min(cells.len());
-            let ((a_steps, a_rest), (b_steps, b_rest)) =
-                (vector[..len].as_chunks::<16>(), cells[..len].as_chunks::<16>());
-            let ((a_rounds, a_steps), (b_rounds, b_steps)) =
-                (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
-            // Four sums that do not wait for each other.
-            let mut parts = [_mm512_setzero_ps(); 4];
-            for (a, b) in a_rounds.iter().zip(b_rounds) {
-                for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
-                    *part = step16::<A, B, DIFFERENCE>(*part, a, b);
-                }
-            }
-            for (a, b) in a_steps.iter().zip(b_steps) {
-                parts[0] = step16::<A, B, DIFFERENCE>(parts[0], a, b);
-            }
-            let all = _mm512_add_ps(_mm512_add_ps(parts[0], parts[1]), _mm512_add_ps(parts[2], parts[3]));
-            *sum = f64::from(_mm512_reduce_add_ps(all) + rest::<A, B, DIFFERENCE>(a_rest, b_rest));
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn step16<A: Lane, B: Lane, const DIFFERENCE: bool>(sum: __m512, a: &[A; 16], b: &[B; 16]) -> __m512 {
-        // SAFETY: both arrays have sixteen cells; the feature is that of this function.
-        let (a, b) = unsafe { (A::load16(a.as_ptr()), B::load16(b.as_ptr())) };
-        if DIFFERENCE {
-            let difference = _mm512_sub_ps(a, b);
-            _mm512_fmadd_ps(difference, difference, sum)
-        } else {
-            _mm512_fmadd_ps(a, b, sum)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -380,9 +214,9 @@ mod tests {
         rows_plain::<A, B, false>(a, b, width, &[0], &mut sums);
         assert_eq!(sums[0], twin(Pairs::Product));
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        if native::has_avx2() {
             // SAFETY: the features that the function needs were just found.
-            unsafe { x86::rows_avx2::<A, B, true>(a, b, width, &[0], &mut sums) };
+            unsafe { native::rows_avx2::<A, B, true>(a, b, width, &[0], &mut sums) };
             assert_eq!(sums[0], twin(Pairs::SquaredDifference));
         }
     }

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,7 +37,12 @@ pub fn parse(
     options: ParseOptions,
 ) -> Result<Operation, Error> {
     if kind == OperationKind::Remove && json.trim_ascii().is_empty() {
-        return Ok(Operation { action: Action::Remove(id), condition: None, create: false });
+        return Ok(Operation {
+            action: Action::Remove(id),
+            condition: None,
+            create: false,
+            ignored_fields: false,
+        });
     }
     let text = std::str::from_utf8(json).map_err(|error| {
         let before = &json[..error.valid_up_to()];
@@ -48,7 +54,8 @@ pub fn parse(
         }
     })?;
     let failure = Failure::default();
-    let reader = Reader { document_type, options, failure: &failure };
+    let ignored = Cell::new(false);
+    let reader = Reader { document_type, options, failure: &failure, ignored: &ignored };
     let mut deserializer = sonic_rs::Deserializer::from_str(text);
     let body = reader.body(kind).deserialize(&mut deserializer).and_then(|body| {
         deserializer.end()?;
@@ -63,7 +70,7 @@ pub fn parse(
         Fields::Updates(fields) => Action::Update(Update { id, fields }),
         Fields::None => Action::Remove(id),
     };
-    Ok(Operation { action, condition: body.condition, create: body.create })
+    Ok(Operation { action, condition: body.condition, create: body.create, ignored_fields: ignored.get() })
 }
 
 /// What all readers of one operation share.
@@ -72,6 +79,8 @@ struct Reader<'a> {
     document_type: &'a DocumentType,
     options: ParseOptions,
     failure: &'a Failure,
+    /// Set when a field is passed over.
+    ignored: &'a Cell<bool>,
 }
 
 impl<'a> Reader<'a> {
@@ -211,6 +220,9 @@ impl<'a> Visitor<'_> for FieldName<'a> {
             self.0.failure.at_unknown_field(name);
             return Err(E::custom("unknown field"));
         }
+        if field.is_none() {
+            self.0.ignored.set(true);
+        }
         Ok(field)
     }
 }
@@ -234,13 +246,14 @@ impl<'de> Visitor<'de> for UpdatesSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Reader { document_type, options, failure } = self.0;
+        let Reader { document_type, options, failure, ignored } = self.0;
         let mut updates = Vec::new();
         while let Some(path) = map.next_key::<String>()? {
             let name = &path[..path.find(['{', '[', '.']).unwrap_or(path.len())];
             if document_type.field(name).is_none() {
                 if options.ignore_undefined_fields {
                     map.next_value::<Skipped>()?;
+                    ignored.set(true);
                     continue;
                 }
                 failure.at_unknown_field(name);

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use hyper::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::http;
 use crate::{Error, Node};
@@ -53,28 +53,8 @@ pub(super) fn services(node: &Node, base: &str) -> Result<Response, Error> {
     ))
 }
 
-/// `GET …/reindexing`: documents are not run through changed indexing statements again, so nothing is ever under way.
-pub(super) fn reindexing(node: &Node) -> Result<Response, Error> {
-    let deployment = active(node)?;
-    let clusters: Map<String, Value> = deployment
-        .application
-        .content
-        .iter()
-        .map(|cluster| (cluster.id.to_string(), json!({ "pending": {}, "ready": {} })))
-        .collect();
-    Ok(http::json(StatusCode::OK, &json!({ "enabled": false, "clusters": clusters })))
-}
-
-/// `POST …/reindex`: says what to do instead.
-pub(super) fn reindex(node: &Node) -> Result<Response, Error> {
-    active(node)?;
-    let message = "Reindexing is not supported: words are derived again when they are read; where other indexing statements \
-                   changed, visit the documents and feed them again";
-    Ok(http::json(StatusCode::NOT_IMPLEMENTED, &json!({ "message": message })))
-}
-
 /// The active deployment. On the config port its absence is a 404.
-fn active(node: &Node) -> Result<std::sync::Arc<crate::Deployment>, Error> {
+pub(super) fn active(node: &Node) -> Result<std::sync::Arc<crate::Deployment>, Error> {
     node.deployments()
         .current()
         .map_err(|_| Error::NotFound("No application is active; deploy one".to_owned()))

@@ -6,6 +6,7 @@
 mod content;
 mod converge;
 mod deploy;
+mod reindexing;
 mod sessions;
 
 pub(crate) use sessions::Sessions;
@@ -172,11 +173,20 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
             content::read_active(&node, &base, file, &request)
         }
         (Target::Application(ApplicationPart::ServiceConverge), "GET") => converge::services(&node, &base),
-        (Target::Application(ApplicationPart::Reindexing), "GET") => converge::reindexing(&node),
-        (Target::Application(ApplicationPart::Reindex), "POST" | "PUT") => converge::reindex(&node),
+        (Target::Application(ApplicationPart::Reindexing), "GET") => reindexing::status(&node),
+        (Target::Application(ApplicationPart::Reindex), "POST") => {
+            reindexing::mark(&node, &query_parameters(&request))
+        }
+        (Target::Application(ApplicationPart::Reindex), "PUT") => {
+            reindexing::set_speed(&node, &query_parameters(&request))
+        }
         (Target::Application(ApplicationPart::Reindex), _) => not_allowed("POST, PUT"),
         (Target::Application(_), _) => not_allowed("GET"),
     }
+}
+
+fn query_parameters(request: &Request) -> http::Parameters {
+    http::Parameters::parse(request.uri().query().unwrap_or(""))
 }
 
 /// Scheme, host and port as the client sees them, for addresses in answers.

@@ -15,12 +15,22 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What the parameters `fieldSet` and `format.tensors` say.
-    pub(super) fn of(call: &Call) -> Result<Self, Error> {
+    /// What the parameters `fieldSet` and `format.tensors` say, checked against what is deployed.
+    pub(super) fn of(call: &Call, deployment: &Deployment) -> Result<Self, Error> {
         let field_set = match call.parameters.get("fieldSet") {
             Some(text) => text.parse()?,
             None => FieldSet::Document,
         };
+        if let FieldSet::Fields { document_type, fields } = &field_set {
+            let schemas = &deployment.application.schemas;
+            let schema = schemas.get(document_type.as_str()).ok_or_else(|| {
+                Error::parameter("fieldSet", format!("there is no document type '{document_type}'"))
+            })?;
+            if let Some(field) = fields.iter().find(|field| !schema.fields.contains_key(field.as_str())) {
+                let reason = format!("document type '{document_type}' has no field '{field}'");
+                return Err(Error::parameter("fieldSet", reason));
+            }
+        }
         let tensors = match call.parameters.get("format.tensors") {
             None => Format::default(),
             Some(text) => {

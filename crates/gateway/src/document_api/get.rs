@@ -18,7 +18,7 @@ pub(super) async fn document(call: &Call, id: &DocumentId) -> Result<Response, E
     if let Some(cluster) = call.parameters.get("cluster") {
         deployment.cluster(cluster)?;
     }
-    let shape = Shape::of(call)?;
+    let shape = Shape::of(call, &deployment)?;
     let mut answer = call.answer(Some(id));
     let (store, wanted) = (call.node.store().clone(), id.clone());
     let rendered = call.node.pool().run(move || -> Result<Option<Value>, Error> {

@@ -23,6 +23,7 @@ use crate::http::{self, Parameters};
 use crate::metrics::Metric;
 use crate::{Deployment, Error, Node};
 use path::Target;
+pub(crate) use write::MISFIT;
 
 /// How long an operation may take where the request does not say.
 const TIMEOUT: Duration = Duration::from_secs(180);

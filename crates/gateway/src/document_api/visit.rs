@@ -178,7 +178,7 @@ fn between(call: &Call, visit: Visit) -> Result<Visit, Error> {
 /// `GET` of many documents; `lines` says whether a stream comes as JSON lines.
 pub(super) async fn documents(call: &Call, documents: Documents, lines: bool) -> Result<Response, Error> {
     let pass = Pass::new(call, documents)?;
-    let shape = Shape::of(call)?;
+    let shape = Shape::of(call, &pass.deployment)?;
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
     let wanted =
@@ -191,7 +191,7 @@ pub(super) async fn documents(call: &Call, documents: Documents, lines: bool) ->
     let path = call.path.clone();
     let (answer, count) =
         call.node.pool().run(move || collect(&pass, &shape, wanted, deadline, &path)).await??;
-    call.node.metrics().record(Metric::DocumentsVisited, count as f64);
+    call.node.metrics().add(Metric::DocumentsVisited, count as u64);
     Ok(http::answer(StatusCode::OK, "application/json;charset=utf-8", answer))
 }
 
@@ -333,7 +333,7 @@ impl Streaming {
                 break None;
             }
         };
-        self.node.metrics().record(Metric::DocumentsVisited, count as f64);
+        self.node.metrics().add(Metric::DocumentsVisited, count as u64);
         self.end(pending, count, continuation, failure).await;
     }
 

@@ -26,7 +26,7 @@ const INLINE_BYTES_MAX: usize = 64 << 10;
 pub(super) const CONDITION: u16 = 412;
 
 /// [`Refusal::code`] of a change that does not go with the document.
-pub(super) const MISFIT: u16 = 400;
+pub(crate) const MISFIT: u16 = 400;
 
 /// `POST` of a document.
 pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
@@ -46,7 +46,12 @@ pub(super) async fn update(call: &Call, id: DocumentId, request: Request) -> Res
 
 /// `DELETE` of a document.
 pub(super) async fn remove(call: &Call, id: DocumentId) -> Result<Response, Error> {
-    let operation = Operation { action: Action::Remove(id.clone()), condition: None, create: false };
+    let operation = Operation {
+        action: Action::Remove(id.clone()),
+        condition: None,
+        create: false,
+        ignored_fields: false,
+    };
     let response = write(call, id, operation).await?;
     call.node.metrics().count(Metric::Removes);
     Ok(response)
@@ -60,9 +65,11 @@ async fn read(
     request: Request,
 ) -> Result<Operation, Error> {
     let deployment = call.deployment()?;
-    let schema = Arc::clone(&deployment.kind(id.document_type())?.schema);
+    let kind_of_document = deployment.kind(id.document_type())?;
+    let schema = Arc::clone(&kind_of_document.schema);
     let (parts, body) = request.into_parts();
     let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
+    kind_of_document.limits.check_operation(body.len())?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
     };
@@ -83,16 +90,20 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     if let Some(create) = call.parameters.flag("create")? {
         operation.create = create;
     }
-    let answer = Value::Object(call.answer(Some(&id)));
-    let Some(change) = change(&deployment, &kind, &destination, operation)? else {
-        let mut response = http::json(StatusCode::OK, &answer);
-        response
-            .headers_mut()
-            .insert(HeaderName::from_static("x-vespa-ignored-operation"), HeaderValue::from_static("true"));
-        return Ok(response);
+    let mut response = http::json(StatusCode::OK, &Value::Object(call.answer(Some(&id))));
+    let mut tell = |name| {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static("true"));
     };
-    call.within(commit(call.node.store(), Write { id, change })).await?;
-    Ok(http::json(StatusCode::OK, &answer))
+    if operation.ignored_fields {
+        tell("x-vespa-ignored-fields");
+    }
+    match change(&deployment, &kind, &destination, operation)? {
+        Some(change) => {
+            call.within(commit(call.node.store(), Write { id, change })).await?;
+        }
+        None => tell("x-vespa-ignored-operation"),
+    }
+    Ok(response)
 }
 
 /// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which is passed over.

@@ -9,7 +9,7 @@ mod tls;
 pub(crate) use body::read_body;
 pub(crate) use compression::compress_response;
 pub(crate) use parameters::{Parameters, percent_decode};
-pub(crate) use server::serve;
+pub use server::serve;
 pub(crate) use tls::acceptor;
 
 use axum::response::Response;
@@ -18,10 +18,12 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
 /// An answer of `content_type`.
-pub(crate) fn answer(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response {
+pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> Response {
     let mut response = Response::new(axum::body::Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Ok(content_type) = HeaderValue::from_str(content_type) {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
     response
 }
 

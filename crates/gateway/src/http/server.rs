@@ -1,16 +1,22 @@
 //! Connections: HTTP/1.1 and HTTP/2 (prior knowledge or ALPN) on one port, with or without TLS.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+
+use crate::access_log::Peer;
 
 /// Bytes of the head of a request: request line and headers.
 const HEAD_BYTES_MAX: usize = 512 << 10;
@@ -23,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves `router` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within
 /// `drain`.
-pub(crate) async fn serve(
+pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
@@ -35,7 +41,7 @@ pub(crate) async fn serve(
         tokio::select! {
             () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => accept(stream, tls.clone(), router.clone(), &graceful),
+                Ok((stream, address)) => accept(stream, address, tls.clone(), router.clone(), &graceful),
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end will free some.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -55,15 +61,22 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-fn accept(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, graceful: &GracefulShutdown) {
+fn accept(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    graceful: &GracefulShutdown,
+) {
+    let peer = Peer { address, tls: tls.is_some() };
     // Without it small answers would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
     tokio::spawn(async move {
         match tls {
-            None => connection(stream, router, watcher).await,
+            None => connection(stream, peer, router, watcher).await,
             Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, router, watcher).await,
+                Ok(Ok(stream)) => connection(stream, peer, router, watcher).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                 Err(_) => tracing::debug!("a TLS handshake took too long"),
             },
@@ -71,7 +84,7 @@ fn accept(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, graceful:
     });
 }
 
-async fn connection<S>(stream: S, router: Router, watcher: hyper_util::server::graceful::Watcher)
+async fn connection<S>(stream: S, peer: Peer, router: Router, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -84,7 +97,11 @@ where
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
     let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     if let Err(error) = watcher.watch(served).await {
         tracing::debug!(%error, "a connection ended with an error");

@@ -1,16 +1,23 @@
-//! Results and errors as the result JSON.
+//! Results and errors as they are written.
 
 use std::time::{Duration, Instant};
 
 use millrace_query::Query;
-use millrace_render::{ErrorMessage, Options, Response, Timing, Trace, write_json};
+use millrace_render::{ErrorMessage, Options, Response, Timing, Trace};
 
+use super::benchmark::Figures;
+use super::format::Format;
 use super::run::Found;
 use crate::Error;
 use crate::error::Kind;
 
 /// The answer to a query.
-pub(super) fn result(query: &Query, found: &Found, started: Instant) -> Result<Vec<u8>, Error> {
+pub(super) fn result(
+    query: &Query,
+    found: &Found,
+    started: Instant,
+    format: Format,
+) -> Result<(Vec<u8>, Figures), Error> {
     let tensors = match query.presentation.tensors.as_deref() {
         Some(text) => {
             text.parse().map_err(|reason: String| Error::parameter("presentation.format.tensors", reason))?
@@ -20,11 +27,21 @@ pub(super) fn result(query: &Query, found: &Found, started: Instant) -> Result<V
     let timed_out = found.result.coverage.timed_out.then(|| ErrorMessage {
         code: 12,
         summary: "Timed out".to_owned(),
-        message: Some(format!("The timeout of {:?} was reached: the result is not complete", query.timeout)),
+        message: Some(format!("The timeout of {:?} was reached: the result is not complete", found.timeout)),
         source: None,
         transient: Some(true),
     });
-    let errors: Vec<ErrorMessage> = timed_out.into_iter().collect();
+    let lacking = found.lacking.iter().map(|schema| ErrorMessage {
+        code: 3,
+        summary: "Illegal query".to_owned(),
+        message: Some(format!(
+            "schema '{schema}' has no document summary '{}'; its documents are left out",
+            query.presentation.summary.as_deref().unwrap_or_default()
+        )),
+        source: Some(schema.to_string()),
+        transient: None,
+    });
+    let errors: Vec<ErrorMessage> = timed_out.into_iter().chain(lacking).collect();
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = (query.trace_level > 0).then(|| trace(query, found, started));
     let response = Response {
@@ -36,13 +53,23 @@ pub(super) fn result(query: &Query, found: &Found, started: Instant) -> Result<V
         timing,
         trace: trace.as_ref(),
     };
-    let mut out = Vec::with_capacity(512 + 1024 * found.hits.len());
-    write_json(&response, &Options { tensors }, &mut out);
-    Ok(out)
+    let body = format.write(&response, &Options { tensors });
+    let figures = Figures {
+        hits: found.hits.len(),
+        total_count: found.result.total_count,
+        hits_asked: query.hits,
+        offset: query.offset,
+        group_hits: found.result.groupings.len(),
+        errors: errors.len(),
+        search_ms: started.elapsed().as_millis(),
+        fill_ms: found.traces.iter().map(|(_, trace)| trace.summary.as_millis()).sum(),
+        coverage: found.result.coverage,
+    };
+    Ok((body, figures))
 }
 
 /// The answer to a query that failed.
-pub(super) fn error(error: &Error) -> Vec<u8> {
+pub(super) fn error(error: &Error, format: Format) -> Vec<u8> {
     let (code, summary) = match error {
         Error::UnknownSource { .. } => (0, "Could not resolve source"),
         _ => match error.kind() {
@@ -64,9 +91,7 @@ pub(super) fn error(error: &Error) -> Vec<u8> {
     };
     let errors = [message];
     let response = Response { errors: &errors, ..Response::default() };
-    let mut out = Vec::new();
-    write_json(&response, &Options::default(), &mut out);
-    out
+    format.write(&response, &Options::default())
 }
 
 fn timing(found: &Found, started: Instant) -> Timing {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_column::View;
 use millrace_plan::{Context, Plan, Scope, has_field};
@@ -27,7 +27,11 @@ pub(super) struct Found {
     /// For each schema, where the time went.
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
-    pub(super) planned: std::time::Duration,
+    pub(super) planned: Duration,
+    /// Schemas left out, since they lack the document summary asked for.
+    pub(super) lacking: Vec<Arc<str>>,
+    /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
+    pub(super) timeout: Duration,
 }
 
 /// Plans and runs a query. `gone` turns true when nobody waits for the answer any more.
@@ -39,10 +43,13 @@ pub(super) fn run(
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
+    let (kinds, lacking) = showing(kinds, query);
     let searches =
         kinds.iter().map(|asked| plan(asked, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
     let planned = started.elapsed();
-    let deadline = Deadline::at(started + query.timeout).or_when(gone);
+    let limits = kinds.iter().filter_map(|asked| asked.kind.limits.query_time_max);
+    let timeout = limits.fold(query.timeout, Duration::min);
+    let deadline = Deadline::at(started + timeout).or_when(gone);
     let mut result = PartialResult::default();
     let mut traces = Vec::with_capacity(searches.len());
     let views = searches
@@ -60,7 +67,19 @@ pub(super) fn run(
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, lacking })
+}
+
+/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
+/// plan says what is wrong.
+fn showing<'d>(asked: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
+    let Some(summary) = &query.presentation.summary else { return (asked, Vec::new()) };
+    let has = |asked: &Asked<'_>| asked.kind.schema.summaries.contains_key(summary);
+    if !asked.iter().any(has) {
+        return (asked, Vec::new());
+    }
+    let (showing, lacking): (Vec<_>, Vec<_>) = asked.into_iter().partition(has);
+    (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
 }
 
 /// Adds what another schema gave.
@@ -195,7 +214,9 @@ fn plan(asked: &Asked<'_>, all: &[Asked<'_>], query: &Arc<Query>) -> Result<Sear
         all.iter()
             .any(|other| other.kind.schema.name != kind.schema.name && has_field(&other.kind.schema, field))
     };
-    let context = Context { clock: SystemTime::now(), known_elsewhere: &elsewhere };
+    let profile = |name: &str| all.iter().any(|other| other.kind.schema.rank_profiles.contains_key(name));
+    let context =
+        Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));

@@ -122,10 +122,7 @@ impl Tree<'_> {
 
     /// `sddocname`: whether documents are of the schema's type.
     fn document_type(&self, item: &Item) -> Node {
-        let name = text(item);
-        let is_asked =
-            *self.schema.name == name || self.schema.ancestors.iter().any(|ancestor| **ancestor == name);
-        if is_asked { Node::True } else { Node::False }
+        if *self.schema.name == text(item) { Node::True } else { Node::False }
     }
 }
 

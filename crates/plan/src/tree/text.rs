@@ -12,9 +12,9 @@ impl Tree<'_> {
     pub(super) fn user_text(&mut self, text: &UserText, place: Place<'_>) -> Result<Option<Node>, Error> {
         let item = match text.grammar.syntax {
             Syntax::None => self.words_of(text, place)?,
-            Syntax::Simple | Syntax::Web => {
+            Syntax::Simple | Syntax::Web | Syntax::Advanced => {
                 let schema = self.schema;
-                simple::parse(text, &|name| target::exists(schema, name))
+                simple::parse(text, &|name| target::term_end(schema, name))
             }
         };
         match item {

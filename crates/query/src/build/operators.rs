@@ -261,7 +261,6 @@ impl Builder<'_> {
                 )
             }
             "userquery" => {
-                require(at, name, arguments, 0..=0, "userQuery()")?;
                 let Some(text) = self.context.user_query else {
                     return Err(Fault::new(
                         at,
@@ -497,7 +496,7 @@ fn require(
 }
 
 /// A distance with its unit, in kilometres.
-fn kilometres(text: &str) -> Option<f64> {
+pub(crate) fn kilometres(text: &str) -> Option<f64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let number: f64 = text[..unit_at].trim().parse().ok()?;

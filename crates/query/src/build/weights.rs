@@ -19,7 +19,7 @@ pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Tokens with weights.
-pub(super) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
+pub(crate) fn pairs(text: &str) -> Result<Vec<(String, f64)>, String> {
     let mut reader = Reader { text, at: 0 };
     let mut pairs = Vec::new();
     let (close, inner) = match reader.peek() {

@@ -30,7 +30,7 @@ const FAMILIES: [&str; 12] = [
 /// # Errors
 /// [`Error::Syntax`] where it is not a JSON object, with its place.
 pub fn flatten(body: &[u8]) -> Result<BTreeMap<String, String>, Error> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| Error::Syntax {
+    let value: Value = super::json_text::parse(body).map_err(|error| Error::Syntax {
         language: "JSON",
         line: error.line(),
         column: error.column(),

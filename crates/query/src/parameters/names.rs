@@ -27,6 +27,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("searchchain", "searchChain"),
     ("searchgroup", "model.searchGroup"),
     ("sorting", "ranking.sorting"),
+    ("sortspec", "ranking.sorting"),
     ("sources", "model.sources"),
     ("start", "offset"),
     ("summary", "presentation.summary"),
@@ -64,6 +65,7 @@ const NAMES: &[&str] = &[
     "presentation.format",
     "presentation.format.tensors",
     "presentation.summary",
+    "presentation.summaryFields",
     "presentation.timing",
     "ranking.freshness",
     "ranking.globalPhase.rankScoreDropLimit",
@@ -86,6 +88,13 @@ const NAMES: &[&str] = &[
     "streaming.userid",
     "timeout",
     "trace.level",
+    "wand.field",
+    "wand.heapSize",
+    "wand.hits",
+    "wand.scoreThreshold",
+    "wand.tokens",
+    "wand.type",
+    "weakAnd.replace",
 ];
 
 /// The full name of a parameter that has aliases, or that is known in another case; any other name as it is.

@@ -1,7 +1,8 @@
 //! Characters of the simple query language to signed pieces of a query.
 
-use crate::build::parse_number;
-use crate::{Annotations, Bound, Grammar, Item, Match, Syntax, TermText};
+use super::{Fields, TermEnd};
+use crate::number_text::{self, NumberText};
+use crate::{Annotations, Grammar, Item, Match, Syntax, TermText};
 
 /// A part of the query and whether it must or must not match.
 pub(super) struct Piece {
@@ -22,7 +23,9 @@ pub(super) struct Reader<'a> {
     field: &'a str,
     grammar: Grammar,
     annotations: &'a Annotations,
-    is_field: &'a dyn Fn(&str) -> bool,
+    fields: Fields<'a>,
+    /// How terms of `field` end.
+    end: TermEnd,
 }
 
 impl<'a> Reader<'a> {
@@ -31,9 +34,10 @@ impl<'a> Reader<'a> {
         field: &'a str,
         grammar: Grammar,
         annotations: &'a Annotations,
-        is_field: &'a dyn Fn(&str) -> bool,
+        fields: Fields<'a>,
     ) -> Self {
-        Reader { text, at: 0, field, grammar, annotations, is_field }
+        let end = fields(field).unwrap_or_default();
+        Reader { text, at: 0, field, grammar, annotations, fields, end }
     }
 
     /// All pieces, in order.
@@ -98,20 +102,26 @@ impl<'a> Reader<'a> {
     }
 
     /// `field:` and a core term, with its weight. `None` where it is noise, which is skipped.
-    fn term(&mut self) -> Option<Item> {
+    pub(super) fn term(&mut self) -> Option<Item> {
         let start = self.at;
         let named = self.field_name();
-        let field = named.as_deref().unwrap_or(self.field).to_owned();
-        let item = match self.peek() {
-            Some('"') => self.phrase(&field),
-            Some('[' | '<' | '>') => self.range(&field),
-            Some('{') if named.is_some() => self.same_element(&field),
-            Some('(') if named.is_some() => {
-                let outer = std::mem::take(&mut self.field);
+        let (field, end) = match &named {
+            Some((field, end)) => (field.clone(), end.clone()),
+            None => (self.field.to_owned(), self.end.clone()),
+        };
+        let item = match (self.peek(), end) {
+            (_, TermEnd::Terminator(terminator)) => self.exact(&field, &terminator),
+            (Some('"'), TermEnd::Blank) => self.quoted(&field),
+            (Some('"'), TermEnd::Word) => self.phrase(&field),
+            (Some('[' | '<' | '>'), _) => self.range(&field),
+            (Some('{'), _) if named.is_some() => self.same_element(&field),
+            (Some('('), end) if named.is_some() => {
+                let outer = (std::mem::take(&mut self.field), std::mem::replace(&mut self.end, end));
                 let group = self.group(Sign::None);
-                self.field = outer;
+                (self.field, self.end) = outer;
                 return group.map(|item| with_field(item, &field));
             }
+            (_, TermEnd::Blank) => self.whole(&field),
             _ => self.word(&field),
         };
         if self.at == start {
@@ -120,8 +130,8 @@ impl<'a> Reader<'a> {
         item
     }
 
-    /// A field's name with its colon, if that comes next.
-    fn field_name(&mut self) -> Option<String> {
+    /// A field's name with its colon, if that comes next; and how its terms end.
+    fn field_name(&mut self) -> Option<(String, TermEnd)> {
         let rest = self.rest();
         let mut braces = 0;
         let end = rest.find(|c: char| {
@@ -129,11 +139,12 @@ impl<'a> Reader<'a> {
             braces == 0 && !(c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '}'))
         })?;
         let name = &rest[..end];
-        if name.is_empty() || !rest[end..].starts_with(':') || !(self.is_field)(name) {
+        if name.is_empty() || !rest[end..].starts_with(':') {
             return None;
         }
+        let term_end = (self.fields)(name)?;
         self.at += end + 1;
-        Some(name.to_owned())
+        Some((name.to_owned(), term_end))
     }
 
     fn phrase(&mut self, field: &str) -> Option<Item> {
@@ -159,32 +170,50 @@ impl<'a> Reader<'a> {
     /// `[low;high;limit]`, `<number` or `>number`; noise where there is no number.
     fn range(&mut self, field: &str) -> Option<Item> {
         let rest = self.rest();
-        let first = self.peek()?;
-        let (low, high, hit_limit) = if first == '[' {
-            let close = rest.find(']').unwrap_or(rest.len());
-            self.at = (self.at + close + 1).min(self.text.len());
-            let mut parts = rest[1..close].split(';').map(str::trim);
-            let mut bound = || match parts.next() {
-                None | Some("") => Some(Bound::Open),
-                Some(text) => parse_number(text).map(Bound::Inclusive),
-            };
-            let (low, high) = (bound()?, bound()?);
-            let hit_limit = parts.next().and_then(|limit| limit.parse().ok());
-            if low == Bound::Open && high == Bound::Open && !rest[..close].contains(';') {
-                return None;
-            }
-            (low, high, hit_limit)
-        } else {
-            let length = rest[1..]
-                .find(|c: char| !(c.is_ascii_digit() || matches!(c, '-' | '.' | 'e' | 'E')))
-                .unwrap_or(rest.len() - 1);
-            let number = parse_number(&rest[1..1 + length]);
-            self.at += 1 + if number.is_some() { length } else { 0 };
-            let bound = Bound::Exclusive(number?);
-            if first == '<' { (Bound::Open, bound, None) } else { (bound, Bound::Open, None) }
-        };
+        let length = number_text::length(rest);
+        self.at += length.max(1);
+        let NumberText { low, high, hit_limit } = number_text::parse(&rest[..length])?;
         let annotations = self.weighted();
         Some(Item::Range { field: field.to_owned(), low, high, hit_limit, annotations })
+    }
+
+    /// All text up to the terminator, which may be anything.
+    fn exact(&mut self, field: &str, terminator: &str) -> Option<Item> {
+        let rest = self.rest();
+        let length = rest.find(terminator).unwrap_or(rest.len());
+        self.at += (length + terminator.len()).min(rest.len());
+        let annotations = self.weighted();
+        self.value(field, &rest[..length], Match::Word, annotations)
+    }
+
+    /// A value in quotes.
+    fn quoted(&mut self, field: &str) -> Option<Item> {
+        let body = &self.text[self.at + 1..];
+        let length = body.find('"').unwrap_or(body.len());
+        self.at = (self.at + 1 + length + 1).min(self.text.len());
+        let annotations = self.weighted();
+        self.value(field, &body[..length], Match::Word, annotations)
+    }
+
+    /// A value up to the next blank, with its stars and weight.
+    fn whole(&mut self, field: &str) -> Option<Item> {
+        let rest = self.rest();
+        let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let chunk = &rest[..length];
+        let without_percent = chunk.trim_end_matches(|c: char| c.is_ascii_digit());
+        let marked = if without_percent.ends_with('!') { without_percent } else { chunk };
+        let chunk = marked.trim_end_matches('!');
+        // Parentheses around the term are not of it.
+        let chunk = if chunk.contains('(') { chunk } else { chunk.trim_end_matches(')') };
+        self.at += chunk.len();
+        let annotations = self.weighted();
+        let (value, matching) = stars(chunk);
+        self.value(field, value, matching, annotations)
+    }
+
+    fn value(&self, field: &str, value: &str, matching: Match, annotations: Annotations) -> Option<Item> {
+        let text = TermText::from(value);
+        (!value.is_empty()).then(|| Item::Term { field: field.to_owned(), text, matching, annotations })
     }
 
     /// `{member:term member:term}`: all in one element.
@@ -232,16 +261,10 @@ impl<'a> Reader<'a> {
         let chunk = &rest[..length];
         self.at += length;
         let annotations = self.weighted();
-        let word = chunk.trim_matches('*');
+        let (word, matching) = stars(chunk);
         if !is_searchable(word) {
             return None;
         }
-        let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
-            (true, true) => Match::Substring,
-            (true, false) => Match::Suffix,
-            (false, true) => Match::Prefix,
-            (false, false) => Match::Word,
-        };
         Some(Item::Term { field: field.to_owned(), text: word.into(), matching, annotations })
     }
 
@@ -260,11 +283,16 @@ impl<'a> Reader<'a> {
         annotations
     }
 
-    fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
-    fn peek(&self) -> Option<char> {
+    /// Goes past `length` bytes, which end between characters.
+    pub(super) fn skip(&mut self, length: usize) {
+        self.at += length;
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
         self.rest().chars().next()
     }
 
@@ -274,11 +302,22 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether something is left after blanks.
-    fn skip_blanks(&mut self) -> bool {
+    pub(super) fn skip_blanks(&mut self) -> bool {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
         self.at < self.text.len()
     }
+}
+
+/// A word without the stars around it, and what they mean.
+fn stars(chunk: &str) -> (&str, Match) {
+    let matching = match (chunk.starts_with('*'), chunk.ends_with('*')) {
+        (true, true) => Match::Substring,
+        (true, false) => Match::Suffix,
+        (false, true) => Match::Prefix,
+        (false, false) => Match::Word,
+    };
+    (chunk.trim_matches('*'), matching)
 }
 
 fn is_searchable(word: &str) -> bool {

@@ -84,7 +84,7 @@ pub(crate) fn count(found: &LeafMatches, document: usize) -> u32 {
 /// The weight with which a leaf matches a document: 1 where weights are not known.
 pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> {
     match found {
-        LeafMatches::Weights(weights) => weights.get(document).copied().flatten().map(f64::from),
+        LeafMatches::Weights(weights) => weights.get(document).copied().flatten().map(|weight| weight as f64),
         other => (count(other, document) > 0).then_some(1.0),
     }
 }

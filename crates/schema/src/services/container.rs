@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, number};
+use super::{FILE, document_size, number};
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Component, Container, ContentCluster, Error, xml};
 
@@ -38,6 +38,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
     searchers.map(|element| searcher(element, warnings)).collect::<Result<(), _>>()?;
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
+    let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
     let server = xml::at_path(node, "http/server");
     let port = server.and_then(|server| server.attribute("port").map(|port| (server, port)));
     Ok(Container {
@@ -46,6 +47,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         search: xml::child(node, "search").is_some(),
         document_api: document_api.is_some(),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
+        document_size_max: size.map(document_size).transpose()?,
         components,
     })
 }

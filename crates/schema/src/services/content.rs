@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, bytes, number, required};
+use super::{FILE, number, required, tuning};
 use crate::suggest::did_you_mean;
-use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Schema, Tuning, xml};
+use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Schema, xml};
 
 type Schemas = BTreeMap<Arc<str>, Arc<Schema>>;
 
@@ -33,7 +33,7 @@ pub(super) fn read(
             Some(interval) => number(documents, interval)?,
             None => 3600,
         },
-        tuning: tuning(node)?,
+        tuning: tuning::read(node, warnings)?,
     };
     for element in xml::elements(documents).filter(|element| element.tag_name().name() == "document") {
         let document = document(element, schemas, warnings)?;
@@ -119,32 +119,4 @@ fn check_nodes(node: Node<'_, '_>, warnings: &mut Vec<String>) {
         warnings
             .push(format!("{place}: the nodes that are up keep the documents, whatever services.xml lists"));
     }
-}
-
-fn tuning(node: Node<'_, '_>) -> Result<Tuning, Error> {
-    let mut tuning = Tuning::default();
-    if let Some(size) = xml::at_path(node, "tuning/max-document-size") {
-        tuning.document_size_max = Some(bytes(size, xml::content(size))?);
-    }
-    for path in ["engine/proton/resource-limits/disk", "tuning/resource-limits/disk"] {
-        if let Some(limit) = xml::at_path(node, path) {
-            let share: f64 = number(limit, xml::content(limit))?;
-            if !(0.0..=1.0).contains(&share) {
-                return xml::invalid(FILE, limit, "<disk> is a share between 0 and 1");
-            }
-            tuning.disk_limit = Some(share);
-        }
-    }
-    if let Some(age) = xml::at_path(node, "engine/proton/tuning/searchnode/removed-db/prune/age") {
-        tuning.removed_age_s = Some(number(age, xml::content(age))?);
-    }
-    if let Some(splitting) = xml::at_path(node, "tuning/bucket-splitting") {
-        let read = |attribute| splitting.attribute(attribute).map(|text| bytes(splitting, text)).transpose();
-        tuning.bucket_documents_max = read("max-documents")?;
-        tuning.bucket_bytes_max = read("max-size")?;
-    }
-    if let Some(timeout) = xml::at_path(node, "search/query-timeout") {
-        tuning.query_timeout_s = Some(number(timeout, xml::content(timeout))?);
-    }
-    Ok(tuning)
 }

@@ -6,6 +6,7 @@
 mod container;
 mod content;
 mod elements;
+mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,13 +54,21 @@ pub(crate) fn read(
         return xml::invalid(FILE, root, reason);
     }
     check_clusters(&content)?;
-    let containers_of = || xml::elements(root).filter(|node| node.tag_name().name() == "container");
+    let container = choose_container(containers, warnings);
+    for (node, cluster) in &content {
+        if let (Some(api), Some(least)) = (container.document_size_max, cluster.tuning.document_size_max)
+            && api > least
+        {
+            warnings.push(format!(
+                "{}: max-document-size of <document-api> is larger than that of '{}': the smaller one holds",
+                xml::place(FILE, *node),
+                cluster.id
+            ));
+        }
+    }
+    let containers = xml::elements(root).filter(|node| node.tag_name().name() == "container");
     let content: Vec<ContentCluster> = content.into_iter().map(|(_, cluster)| cluster).collect();
-    Ok(Services {
-        providers: container::providers(containers_of(), &content)?,
-        container: choose_container(containers, warnings),
-        content,
-    })
+    Ok(Services { providers: container::providers(containers, &content)?, container, content })
 }
 
 /// One process serves everything, so of several container clusters the one that searches gives its name and port.
@@ -193,6 +202,16 @@ fn number<T: std::str::FromStr>(node: Node<'_, '_>, text: &str) -> Result<T, Err
             format!("'{}' in <{}> is not a number that it can hold", text.trim(), node.tag_name().name()),
         )
     })
+}
+
+/// The content of a `max-document-size`: whole MiB, rounded.
+fn document_size(node: Node<'_, '_>) -> Result<u64, Error> {
+    const MIB: u64 = 1 << 20;
+    let size = bytes(node, xml::content(node))?;
+    if !(MIB..=2048 * MIB).contains(&size) {
+        return xml::invalid(FILE, node, "<max-document-size> is from 1MiB to 2048MiB");
+    }
+    Ok((size + MIB / 2) / MIB * MIB)
 }
 
 /// A number of bytes such as `10MiB` or `1024`.

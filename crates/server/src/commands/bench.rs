@@ -3,38 +3,61 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millrace_bench::{BENCHES, Bench, Settings, find};
+use millrace_bench::{BENCHES, Bench, Report, Settings, find};
 
 use crate::cli::BenchArguments;
 use crate::error::Error;
 use crate::output::{Output, print_all};
 
-/// Runs benchmarks and prints their figures beside their limits. The exit status is 1 when a goal is missed.
+/// Runs benchmarks and prints their figures beside their limits, each as soon as it is there. The exit status is 1 when a goal is
+/// missed, or when one of several cannot run.
 pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Error> {
-    let mut settings =
-        Settings { time_per_case: Duration::from_millis(arguments.milliseconds), ..Settings::default() };
-    if let Some(directory) = &arguments.directory {
-        settings.directory.clone_from(directory);
-    }
-    let benches: Vec<&Bench> = match arguments.name.as_str() {
+    let name = arguments.full_name();
+    let benches: Vec<&Bench> = match name.as_str() {
         "all" => BENCHES.iter().collect(),
         "list" => {
-            let lines: Vec<String> =
-                BENCHES.iter().map(|bench| format!("{:<10} {}\n", bench.name, bench.about)).collect();
-            print_all(lines.concat().as_bytes());
+            let line = |bench: &Bench| format!("{:<13} {}\n", bench.name, bench.about);
+            print_all(BENCHES.iter().map(line).collect::<String>().as_bytes());
             return Ok(ExitCode::SUCCESS);
         }
         name => vec![find(name)?],
     };
+    let settings = settings(arguments)?;
     let mut met = true;
-    for bench in benches {
-        let report = (bench.run)(&settings)?;
+    let mut plots = Vec::new();
+    for bench in &benches {
+        let report = match (bench.run)(&settings) {
+            Ok(report) => report,
+            Err(error) if benches.len() > 1 => {
+                eprintln!("millrace: bench {}: {error}", bench.name);
+                met = false;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         met &= report.is_met();
         let text = if arguments.json || output.is_json() { report.json_lines() } else { report.table() };
         print_all(format!("{}\n", text.trim_end()).as_bytes());
-        if let (Some(path), Some(svg)) = (&arguments.plot, report.svg()) {
-            std::fs::write(path, svg).map_err(|source| Error::File { path: path.clone(), source })?;
-        }
+        plots.extend(report.plots);
+    }
+    if let (Some(path), Some(svg)) = (&arguments.plot, Report::draw(&plots)) {
+        std::fs::write(path, svg).map_err(|source| Error::File { path: path.clone(), source })?;
     }
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn settings(arguments: &BenchArguments) -> Result<Settings, Error> {
+    if !(arguments.size > 0.0 && arguments.size <= 100.0) {
+        return Err(Error::Argument(format!(
+            "size {}: it is a share of the data, such as 0.1",
+            arguments.size
+        )));
+    }
+    let defaults = Settings::default();
+    Ok(Settings {
+        time_per_case: Duration::from_millis(arguments.milliseconds),
+        directory: arguments.directory.clone().unwrap_or(defaults.directory),
+        size: arguments.size,
+        program: std::env::current_exe().ok(),
+    })
 }

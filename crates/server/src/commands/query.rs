@@ -56,7 +56,10 @@ pub fn text(answer: &Value) -> String {
             group(child, 0, &mut lines);
         }
     }
-    lines.push(format!("{} documents match", root["fields"]["totalCount"]));
+    lines.push(match root["fields"]["totalCount"].as_u64() {
+        Some(1) => "1 document matches".to_owned(),
+        count => format!("{} documents match", count.unwrap_or(0)),
+    });
     lines.join("\n")
 }
 

@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::Error;
+use crate::file_limit;
 use crate::settings::{Resolved, ServeArguments};
 
 /// Serves until SIGTERM or SIGINT.
@@ -16,6 +17,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let filter =
         EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    file_limit::raise();
     let workers = settings.threads.max(1);
     let node = Node::open(settings)?;
     if let Some(path) = app {

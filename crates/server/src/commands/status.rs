@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
+use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{Client, Protocol, Request};
 use serde_json::{Map, Value, json};
 
@@ -30,18 +31,57 @@ pub async fn run(node: &NodeArguments, output: &Output) -> Result<ExitCode, Erro
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
-    let text = || {
-        let lines = values.iter().map(|(name, value)| format!("{name:<45} {}", number(value)));
-        format!("{:<45} {generation}\n{}", "generation", lines.collect::<Vec<_>>().join("\n"))
-    };
+    let text = || format!("application  generation {generation}\n{}", told(&values));
     output.print(text, &json!({ "generation": generation, "metrics": values }));
     Ok(ExitCode::SUCCESS)
 }
 
-fn number(value: &Value) -> String {
-    match value.as_f64() {
-        Some(number) if number.fract() == 0.0 => format!("{number:.0}"),
-        Some(number) => format!("{number:.3}"),
-        None => value.to_string(),
-    }
+/// The metrics that say how a node is, for people.
+fn told(metrics: &Map<String, Value>) -> String {
+    let value = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    let count = |name: &str| HumanCount(value(name) as u64);
+    let bytes = |name: &str| HumanBytes(value(name) as u64);
+    let (hits, misses) = (value("millrace.store.cache_hits"), value("millrace.store.cache_misses"));
+    [
+        format!(
+            "documents    {} in {} buckets, {} segments; {} wait to be sealed",
+            count("content.proton.documentdb.documents.total"),
+            count("vds.datastored.alldisks.buckets"),
+            count("millrace.store.segments"),
+            bytes("millrace.store.tail_bytes"),
+        ),
+        format!(
+            "disk         {} used, {} free",
+            bytes("content.proton.documentdb.disk_usage"),
+            bytes("millrace.disk_free"),
+        ),
+        format!(
+            "queries      {} answered, {} with an error, {} out of time",
+            count("queries"),
+            count("failed_queries"),
+            count("degraded_queries"),
+        ),
+        format!(
+            "operations   {} puts, {} updates, {} removes, {} gets, {} visits; {} failed, {} refused under load",
+            count("httpapi_num_puts"),
+            count("httpapi_num_updates"),
+            count("httpapi_num_removes"),
+            count("httpapi_num_gets"),
+            count("httpapi_num_visits"),
+            count("httpapi_failed"),
+            count("jdisc.http.requests.rejected"),
+        ),
+        format!(
+            "cache        {}, {:.0} % of columns found in it",
+            bytes("millrace.store.cache_bytes"),
+            100.0 * hits / (hits + misses).max(1.0),
+        ),
+        format!(
+            "background   {} documents collected as garbage; reindexing {:.0} % done",
+            count("vds.idealstate.garbage_collection.documents_removed"),
+            100.0 * value("reindexing.progress"),
+        ),
+        "All metrics: millrace --format json status".to_owned(),
+    ]
+    .join("\n")
 }

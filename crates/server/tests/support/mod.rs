@@ -3,6 +3,8 @@
 // Each test file uses some of this.
 #![allow(dead_code)]
 
+pub mod writers;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -39,7 +41,9 @@ pub const NOTE: &str = "schema note {
 /// A running server.
 pub struct Server {
     process: Child,
-    directory: tempfile::TempDir,
+    _directory: tempfile::TempDir,
+    data_dir: PathBuf,
+    environment: Vec<(String, String)>,
     port: u16,
     config_port: u16,
     runtime: Runtime,
@@ -48,18 +52,37 @@ pub struct Server {
 impl Server {
     /// A server without an application.
     pub fn start() -> Self {
+        Server::start_with(&[])
+    }
+
+    /// A server with these variables in its environment, which are how settings are given.
+    pub fn start_with(environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
+        let data_dir = directory.path().join("data");
+        Server::start_in(directory, data_dir, environment)
+    }
+
+    /// A server over a data directory, which lies in `directory` or elsewhere.
+    pub fn start_in(directory: tempfile::TempDir, data_dir: PathBuf, environment: &[(&str, &str)]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (port, config_port) = free_ports();
-        let process = spawn(&directory.path().join("data"), port, config_port);
-        let mut server = Server { process, directory, port, config_port, runtime };
+        let environment: Vec<_> =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let process = spawn(&data_dir, port, config_port, &environment);
+        let mut server =
+            Server { process, _directory: directory, data_dir, environment, port, config_port, runtime };
         server.wait();
         server
     }
 
     /// A server with the test application.
     pub fn with_notes() -> Self {
-        let server = Server::start();
+        Server::start().deploy_notes()
+    }
+
+    /// The server, with the test application.
+    pub fn deploy_notes(self) -> Self {
+        let server = self;
         let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
         assert_eq!(status, 200, "{answer}");
         server
@@ -68,8 +91,14 @@ impl Server {
     /// Waits until the config port answers.
     fn wait(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(30);
+        // A certificate of the test's own is nothing that the client would trust.
+        let tls = self.environment.iter().any(|(name, _)| name.contains("TLS"));
         let client = Client::new(&self.config_url(), Protocol::Http1).expect("an address");
-        while self.runtime.block_on(client.send(Request::new(Method::GET, "/state/v1/health"))).is_err() {
+        let ready = |runtime: &Runtime| match tls {
+            true => std::net::TcpStream::connect(("127.0.0.1", self.config_port)).is_ok(),
+            false => runtime.block_on(client.send(Request::new(Method::GET, "/state/v1/health"))).is_ok(),
+        };
+        while !ready(&self.runtime) {
             assert!(self.process.try_wait().expect("a child").is_none(), "the server ended");
             assert!(Instant::now() < deadline, "the server did not get ready");
             std::thread::sleep(Duration::from_millis(20));
@@ -79,22 +108,47 @@ impl Server {
     /// Stops the server as an operator does, and starts it again over the same data.
     pub fn restart(&mut self) {
         self.terminate();
-        self.process = spawn(&self.directory.path().join("data"), self.port, self.config_port);
+        self.start_again();
+    }
+
+    /// Starts a server that was ended again over the same data.
+    pub fn start_again(&mut self) {
+        self.process = spawn(&self.data_dir, self.port, self.config_port, &self.environment);
         self.wait();
+    }
+
+    /// Changes the environment of the next start.
+    pub fn set_environment(&mut self, environment: &[(&str, &str)]) {
+        self.environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
     /// Ends the process without a chance to do anything, and starts it again over the same data.
     pub fn kill_and_restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// Ends the process without a chance to do anything.
+    pub fn kill(&mut self) {
         self.process.kill().expect("the server runs");
         self.process.wait().expect("the server ends");
-        self.process = spawn(&self.directory.path().join("data"), self.port, self.config_port);
-        self.wait();
+    }
+
+    /// Sends SIGTERM, and does not wait.
+    pub fn ask_to_stop(&self) {
+        let killed = Command::new("kill").arg(self.process.id().to_string()).status().expect("kill runs");
+        assert!(killed.success());
     }
 
     /// Sends SIGTERM and checks that the server ends well.
     pub fn terminate(&mut self) {
-        let killed = Command::new("kill").arg(self.process.id().to_string()).status().expect("kill runs");
-        assert!(killed.success());
+        self.ask_to_stop();
+        self.wait_for_end();
+    }
+
+    /// Waits until a server that was asked to stop ends, and checks that it ends well.
+    pub fn wait_for_end(&mut self) {
         let status = self.process.wait().expect("the server ends");
         assert!(status.success(), "{status}");
     }
@@ -116,7 +170,7 @@ impl Server {
 
     /// Where the server keeps its data.
     pub fn data_dir(&self) -> PathBuf {
-        self.directory.path().join("data")
+        self.data_dir.clone()
     }
 
     /// Sends any request to any address.
@@ -188,6 +242,15 @@ impl Drop for Server {
     }
 }
 
+/// Asks again and again until `holds`, for at most half a minute.
+pub fn poll(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Writes files by their paths below `directory`.
 pub fn write_files(directory: &Path, files: &[(&str, &str)]) {
     for (name, content) in files {
@@ -197,8 +260,9 @@ pub fn write_files(directory: &Path, files: &[(&str, &str)]) {
     }
 }
 
-fn spawn(data_dir: &Path, port: u16, config_port: u16) -> Child {
+fn spawn(data_dir: &Path, port: u16, config_port: u16, environment: &[(String, String)]) -> Child {
     Command::new(MILLRACE)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .args(["serve", "--port", &port.to_string(), "--config-port", &config_port.to_string(), "--data-dir"])
         .arg(data_dir)
         .stdout(Stdio::null())

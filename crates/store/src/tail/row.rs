@@ -24,8 +24,10 @@ pub(crate) fn row_key(key: &SortKey, timestamp: Timestamp) -> Vec<u8> {
 
 /// The value of a document's row.
 pub(crate) fn encode_put(document: &Document) -> Vec<u8> {
-    let mut bytes = vec![PUT];
-    bytes.extend(wire::encode_fields(document));
+    // Most documents fit without growing.
+    let mut bytes = Vec::with_capacity(1024);
+    bytes.push(PUT);
+    wire::write_fields(&mut bytes, document);
     bytes
 }
 

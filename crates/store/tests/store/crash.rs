@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use millrace_store::{Change, Options, Store, Visit, Write};
+use millrace_store::{Change, Options, Store, Tuning, Visit, Write};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::{document, get, id, open, options, visited};
@@ -18,7 +18,7 @@ const ROUNDS: &str = "MILLRACE_CRASH_ROUNDS";
 fn busy(directory: &std::path::Path) -> Options {
     Options {
         tail_bytes: 64 << 10,
-        split_documents: 500,
+        tuning: Tuning { split_documents: 500, ..Tuning::default() },
         maintenance: true,
         seal_idle: Duration::from_millis(20),
         ..options(directory)

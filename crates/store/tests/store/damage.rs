@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_store::{Error, Store, Visit, Visited};
+use millrace_store::{Error, Store, Tuning, Visit, Visited};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::{TestLayout, number, open, options, put, remove};
@@ -124,7 +124,10 @@ fn a_flipped_bit_gives_an_error_or_the_right_answer() {
 #[test]
 fn a_damaged_segment_makes_only_its_bucket_refuse() {
     let directory = tempfile::tempdir().expect("a directory");
-    let small = || millrace_store::Options { split_documents: 100, ..options(directory.path()) };
+    let small = || millrace_store::Options {
+        tuning: Tuning { split_documents: 100, ..Tuning::default() },
+        ..options(directory.path())
+    };
     let store = open(small());
     for name in 0..400 {
         put(&store, &format!("id:n:mail:n={}:{name}", name % 2), "text", name);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_env::{Fault, FaultyDisk, RealDisk};
+use millrace_env::{Fault, FaultyDisk, ManualClock, RealDisk};
 use millrace_store::{Change, Error, Options};
 
 use crate::common::{document, get, id, open, options, put, write};
@@ -61,6 +61,39 @@ fn sealing_and_merging_that_fail_lose_nothing() {
         let report = millrace_store::check(directory.path()).expect("checked");
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
+}
+
+/// Polls until `holds`, for at most half a minute.
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_merge_that_failed_in_the_background_is_tried_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (disk, options) = faulty(directory.path());
+    let clock = Arc::new(ManualClock::new(1_000_000_000_000));
+    let store = open(Options { maintenance: true, clock: Arc::<ManualClock>::clone(&clock), ..options });
+    for round in 0..3 {
+        put(&store, A, "round", round);
+        store.seal().expect("sealed");
+    }
+    // Reads of the newest segment are damaged once it is there, so the fourth seal works and the merge does not.
+    disk.inject(Fault::FlipBit { name_ends: ".seg".to_owned(), offset: 64, bit: 3 });
+    put(&store, A, "round", 3);
+    store.seal().expect("sealed");
+    store.clear_cache();
+    wait_until("the merge fails", || !store.status().troubles.is_empty());
+    assert_eq!(store.status().merges, 0);
+    disk.heal();
+    clock.set(1_000_000_000_000 + 6_000_000);
+    wait_until("the merge is tried again", || store.status().merges == 1);
+    wait_until("the trouble is over", || store.status().troubles.is_empty());
+    assert_eq!(get(&store, A), Some(3));
 }
 
 fn options_again(directory: &std::path::Path) -> Options {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_document::Group;
-use millrace_store::{Options, ViewScope, Visit};
+use millrace_store::{Options, Tuning, ViewScope, Visit};
 use proptest::prelude::*;
 
 use crate::common::{get, open, options, put, remove, shown, visited};
@@ -28,7 +28,10 @@ fn groups() -> Vec<Group> {
 fn check(writes: &[(usize, u8, bool)], seals: &[usize]) {
     let groups = groups();
     let directory = tempfile::tempdir().expect("a directory");
-    let store = open(Options { split_documents: 30, ..options(directory.path()) });
+    let store = open(Options {
+        tuning: Tuning { split_documents: 30, ..Tuning::default() },
+        ..options(directory.path())
+    });
     let mut model: BTreeMap<usize, BTreeMap<String, i64>> = BTreeMap::new();
     for (step, (group, name, removes)) in writes.iter().enumerate() {
         let number = step as i64;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_document::{Group, Timestamp};
-use millrace_store::{Options, Store, ViewScope, Visit};
+use millrace_store::{Options, Store, Tuning, ViewScope, Visit};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
@@ -70,7 +70,10 @@ fn type_of(id: &str) -> &str {
 
 /// Small enough to split and to need several pages of everything.
 fn small(directory: &std::path::Path) -> Options {
-    Options { split_documents: 40, split_bytes: 1 << 20, ..options(directory) }
+    Options {
+        tuning: Tuning { split_documents: 40, split_bytes: 1 << 20, ..Tuning::default() },
+        ..options(directory)
+    }
 }
 
 fn check(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {

@@ -1,7 +1,7 @@
 use std::sync::{Arc, mpsc};
 
 use millrace_document::{Group, Value};
-use millrace_store::{Change, Error, Modification, Refusal, ViewScope, Write};
+use millrace_store::{Change, Error, Modification, Options, Refusal, Tuning, ViewScope, Visit, Write};
 
 use crate::common::{TestLayout, document, get, id, open, options, put, remove, shown, visited, write};
 
@@ -286,9 +286,88 @@ fn garbage_is_collected_by_selection() {
     }
     put(&store, "id:n:mail:n=1:last", "text", 1001);
     store.seal().expect("sealed");
-    let keep = |document: &millrace_document::Document| crate::common::number(document) % 2 == 1;
-    assert_eq!(store.collect(&["mail"], &keep, 1_000_000).expect("collected"), 300);
-    assert_eq!(visited(&store, &millrace_store::Visit::all(&["mail"])).len(), 301);
+    // Part of the documents lies in a segment, part in the tail.
+    put(&store, "id:n:mail:n=1:after", "text", 1000);
+    let mut visit = Visit { wanted: 100, fields: Some(vec!["number".to_owned()]), ..Visit::all(&["mail"]) };
+    let (mut seen, mut changed, mut progress) = (0, 0, 0.0);
+    loop {
+        let swept = store
+            .sweep(&visit, &|document| match crate::common::number(&document) % 2 {
+                1 => Ok(Modification::Nothing),
+                _ => Ok(Modification::Remove),
+            })
+            .expect("swept");
+        assert!(swept.seen <= 100 && swept.progress >= progress && swept.progress <= 1.0, "{swept:?}");
+        (seen, changed, progress) = (seen + swept.seen, changed + swept.changed, swept.progress);
+        match swept.continuation {
+            Some(continuation) => visit.continuation = Some(continuation),
+            None => break,
+        }
+    }
+    assert_eq!((seen, changed, progress), (602, 301, 1.0));
+    assert_eq!(visited(&store, &Visit::all(&["mail"])).len(), 301);
+}
+
+#[test]
+fn a_sweep_that_refuses_a_document_changes_nothing_of_the_page() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    for number in 0..10 {
+        put(&store, &format!("id:n:mail:g=ann:{number}"), "text", number);
+    }
+    let refused = store.sweep(&Visit::all(&["mail"]), &|document| match crate::common::number(&document) {
+        7 => Err(Refusal { code: 400, reason: "not seven".to_owned() }),
+        _ => Ok(Modification::Remove),
+    });
+    assert!(matches!(refused, Err(Error::Refused(Refusal { code: 400, .. }))), "{refused:?}");
+    assert_eq!(visited(&store, &Visit::all(&["mail"])).len(), 10);
+}
+
+#[test]
+fn removals_are_forgotten_after_their_time_though_nothing_is_merged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(millrace_env::ManualClock::new(1_000_000_000_000));
+    let store =
+        open(Options { clock: Arc::<millrace_env::ManualClock>::clone(&clock), ..options(directory.path()) });
+    put(&store, A, "text", 1);
+    put(&store, "id:n:mail:g=bob:1", "stays", 2);
+    store.seal().expect("sealed");
+    remove(&store, A);
+    store.seal().expect("sealed");
+    store.set_tuning(Tuning {
+        tombstone_retention: std::time::Duration::from_secs(60),
+        prune_interval: std::time::Duration::ZERO,
+        ..Tuning::default()
+    });
+    let removals = Visit { tombstones: true, ..Visit::all(&["mail"]) };
+    clock.set(1_000_000_000_000 + 59_000_000);
+    store.maintain().expect("nothing to forget yet");
+    assert_eq!((visited(&store, &removals).len(), store.status().segments), (2, 2));
+    clock.set(1_000_000_000_000 + 61_000_000);
+    store.maintain().expect("merged");
+    assert_eq!((visited(&store, &removals).len(), store.status().segments), (1, 1));
+    assert_eq!((get(&store, A), get(&store, "id:n:mail:g=bob:1")), (None, Some(2)));
+}
+
+#[test]
+fn buckets_use_the_bits_that_are_asked_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    for number in 0..50 {
+        put(&store, &format!("id:n:mail:n={number}:x"), "text", number);
+    }
+    store.seal().expect("sealed");
+    store.set_tuning(Tuning { split_bits: 5, ..Tuning::default() });
+    store.maintain().expect("split");
+    assert_eq!(store.buckets().len(), 32);
+    for number in 0..50 {
+        put(&store, &format!("id:n:mail:n={number}:y"), "text", number);
+    }
+    store.seal().expect("sealed");
+    store.close();
+    let store = open(options(directory.path()));
+    assert_eq!(visited(&store, &Visit::all(&["mail"])).len(), 100);
+    assert_eq!(get(&store, "id:n:mail:n=31:x"), Some(31));
 }
 
 #[test]

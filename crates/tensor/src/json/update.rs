@@ -3,7 +3,6 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::read::{Addressed, Block, Label, Pairs, check_range};
-use super::skip::Skipped;
 use crate::{Address, CellOperation, Modify, Remove, TensorType};
 
 /// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under `cells`,
@@ -43,8 +42,9 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
                 "cells" | "addresses" | "blocks" => {
                     map.next_value_seed(Operands { tensor_type: self.0, cells: &mut cells })?;
                 }
-                _ => {
-                    map.next_value::<Skipped>()?;
+                other => {
+                    let known = &["operation", "create", "cells", "addresses", "blocks"];
+                    return Err(A::Error::unknown_field(other, known));
                 }
             }
         }
@@ -139,11 +139,10 @@ impl<'de> Visitor<'de> for RemoveSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Remove, A::Error> {
         let mut patterns = Vec::new();
         while let Some(key) = map.next_key_seed(Label)? {
-            if key == "addresses" {
-                map.next_value_seed(Patterns { tensor_type: self.0, patterns: &mut patterns })?;
-            } else {
-                map.next_value::<Skipped>()?;
+            if key != "addresses" {
+                return Err(A::Error::unknown_field(&key, &["addresses"]));
             }
+            map.next_value_seed(Patterns { tensor_type: self.0, patterns: &mut patterns })?;
         }
         Ok(Remove { patterns })
     }

@@ -1,0 +1,139 @@
+//! Dropping a group of 100,000 documents and a bucket, and what queries of another group notice of it.
+//!
+//! The peer is one bare append with fsync: something has to be made durable, and nothing else should take time. Queries are measured
+//! alone and while drops follow one another.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_bucket::BucketId;
+use millrace_client::Request;
+use millrace_document::Group;
+
+use super::{Bench, Settings};
+use crate::application::{self, Maker, TYPE};
+use crate::clients::Clients;
+use crate::engine::{Engine, Prepared};
+use crate::limit::append_durably;
+use crate::load::load;
+use crate::measure::{self, Samples};
+use crate::node::LocalNode;
+use crate::{Error, Figure, Goal, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "drop",
+    about: "a group of 100k documents and a bucket dropped, beside one fsync, and queries meanwhile",
+    run,
+};
+
+const DOCUMENTS: u64 = 100_000;
+const TEXT_BYTES: usize = 60;
+/// Each kind of drop is measured so often, every time on a group of its own.
+const ROUNDS: u64 = 2;
+/// The group that is searched meanwhile.
+const SEARCHED: u64 = 1000;
+const SEARCHED_DOCUMENTS: u64 = 10_000;
+const SECONDS_MAX: f64 = 10e-3;
+/// Queries under drops may be slower by so much at p99.
+const HARM_MAX: f64 = 1.5;
+/// Between two drops, so that queries are measured in between as well.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bits of the bucket that is dropped with the group in it.
+const BUCKET_BITS: u8 = 24;
+
+/// Ways to drop a group.
+const WAYS: [&str; 3] = ["group", "group, over HTTP", "bucket"];
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let local = LocalNode::start(directory.path())?;
+    let engine = Engine::over(local.node().store().clone())?;
+    let clients = Clients::new(local.url())?;
+    let mut maker = Maker::new()?;
+    let size = settings.sized(DOCUMENTS);
+    for group in 0..ROUNDS * WAYS.len() as u64 {
+        load(engine.store(), (0..size).map(|name| maker.mail(group, name, TEXT_BYTES)))?;
+    }
+    let searched = settings.sized(SEARCHED_DOCUMENTS);
+    load(engine.store(), (0..searched).map(|name| maker.mail(SEARCHED, name, TEXT_BYTES)))?;
+    let yql = format!("select * from mail where text contains \"{}\"", application::word(30));
+    let query =
+        engine.prepare(&[("yql", &yql), ("streaming.groupname", &application::group_name(SEARCHED))])?;
+    let before = measure::repeatedly(settings.time_per_case * 2, 100, || engine.run(&query));
+    let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
+
+    let mut drops = [const { Vec::new() }; WAYS.len()];
+    let over = AtomicBool::new(false);
+    let meanwhile = std::thread::scope(|scope| {
+        let searching = scope.spawn(|| search_until(&engine, &query, &over));
+        let dropped = (0..ROUNDS).try_for_each(|round| {
+            for (way, times) in drops.iter_mut().enumerate() {
+                let group = round * WAYS.len() as u64 + way as u64;
+                times.push(drop_group(way, group, &engine, &clients)?);
+                std::thread::sleep(PAUSE);
+            }
+            Ok(())
+        });
+        over.store(true, Ordering::Relaxed);
+        let failed = |_| Err(Error::failed("the thread that searches ended before its time"));
+        let meanwhile = searching.join().unwrap_or_else(failed);
+        dropped.and(meanwhile)
+    })?;
+
+    let mut report = Report::new(BENCH.name);
+    for (way, times) in WAYS.iter().zip(drops) {
+        let slowest = times.into_iter().max().unwrap_or_default().as_secs_f64();
+        let case = format!("{way} of {size} documents");
+        report.push(
+            Figure::new(case, "slowest", slowest, Unit::Seconds)
+                .beside("append with fsync, median", appends.median())
+                .with_goal(Goal::AtMost(SECONDS_MAX)),
+        );
+    }
+    let case = format!("queries of {searched} documents");
+    report.push(
+        Figure::new(case, "p99", meanwhile.quantile(0.99), Unit::Seconds)
+            .beside("without drops", before.quantile(0.99))
+            .at_most(HARM_MAX),
+    );
+    Ok(report)
+}
+
+/// Drops a group in one of the [`WAYS`], and checks that it is gone.
+fn drop_group(way: usize, group: u64, engine: &Engine, clients: &Clients) -> Result<Duration, Error> {
+    let name = application::group_name(group);
+    let all = [("yql", "select * from mail where true limit 1"), ("streaming.groupname", &*name)];
+    let all = engine.prepare(&all)?;
+    engine.check(&all, 1)?;
+    let began = Instant::now();
+    match way {
+        0 => engine.store().drop_group(Some(TYPE), &Group::Name(name.clone())).map_err(Error::failed)?,
+        1 => {
+            let path = format!("/document/v1/bench/{TYPE}/group/{name}/");
+            let request = Request::new(Method::DELETE, path)
+                .parameter("selection", "true")
+                .parameter("cluster", "mail");
+            clients.ask(request)?;
+        }
+        _ => {
+            let bits = application::id(group, 0)?.location().bits();
+            let bucket = BucketId::new(BUCKET_BITS, bits);
+            engine.store().drop_bucket(bucket).map_err(Error::failed)?;
+        }
+    }
+    let time = began.elapsed();
+    engine.check(&all, 0)?;
+    Ok(time)
+}
+
+/// Times of a query, asked again and again.
+fn search_until(engine: &Engine, query: &Prepared, over: &AtomicBool) -> Result<Samples, Error> {
+    let mut samples = Samples::new();
+    while samples.is_empty() || !over.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        engine.run(query)?;
+        samples.add(began.elapsed());
+    }
+    Ok(samples)
+}

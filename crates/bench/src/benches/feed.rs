@@ -1,0 +1,76 @@
+//! Feeding through `/document/v1/`, durably: 64 puts under way, the clients on the same cores as the server, sealing and merging as
+//! they come.
+//!
+//! The limit is the same server stack where it only reads and parses the same bodies ([`Floor`]), with the same clients, in turns.
+
+use super::{Bench, Settings};
+use crate::clients::{Clients, Seen};
+use crate::floor::Floor;
+use crate::node::LocalNode;
+use crate::puts::{Body, puts};
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const VECTORS: Bench = Bench {
+    name: "feed",
+    about: "puts of 384 floats as JSON, durable, 64 in flight, beside a server that only parses them",
+    run: |settings| run(settings, VECTORS.name, Body::Vector),
+};
+
+pub(super) const SMALL: Bench = Bench {
+    name: "feed --small",
+    about: "the same with documents of 300 bytes",
+    run: |settings| run(settings, SMALL.name, Body::Small),
+};
+
+/// Puts under way.
+pub(super) const IN_FLIGHT: usize = 64;
+const SHARE_MIN: f64 = 0.6;
+/// The node has several sealings in its time; the floor has nothing to wait for.
+const ROUNDS: usize = 6;
+const NODE_TURNS: u32 = 3;
+/// A feed that the node cannot keep up with is told so; it should be rare.
+const REFUSED_MAX: f64 = 0.01;
+
+fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let local = LocalNode::start(directory.path())?;
+    let floor = Floor::start()?;
+    let (of_node, of_floor) = (Clients::new(local.url())?, Clients::new(floor.url())?);
+    let (requests, bytes) = puts(body)?;
+    let (mut node, mut parsing) = (Seen::default(), Seen::default());
+    let mut next = 0;
+    for _ in 0..ROUNDS {
+        let (seen, _) = of_floor.at_once(IN_FLIGHT, settings.time_per_case, 0, &requests)?;
+        parsing.merge(&seen);
+        let (seen, after) =
+            of_node.at_once(IN_FLIGHT, settings.time_per_case * NODE_TURNS, next, &requests)?;
+        node.merge(&seen);
+        next = after;
+    }
+    let status = local.node().store().status();
+    if status.documents < node.times.len() {
+        return Err(Error::Failed(format!(
+            "{} puts were acknowledged, but the store has {} documents",
+            node.times.len(),
+            status.documents
+        )));
+    }
+    let case = format!("bodies of {bytes} bytes");
+    let mut report = Report::new(name);
+    report.push(
+        Figure::new(&case, "rate", node.rate(), Unit::PerSecond("documents"))
+            .beside("reading and parsing alone", parsing.rate())
+            .at_least(SHARE_MIN),
+    );
+    let volume = |rate: f64| rate * bytes as f64;
+    report.push(
+        Figure::new(&case, "volume", volume(node.rate()), Unit::BytesPerSecond)
+            .beside("reading and parsing alone", volume(parsing.rate())),
+    );
+    report.push(Figure::new(&case, "p50", node.times.median(), Unit::Seconds));
+    report.push(Figure::new(&case, "p99", node.times.quantile(0.99), Unit::Seconds));
+    let refused = node.refused as f64 / node.times.len().max(1) as f64;
+    report.push(Figure::new(&case, "answered 429", refused, Unit::Count("a put")).at_most(REFUSED_MAX));
+    report.note(format!("{} seals, {} merges meanwhile", status.seals, status.merges));
+    Ok(report)
+}

@@ -1,0 +1,67 @@
+//! The slowest acknowledged puts, at half the rate that the node can take, while the tail is sealed, segments are merged and logs
+//! roll. A put's time counts from the moment it was due, so waiting in line is not left out.
+//!
+//! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync, before and after.
+
+use super::feed::IN_FLIGHT;
+use super::{Bench, Settings};
+use crate::clients::Clients;
+use crate::limit::append_durably;
+use crate::measure::Samples;
+use crate::node::LocalNode;
+use crate::puts::{Body, puts};
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "feed --tail",
+    about: "latency of puts at half load while sealing and merging run, beside bare appends with fsync",
+    run,
+};
+
+/// At half load for so many times a case's time.
+const TURNS: u32 = 12;
+/// Bare appends, before and again after.
+const APPENDS: u64 = 1500;
+const RATIO_MAX: f64 = 3.0;
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let local = LocalNode::start(directory.path())?;
+    let clients = Clients::new(local.url())?;
+    let (requests, bytes) = puts(Body::Vector)?;
+    let (full, next) = clients.at_once(IN_FLIGHT, settings.time_per_case * 2, 0, &requests)?;
+    let store = local.node().store();
+    store.seal().map_err(Error::failed)?;
+
+    let row_bytes = row_bytes(local.node(), full.times.len());
+    let appends = || append_durably(directory.path(), (0..settings.sized(APPENDS)).map(|_| row_bytes));
+    let mut bare: Samples = appends()?;
+    let rate = full.rate() / 2.0;
+    let before = store.status();
+    let half = clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests)?;
+    bare.merge(&appends()?);
+    let status = store.status();
+
+    let case = format!("{rate:.0} puts/s, bodies of {bytes} bytes");
+    let mut report = Report::new(BENCH.name);
+    for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+        let figure = Figure::new(&case, name, half.times.quantile(share), Unit::Seconds)
+            .beside("bare appends with fsync", bare.quantile(share));
+        report.push(if name == "p99.9" { figure.at_most(RATIO_MAX) } else { figure });
+    }
+    report.note(format!(
+        "{} puts and {} appends of {row_bytes} bytes; {} seals, {} merges meanwhile; {} answers were 429",
+        half.times.len(),
+        bare.len(),
+        status.seals - before.seals,
+        status.merges - before.merges,
+        half.refused
+    ));
+    Ok(report)
+}
+
+/// Bytes that a document takes in the store.
+fn row_bytes(node: &millrace_gateway::Node, documents: u64) -> usize {
+    let status = node.store().status();
+    ((status.segment_bytes + status.tail_bytes) / documents.max(1)) as usize
+}

@@ -1,0 +1,115 @@
+//! Exact nearest neighbours inside the engine: from a planned query to its ten hits with their ids, on one thread, all data in the
+//! store's cache.
+//!
+//! The limit is a plain read of the same bytes of vectors, in memory where the store has them, by the same thread in turns with the
+//! query. No exact search can be faster than that.
+
+use std::hint::black_box;
+
+use millrace_column::{Column, ColumnKey};
+use millrace_document::Group;
+use millrace_store::ViewScope;
+
+use super::{Bench, Settings};
+use crate::application::{self, Maker, TYPE, VECTOR_BYTES};
+use crate::engine::{Engine, Prepared};
+use crate::limit::read_memory;
+use crate::load::load;
+use crate::{Axis, Error, Figure, Goal, Line, Plot, Report, Unit, measure};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "nn",
+    about: "exact top 10 of groups of 1k to 100k vectors on one thread, beside reading their bytes in memory",
+    run,
+};
+
+/// Documents of the groups.
+const GROUPS: [u64; 4] = [1_000, 10_000, 50_000, 100_000];
+/// The group that most figures are about.
+pub(super) const TYPICAL: u64 = 10_000;
+/// Hits of a query.
+pub(super) const HITS: usize = 10;
+const RATE_MIN: f64 = 30e6;
+const SHARE_OF_LIMIT_MIN: f64 = 0.7;
+/// The typical group is searched in this time.
+const SECONDS_MAX: f64 = 350e-6;
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let engine = Engine::open(directory.path(), None)?;
+    let mut maker = Maker::new()?;
+    let mut report = Report::new(BENCH.name);
+    let mut of_search = Line { name: "search".to_owned(), points: Vec::new() };
+    let mut of_memory = Line { name: "memory read".to_owned(), points: Vec::new() };
+    for (group, documents) in GROUPS.into_iter().enumerate() {
+        let (group, size) = (group as u64, settings.sized(documents).max(HITS as u64));
+        load(engine.store(), (0..size).map(|name| maker.embedded(group, name)))?;
+        let query = nearest(&engine, group, &maker.vector())?;
+        engine.check(&query, HITS)?;
+        let columns = vectors(&engine, group)?;
+        let read = || {
+            let read = |column: &Column| match column {
+                Column::Fixed(column) => read_memory(column.raw()),
+                _ => 0,
+            };
+            columns.iter().map(read).fold(0, u64::wrapping_add)
+        };
+        let (search, memory) =
+            measure::alternately(settings.time_per_case, 20, || engine.run(&query), || black_box(read()));
+        let case = format!("{size} documents");
+        let (size, bytes) = (size as f64, size as f64 * VECTOR_BYTES as f64);
+        let rate = |seconds: f64| bytes / seconds;
+        report.push(
+            Figure::new(&case, "rate", size / search.median(), Unit::PerSecond("documents"))
+                .with_goal(Goal::AtLeast(RATE_MIN)),
+        );
+        report.push(
+            Figure::new(&case, "scan", rate(search.median()), Unit::BytesPerSecond)
+                .beside("memory read", rate(memory.median()))
+                .at_least(SHARE_OF_LIMIT_MIN),
+        );
+        let median = Figure::new(&case, "median", search.median(), Unit::Seconds);
+        report.push(if documents == TYPICAL { median.at_most(SECONDS_MAX) } else { median });
+        report.push(Figure::new(&case, "p99", search.quantile(0.99), Unit::Seconds));
+        of_search.points.push((size, size / search.median()));
+        of_memory.points.push((size, size / memory.median()));
+    }
+    report.plots.push(Plot {
+        title: "Exact nearest neighbours, one thread".to_owned(),
+        x: Axis { label: "documents of the group".to_owned(), unit: Unit::Count(""), logarithmic: true },
+        y: Axis {
+            label: "documents a second".to_owned(),
+            unit: Unit::PerSecond("documents"),
+            logarithmic: false,
+        },
+        lines: vec![of_search, of_memory],
+    });
+    Ok(report)
+}
+
+/// The parameters of the query for the nearest of a vector.
+pub(super) fn parameters(group: u64, vector: &[f32]) -> [(&'static str, String); 5] {
+    let yql = format!("select * from mail where {{targetHits:{HITS}}}nearestNeighbor(embedding, q)");
+    [
+        ("yql", yql),
+        ("ranking", "nearest".to_owned()),
+        ("input.query(q)", application::vector_json(vector)),
+        ("presentation.summary", "short".to_owned()),
+        ("streaming.groupname", application::group_name(group)),
+    ]
+}
+
+/// The query for the nearest of a vector.
+pub(super) fn nearest(engine: &Engine, group: u64, vector: &[f32]) -> Result<Prepared, Error> {
+    let parameters = parameters(group, vector);
+    engine.prepare(&parameters.each_ref().map(|(name, value)| (*name, value.as_str())))
+}
+
+/// The columns of a group's vectors, as the store has them in memory.
+fn vectors(engine: &Engine, group: u64) -> Result<Vec<Column>, Error> {
+    let scope = ViewScope::Groups(vec![Group::Name(application::group_name(group))]);
+    let view = engine.store().view(TYPE, &scope).map_err(Error::failed)?;
+    let columns =
+        view.columns(&ColumnKey::value("embedding"), 0..view.chunks().len()).map_err(Error::failed)?;
+    Ok(columns.into_iter().flatten().collect())
+}

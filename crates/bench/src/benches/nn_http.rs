@@ -1,0 +1,132 @@
+//! Exact nearest neighbours through `/search/`: 1, 2, 8 and 32 clients, each with a connection of its own, on the same cores as the
+//! server.
+//!
+//! Two limits, both measured in the same run: the engine alone on one thread, for what HTTP, parsing and rendering add to one
+//! query; and the engine alone on all cores, for how many queries they leave room for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::Method;
+use millrace_client::Request;
+
+use super::nn::{HITS, TYPICAL, nearest, parameters};
+use super::{Bench, Settings};
+use crate::application::Maker;
+use crate::clients::{Clients, Requests};
+use crate::engine::{Engine, Prepared};
+use crate::load::load;
+use crate::measure::Samples;
+use crate::node::{LocalNode, cores};
+use crate::{Axis, Error, Figure, Goal, Line, Plot, Report, Unit, measure};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "nn --http",
+    about: "the same through /search/ with 1 to 32 clients, beside the engine alone on the same cores",
+    run,
+};
+
+const CLIENTS: [usize; 4] = [1, 2, 8, 32];
+/// One client's median.
+const SECONDS_MAX: f64 = 1e-3;
+/// Of which so much is not the scan.
+const ADDED_SECONDS_MAX: f64 = 300e-6;
+/// At this number of clients,
+const BUSY: usize = 8;
+/// so much of the engine's own rate is left.
+const SHARE_MIN: f64 = 0.6;
+/// The clients and the engine alone are measured in turns, so often.
+const ROUNDS: u32 = 4;
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let local = LocalNode::start(directory.path())?;
+    let engine = Engine::over(local.node().store().clone())?;
+    let clients = Clients::new(local.url())?;
+    let mut maker = Maker::new()?;
+    let size = settings.sized(TYPICAL).max(HITS as u64);
+    load(engine.store(), (0..size).map(|name| maker.embedded(0, name)))?;
+    let vector = maker.vector();
+    let query = nearest(&engine, 0, &vector)?;
+    engine.check(&query, HITS)?;
+    let requests = requests(&vector)?;
+    let answer = clients.ask(requests(0))?.json();
+    let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array()).map_or(0, Vec::len);
+    if hits != HITS {
+        return Err(Error::Failed(format!(
+            "a query over HTTP found {hits} hits instead of {HITS}: {answer}"
+        )));
+    }
+
+    let slice = settings.time_per_case / ROUNDS;
+    let mut report = Report::new(BENCH.name);
+    let mut of_clients = Line { name: "through /search/".to_owned(), points: Vec::new() };
+    let mut of_engine = Line { name: "engine alone".to_owned(), points: Vec::new() };
+    for count in CLIENTS {
+        let mut alone = Samples::new();
+        let mut rate_alone = 0.0;
+        let (mut seen, _) = clients.at_once(count, slice, 0, &requests)?;
+        for round in 0..ROUNDS {
+            alone.merge(&measure::repeatedly(slice / 4, 5, || engine.run(&query)));
+            rate_alone += engine_rate(&engine, &query, settings)? / f64::from(ROUNDS);
+            let (more, _) = clients.at_once(count, slice, 0, &requests)?;
+            // The first went to warm up.
+            if round == 0 { seen = more } else { seen.merge(&more) }
+        }
+        let case = format!("{size} documents, {count} clients");
+        let median = Figure::new(&case, "p50", seen.times.median(), Unit::Seconds)
+            .beside("engine alone", alone.median());
+        if count == 1 {
+            report.push(median.with_goal(Goal::AtMost(SECONDS_MAX)));
+            let added = (seen.times.median() - alone.median()).max(0.0);
+            report.push(Figure::new(&case, "not the scan", added, Unit::Seconds).at_most(ADDED_SECONDS_MAX));
+        } else {
+            report.push(median);
+        }
+        report.push(Figure::new(&case, "p99", seen.times.quantile(0.99), Unit::Seconds));
+        let rate = Figure::new(&case, "rate", seen.rate(), Unit::PerSecond("queries"))
+            .beside(format!("engine alone on {} cores", cores()), rate_alone);
+        report.push(if count == BUSY { rate.at_least(SHARE_MIN) } else { rate });
+        of_clients.points.push((count as f64, seen.rate()));
+        of_engine.points.push((count as f64, rate_alone));
+    }
+    report.plots.push(Plot {
+        title: format!("Exact nearest neighbours of {size} documents through HTTP"),
+        x: Axis { label: "clients".to_owned(), unit: Unit::Count(""), logarithmic: true },
+        y: Axis {
+            label: "queries a second".to_owned(),
+            unit: Unit::PerSecond("queries"),
+            logarithmic: false,
+        },
+        lines: vec![of_clients, of_engine],
+    });
+    Ok(report)
+}
+
+/// The same query again and again, as a POST.
+fn requests(vector: &[f32]) -> Result<Requests, Error> {
+    let body: serde_json::Map<String, serde_json::Value> =
+        parameters(0, vector).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    let body = hyper::body::Bytes::from(serde_json::to_vec(&body).map_err(Error::failed)?);
+    Ok(Arc::new(move |_| Request::new(Method::POST, "/search/").body("application/json", body.clone())))
+}
+
+/// Queries a second of the engine on all cores.
+fn engine_rate(engine: &Engine, query: &Prepared, settings: &Settings) -> Result<f64, Error> {
+    let (slice, began) = (settings.time_per_case / ROUNDS, Instant::now());
+    let counts: Vec<Result<u64, Error>> = std::thread::scope(|scope| {
+        let work = || {
+            let mut count = 0;
+            while count == 0 || began.elapsed() < slice {
+                engine.run(query)?;
+                count += 1;
+            }
+            Ok(count)
+        };
+        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
+        let failed = |_| Err(Error::failed("a thread of the benchmark ended before its time"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
+    });
+    let count: u64 = counts.into_iter().sum::<Result<u64, Error>>()?;
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,118 @@
+//! A fresh process over 2 million documents in 20,000 groups: how much memory it has, and how soon it answers.
+//!
+//! The peer is the same program over an empty data directory with the same application: what it has more is because of the documents.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hyper::Method;
+use millrace_client::Request;
+use millrace_gateway::Node;
+
+use super::{Bench, Settings};
+use crate::application::{self, Maker};
+use crate::load::load;
+use crate::measure::Samples;
+use crate::node;
+use crate::process::Process;
+use crate::{Error, Figure, Goal, Report, Unit};
+
+pub(super) const MEMORY: Bench = Bench {
+    name: "memory",
+    about: "resident memory after a restart with 2 M documents in 20,000 groups, beside an empty server",
+    run: memory,
+};
+
+pub(super) const START: Bench = Bench {
+    name: "start",
+    about: "start to first answer with 2 M documents in 20,000 groups, beside an empty server",
+    run: start,
+};
+
+const DOCUMENTS: u64 = 2_000_000;
+const DOCUMENTS_OF_GROUP: u64 = 100;
+const TEXT_BYTES: usize = 60;
+const BYTES_PER_DOCUMENT_MAX: f64 = 1.0;
+const IDLE_BYTES_MAX: f64 = 60e6;
+const SECONDS_MAX: f64 = 1.0;
+/// Starts that are measured, over each directory.
+const STARTS: usize = 5;
+/// Memory is looked at when a server has had so long to settle.
+const SETTLE: Duration = Duration::from_secs(3);
+
+fn memory(settings: &Settings) -> Result<Report, Error> {
+    let restart = Restart::prepare(settings)?;
+    let case = format!("{} documents", restart.documents);
+    let idle = restart.resident_bytes(&restart.empty)?;
+    let filled = restart.resident_bytes(&restart.filled)?;
+    let mut report = Report::new(MEMORY.name);
+    report.push(Figure::new("no documents", "resident", idle as f64, Unit::Bytes).at_most(IDLE_BYTES_MAX));
+    report
+        .push(Figure::new(&case, "resident", filled as f64, Unit::Bytes).beside("no documents", idle as f64));
+    let each = filled.saturating_sub(idle) as f64 / restart.documents as f64;
+    report.push(Figure::new(&case, "each", each, Unit::BytesPer("document")).at_most(BYTES_PER_DOCUMENT_MAX));
+    Ok(report)
+}
+
+fn start(settings: &Settings) -> Result<Report, Error> {
+    let restart = Restart::prepare(settings)?;
+    let (mut empty, mut filled) = (Samples::new(), Samples::new());
+    for _ in 0..STARTS {
+        empty.add(Process::start(restart.program, &restart.empty)?.ready_after());
+        filled.add(Process::start(restart.program, &restart.filled)?.ready_after());
+    }
+    let case = format!("{} documents", restart.documents);
+    let mut report = Report::new(START.name);
+    let median = Figure::new(&case, "median", filled.median(), Unit::Seconds);
+    report.push(median.beside("no documents", empty.median()).with_goal(Goal::AtMost(SECONDS_MAX)));
+    report.push(Figure::new(&case, "slowest", filled.slowest(), Unit::Seconds));
+    Ok(report)
+}
+
+/// Two data directories with one application: one empty, one with documents.
+struct Restart<'s> {
+    program: &'s Path,
+    _directory: tempfile::TempDir,
+    empty: std::path::PathBuf,
+    filled: std::path::PathBuf,
+    documents: u64,
+}
+
+impl<'s> Restart<'s> {
+    fn prepare(settings: &'s Settings) -> Result<Self, Error> {
+        let program = settings.program.as_deref();
+        let program = program
+            .ok_or_else(|| Error::failed("this benchmark starts servers; run it as `millrace bench`"))?;
+        let directory = settings.workplace()?;
+        let (empty, filled) = (directory.path().join("empty"), directory.path().join("filled"));
+        let documents = settings.sized(DOCUMENTS);
+        let mut maker = Maker::new()?;
+        fill(&empty, std::iter::empty())?;
+        fill(&filled, (0..documents).map(|name| maker.mail(name / DOCUMENTS_OF_GROUP, name, TEXT_BYTES)))?;
+        Ok(Restart { program, _directory: directory, empty, filled, documents })
+    }
+
+    /// The memory of a server over a directory, once it has settled and answered a query.
+    fn resident_bytes(&self, data: &Path) -> Result<u64, Error> {
+        let process = Process::start(self.program, data)?;
+        let last = self.documents.saturating_sub(1) / DOCUMENTS_OF_GROUP;
+        let query = Request::new(Method::GET, "/search/")
+            .parameter("yql", "select * from mail where true")
+            .parameter("streaming.groupname", &application::group_name(last));
+        process.ask(query)?;
+        std::thread::sleep(SETTLE);
+        process.resident_bytes()
+    }
+}
+
+/// Makes a data directory with the application and these documents.
+fn fill(
+    directory: &Path,
+    documents: impl Iterator<Item = Result<millrace_document::Document, Error>>,
+) -> Result<(), Error> {
+    let node = Node::open(node::settings(directory)).map_err(Error::failed)?;
+    node.deploy(application::application()?).map_err(Error::failed)?;
+    load(node.store(), documents)?;
+    node.close();
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! The other side of a server: clients that ask as fast as they are answered, or at a steady rate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_client::{Answer, Client, Protocol, Request};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::measure::Samples;
+use crate::node::runtime;
+
+/// Clients of one server, with threads of their own.
+pub(crate) struct Clients {
+    runtime: Runtime,
+    client: Client,
+}
+
+/// What clients saw.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Times of the requests that went well.
+    pub times: Samples,
+    /// Requests that were refused because there was too much load (429), each tried again.
+    pub refused: u64,
+    /// From the first request to the last answer.
+    pub lasted: Duration,
+}
+
+/// The time of one request that went well, and how often it was refused before.
+type Outcome = Result<(Duration, u64), Error>;
+
+/// Makes the request of a number.
+pub(crate) type Requests = Arc<dyn Fn(u64) -> Request + Send + Sync>;
+
+const TOO_MANY: u16 = 429;
+/// How long a client stays away after a 429.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Clients {
+    /// Clients of the server at `url`, each with a connection of its own.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        let client = Client::new(url, Protocol::Http1).map_err(Error::failed)?;
+        Ok(Clients { runtime: runtime("clients")?, client })
+    }
+
+    /// Asks once.
+    pub fn ask(&self, request: Request) -> Result<Answer, Error> {
+        self.runtime
+            .block_on(self.client.send(request))
+            .map_err(Error::failed)?
+            .checked()
+            .map_err(Error::failed)
+    }
+
+    /// `count` clients ask, each as soon as its last answer has come, for so long; requests are numbered from `first` on.
+    /// Returns also the number of the next request.
+    pub fn at_once(
+        &self,
+        count: usize,
+        how_long: Duration,
+        first: u64,
+        requests: &Requests,
+    ) -> Result<(Seen, u64), Error> {
+        let next = Arc::new(AtomicU64::new(first));
+        let began = Instant::now();
+        let seen = self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for _ in 0..count {
+                let (client, next, requests) = (self.client.clone(), Arc::clone(&next), Arc::clone(requests));
+                tasks.spawn(async move {
+                    let mut seen = Seen::default();
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let (time, refused) = until_taken(&client, &|| requests(number)).await?;
+                        seen.times.add(time);
+                        seen.refused += refused;
+                        if began.elapsed() >= how_long {
+                            return Ok::<Seen, Error>(seen);
+                        }
+                    }
+                });
+            }
+            let mut all = Seen::default();
+            while let Some(seen) = tasks.join_next().await {
+                all.merge(&seen.map_err(Error::failed)??);
+            }
+            Ok::<Seen, Error>(all)
+        })?;
+        Ok((Seen { lasted: began.elapsed(), ..seen }, next.load(Ordering::Relaxed)))
+    }
+
+    /// Requests go out at a rate, whether those before are answered or not; a request's time counts from when it was due.
+    pub fn at_rate(
+        &self,
+        per_second: f64,
+        how_long: Duration,
+        first: u64,
+        requests: &Requests,
+    ) -> Result<Seen, Error> {
+        let count = (per_second * how_long.as_secs_f64()).ceil() as u64;
+        let began = Instant::now();
+        let seen = self.runtime.block_on(async {
+            let mut tasks: JoinSet<Outcome> = JoinSet::new();
+            let mut all = Seen::default();
+            let mut tick = tokio::time::interval(Duration::from_millis(1));
+            let mut sent = 0;
+            while sent < count {
+                tick.tick().await;
+                let due_now = ((began.elapsed().as_secs_f64() * per_second) as u64).min(count);
+                for number in sent..due_now {
+                    let due = began + Duration::from_secs_f64(number as f64 / per_second);
+                    let (client, requests) = (self.client.clone(), Arc::clone(requests));
+                    tasks.spawn(async move {
+                        let (_, refused) = until_taken(&client, &|| requests(first + number)).await?;
+                        Ok((due.elapsed(), refused))
+                    });
+                }
+                sent = due_now.max(sent);
+                while let Some(ended) = tasks.try_join_next() {
+                    all.add(ended.map_err(Error::failed)??);
+                }
+            }
+            while let Some(ended) = tasks.join_next().await {
+                all.add(ended.map_err(Error::failed)??);
+            }
+            Ok::<Seen, Error>(all)
+        })?;
+        Ok(Seen { lasted: began.elapsed(), ..seen })
+    }
+}
+
+impl Seen {
+    /// Requests answered well in a second.
+    pub fn rate(&self) -> f64 {
+        self.times.len() as f64 / self.lasted.as_secs_f64()
+    }
+
+    /// Adds what others saw, before or after.
+    pub fn merge(&mut self, other: &Seen) {
+        self.times.merge(&other.times);
+        self.refused += other.refused;
+        self.lasted += other.lasted;
+    }
+
+    fn add(&mut self, (time, refused): (Duration, u64)) {
+        self.times.add(time);
+        self.refused += refused;
+    }
+}
+
+/// Asks until the server takes the request; the time is that of the whole.
+async fn until_taken(client: &Client, request: &(dyn Fn() -> Request + Send + Sync)) -> Outcome {
+    let began = Instant::now();
+    let mut refused = 0;
+    loop {
+        let answer = client.send(request()).await.map_err(Error::failed)?;
+        if answer.status.as_u16() != TOO_MANY {
+            answer.checked().map_err(Error::failed)?;
+            return Ok((began.elapsed(), refused));
+        }
+        refused += 1;
+        tokio::time::sleep(PAUSE).await;
+    }
+}

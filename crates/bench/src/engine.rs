@@ -1,0 +1,89 @@
+//! Queries without a network: planned once, run over a store as a node runs them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_env::Disk;
+use millrace_indexing::Columns;
+use millrace_plan::{Context, Plan, Scope};
+use millrace_query::{Limits, Query};
+use millrace_ranking::Profile;
+use millrace_schema::Schema;
+use millrace_search::{Deadline, Outcome, Search};
+use millrace_store::{Options, Store, ViewScope};
+
+use crate::Error;
+use crate::application::{self, TYPE};
+
+/// No query of a benchmark takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store, and what it takes to search it.
+pub(crate) struct Engine {
+    store: Store,
+    schema: Arc<Schema>,
+}
+
+/// A query, ready to run any number of times.
+pub(crate) struct Prepared {
+    search: Search,
+    scope: ViewScope,
+}
+
+impl Engine {
+    /// Over a store that is open already.
+    pub fn over(store: Store) -> Result<Self, Error> {
+        Ok(Engine { store, schema: application::schema(&application::application()?)? })
+    }
+
+    /// Over a new store in a directory. Segments are merged when documents are loaded, and never while queries are measured.
+    pub fn open(directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
+        let application = application::application()?;
+        let mut options = Options::new(directory);
+        options.cache_bytes = 512 << 20;
+        options.maintenance = false;
+        if let Some(disk) = disk {
+            options.disk = disk;
+        }
+        let store = Store::open(options, Arc::new(Columns::new(&application))).map_err(Error::failed)?;
+        Ok(Engine { store, schema: application::schema(&application)? })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Plans a query.
+    pub fn prepare(&self, parameters: &[(&str, &str)]) -> Result<Prepared, Error> {
+        let parameters: BTreeMap<String, String> =
+            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let query = Query::from_parameters(parameters, &Limits::default()).map_err(Error::failed)?;
+        let plan = Plan::new(Arc::new(query), &self.schema, &Context::alone()).map_err(Error::failed)?;
+        let profile = Profile::compile(&self.schema, &plan.profile).map_err(Error::failed)?;
+        let scope = match &plan.scope {
+            Scope::Groups(groups) => ViewScope::Groups(groups.clone()),
+            Scope::All { .. } => ViewScope::All,
+        };
+        let search =
+            Search::new(Arc::new(plan), Arc::new(profile), Arc::from(TYPE)).map_err(Error::failed)?;
+        Ok(Prepared { search, scope })
+    }
+
+    /// Runs a query over the store as it is now.
+    pub fn run(&self, query: &Prepared) -> Result<Outcome, Error> {
+        let view = self.store.view(TYPE, &query.scope).map_err(Error::failed)?;
+        query.search.run(&*view, &Deadline::at(Instant::now() + PATIENCE)).map_err(Error::failed)
+    }
+
+    /// Runs a query, and fails where it does not find so many hits: what finds nothing is no benchmark.
+    pub fn check(&self, query: &Prepared, hits: usize) -> Result<(), Error> {
+        let found = self.run(query)?.result.hits.len();
+        if found == hits {
+            return Ok(());
+        }
+        Err(Error::Failed(format!("a query of the benchmark found {found} hits instead of {hits}")))
+    }
+}

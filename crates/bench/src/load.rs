@@ -1,0 +1,70 @@
+//! Documents straight into a store, as fast as it takes them.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use millrace_document::Document;
+use millrace_store::{Change, Store, Write};
+
+use crate::Error;
+
+/// Writes under way at one time: enough for one sync to cover many, few enough for any queue.
+const TOGETHER: usize = 4096;
+/// Documents between two sealings.
+const SEAL_EVERY: usize = 16 * TOGETHER;
+
+/// Writes the documents, and leaves them sealed and merged.
+pub(crate) fn load(
+    store: &Store,
+    documents: impl Iterator<Item = Result<Document, Error>>,
+) -> Result<(), Error> {
+    let pending = Arc::new(Pending::default());
+    for (number, document) in documents.enumerate() {
+        let document = document?;
+        if number % TOGETHER == TOGETHER - 1 {
+            pending.wait()?;
+        }
+        if number % SEAL_EVERY == SEAL_EVERY - 1 {
+            store.seal().map_err(Error::failed)?;
+        }
+        pending.begin();
+        let of_write = Arc::clone(&pending);
+        store.write(Write { id: document.id.clone(), change: Change::Put(document) }, move |outcome| {
+            of_write.end(outcome.err());
+        });
+    }
+    pending.wait()?;
+    store.seal().map_err(Error::failed)?;
+    store.maintain().map_err(Error::failed)
+}
+
+/// Counts the writes that are under way.
+#[derive(Default)]
+struct Pending {
+    state: Mutex<(usize, Option<millrace_store::Error>)>,
+    changed: Condvar,
+}
+
+impl Pending {
+    fn begin(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+    }
+
+    fn end(&self, error: Option<millrace_store::Error>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 -= 1;
+        if error.is_some() {
+            state.1 = error;
+        }
+        if state.0 == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until none is under way; says what went wrong with one of them.
+    fn wait(&self) -> Result<(), Error> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state =
+            self.changed.wait_while(state, |(count, _)| *count > 0).unwrap_or_else(PoisonError::into_inner);
+        state.1.take().map_or(Ok(()), |error| Err(Error::failed(error)))
+    }
+}

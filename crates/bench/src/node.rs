@@ -1,0 +1,73 @@
+//! A node in this process, over real sockets.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use millrace_gateway::{Node, Server, Settings};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::application;
+
+/// How many threads this machine runs at one time.
+pub(crate) fn cores() -> usize {
+    available_parallelism().map_or(2, usize::from)
+}
+
+/// A node with the benchmarks' application, as the server starts it: as many threads as cores wait, and as many work.
+pub(crate) struct LocalNode {
+    node: Arc<Node>,
+    url: String,
+    serving: Option<(Runtime, oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// The settings of a node in `directory`, on free ports.
+pub(crate) fn settings(directory: &Path) -> Settings {
+    Settings { port: 0, config_port: 0, ..Settings::new(directory.to_owned()) }
+}
+
+impl LocalNode {
+    /// Starts one over a new or left data directory.
+    pub fn start(directory: &Path) -> Result<Self, Error> {
+        let node = Node::open(settings(directory)).map_err(Error::failed)?;
+        node.deploy(application::application()?).map_err(Error::failed)?;
+        let runtime = runtime("node")?;
+        let server = runtime.block_on(Server::bind(Arc::clone(&node))).map_err(Error::failed)?;
+        let (data, _) = server.addresses().map_err(Error::failed)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = runtime.spawn(server.run(async move {
+            // Dropping the other end is a stop too.
+            let _ = stopped.await;
+        }));
+        Ok(LocalNode { node, url: format!("http://{data}"), serving: Some((runtime, stop, task)) })
+    }
+
+    /// Where documents and queries are served.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The node itself.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl Drop for LocalNode {
+    fn drop(&mut self) {
+        if let Some((runtime, stop, task)) = self.serving.take() {
+            // The server may have ended by itself; then there is nobody to stop, and nothing to wait for.
+            let _ = stop.send(());
+            let _ = runtime.block_on(task);
+        }
+    }
+}
+
+/// Threads that wait for sockets, as many as the server has. They bear the name, so that a profile tells servers from clients.
+pub(crate) fn runtime(name: &str) -> Result<Runtime, Error> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(cores()).thread_name(name).enable_all().build().map_err(Error::failed)
+}

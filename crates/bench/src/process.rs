@@ -1,0 +1,85 @@
+//! A server in a process of its own.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::Request;
+
+use crate::Error;
+use crate::clients::Clients;
+use crate::measure::resident_bytes_of;
+
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is asked whether it is ready.
+const TICK: Duration = Duration::from_millis(1);
+
+/// A running server; ended when it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    clients: Clients,
+    ready_after: Duration,
+}
+
+impl Process {
+    /// Starts `program` over a data directory and waits until it serves documents and queries.
+    pub fn start(program: &Path, data: &Path) -> Result<Self, Error> {
+        let (port, config_port) = (free_port()?, free_port()?);
+        let clients = Clients::new(&format!("http://127.0.0.1:{port}"))?;
+        let began = Instant::now();
+        let child = Command::new(program)
+            .args(["serve", "--port", &port.to_string(), "--config-port", &config_port.to_string()])
+            .arg("--data-dir")
+            .arg(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(Error::file(program))?;
+        let mut process = Process { child, clients, ready_after: Duration::ZERO };
+        while process.ask(Request::new(Method::GET, "/state/v1/health")).is_err() {
+            if process.child.try_wait().map_err(Error::failed)?.is_some() || began.elapsed() > PATIENCE {
+                return Err(Error::Failed(format!(
+                    "the server over {} did not get ready; start it by hand to see why",
+                    data.display()
+                )));
+            }
+            std::thread::sleep(TICK);
+        }
+        process.ready_after = began.elapsed();
+        Ok(process)
+    }
+
+    /// From its start to its first answer.
+    pub fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// Asks it once; the answer as JSON.
+    pub fn ask(&self, request: Request) -> Result<serde_json::Value, Error> {
+        self.clients.ask(request).map(|answer| answer.json())
+    }
+
+    /// Its memory that is resident.
+    pub fn resident_bytes(&self) -> Result<u64, Error> {
+        resident_bytes_of(&self.child.id().to_string())
+            .ok_or_else(|| Error::failed("the system does not tell how much memory a process has"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself. What it leaves behind is the benchmark's directory.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that is free now; the server says so when someone else was faster.
+fn free_port() -> Result<u16, Error> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
+    Ok(listener.local_addr().map_err(Error::failed)?.port())
+}

@@ -1,0 +1,46 @@
+//! Puts through `/document/v1/`: bodies made beforehand, ids that never come twice.
+
+use std::sync::Arc;
+
+use hyper::Method;
+use hyper::body::Bytes;
+use millrace_client::Request;
+
+use crate::Error;
+use crate::application::{self, Maker};
+use crate::clients::Requests;
+
+/// Different bodies; more would measure nothing else.
+const BODIES: usize = 1024;
+/// Documents of one number after another go to different groups.
+pub(crate) const GROUPS: u64 = 1000;
+
+/// Which documents are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A short text, a date and 384 floats.
+    Vector,
+    /// About 300 bytes of JSON.
+    Small,
+}
+
+impl Body {
+    fn make(self, maker: &mut Maker) -> Vec<u8> {
+        match self {
+            Body::Vector => maker.embedded_json(),
+            Body::Small => maker.mail_json(250),
+        }
+    }
+}
+
+/// Puts of different documents, one for each number, and the bytes of their bodies on average.
+pub(crate) fn puts(body: Body) -> Result<(Requests, usize), Error> {
+    let mut maker = Maker::new()?;
+    let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(body.make(&mut maker))).collect();
+    let average = bodies.iter().map(Bytes::len).sum::<usize>() / bodies.len();
+    let request = move |number: u64| {
+        let body = bodies[number as usize % bodies.len()].clone();
+        Request::new(Method::POST, application::path(number % GROUPS, number)).body("application/json", body)
+    };
+    Ok((Arc::new(request), average))
+}

@@ -1,0 +1,109 @@
+//! Documents, operations on them, rows as they are kept, and selections of them.
+
+use millrace_document::json::{self, FeedReader, ParseOptions};
+use millrace_document::{Action, Document, DocumentId, FieldSet, Operation, OperationKind, wire};
+use millrace_selection::Selection;
+
+use crate::world::schema;
+use crate::{tells, text};
+
+fn id() -> DocumentId {
+    DocumentId::parse("id:n:thing:g=ann:1").expect("it is the id of the corpora")
+}
+
+/// The body of an operation at `/document/v1/`.
+pub(crate) fn document(input: &[u8]) {
+    for kind in [OperationKind::Put, OperationKind::Update, OperationKind::Remove] {
+        parse(input, kind, id());
+    }
+    match DocumentId::parse(text(input)) {
+        Ok(id) => assert_eq!(DocumentId::parse(id.as_str()).as_ref(), Ok(&id)),
+        Err(error) => tells(&error),
+    }
+}
+
+/// A file of operations.
+pub(crate) fn feed(input: &[u8]) {
+    for operation in FeedReader::with_limit(input, 1 << 20) {
+        match operation {
+            Ok(operation) => parse(&operation.json, operation.kind, operation.id),
+            Err(error) => tells(&error),
+        }
+    }
+}
+
+/// A document as the store keeps it.
+pub(crate) fn row(input: &[u8]) {
+    match wire::decode_fields(id(), input) {
+        Ok(document) => kept(&document),
+        Err(error) => tells(&error),
+    }
+    match wire::decode_value(input) {
+        Ok(value) => {
+            let bytes = wire::encode_value(&value);
+            let again = wire::decode_value(&bytes).expect("what was encoded is decoded");
+            assert_eq!(wire::encode_value(&again), bytes);
+        }
+        Err(error) => tells(&error),
+    }
+}
+
+/// A document selection, over a document that has every field and one that has none.
+pub(crate) fn selection(input: &[u8]) {
+    let schema = schema();
+    let selection = match Selection::parse(text(input)) {
+        Ok(selection) => selection,
+        Err(error) => return tells(&error),
+    };
+    let document_type = &*schema.document_type;
+    if let Err(error) = selection.check(|name| (name == &*schema.name).then_some(document_type)) {
+        tells(&error);
+    }
+    selection.groups();
+    selection.fields("thing");
+    let empty = Document { id: id(), fields: Vec::new() };
+    selection.matches(&empty, 1_700_000_000);
+    selection.matches(&full(), 1_700_000_000);
+}
+
+/// A document that has every field.
+fn full() -> Document {
+    let body = include_bytes!("world.json");
+    let options = ParseOptions::default();
+    match json::parse(body, OperationKind::Put, id(), &schema().document_type, options) {
+        Ok(Operation { action: Action::Put(document), .. }) => document,
+        other => panic!("the document beside this file is one: {other:?}"),
+    }
+}
+
+fn parse(body: &[u8], kind: OperationKind, id: DocumentId) {
+    let document_type = &schema().document_type;
+    for ignore_undefined_fields in [false, true] {
+        let options = ParseOptions { ignore_undefined_fields };
+        match json::parse(body, kind, id.clone(), document_type, options) {
+            Ok(Operation { action: Action::Put(document), .. }) => kept(&document),
+            Ok(Operation { action: Action::Update(update), .. }) => {
+                for document in [None, Some(full())] {
+                    match update.apply(document, document_type) {
+                        Ok(document) => kept(&document),
+                        Err(error) => tells(&error),
+                    }
+                }
+            }
+            Ok(Operation { action: Action::Remove(_), .. }) => {}
+            Err(error) => tells(&error),
+        }
+    }
+}
+
+/// A document that was taken can be kept and read, and be written as JSON.
+fn kept(document: &Document) {
+    let bytes = wire::encode_fields(document);
+    let again = wire::decode_fields(document.id.clone(), &bytes).expect("what was encoded is decoded");
+    // Numbers that are none are not equal to themselves, but their bytes are.
+    assert_eq!(wire::encode_fields(&again), bytes);
+    let format = millrace_tensor::json::Format::default();
+    let shown = json::fields(document, Some(&schema().document_type), &FieldSet::All, format);
+    let shown = serde_json::to_string(&shown).expect("a document is written as JSON");
+    serde_json::from_str::<serde_json::Value>(&shown).expect("what was written is JSON");
+}

@@ -1,0 +1,119 @@
+/// Makes inputs out of inputs: a few changes each, of the kinds that parsers stumble over. The same seed gives the same inputs.
+pub struct Mutator<'c> {
+    corpus: &'c [Vec<u8>],
+    state: u64,
+}
+
+/// The longest input that is made.
+const BYTES_MAX: usize = 1 << 14;
+
+/// Text that many languages give a meaning to.
+const TOKENS: [&str; 36] = [
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    "\"",
+    "'",
+    "\\",
+    "\\u0000",
+    "\\ud800",
+    ",",
+    ":",
+    ";",
+    "=",
+    "<",
+    ">",
+    "</a>",
+    "<a>",
+    "&lt;",
+    "|",
+    "-",
+    ".",
+    "1e999",
+    "-0",
+    "9223372036854775808",
+    "18446744073709551616",
+    "0x",
+    "NaN",
+    "null",
+    "true",
+    "é",
+    "\u{1F600}",
+    "\u{FFFF}",
+    "\n",
+    "\t",
+];
+
+impl<'c> Mutator<'c> {
+    /// Inputs made of those of `corpus`.
+    pub fn new(corpus: &'c [Vec<u8>], seed: u64) -> Self {
+        Mutator { corpus, state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
+    }
+
+    /// The next input.
+    pub fn input(&mut self) -> Vec<u8> {
+        let mut input = self.some_input();
+        for _ in 0..=self.below(4) {
+            self.change(&mut input);
+        }
+        input.truncate(BYTES_MAX);
+        input
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        // xorshift64*
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        (self.state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit
+    }
+
+    fn some_input(&mut self) -> Vec<u8> {
+        let index = self.below(self.corpus.len().max(1));
+        self.corpus.get(index).cloned().unwrap_or_default()
+    }
+
+    /// A part of the input, not longer than `length`.
+    fn range(&mut self, input: &[u8], length: usize) -> std::ops::Range<usize> {
+        let from = self.below(input.len() + 1);
+        let to = (from + self.below(length + 1)).min(input.len());
+        from..to
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>) {
+        let place = self.below(input.len() + 1);
+        match self.below(9) {
+            0 if place < input.len() => input[place] ^= 1 << self.below(8),
+            1 => input.insert(place, self.below(256) as u8),
+            2 => {
+                let range = self.range(input, 16);
+                input.drain(range);
+            }
+            3 => input.truncate(place),
+            4 => {
+                let part = self.range(input, 64);
+                let part = input[part].to_vec();
+                input.splice(place..place, part);
+            }
+            5 => {
+                let other = self.some_input();
+                let part = self.range(&other, 64);
+                input.splice(place..place, other[part].iter().copied());
+            }
+            6 => {
+                let part = self.range(input, 8);
+                let many = input[part].repeat(1 + self.below(400));
+                input.splice(place..place, many);
+            }
+            _ => {
+                let token = TOKENS[self.below(TOKENS.len())];
+                let until = (place + self.below(3)).min(input.len());
+                input.splice(place..until, token.bytes());
+            }
+        }
+    }
+}

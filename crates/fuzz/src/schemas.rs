@@ -1,0 +1,61 @@
+//! Application packages.
+
+use std::sync::Arc;
+
+use millrace_env::SystemClock;
+use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
+use millrace_ranking::Profile;
+use millrace_schema::Application;
+use millrace_selection::Selection;
+
+use crate::world::{application, services as services_of};
+use crate::{tells, text};
+
+/// The text of a schema `x`, as a deployment takes it.
+pub(crate) fn schema(input: &[u8]) {
+    deploy(&[("services.xml", &services_of("x")), ("schemas/x.sd", text(input))]);
+    let body = format!("schema x {{ document x {{ {} }} }}", text(input));
+    deploy(&[("services.xml", &services_of("x")), ("schemas/x.sd", &body)]);
+    deploy(&[
+        ("services.xml", &services_of("x")),
+        ("schemas/x.sd", "schema x { document x { field a type string { indexing: index } } }"),
+        ("schemas/x/a.profile", text(input)),
+    ]);
+}
+
+/// The XML files of a package.
+pub(crate) fn services(input: &[u8]) {
+    let schema = ("schemas/x.sd", "schema x { document x { field a type long { indexing: attribute } } }");
+    let services = services_of("x");
+    deploy(&[("services.xml", text(input)), schema]);
+    for file in ["validation-overrides.xml", "search/query-profiles/default.xml", "deployment.xml"] {
+        deploy(&[("services.xml", &services), schema, (file, text(input))]);
+    }
+}
+
+fn deploy(files: &[(&str, &str)]) {
+    match application(files) {
+        Ok(application) => compile(&application),
+        Err(error) => tells(&error),
+    }
+}
+
+/// What a deployment makes of a package before it is active.
+fn compile(application: &Application) {
+    Columns::new(application);
+    let surroundings = Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", 1));
+    for schema in application.schemas.values() {
+        if let Err(error) = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings)) {
+            tells(&error);
+        }
+        for name in schema.rank_profiles.keys() {
+            if let Err(error) = Profile::compile(schema, name) {
+                tells(&error);
+            }
+        }
+        let belongs = application.cluster_of(&schema.name).and_then(|cluster| cluster.belongs(&schema.name));
+        if let Some(Err(error)) = belongs.map(|belongs| Selection::parse(&belongs)) {
+            tells(&error);
+        }
+    }
+}

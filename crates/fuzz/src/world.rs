@@ -1,0 +1,31 @@
+//! The application that inputs are checked against: one schema with every type of field.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use millrace_schema::{Application, Schema};
+
+/// The schema of the documents in the corpora.
+const SCHEMA: &str = include_str!("world.sd");
+
+/// services.xml for an application with a document type of this name.
+pub(crate) fn services(document_type: &str) -> String {
+    format!(
+        "<services><content id='c'><documents><document type='{document_type}' mode='streaming'/></documents></content></services>"
+    )
+}
+
+/// An application of these files.
+pub(crate) fn application(files: &[(&str, &str)]) -> Result<Application, millrace_schema::Error> {
+    let file = |(path, text): &(&str, &str)| ((*path).to_owned(), text.as_bytes().to_vec());
+    Application::from_files(files.iter().map(file).collect::<BTreeMap<_, _>>())
+}
+
+/// The schema that documents, queries and selections are checked against.
+pub(crate) fn schema() -> &'static Arc<Schema> {
+    static WORLD: LazyLock<Application> = LazyLock::new(|| {
+        application(&[("services.xml", &services("thing")), ("schemas/thing.sd", SCHEMA)])
+            .expect("the schema beside this file deploys")
+    });
+    &WORLD.schemas["thing"]
+}

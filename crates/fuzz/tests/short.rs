@@ -1,0 +1,53 @@
+//! Every target over its corpus, and over some thousand mutations of it. `MILLRACE_FUZZ_CASES` sets how many for each target.
+
+use std::path::Path;
+
+use millrace_fuzz::{Mutator, TARGETS, Target};
+
+/// Mutations for each target where nothing else is said.
+const CASES: u64 = 1500;
+
+/// The inputs kept for a target, in the order of their names.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let entries = std::fs::read_dir(&directory).expect("every target has a corpus");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("the corpus can be listed").path()).collect();
+    paths.sort();
+    let corpus: Vec<_> = paths.iter().map(|path| std::fs::read(path).expect("an input")).collect();
+    assert!(!corpus.is_empty(), "{name} has an empty corpus");
+    corpus
+}
+
+/// Runs an input; where that panics, the message says how to have it again.
+fn run(target: &Target, input: &[u8]) {
+    if std::panic::catch_unwind(|| (target.run)(input)).is_err() {
+        let shown = String::from_utf8_lossy(input);
+        panic!("{} panics at this input of {} bytes: {shown:?}", target.name, input.len());
+    }
+}
+
+fn check(name: &str) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
+    let cases = std::env::var("MILLRACE_FUZZ_CASES").ok().and_then(|text| text.parse().ok());
+    let corpus = corpus(name);
+    corpus.iter().for_each(|input| run(target, input));
+    let mut mutator = Mutator::new(&corpus, name.len() as u64);
+    (0..cases.unwrap_or(CASES)).for_each(|_| run(target, &mutator.input()));
+}
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })*
+
+        #[test]
+        fn no_target_is_left_out() {
+            let tested = [$(stringify!($name)),*];
+            assert!(TARGETS.iter().all(|target| tested.contains(&target.name)));
+        }
+    };
+}
+
+targets!(document feed row selection yql query grouping expression tensor schema services);

@@ -1,0 +1,246 @@
+//! The access log: a line of JSON for each request, with the fields of Vespa's.
+//!
+//! Requests never wait for it: lines go through a bounded queue to a thread of their own, and where the disk cannot follow, lines are left
+//! out and counted. A file that was renamed or removed is opened anew within a second, so that `logrotate` needs no signal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use hyper::HeaderMap;
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::header::{HOST, HeaderName, USER_AGENT};
+use serde_json::{Map, Value, json};
+
+use crate::search_api::Figures;
+
+/// Lines that may wait for the disk.
+const QUEUE_MAX: usize = 10_000;
+
+/// How often it is looked whether the file is still where it was.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Headers in which proxies tell for whom they ask; the first one there counts.
+const FORWARDED: [HeaderName; 4] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("y-ra"),
+    HeaderName::from_static("yahooremoteip"),
+    HeaderName::from_static("client-ip"),
+];
+
+/// The other side of a connection, told to each of its requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    /// Its address.
+    pub(crate) address: SocketAddr,
+    /// Whether it came with TLS.
+    pub(crate) tls: bool,
+}
+
+/// A log that is open.
+pub(crate) struct AccessLog {
+    lines: Mutex<Option<SyncSender<String>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    left_out: AtomicU64,
+}
+
+impl AccessLog {
+    /// Appends to the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or the thread not started.
+    pub(crate) fn open(path: &Path) -> io::Result<Arc<AccessLog>> {
+        let mut file = LogFile::open(path)?;
+        let (lines, waiting) = sync_channel(QUEUE_MAX);
+        let writer = std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || write_lines(&waiting, &mut file))?;
+        Ok(Arc::new(AccessLog {
+            lines: Mutex::new(Some(lines)),
+            writer: Mutex::new(Some(writer)),
+            left_out: AtomicU64::new(0),
+        }))
+    }
+
+    /// Lines that the disk was too slow for.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Writes what waits; later requests are not logged.
+    pub(crate) fn close(&self) {
+        drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A panic of the writer has been printed; there is nothing left to write then.
+            let _ = writer.join();
+        }
+    }
+
+    fn append(&self, line: String) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.as_ref().is_some_and(|lines| lines.try_send(line).is_err()) {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Logs a request once its answer has been sent, or the caller has left.
+pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, next: Next) -> Response {
+    let mut line = Line::of(&request, log);
+    let response = next.run(request).await;
+    line.fields.insert("code".to_owned(), json!(response.status().as_u16()));
+    if let Some(figures) = response.extensions().get::<Figures>() {
+        line.fields.insert("search".to_owned(), figures.logged());
+    }
+    response.map(|body| Body::new(Sent { body, line }))
+}
+
+/// What is known of a request; written when it is dropped.
+struct Line {
+    log: Arc<AccessLog>,
+    fields: Map<String, Value>,
+    began: Instant,
+    sent: u64,
+}
+
+impl Line {
+    fn of(request: &Request, log: Arc<AccessLog>) -> Self {
+        let mut fields = Map::new();
+        let mut tell = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+        let peer = request.extensions().get::<Peer>();
+        if let Some(peer) = peer {
+            tell("ip", json!(peer.address.ip().to_string()));
+        }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        tell("time", json!(time.as_millis() as f64 / 1000.0));
+        tell("method", json!(request.method().as_str()));
+        tell("uri", json!(request.uri().path_and_query().map_or("/", |uri| uri.as_str())));
+        tell("version", json!(format!("{:?}", request.version())));
+        tell("agent", json!(header(request.headers(), &USER_AGENT).unwrap_or_default()));
+        // HTTP/2 has the host in the URI.
+        let host = header(request.headers(), &HOST).or(request.uri().authority().map(|host| host.as_str()));
+        tell("host", json!(host.unwrap_or_default()));
+        tell("scheme", json!(if peer.is_some_and(|peer| peer.tls) { "https" } else { "http" }));
+        if let Some(address) = FORWARDED.iter().find_map(|name| header(request.headers(), name)) {
+            tell("remoteaddr", json!(address));
+        }
+        Line { log, fields, began: Instant::now(), sent: 0 }
+    }
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let duration = (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6;
+        self.fields.insert("duration".to_owned(), json!(duration));
+        self.fields.insert("responsesize".to_owned(), json!(self.sent));
+        let mut line = Value::Object(std::mem::take(&mut self.fields)).to_string();
+        line.push('\n');
+        self.log.append(line);
+    }
+}
+
+/// A body that counts what is sent of it.
+struct Sent {
+    body: Body,
+    line: Line,
+}
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.line.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn write_lines(waiting: &Receiver<String>, file: &mut LogFile) {
+    while let Ok(line) = waiting.recv() {
+        file.write(&line);
+        while let Ok(line) = waiting.try_recv() {
+            file.write(&line);
+        }
+        file.flush();
+    }
+}
+
+/// The file, opened anew when another takes its place.
+struct LogFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    inode: u64,
+    looked: Instant,
+    /// Whether it is known that it cannot be written.
+    failed: bool,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let inode = file.metadata()?.ino();
+        let file = BufWriter::new(file);
+        Ok(LogFile { path: path.to_owned(), file, inode, looked: Instant::now(), failed: false })
+    }
+
+    fn write(&mut self, line: &str) {
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.looked = Instant::now();
+            if std::fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode) {
+                self.flush();
+                match LogFile::open(&self.path) {
+                    Ok(opened) => *self = opened,
+                    Err(error) => self.fail(&error),
+                }
+            }
+        }
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            self.fail(&error);
+        }
+    }
+
+    fn flush(&mut self) {
+        match self.file.flush() {
+            Ok(()) => self.failed = false,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Says once what is wrong.
+    fn fail(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.failed, true) {
+            tracing::error!(%error, path = %self.path.display(), "the access log cannot be written");
+        }
+    }
+}

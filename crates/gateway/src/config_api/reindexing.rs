@@ -1,0 +1,122 @@
+//! `…/reindexing` tells how reindexing stands; `…/reindex` asks for it and sets its speed.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use hyper::StatusCode;
+use millrace_schema::{DocumentMode, Schema};
+use serde_json::json;
+
+use super::converge::active;
+use crate::http::{self, Parameters};
+use crate::reindexing::Chosen;
+use crate::{Deployment, Error, Node};
+
+/// The highest speed.
+const SPEED_MAX: f64 = 10.0;
+
+/// `GET …/reindexing`.
+pub(super) fn status(node: &Node) -> Result<Response, Error> {
+    let deployment = active(node)?;
+    Ok(http::json(StatusCode::OK, &node.reindexings().render(&deployment)))
+}
+
+/// `POST …/reindex`: marks document types as ready; the next deployment begins.
+pub(super) fn mark(node: &Node, parameters: &Parameters) -> Result<Response, Error> {
+    let deployment = active(node)?;
+    let speed = speed(parameters)?.unwrap_or(1.0);
+    if speed == 0.0 {
+        return Err(Error::parameter("speed", "must be more than 0; PUT a speed of 0 to halt a reindexing"));
+    }
+    let chosen = choose(&deployment, parameters)?;
+    node.reindexings().mark(&chosen, speed).map_err(|error| kept(&error))?;
+    let message = match chosen.is_empty() {
+        true => "No document types to reindex of application default.default".to_owned(),
+        false => format!("Reindexing document types {} of application default.default", list(&chosen)),
+    };
+    Ok(http::json(StatusCode::OK, &json!({ "message": message })))
+}
+
+/// `PUT …/reindex`: sets the speed, from the next deployment on.
+pub(super) fn set_speed(node: &Node, parameters: &Parameters) -> Result<Response, Error> {
+    let deployment = active(node)?;
+    let Some(speed) = speed(parameters)? else {
+        return Err(Error::parameter("speed", "must be set: a number from 0 to 10; 0 halts"));
+    };
+    let chosen = choose(&deployment, parameters)?;
+    let changed = node.reindexings().set_speed(&chosen, speed).map_err(|error| kept(&error))?;
+    let message = match changed.is_empty() {
+        true => "Changed no speed: none of the document types was marked; POST to mark them".to_owned(),
+        false => format!(
+            "Set reindexing speed to '{speed}' for document types {} of application default.default",
+            list(&changed)
+        ),
+    };
+    Ok(http::json(StatusCode::OK, &json!({ "message": message })))
+}
+
+fn kept(error: &std::io::Error) -> Error {
+    Error::Internal(format!("what is to be reindexed could not be kept on disk: {error}"))
+}
+
+fn speed(parameters: &Parameters) -> Result<Option<f64>, Error> {
+    let Some(text) = parameters.get("speed") else { return Ok(None) };
+    match text.parse() {
+        Ok(speed) if (0.0..=SPEED_MAX).contains(&speed) => Ok(Some(speed)),
+        _ => Err(Error::parameter("speed", format!("expected a number from 0 to 10, got '{text}'"))),
+    }
+}
+
+/// The document types that the parameters name.
+fn choose(deployment: &Deployment, parameters: &Parameters) -> Result<Chosen, Error> {
+    let clusters = names(parameters, "clusterId");
+    let types = names(parameters, "documentType");
+    let indexed_only = parameters.flag("indexedOnly")?.unwrap_or(false);
+    for id in clusters.iter().flatten() {
+        deployment.cluster(id)?;
+    }
+    let schemas = &deployment.application.schemas;
+    let content = deployment.application.content.iter();
+    let named: Vec<_> =
+        content.filter(|cluster| clusters.as_ref().is_none_or(|ids| ids.contains(&&*cluster.id))).collect();
+    if let Some(unknown) =
+        types.iter().flatten().find(|name| named.iter().all(|of| of.document(name).is_none()))
+    {
+        let known = named.iter().flat_map(|cluster| &cluster.documents).map(|of| &*of.document_type);
+        let known = known.collect::<Vec<_>>().join(", ");
+        return Err(Error::parameter("documentType", format!("there is no '{unknown}' here, only {known}")));
+    }
+    let mut chosen = Chosen::new();
+    for cluster in named {
+        let wanted = cluster.documents.iter().filter(|document| {
+            let name = &*document.document_type;
+            let indexed = || {
+                document.mode == DocumentMode::Streaming
+                    && schemas.get(name).is_some_and(|schema| has_index(schema))
+            };
+            types.as_ref().is_none_or(|types| types.contains(&name)) && (!indexed_only || indexed())
+        });
+        let wanted: Vec<Arc<str>> = wanted.map(|document| Arc::clone(&document.document_type)).collect();
+        if !wanted.is_empty() {
+            chosen.insert(Arc::clone(&cluster.id), wanted);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The names in a parameter, separated by commas; `None`: it is not there, and nothing is left out.
+fn names<'p>(parameters: &'p Parameters, name: &str) -> Option<Vec<&'p str>> {
+    let names = parameters.get(name)?.split(',').map(str::trim).filter(|name| !name.is_empty());
+    Some(names.collect::<Vec<_>>()).filter(|names| !names.is_empty())
+}
+
+/// Whether a field of the schema has words.
+fn has_index(schema: &Schema) -> bool {
+    schema.fields.values().any(|field| field.index.is_some())
+}
+
+/// As in `[moo, baz] in 'foo', [moo] in 'bar'`.
+fn list(chosen: &Chosen) -> String {
+    let of = |(cluster, types): (&Arc<str>, &Vec<Arc<str>>)| format!("[{}] in '{cluster}'", types.join(", "));
+    chosen.iter().map(of).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,65 @@
+//! What services.xml limits: how large operations and how long queries may be, and how the store keeps its files.
+
+use std::time::Duration;
+
+use millrace_schema::Application;
+use millrace_store::Tuning;
+
+use crate::Error;
+
+/// The limits of requests for the documents of a type.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Limits {
+    /// Bytes of the body of an operation.
+    operation_bytes_max: Option<u64>,
+    /// How long a query may look at the documents, whatever it asks for.
+    pub(crate) query_time_max: Option<Duration>,
+}
+
+impl Limits {
+    /// Those of the documents of a type. The smallest size counts: that of the document API, or that of a cluster.
+    pub(crate) fn new(application: &Application, document_type: &str) -> Self {
+        let clusters = application.content.iter().filter(|cluster| cluster.document(document_type).is_some());
+        let tuning = || clusters.clone().map(|cluster| &cluster.tuning);
+        let sizes = tuning().map(|tuning| tuning.document_size_max);
+        let times = tuning().filter_map(|tuning| tuning.query_timeout_s);
+        Limits {
+            operation_bytes_max: sizes.chain([application.container.document_size_max]).flatten().min(),
+            query_time_max: times.filter_map(|seconds| Duration::try_from_secs_f64(seconds).ok()).min(),
+        }
+    }
+
+    /// Whether an operation of this size is taken.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(crate) fn check_operation(&self, bytes: usize) -> Result<(), Error> {
+        match self.operation_bytes_max {
+            Some(limit) if bytes as u64 > limit => Err(Error::OperationTooLarge { bytes, limit }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How the store keeps the documents of an application. All clusters share one store: where they differ, buckets are as small,
+/// the disk as free and removals remembered as long as any of them asks for.
+pub(crate) fn store_tuning(application: &Application) -> Tuning {
+    let defaults = Tuning::default();
+    let asked = || application.content.iter().map(|cluster| &cluster.tuning);
+    let least = |of: fn(&millrace_schema::Tuning) -> Option<u64>| asked().filter_map(of).min();
+    Tuning {
+        split_bytes: least(|tuning| tuning.bucket_bytes_max).unwrap_or(defaults.split_bytes),
+        split_documents: least(|tuning| tuning.bucket_documents_max).unwrap_or(defaults.split_documents),
+        split_bits: asked().filter_map(|tuning| tuning.bucket_bits_min).max().unwrap_or(defaults.split_bits),
+        tombstone_retention: asked()
+            .filter_map(|tuning| tuning.removed_age_s)
+            .max()
+            .map_or(defaults.tombstone_retention, Duration::from_secs),
+        prune_interval: least(|tuning| tuning.removed_prune_interval_s)
+            .map_or(defaults.prune_interval, Duration::from_secs),
+        disk_used_max: asked()
+            .filter_map(|tuning| tuning.disk_limit)
+            .min_by(f64::total_cmp)
+            .unwrap_or(defaults.disk_used_max),
+    }
+}

@@ -1,0 +1,128 @@
+//! In which form a result is written: what the request asks for, or what it accepts.
+
+use std::collections::BTreeMap;
+
+use encoding_rs::Encoding;
+use hyper::HeaderMap;
+use hyper::header::ACCEPT;
+use millrace_query::value_of;
+use millrace_render::{Options, Response, write_cbor, write_json, write_xml};
+
+use crate::Error;
+
+/// The form of a result.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) enum Format {
+    #[default]
+    Json,
+    Cbor,
+    /// With text in this encoding.
+    Xml(Option<&'static Encoding>),
+}
+
+impl Format {
+    /// What `presentation.format` says; where it is silent, what the request's headers prefer.
+    pub(super) fn of(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
+        match value_of(parameters, "presentation.format").unwrap_or_default().trim() {
+            "" | "default" if prefers_cbor(headers) => Ok(Format::Cbor),
+            "" | "default" | "json" => Ok(Format::Json),
+            "cbor" => Ok(Format::Cbor),
+            "xml" => {
+                let encoding = value_of(parameters, "model.encoding").map(encoding).transpose()?;
+                Ok(Format::Xml(encoding))
+            }
+            "page" => Err(Error::parameter(
+                "presentation.format",
+                "page templates are not supported; there are json, cbor and xml".to_owned(),
+            )),
+            other => Err(Error::parameter(
+                "presentation.format",
+                format!("there is no format '{other}', only json, cbor and xml"),
+            )),
+        }
+    }
+
+    /// The media type of what [`Format::write`] gives.
+    pub(super) fn content_type(self) -> String {
+        match self {
+            Format::Json => "application/json;charset=utf-8".to_owned(),
+            Format::Cbor => "application/cbor".to_owned(),
+            Format::Xml(encoding) => format!("text/xml;charset={}", name(encoding)),
+        }
+    }
+
+    /// The response in this form.
+    pub(super) fn write(self, response: &Response<'_>, options: &Options) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512 + 1024 * response.hits.len());
+        match self {
+            Format::Json => write_json(response, options, &mut out),
+            Format::Cbor => write_cbor(response, options, &mut out),
+            Format::Xml(encoding) => {
+                write_xml(response, options, &name(encoding), &mut out);
+                if let Some(encoding) = encoding {
+                    out = encoding.encode(&String::from_utf8_lossy(&out)).0.into_owned();
+                }
+            }
+        }
+        out
+    }
+}
+
+fn encoding(label: &str) -> Result<&'static Encoding, Error> {
+    Encoding::for_label(label.as_bytes()).ok_or_else(|| {
+        Error::parameter(
+            "model.encoding",
+            format!("there is no encoding '{label}'; there are for example utf-8, iso-8859-1 and euc-jp"),
+        )
+    })
+}
+
+fn name(encoding: Option<&'static Encoding>) -> String {
+    match encoding {
+        // What the web calls windows-1252 has all of it in the same places.
+        Some(encoding) if encoding == encoding_rs::WINDOWS_1252 => "iso-8859-1".to_owned(),
+        Some(encoding) => encoding.name().to_ascii_lowercase(),
+        None => "utf-8".to_owned(),
+    }
+}
+
+/// Whether CBOR is accepted, and more gladly than JSON.
+fn prefers_cbor(headers: &HeaderMap) -> bool {
+    let (mut cbor, mut json) = (0.0, 0.0);
+    for value in headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
+        for offer in value.split(',') {
+            let mut parts = offer.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
+            match media {
+                "application/cbor" => cbor = quality,
+                "application/json" => json = quality,
+                _ => {}
+            }
+        }
+    }
+    cbor > json
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn who_gets_cbor() {
+        for (accept, expected) in [
+            ("application/cbor", true),
+            ("application/json, application/cbor;q=0.5", false),
+            ("application/cbor;q=0.9, application/json;q=0.5", true),
+            ("application/json, application/cbor", false),
+            ("*/*", false),
+            ("application/cbor;q=0", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(prefers_cbor(&headers), expected, "{accept}");
+        }
+    }
+}

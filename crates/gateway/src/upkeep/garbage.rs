@@ -1,0 +1,113 @@
+//! Documents that no longer match the selection of their content cluster are removed, cluster by cluster, once an interval.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_store::{Modification, Visit};
+
+use super::{IDLE, Job, pace};
+use crate::deployment::now_s;
+use crate::metrics::Metric;
+use crate::{Deployment, Node};
+
+/// Documents looked at in one step.
+const PAGE: usize = 256;
+
+/// A pass takes about this share of its interval, so that it is through before the next begins.
+const SHARE_OF_INTERVAL: f64 = 0.5;
+
+/// A pass looks at no fewer documents a second.
+const PER_SECOND_MIN: f64 = 2000.0;
+
+/// After a step that failed, it is tried again so much later.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The passes of all clusters.
+#[derive(Default)]
+pub(super) struct GarbageCollection {
+    passes: BTreeMap<Arc<str>, Pass>,
+}
+
+/// A way through the documents of a cluster.
+struct Pass {
+    /// The application whose selections are tested.
+    generation: u64,
+    began: Instant,
+    visit: Visit,
+    per_second: f64,
+    done: bool,
+}
+
+impl Job for GarbageCollection {
+    fn step(&mut self, node: &Node) -> Duration {
+        let Ok(deployment) = node.deployments().current() else { return IDLE };
+        self.passes.retain(|id, _| deployment.application.content.iter().any(|cluster| cluster.id == *id));
+        for cluster in deployment.application.content.iter().filter(|cluster| cluster.garbage_collection) {
+            let interval = Duration::from_secs(cluster.garbage_interval_s.max(1));
+            let due = self.passes.get(&cluster.id).is_none_or(|pass| {
+                pass.generation != deployment.generation || (pass.done && pass.began.elapsed() >= interval)
+            });
+            if due {
+                self.passes
+                    .insert(Arc::clone(&cluster.id), Pass::new(node, &deployment, &cluster.id, interval));
+            }
+            if let Some(pass) = self.passes.get_mut(&cluster.id).filter(|pass| !pass.done) {
+                return pass.step(node, &deployment);
+            }
+        }
+        IDLE
+    }
+}
+
+impl Pass {
+    fn new(node: &Node, deployment: &Deployment, cluster: &str, interval: Duration) -> Self {
+        let (mut document_types, mut fields) = (Vec::new(), Vec::new());
+        for kind in deployment.kinds() {
+            let in_it = kind.clusters.iter().any(|known| *known.id == *cluster && known.belongs.is_some());
+            if !in_it {
+                continue;
+            }
+            document_types.push(kind.schema.name.to_string());
+            for belongs in kind.clusters.iter().filter_map(|cluster| cluster.belongs.as_ref()) {
+                fields.extend(belongs.fields(&kind.schema.name).into_iter().map(str::to_owned));
+            }
+        }
+        document_types.sort_unstable();
+        let documents = node.store().status().documents as f64;
+        Pass {
+            generation: deployment.generation,
+            began: Instant::now(),
+            done: document_types.is_empty(),
+            visit: Visit { document_types, wanted: PAGE, fields: Some(fields), ..Visit::all(&[]) },
+            per_second: (documents / (interval.as_secs_f64() * SHARE_OF_INTERVAL)).max(PER_SECOND_MIN),
+        }
+    }
+
+    fn step(&mut self, node: &Node, deployment: &Deployment) -> Duration {
+        let began = Instant::now();
+        let now = now_s();
+        let swept = node.store().sweep(&self.visit, &|document| {
+            let kind = deployment.kind(document.id.document_type()).ok();
+            Ok(match kind.is_some_and(|kind| kind.is_garbage(&document, now)) {
+                true => Modification::Remove,
+                false => Modification::Nothing,
+            })
+        });
+        let swept = match swept {
+            Ok(swept) => swept,
+            Err(error) => {
+                tracing::warn!(%error, "garbage collection stopped; it goes on from there shortly");
+                node.metrics().count(Metric::GarbagePassesFailed);
+                return RETRY;
+            }
+        };
+        node.metrics().add(Metric::GarbageRemoved, swept.changed);
+        if swept.continuation.is_none() {
+            self.done = true;
+            node.metrics().count(Metric::GarbagePasses);
+        }
+        self.visit.continuation = swept.continuation;
+        pace(node, began, swept.seen, self.per_second)
+    }
+}

@@ -1,0 +1,109 @@
+//! What a node does by itself, between requests: removing documents that do not belong any more, and reindexing.
+//!
+//! Each [`Job`] has a thread and does a small step at a time: it changes one page of documents, then says how long it can wait.
+//! Steps are paced so that a job takes about as long as it may, and pauses are longer while requests wait.
+
+mod garbage;
+mod reindex;
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::Node;
+
+/// How often a job looks for work where it has none.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How much longer a job pauses after each step while requests wait.
+const ASIDE: Duration = Duration::from_millis(50);
+
+/// Work in the background.
+trait Job: Send {
+    /// Does a little; answers how long to pause after it.
+    fn step(&mut self, node: &Node) -> Duration;
+}
+
+/// The threads of the background.
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    bell: Arc<Bell>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Ends pauses before their time.
+#[derive(Default)]
+struct Bell {
+    state: Mutex<Rung>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Rung {
+    times: u64,
+    stopped: bool,
+}
+
+impl Upkeep {
+    /// Starts the jobs of a node. They hold it only while they work.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub(crate) fn start(&self, node: &Arc<Node>) -> std::io::Result<()> {
+        let jobs: [(&str, Box<dyn Job>); 2] = [
+            ("garbage", Box::new(garbage::GarbageCollection::default())),
+            ("reindex", Box::new(reindex::Reindex::default())),
+        ];
+        for (name, job) in jobs {
+            let (bell, node) = (Arc::clone(&self.bell), Arc::downgrade(node));
+            let thread =
+                std::thread::Builder::new().name(name.to_owned()).spawn(move || work(job, &node, &bell))?;
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(())
+    }
+
+    /// Wakes the jobs: there may be work.
+    pub(crate) fn wake(&self) {
+        self.bell.state.lock().unwrap_or_else(PoisonError::into_inner).times += 1;
+        self.bell.changed.notify_all();
+    }
+
+    /// Ends the jobs after the steps that they are at.
+    pub(crate) fn stop(&self) {
+        self.bell.state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+        self.bell.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A job can be the last to hold the node, and then it stops itself.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("work in the background ended in a panic");
+            }
+        }
+    }
+}
+
+fn work(mut job: Box<dyn Job>, node: &Weak<Node>, bell: &Bell) {
+    let mut seen = 0;
+    loop {
+        let Some(node) = node.upgrade() else { return };
+        let pause = job.step(&node);
+        drop(node);
+        let state = bell.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = bell
+            .changed
+            .wait_timeout_while(state, pause, |state| !state.stopped && state.times == seen)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.stopped {
+            return;
+        }
+        seen = state.times;
+    }
+}
+
+/// How long to pause after a step that began then and looked at so many documents, to look at no more than `per_second`.
+fn pace(node: &Node, began: Instant, documents: u64, per_second: f64) -> Duration {
+    let at_least = Duration::try_from_secs_f64(documents as f64 / per_second).unwrap_or(IDLE);
+    let aside = if node.pool().waiting() > 0 { ASIDE } else { Duration::ZERO };
+    at_least.saturating_sub(began.elapsed()) + aside
+}

@@ -1,0 +1,108 @@
+//! Numbers and ranges as the text of a term: `42`, `<5`, `>=3`, `[1;5]`, `[1;5>`, `<;5;-10]`.
+
+use crate::build::parse_number;
+use crate::{Bound, Number};
+
+/// The numbers that a text means.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NumberText {
+    /// The lower bound.
+    pub low: Bound,
+    /// The upper bound.
+    pub high: Bound,
+    /// The third part of a range: as many as this from the low end (negative: from the high end).
+    pub hit_limit: Option<i64>,
+}
+
+/// Reads a number or a range; none where it is neither. Whole numbers past 64 bits are the greatest and smallest that there are.
+pub fn parse(text: &str) -> Option<NumberText> {
+    let text = text.trim();
+    let single = |low, high| Some(NumberText { low, high, hit_limit: None });
+    if let Some((left, inner, right)) = brackets(text) {
+        let mut parts = inner.split(';').map(str::trim);
+        let mut bound = |is_open: bool| match parts.next() {
+            None | Some("") => Some(Bound::Open),
+            Some(text) if is_open => number(text).map(Bound::Exclusive),
+            Some(text) => number(text).map(Bound::Inclusive),
+        };
+        let (low, high) = (bound(left == '<')?, bound(right == '>')?);
+        return Some(NumberText { low, high, hit_limit: parts.next().and_then(|limit| limit.parse().ok()) });
+    }
+    for (sign, less, inclusive) in
+        [("<=", true, true), (">=", false, true), ("<", true, false), (">", false, false)]
+    {
+        if let Some(rest) = text.strip_prefix(sign) {
+            let number = number(rest)?;
+            let bound = if inclusive { Bound::Inclusive(number) } else { Bound::Exclusive(number) };
+            return if less { single(Bound::Open, bound) } else { single(bound, Bound::Open) };
+        }
+    }
+    let number = Bound::Inclusive(number(text)?);
+    single(number, number)
+}
+
+/// How many bytes of `text` are the range, or the comparison, that it begins with.
+pub(crate) fn length(text: &str) -> usize {
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+    let signs = text.find(|c| !matches!(c, '<' | '>' | '=')).unwrap_or(text.len());
+    let rest = &text[signs..];
+    let digits = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
+    if text.starts_with('[') || rest[digits..].starts_with(';') {
+        return text[1..].find([']', '>']).map_or(text.len(), |close| close + 2);
+    }
+    signs + digits
+}
+
+/// The brackets around a range with a semicolon, and what is between them.
+fn brackets(text: &str) -> Option<(char, &str, char)> {
+    let mut chars = text.chars();
+    let (left, right) = (chars.next()?, chars.next_back()?);
+    let inner = chars.as_str();
+    (matches!(left, '[' | '<') && matches!(right, ']' | '>') && inner.contains(';'))
+        .then_some((left, inner, right))
+}
+
+fn number(text: &str) -> Option<Number> {
+    let text = text.trim();
+    let is_whole = text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
+    match parse_number(text)? {
+        Number::Float(number) if is_whole => {
+            Some(Number::Integer(if number < 0.0 { i64::MIN } else { i64::MAX }))
+        }
+        number => Some(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_ranges() {
+        use Bound::{Exclusive, Inclusive, Open};
+        let whole = Number::Integer;
+        for (text, low, high, hit_limit) in [
+            ("42", Inclusive(whole(42)), Inclusive(whole(42)), None),
+            (" -1.5 ", Inclusive(Number::Float(-1.5)), Inclusive(Number::Float(-1.5)), None),
+            ("<5", Open, Exclusive(whole(5)), None),
+            (">=5", Inclusive(whole(5)), Open, None),
+            ("[1;5]", Inclusive(whole(1)), Inclusive(whole(5)), None),
+            ("<1;5]", Exclusive(whole(1)), Inclusive(whole(5)), None),
+            ("[1;5>", Inclusive(whole(1)), Exclusive(whole(5)), None),
+            ("<;>", Open, Open, None),
+            ("[;5;-10]", Open, Inclusive(whole(5)), Some(-10)),
+            ("-9223372036854775809", Inclusive(whole(i64::MIN)), Inclusive(whole(i64::MIN)), None),
+            ("9223372036854775808", Inclusive(whole(i64::MAX)), Inclusive(whole(i64::MAX)), None),
+        ] {
+            assert_eq!(parse(text), Some(NumberText { low, high, hit_limit }), "{text}");
+        }
+        for text in ["", "[]", "[1]", "x", "[x;1]", "<", "1;2", "é;é"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        for (text, taken) in
+            [("[1;5] x", 5), ("<1;5> x", 5), ("<5 x", 2), (">=5", 3), ("[1;5", 4), ("<", 1), ("<;2] ", 4)]
+        {
+            assert_eq!(length(text), taken, "{text}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A place given by parameters: `pos.ll`, `pos.radius`, `pos.attribute`; geoLocation in YQL says the same.
+
+use millrace_document::scalar::position;
+
+use super::{Reader, parameter};
+use crate::build::kilometres;
+use crate::{Annotations, Error, Item};
+
+/// How far from the place documents may be where the request does not say.
+const RADIUS_KM: f64 = 50.0;
+
+impl Reader<'_> {
+    /// The tree, with a circle that documents must be in where a place is given.
+    pub(super) fn with_position(&self, root: Item) -> Result<Item, Error> {
+        let Some(text) = self.text("pos.ll") else { return Ok(root) };
+        if self.text("pos.xy").is_some() {
+            return Err(parameter(
+                "pos.xy",
+                "Cannot handle both lat/long and xy coords at the same time; give pos.ll alone",
+            ));
+        }
+        let (latitude, longitude) = position(&text).ok_or_else(|| {
+            parameter("pos.ll", format!("{text:?} is no place; for example: 63.4225N;10.3637E"))
+        })?;
+        let radius_km = match self.text("pos.radius") {
+            None => RADIUS_KM,
+            Some(text) => kilometres(&text).ok_or_else(|| {
+                let units = "units are km, m, miles, mi, deg, d";
+                parameter("pos.radius", format!("{text:?} is no radius; {units}; for example: 5km"))
+            })?,
+        };
+        let circle = Item::GeoLocation {
+            field: self.text("pos.attribute").unwrap_or_default(),
+            latitude: f64::from(latitude) / 1e6,
+            longitude: f64::from(longitude) / 1e6,
+            radius_km,
+            annotations: Annotations::default(),
+        };
+        Ok(Item::And(vec![root, circle]))
+    }
+}

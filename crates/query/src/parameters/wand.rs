@@ -1,0 +1,102 @@
+//! Parameters that change the tree of a query: `weakAnd.replace`, and a wand beside the query by `wand.field` and `wand.tokens`.
+
+use super::{Reader, parameter};
+use crate::build::weights;
+use crate::{Annotations, Error, Item, Match, WeightedOperator};
+
+/// Hits that a weakAnd or wand exposes to ranking where the request does not say.
+const TARGET_HITS: u32 = 100;
+
+impl Reader<'_> {
+    /// Whether the request has a wand, which is a query by itself.
+    pub(super) fn has_wand(&self) -> bool {
+        self.text("wand.field").is_some()
+    }
+
+    /// The tree as these parameters change it.
+    pub(super) fn with_wands(&self, root: Item) -> Result<Item, Error> {
+        let root = match self.truth("weakAnd.replace", false)? {
+            true => weak(root, self.hits("wand.hits")?.unwrap_or(TARGET_HITS)),
+            false => root,
+        };
+        Ok(match (root, self.wand()?) {
+            (root, None) => root,
+            (Item::True, Some(wand)) => wand,
+            (root, Some(wand)) => Item::And(vec![root, wand]),
+        })
+    }
+
+    fn wand(&self) -> Result<Option<Item>, Error> {
+        let Some(field) = self.text("wand.field") else { return Ok(None) };
+        let text = self.text("wand.tokens").unwrap_or_default();
+        let wrong =
+            |reason: String| parameter("wand.tokens", format!("{reason}; for example: {{a: 1, b: 2}}"));
+        let mut tokens = Vec::new();
+        for (token, weight) in weights::pairs(&text).map_err(wrong)? {
+            if weight.fract() != 0.0 || weight.abs() > f64::from(i32::MAX) {
+                return Err(wrong(format!(
+                    "the weight {weight} of {token:?} is not a whole number of 32 bits"
+                )));
+            }
+            tokens.push((token, weight as i32));
+        }
+        let target_hits = match self.hits("wand.heapSize")? {
+            Some(hits) => hits,
+            None => self.hits("hits")?.unwrap_or(TARGET_HITS),
+        };
+        let weighted = |operator| Item::Weighted {
+            operator,
+            field: field.clone(),
+            tokens: tokens.clone(),
+            annotations: Annotations::default(),
+        };
+        Ok(Some(match self.get("wand.type").unwrap_or("vespa") {
+            "parallel" => weighted(WeightedOperator::Wand {
+                target_hits,
+                score_threshold: self.float("wand.scoreThreshold")?.unwrap_or(0.0),
+            }),
+            "dotProduct" => weighted(WeightedOperator::DotProduct),
+            "vespa" => Item::WeakAnd {
+                children: terms(&field, &tokens),
+                target_hits,
+                annotations: Annotations::default(),
+            },
+            "or" => Item::Or(terms(&field, &tokens)),
+            other => {
+                let reason =
+                    format!("{other:?} is no type of wand; there are vespa, parallel, dotProduct and or");
+                return Err(parameter("wand.type", reason));
+            }
+        }))
+    }
+
+    fn hits(&self, name: &str) -> Result<Option<u32>, Error> {
+        Ok(self.whole(name)?.map(|hits| u32::try_from(hits).unwrap_or(u32::MAX)))
+    }
+}
+
+fn terms(field: &str, tokens: &[(String, i32)]) -> Vec<Item> {
+    let term = |(token, weight): &(String, i32)| Item::Term {
+        field: field.to_owned(),
+        text: token.as_str().into(),
+        matching: Match::Word,
+        annotations: Annotations { weight: *weight, ..Annotations::default() },
+    };
+    tokens.iter().map(term).collect()
+}
+
+/// The tree with a weakAnd for each or.
+fn weak(item: Item, target_hits: u32) -> Item {
+    let all = |items: Vec<Item>| items.into_iter().map(|item| weak(item, target_hits)).collect();
+    match item {
+        Item::Or(items) => {
+            Item::WeakAnd { children: all(items), target_hits, annotations: Annotations::default() }
+        }
+        Item::And(items) => Item::And(all(items)),
+        Item::Rank(items) => Item::Rank(all(items)),
+        Item::Not { positive, negatives } => {
+            Item::Not { positive: Box::new(weak(*positive, target_hits)), negatives }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,273 @@
+//! Results as XML: `presentation.format=xml`.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_document::{Value, json};
+use millrace_result::{FieldValue, Group, GroupList, GroupValue, Hit};
+use quick_xml::Writer;
+use quick_xml::escape::partial_escape;
+use quick_xml::events::BytesText;
+use quick_xml::writer::ElementWriter;
+
+use crate::group::{bounds, bytes_text, kind_text, value_text};
+use crate::hit::Features;
+use crate::number::{JavaNumbers, java_text};
+use crate::{Options, Response};
+
+type Out<'o> = Writer<&'o mut Vec<u8>>;
+
+/// The tags that stay tags in text: what bolding and snippets put there.
+const TAGS: [&str; 3] = ["<hi>", "</hi>", "<sep />"];
+
+/// Appends the response as XML. `encoding` is the name of the encoding that the text is given later.
+pub fn write_xml(response: &Response<'_>, options: &Options, encoding: &str, out: &mut Vec<u8>) {
+    out.extend(format!("<?xml version=\"1.0\" encoding=\"{encoding}\" ?>").as_bytes());
+    let mut writer = Writer::new_with_indent(out, b' ', 2);
+    // Writing to a Vec cannot fail.
+    let _ = result(response, options, &mut writer);
+    writer.get_mut().push(b'\n');
+}
+
+fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+    out.write_event(quick_xml::events::Event::Text(BytesText::from_escaped("\n")))?;
+    let coverage = &response.coverage;
+    let mut element =
+        out.create_element("result").with_attribute(("total-hit-count", &*response.total_count.to_string()));
+    if let Some(timing) = &response.timing {
+        for (name, duration) in [
+            ("querytime", timing.query),
+            ("summaryfetchtime", timing.summary_fetch),
+            ("searchtime", timing.search),
+        ] {
+            element = element.with_attribute((name, &*java_text(duration.as_micros() as f64 / 1e6)));
+        }
+    }
+    if response.errors.is_empty() || response.coverage.documents > 0 {
+        for (name, value) in [
+            ("coverage-docs", response.coverage.documents.to_string()),
+            ("coverage-nodes", response.coverage.nodes.to_string()),
+            ("coverage-full", coverage.is_full().to_string()),
+            ("coverage", coverage.percent().to_string()),
+            ("results-full", u8::from(coverage.is_full()).to_string()),
+            ("results", "1".to_owned()),
+        ] {
+            element = element.with_attribute((name, &*value));
+        }
+    }
+    if response.errors.is_empty() && response.groupings.is_empty() && response.hits.is_empty() {
+        element.write_text_content(BytesText::from_escaped(""))?;
+        return Ok(());
+    }
+    element.write_inner_content(|out| {
+        for error in response.errors {
+            let text = error.message.as_deref().unwrap_or(&error.summary);
+            let code = error.code.to_string();
+            out.create_element("error").with_attribute(("code", &*code)).write_text_content(plain(text))?;
+        }
+        let (before, after) = response.hits.split_at(response.hits_before_groups());
+        before.iter().try_for_each(|found| hit(found, options, out))?;
+        for grouping in response.groupings {
+            let pages = [("this", Some(grouping.continuation.as_str()))];
+            group(&grouping.root, &pages, options, out)?;
+        }
+        after.iter().try_for_each(|found| hit(found, options, out))
+    })?;
+    Ok(())
+}
+
+fn group(
+    group: &Group,
+    pages: &[(&str, Option<&str>)],
+    options: &Options,
+    out: &mut Out<'_>,
+) -> io::Result<()> {
+    let relevance = java_text(group.relevance);
+    out.create_element("group").with_attribute(("relevance", &*relevance)).write_inner_content(|out| {
+        let kind = kind_text(&group.id);
+        let id = out.create_element("id").with_attribute(("type", kind));
+        match (bounds(&group.id), value_text(&group.id)) {
+            (Some((from, to)), _) => id
+                .write_inner_content(|out| {
+                    out.create_element("from").write_text_content(plain(&from))?;
+                    out.create_element("to").write_text_content(plain(&to)).map(drop)
+                })
+                .map(drop)?,
+            (None, Some(value)) => id.write_text_content(plain(&value)).map(drop)?,
+            (None, None) => id.write_empty().map(drop)?,
+        }
+        continuations(pages, out)?;
+        for (label, value) in &group.outputs {
+            let element = out.create_element("output").with_attribute(("label", label.as_str()));
+            output(value, element)?;
+        }
+        group.lists.iter().try_for_each(|inner| list(inner, options, out))
+    })?;
+    Ok(())
+}
+
+fn output(value: &GroupValue, element: ElementWriter<'_, &mut Vec<u8>>) -> io::Result<()> {
+    let text = match value {
+        GroupValue::Long(value) => value.to_string(),
+        GroupValue::Double(value) => java_text(*value),
+        GroupValue::String(text) => text.clone(),
+        GroupValue::Bool(value) => value.to_string(),
+        GroupValue::Raw(bytes) => bytes_text(bytes),
+        GroupValue::Quantiles(quantiles) => quantiles
+            .iter()
+            .map(|(quantile, value)| format!("{}: {}", java_text(*quantile), java_text(*value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    element.write_text_content(plain(&text)).map(drop)
+}
+
+fn list(list: &GroupList, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+    let (name, label, (next, previous)) = match list {
+        GroupList::Groups { label, continuation, .. } => ("grouplist", label, continuation),
+        GroupList::Hits { label, continuation, .. } => ("hitlist", label, continuation),
+    };
+    out.create_element(name).with_attribute(("label", label.as_str())).write_inner_content(|out| {
+        continuations(&[("next", next.as_deref()), ("prev", previous.as_deref())], out)?;
+        match list {
+            GroupList::Groups { groups, .. } => {
+                groups.iter().try_for_each(|inner| group(inner, &[], options, out))
+            }
+            GroupList::Hits { hits, .. } => hits.iter().try_for_each(|found| hit(found, options, out)),
+        }
+    })?;
+    Ok(())
+}
+
+fn continuations(pages: &[(&str, Option<&str>)], out: &mut Out<'_>) -> io::Result<()> {
+    for (name, text) in pages {
+        if let Some(text) = text {
+            out.create_element("continuation")
+                .with_attribute(("id", *name))
+                .write_text_content(plain(text))?;
+        }
+    }
+    Ok(())
+}
+
+fn hit(hit: &Hit, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+    let relevance = java_text(hit.relevance);
+    out.create_element("hit")
+        .with_attribute(("relevancy", &*relevance))
+        .with_attribute(("source", &*hit.source))
+        .write_inner_content(|out| {
+            out.create_element("field")
+                .with_attribute(("name", "relevancy"))
+                .write_text_content(plain(&relevance))?;
+            let is_id = |name: &str| name == "documentid";
+            let others = hit.fields.iter().filter(|(name, _)| !is_id(name));
+            for (name, value) in others.chain(hit.fields.iter().filter(|(name, _)| is_id(name))) {
+                let element = out.create_element("field").with_attribute(("name", &**name));
+                field(value, options, element)?;
+            }
+            Ok(())
+        })?;
+    Ok(())
+}
+
+fn field(value: &FieldValue, options: &Options, element: ElementWriter<'_, &mut Vec<u8>>) -> io::Result<()> {
+    match value {
+        FieldValue::Value(value) => content(value, options, element),
+        FieldValue::Features(features) => {
+            let features = Features { features, tensors: options.tensors };
+            element.write_text_content(plain(&json_text(&features))).map(drop)
+        }
+        FieldValue::Strings(strings) => element
+            .write_inner_content(|out| {
+                for text in strings {
+                    out.create_element("item").write_text_content(plain(text))?;
+                }
+                Ok(())
+            })
+            .map(drop),
+    }
+}
+
+/// The value inside an element that is begun.
+fn content(value: &Value, options: &Options, element: ElementWriter<'_, &mut Vec<u8>>) -> io::Result<()> {
+    let nested = match value {
+        Value::Array(values) => !values.is_empty(),
+        Value::WeightedSet(_) | Value::Map(_) | Value::Struct(_) => !value.is_empty(),
+        _ => false,
+    };
+    if !nested {
+        let text = with_tags(&scalar_text(value, options));
+        return element.write_text_content(BytesText::from_escaped(text)).map(drop);
+    }
+    element
+        .write_inner_content(|out| {
+            match value {
+                Value::Array(values) => {
+                    for value in values {
+                        content(value, options, out.create_element("item"))?;
+                    }
+                }
+                Value::WeightedSet(elements) => {
+                    for (value, weight) in elements {
+                        let weight = weight.to_string();
+                        let item = out.create_element("item").with_attribute(("weight", &*weight));
+                        content(value, options, item)?;
+                    }
+                }
+                Value::Map(entries) => {
+                    for (key, value) in entries {
+                        out.create_element("item").write_inner_content(|out| {
+                            content(key, options, out.create_element("key"))?;
+                            content(value, options, out.create_element("value"))
+                        })?;
+                    }
+                }
+                Value::Struct(fields) => {
+                    for (name, value) in fields {
+                        let field = out.create_element("struct-field").with_attribute(("name", &**name));
+                        content(value, options, field)?;
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+        .map(drop)
+}
+
+fn scalar_text(value: &Value, options: &Options) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Raw(bytes) => STANDARD.encode(bytes),
+        Value::Array(_) | Value::WeightedSet(_) | Value::Map(_) | Value::Struct(_) => String::new(),
+        other => json_text(&json::value(other, options.tensors)).trim_matches('"').to_owned(),
+    }
+}
+
+fn json_text(value: &impl serde::Serialize) -> String {
+    let mut out = Vec::new();
+    // Writing to a Vec cannot fail, and all keys are text.
+    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, JavaNumbers));
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Text as it stands between tags.
+fn plain(text: &str) -> BytesText<'_> {
+    BytesText::from_escaped(partial_escape(text))
+}
+
+/// Text with everything escaped but the tags around words of the query.
+fn with_tags(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, tag)) =
+        TAGS.iter().filter_map(|tag| rest.find(tag).map(|at| (at, *tag))).min_by_key(|(at, _)| *at)
+    {
+        out.push_str(&partial_escape(&rest[..at]));
+        out.push_str(tag);
+        rest = &rest[at + tag.len()..];
+    }
+    out.push_str(&partial_escape(rest));
+    out
+}

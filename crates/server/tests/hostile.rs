@@ -1,0 +1,87 @@
+//! A thousand requests that nobody means well with: each has an answer that says what is wrong, and the server lives on.
+
+mod support;
+
+use std::path::Path;
+
+use hyper::Method;
+use hyper::header::CONTENT_TYPE;
+use millrace_client::{Client, Protocol, Request};
+use millrace_fuzz::Mutator;
+use support::Server;
+
+/// Requests of each kind.
+const REQUESTS: u64 = 125;
+
+/// The inputs that the fuzzers keep for one of their targets.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let entries = std::fs::read_dir(directory).expect("there is such a corpus");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("an input")).collect()
+}
+
+/// Bytes as a part of a request line.
+fn encoded(bytes: &[u8]) -> String {
+    bytes.iter().take(2000).map(|byte| format!("%{byte:02X}")).collect()
+}
+
+fn request(kind: u64, input: Vec<u8>) -> Request {
+    const DOCUMENT: &str = "/document/v1/n/note/group/ann/1";
+    match kind {
+        0 => Request::new(Method::POST, DOCUMENT).body("application/json", input),
+        1 => Request::new(Method::PUT, DOCUMENT).body("application/json", input),
+        2 => Request::new(Method::GET, format!("/search/?streaming.groupname=ann&yql={}", encoded(&input))),
+        3 => Request::new(Method::POST, "/search/").body("application/json", input),
+        4 => Request::new(Method::GET, format!("/document/v1/?cluster=notes&selection={}", encoded(&input))),
+        5 => Request::new(Method::GET, format!("/document/v1/{}", encoded(&input))),
+        6 => Request::new(
+            Method::DELETE,
+            format!(
+                "/document/v1/n/note/docid?cluster=notes&selection=false&continuation={}",
+                encoded(&input)
+            ),
+        ),
+        _ => Request::new(Method::POST, "/search/")
+            .body("application/json", input)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded"),
+    }
+}
+
+#[test]
+fn every_request_is_answered() {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/bob/1", "{\"stars\":1}");
+    let kinds = ["document", "document", "yql", "query", "selection", "document", "row", "query"];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = Client::new(&server.url(), Protocol::Http1).expect("an address");
+    for (kind, name) in kinds.iter().enumerate() {
+        let corpus = corpus(name);
+        let mut mutator = Mutator::new(&corpus, kind as u64);
+        for number in 0..REQUESTS {
+            let input = mutator.input();
+            let shown = String::from_utf8_lossy(&input).into_owned();
+            let answer = runtime.block_on(client.send(request(kind as u64, input)));
+            let answer = answer.unwrap_or_else(|error| panic!("{name} {number}: {error}: {shown:?}"));
+            let status = answer.status.as_u16();
+            assert!(
+                status != 500 && status != 503,
+                "{name} {number}: {status} {}: {shown:?}",
+                answer.message()
+            );
+            assert!(
+                status < 400 || answer.message().len() >= 8,
+                "{name} {number}: {status} says nothing: {shown:?}"
+            );
+        }
+    }
+    for number in 0..REQUESTS {
+        let corpus = corpus("services");
+        let mut mutator = Mutator::new(&corpus, number);
+        let input = String::from_utf8_lossy(&mutator.input()).into_owned();
+        let (status, answer) = server.deploy(&[("services.xml", &input), ("schemas/x.sd", &input)]);
+        assert!(status == 400 && answer["message"].is_string(), "{status} {answer}: {input:?}");
+    }
+    assert_eq!(server.get("/document/v1/n/note/group/bob/1").1["fields"]["stars"], 1);
+}

@@ -1,0 +1,63 @@
+//! What services.xml limits is limited.
+
+mod support;
+
+use hyper::Method;
+use serde_json::json;
+use support::{NOTE, SERVICES, Server};
+
+/// A server with the test application, and this added to its content cluster.
+fn with(tuning: &str) -> Server {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", "{\"title\":\"before\",\"stars\":1}");
+    let services = SERVICES.replace("</content>", &format!("{tuning}</content>"));
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    server
+}
+
+const PATH: &str = "/document/v1/n/note/group/ann/1";
+
+#[test]
+fn operations_larger_than_max_document_size() {
+    let server = with("<tuning><max-document-size>1MiB</max-document-size></tuning>");
+    let body = |bytes: usize| format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "x ".repeat(bytes / 2));
+    for method in [Method::POST, Method::PUT] {
+        let (status, answer) = server.call(method, PATH, &body(1 << 20));
+        assert_eq!(status, 413, "{answer}");
+        assert!(
+            answer["message"].as_str().is_some_and(|text| text.contains("max-document-size")),
+            "{answer}"
+        );
+    }
+    assert_eq!(server.call(Method::POST, PATH, &body(1_000_000)).0, 200);
+}
+
+#[test]
+fn a_disk_that_is_fuller_than_its_limit_takes_removes_only() {
+    let server = with("<tuning><resource-limits><disk>0</disk></resource-limits></tuning>");
+    let (status, answer) = server.call(Method::POST, PATH, "{\"fields\":{}}");
+    assert_eq!(status, 507, "{answer}");
+    assert!(answer["message"].as_str().is_some_and(|text| text.contains("reserve")), "{answer}");
+    assert_eq!(server.get(PATH).1["fields"]["title"], "before");
+    assert_eq!(server.call(Method::DELETE, PATH, "").0, 200);
+    assert_eq!(server.get(PATH).0, 404);
+    let (status, _) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200);
+    server.put(PATH, "{}");
+}
+
+#[test]
+fn query_timeout_counts_whatever_the_request_says() {
+    let server = with("<search><query-timeout>0</query-timeout></search>");
+    let query =
+        [("yql", "select * from note where true"), ("streaming.groupname", "ann"), ("timeout", "20s")];
+    let (_, answer) = server.query(&query);
+    let error = &answer["root"]["errors"][0];
+    assert_eq!(
+        (&error["code"], &answer["root"]["fields"]["totalCount"]),
+        (&json!(12), &json!(0)),
+        "{answer}"
+    );
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("timeout of 0ns")), "{answer}");
+}

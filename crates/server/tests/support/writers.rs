@@ -1,0 +1,130 @@
+//! Clients that write as fast as they can, and remember what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::Method;
+use millrace_client::{Client, Protocol, Request};
+use serde_json::Value;
+
+use super::Server;
+
+/// Documents of each writer.
+const DOCUMENTS: u64 = 20;
+
+/// What a document is when it is there; `None`: it is removed.
+type State = Option<i64>;
+
+/// What may be found of a document.
+#[derive(Debug, Default, Clone)]
+pub struct Expected {
+    /// What was acknowledged last.
+    sure: State,
+    /// What was sent after that and not answered: each may have come through or not.
+    perhaps: Vec<State>,
+}
+
+/// Writers at work.
+pub struct Writers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<(String, State, bool)>>>,
+}
+
+impl Writers {
+    /// So many writers, each with documents of its own; rounds differ in what they write.
+    pub fn start(url: &str, count: usize, round: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..count).map(|writer| {
+            let (url, stop) = (url.to_owned(), Arc::clone(&stop));
+            std::thread::spawn(move || write(&url, writer, round, &stop))
+        });
+        Writers { threads: threads.collect(), stop }
+    }
+
+    /// Ends them, and adds what they know; answers how many writes were acknowledged.
+    pub fn stop(self, expected: &mut BTreeMap<String, Expected>) -> usize {
+        self.stop.store(true, Ordering::SeqCst);
+        let mut acknowledged = 0;
+        for thread in self.threads {
+            for (path, state, sure) in thread.join().expect("a writer ends") {
+                let of = expected.entry(path).or_default();
+                if sure {
+                    acknowledged += 1;
+                    *of = Expected { sure: state, perhaps: Vec::new() };
+                } else {
+                    of.perhaps.push(state);
+                }
+            }
+        }
+        acknowledged
+    }
+}
+
+/// Writes until told to stop or refused; what was sent, in order, and whether it was acknowledged.
+fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String, State, bool)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = Client::new(url, Protocol::Http1).expect("an address");
+    let mut sent = Vec::new();
+    for number in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let path = format!("/document/v1/n/note/group/w{writer}/{}", number % DOCUMENTS);
+        let value = (round * 1_000_000 + number) as i64;
+        // Large ones now and then, so that the tail fills up and is sealed.
+        let title = "word ".repeat(if number % 5 == 0 { 8000 } else { 3 });
+        let (state, request) = match number % 7 {
+            6 => (None, Request::new(Method::DELETE, &path)),
+            3 => {
+                let body = format!("{{\"create\":true,\"fields\":{{\"stars\":{{\"assign\":{value}}}}}}}");
+                (Some(value), Request::new(Method::PUT, &path).body("application/json", body))
+            }
+            _ => {
+                let body = format!("{{\"fields\":{{\"stars\":{value},\"title\":\"{title}\"}}}}");
+                (Some(value), Request::new(Method::POST, &path).body("application/json", body))
+            }
+        };
+        let answer = runtime.block_on(client.send(request.timeout(Duration::from_secs(20))));
+        let acknowledged = match &answer {
+            Ok(answer) if answer.status == 200 => true,
+            // It was refused, and changed nothing.
+            Ok(answer) if answer.status == 429 || answer.status == 503 || answer.status == 507 => continue,
+            Ok(answer) => panic!("{path}: {} {}", answer.status, answer.message()),
+            Err(_) => false,
+        };
+        sent.push((path, state, acknowledged));
+        if !acknowledged {
+            break;
+        }
+    }
+    sent
+}
+
+/// Compares what the server has with what may be found; from now on, that is what is sure.
+pub fn check(server: &Server, expected: &mut BTreeMap<String, Expected>, when: &str) {
+    for (path, of) in expected.iter_mut() {
+        let (status, answer) = server.get(path);
+        let found = match status {
+            200 => Some(answer["fields"]["stars"].as_i64().expect("every note of the writers has stars")),
+            404 => None,
+            _ => panic!("{when}: {path}: {status} {answer}"),
+        };
+        assert!(
+            found == of.sure || of.perhaps.contains(&found),
+            "{when}: {path} is {found:?}, expected {of:?}"
+        );
+        *of = Expected { sure: found, perhaps: Vec::new() };
+    }
+    // A query sees what single reads see.
+    let alive = expected.values().filter(|of| of.sure.is_some()).count() as u64;
+    let yql = [("yql", "select * from note where true"), ("hits", "0"), ("streaming.selection", "true")];
+    let (_, answer) = server.query(&yql);
+    assert_eq!(
+        answer.pointer("/root/fields/totalCount").and_then(Value::as_u64),
+        Some(alive),
+        "{when}: {answer}"
+    );
+}

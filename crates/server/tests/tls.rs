@@ -1,0 +1,50 @@
+//! TLS on both ports, with certificates that are made for the tests and last a century.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use support::{MILLRACE, NOTE, SERVICES, Server, write_files};
+
+/// A file of this test.
+fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);
+    path.to_str().expect("a path of text").to_owned()
+}
+
+#[test]
+fn both_ports_speak_tls() {
+    let certificate = fixture("server.pem");
+    let server = Server::start_with(&[
+        ("MILLRACE_TLS_CERTIFICATE", &certificate),
+        ("MILLRACE_TLS_KEY", &fixture("server.key")),
+    ]);
+    let [url, config_url] =
+        [server.url(), server.config_url()].map(|url| url.replace("http://127.0.0.1", "https://localhost"));
+    let millrace = |authority: &str, arguments: &[&str]| -> Output {
+        Command::new(MILLRACE)
+            .env("SSL_CERT_FILE", authority)
+            .args(["--url", &url, "--config-url", &config_url])
+            .args(arguments)
+            .output()
+            .expect("the binary runs")
+    };
+    let application = tempfile::tempdir().expect("a temporary directory");
+    write_files(application.path(), &[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    let run = |arguments: &[&str]| {
+        let output = millrace(&fixture("authority.pem"), arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&["deploy", application.path().to_str().expect("a path of text")]);
+    run(&["put", "id:n:note:g=ann:1", "{\"fields\":{\"stars\":5}}"]);
+    assert!(run(&["get", "id:n:note:g=ann:1"]).contains('5'));
+    let stranger = millrace(&fixture("stranger.pem"), &["get", "id:n:note:g=ann:1"]);
+    assert!(!stranger.status.success(), "an authority that did not sign the certificate");
+    let plain = Command::new(MILLRACE)
+        .args(["--url", &server.url(), "get", "id:n:note:g=ann:1"])
+        .output()
+        .expect("the binary runs");
+    assert!(!plain.status.success(), "without TLS there is no answer");
+}

@@ -1,0 +1,85 @@
+//! Removals that need not be remembered any more, and that no merge came across.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use millrace_bucket::BucketId;
+use millrace_segment::Segment;
+
+use crate::Error;
+use crate::state::{Bucket, State};
+
+/// So many chunks of a segment are looked up at a time.
+const CHUNKS_AT_A_TIME: u32 = 1024;
+
+/// Looks through all segments once an interval, and hands out the buckets whose merging would forget removals.
+pub(crate) struct Pruning {
+    pass: Mutex<Pass>,
+}
+
+struct Pass {
+    began_us: u64,
+    found: VecDeque<BucketId>,
+}
+
+impl Pruning {
+    /// The first pass is an interval from now.
+    pub fn new(now_us: u64) -> Self {
+        Pruning { pass: Mutex::new(Pass { began_us: now_us, found: VecDeque::new() }) }
+    }
+
+    /// A bucket to merge whole; `horizon` is the time before which removals are forgotten. `None`: nothing to do now.
+    pub fn next(
+        &self,
+        state: &State,
+        now_us: u64,
+        interval_us: u64,
+        horizon: u64,
+    ) -> Result<Option<BucketId>, Error> {
+        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+        if pass.found.is_empty() && now_us.abs_diff(pass.began_us) >= interval_us {
+            pass.began_us = now_us;
+            for bucket in &state.buckets {
+                if has_old_removals(bucket, horizon)? {
+                    pass.found.push_back(bucket.id);
+                }
+            }
+        }
+        Ok(pass.found.pop_front())
+    }
+}
+
+/// Whether a chunk of the bucket has removals, and nothing in it is younger than the horizon. Where old and young lie in one
+/// chunk it waits: the removals might be the young ones, and the segment would be written for nothing.
+fn has_old_removals(bucket: &Bucket, horizon: u64) -> Result<bool, Error> {
+    // A damaged bucket is not merged, and says so elsewhere.
+    for segment in bucket.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
+        for section in 0..segment.sections().len() {
+            if section_has_old_removals(segment, section, bucket, horizon)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn section_has_old_removals(
+    segment: &Segment,
+    section: usize,
+    bucket: &Bucket,
+    horizon: u64,
+) -> Result<bool, Error> {
+    let (first, last) = bucket.locations();
+    let count = segment.sections()[section].chunks;
+    for begin in (0..count).step_by(CHUNKS_AT_A_TIME as usize) {
+        let chunks = segment.chunks(section, begin..count.min(begin + CHUNKS_AT_A_TIME))?;
+        let old = chunks.iter().any(|chunk| {
+            let location = (chunk.first_location >> 32) as u32;
+            chunk.removed > 0 && chunk.newest < horizon && (first..=last).contains(&location)
+        });
+        if old {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,77 @@
+//! Which buckets are left alone for a while, since work on them failed or was of no use.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+
+/// The first rest of a bucket; each further one is twice as long.
+const REST_FIRST: Duration = Duration::from_secs(5);
+/// No rest is longer.
+const REST_LONGEST: Duration = Duration::from_secs(3600);
+
+/// The buckets that rest.
+#[derive(Default)]
+pub(crate) struct Rests {
+    resting: Mutex<BTreeMap<BucketId, Rest>>,
+}
+
+/// From when and how long a bucket rests.
+#[derive(Clone, Copy)]
+struct Rest {
+    since_us: u64,
+    length: Duration,
+}
+
+impl Rests {
+    /// Whether work on this bucket should not be tried now. A clock that was set back ends the rest.
+    pub fn rests(&self, bucket: BucketId, now_us: u64) -> bool {
+        let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        resting.get(&bucket).is_some_and(|rest| {
+            let until = rest.since_us.saturating_add(rest.length.as_micros() as u64);
+            (rest.since_us..until).contains(&now_us)
+        })
+    }
+
+    /// Work on this bucket did not come through: it rests, longer each time.
+    pub fn rest(&self, bucket: BucketId, now_us: u64) {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let length = match resting.get(&bucket) {
+            Some(before) => (before.length * 2).min(REST_LONGEST),
+            None => REST_FIRST,
+        };
+        resting.insert(bucket, Rest { since_us: now_us, length });
+    }
+
+    /// Work on this bucket came through: the next rest is a first one again.
+    pub fn forget(&self, bucket: BucketId) {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_grow_until_work_comes_through() {
+        const SECOND: u64 = 1_000_000;
+        let rests = Rests::default();
+        let bucket = BucketId::ROOT;
+        assert!(!rests.rests(bucket, 0));
+        let mut now = 100 * SECOND;
+        for length in [5, 10, 20, 40] {
+            rests.rest(bucket, now);
+            assert!(rests.rests(bucket, now + (length - 1) * SECOND), "{length}");
+            assert!(!rests.rests(bucket, now - 1), "{length}: the clock was set back");
+            now += length * SECOND;
+            assert!(!rests.rests(bucket, now), "{length}");
+        }
+        (0..20).for_each(|_| rests.rest(bucket, now));
+        assert!(!rests.rests(bucket, now + 3600 * SECOND), "no rest is longer than an hour");
+        rests.forget(bucket);
+        rests.rest(bucket, now);
+        assert!(!rests.rests(bucket, now + 5 * SECOND));
+    }
+}

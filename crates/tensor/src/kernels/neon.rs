@@ -1,0 +1,94 @@
+//! NEON, which every 64-bit ARM has. A register is a pair of NEON's, so that eight narrow cells are one load.
+
+use std::arch::aarch64::*;
+
+use half::bf16;
+
+use super::{
+    Lane,
+    wide::{self, Register},
+};
+
+/// [`super::sum_rows`] with NEON; always done: true.
+pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) -> bool {
+    // SAFETY: NEON is part of the architecture.
+    unsafe { wide::rows::<Pair, 8, A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
+    true
+}
+
+/// Eight lanes.
+type Pair = float32x4x2_t;
+
+/// Loads several cells into one register as `f32`.
+pub trait Wide: Copy {
+    /// Eight cells.
+    ///
+    /// # Safety
+    /// `from` points to at least eight cells.
+    unsafe fn load8(from: *const Self) -> float32x4x2_t;
+}
+
+// SAFETY of all bodies below: the caller promises enough cells behind the pointer; loads are unaligned.
+impl Wide for f32 {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> Pair {
+        unsafe { float32x4x2_t(vld1q_f32(from), vld1q_f32(from.add(4))) }
+    }
+}
+
+impl Wide for bf16 {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> Pair {
+        unsafe {
+            let cells = vld1q_u16(from.cast());
+            float32x4x2_t(
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(cells))),
+                vreinterpretq_f32_u32(vshll_high_n_u16::<16>(cells)),
+            )
+        }
+    }
+}
+
+impl Wide for i8 {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> Pair {
+        unsafe {
+            let cells = vmovl_s8(vld1_s8(from));
+            float32x4x2_t(vcvtq_f32_s32(vmovl_s16(vget_low_s16(cells))), vcvtq_f32_s32(vmovl_high_s16(cells)))
+        }
+    }
+}
+
+// SAFETY of all bodies below: NEON is part of the architecture; arrays have as many cells as the register lanes.
+impl Register<8> for Pair {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        unsafe { float32x4x2_t(vdupq_n_f32(0.0), vdupq_n_f32(0.0)) }
+    }
+    #[inline(always)]
+    unsafe fn load<A: Lane>(cells: &[A; 8]) -> Self {
+        unsafe { A::load8(cells.as_ptr()) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { float32x4x2_t(vaddq_f32(self.0, other.0), vaddq_f32(self.1, other.1)) }
+    }
+    #[inline(always)]
+    unsafe fn subtract(self, other: Self) -> Self {
+        unsafe { float32x4x2_t(vsubq_f32(self.0, other.0), vsubq_f32(self.1, other.1)) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        unsafe { float32x4x2_t(vfmaq_f32(sum.0, self.0, factor.0), vfmaq_f32(sum.1, self.1, factor.1)) }
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        unsafe { vaddvq_f32(vaddq_f32(self.0, self.1)) }
+    }
+}

@@ -1,0 +1,171 @@
+//! AVX2 and AVX-512.
+
+use std::arch::x86_64::*;
+
+use half::bf16;
+
+use super::{
+    Lane,
+    wide::{self, Register},
+};
+
+/// [`super::sum_rows`] with the widest registers that this machine has; false, and nothing done, when it has none of them.
+pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) -> bool {
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the feature that the function needs was just found.
+        unsafe { rows_avx512::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
+        true
+    } else if has_avx2() {
+        // SAFETY: the features that the function needs were just found.
+        unsafe { rows_avx2::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
+        true
+    } else {
+        false
+    }
+}
+
+/// Whether [`rows_avx2`] may be called.
+pub(super) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn rows_avx2<A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) {
+    // SAFETY: the features are those of this function.
+    unsafe { wide::rows::<__m256, 8, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
+}
+
+#[target_feature(enable = "avx512f")]
+fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
+    vector: &[A],
+    cells: &[B],
+    width: usize,
+    rows: &[u16],
+    sums: &mut [f64],
+) {
+    // SAFETY: the feature is that of this function.
+    unsafe { wide::rows::<__m512, 16, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
+}
+
+/// Loads several cells into one register as `f32`.
+pub trait Wide: Copy {
+    /// Eight cells.
+    ///
+    /// # Safety
+    /// `from` points to at least eight cells, and the machine has AVX2.
+    unsafe fn load8(from: *const Self) -> __m256;
+    /// Sixteen cells.
+    ///
+    /// # Safety
+    /// `from` points to at least sixteen cells, and the machine has AVX-512F.
+    unsafe fn load16(from: *const Self) -> __m512;
+}
+
+// SAFETY of all bodies below: the caller promises enough cells behind the pointer, and the feature; loads are unaligned.
+impl Wide for f32 {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> __m256 {
+        unsafe { _mm256_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn load16(from: *const Self) -> __m512 {
+        unsafe { _mm512_loadu_ps(from) }
+    }
+}
+
+impl Wide for bf16 {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> __m256 {
+        unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load16(from: *const Self) -> __m512 {
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+}
+
+impl Wide for i8 {
+    #[inline(always)]
+    unsafe fn load8(from: *const Self) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn load16(from: *const Self) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+}
+
+// SAFETY of all bodies below: the caller promises the instructions; arrays have as many cells as the register lanes.
+impl Register<8> for __m256 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        unsafe { _mm256_setzero_ps() }
+    }
+    #[inline(always)]
+    unsafe fn load<A: Lane>(cells: &[A; 8]) -> Self {
+        unsafe { A::load8(cells.as_ptr()) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { _mm256_add_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn subtract(self, other: Self) -> Self {
+        unsafe { _mm256_sub_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        unsafe { _mm256_fmadd_ps(self, factor, sum) }
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        let mut lanes = [0.0f32; 8];
+        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), self) };
+        lanes.iter().sum()
+    }
+}
+
+impl Register<16> for __m512 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        unsafe { _mm512_setzero_ps() }
+    }
+    #[inline(always)]
+    unsafe fn load<A: Lane>(cells: &[A; 16]) -> Self {
+        unsafe { A::load16(cells.as_ptr()) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { _mm512_add_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn subtract(self, other: Self) -> Self {
+        unsafe { _mm512_sub_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        unsafe { _mm512_fmadd_ps(self, factor, sum) }
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> f32 {
+        unsafe { _mm512_reduce_add_ps(self) }
+    }
+}

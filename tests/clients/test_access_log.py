@@ -1,0 +1,48 @@
+"""The access log has a line for each request, and survives rotation."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+
+from conftest import APP
+from node import Node, free_ports
+
+
+def lines(path, count: int) -> list[dict]:
+    """The lines of the log, once there are so many."""
+    deadline = time.monotonic() + 20
+    while True:
+        found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        if len(found) >= count:
+            return [json.loads(line) for line in found]
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def test_the_access_log(tmp_path):
+    log = tmp_path / "access.log"
+    node = Node(tmp_path / "data", *free_ports(2), "--access-log", log, "--app", APP)
+    body = urllib.request.urlopen(urllib.request.Request(f"{node.data}/?a=%20b", headers={"User-Agent": "test"})).read()
+    asked = urllib.request.Request(f"{node.data}/nosuch", headers={"X-Forwarded-For": "192.0.2.7"})
+    try:
+        urllib.request.urlopen(asked)
+    except urllib.error.HTTPError as error:
+        error.read()
+    first, second = lines(log, 2)
+    assert first["duration"] >= 0 and abs(first["time"] - time.time()) < 60
+    expected = {
+        "ip": "127.0.0.1", "method": "GET", "uri": "/?a=%20b", "version": "HTTP/1.1", "agent": "test", "scheme": "http",
+        "host": node.data.removeprefix("http://"), "code": 200, "responsesize": len(body),
+    }
+    assert {name: first[name] for name in expected} == expected
+    assert (second["uri"], second["code"], second["remoteaddr"]) == ("/nosuch", 404, "192.0.2.7")
+
+    log.rename(tmp_path / "access.log.1")
+    time.sleep(1.1)
+    node.get("/?again")
+    assert [line["uri"] for line in lines(log, 1)] == ["/?again"]
+    node.get("/search/?yql=select+*+from+sources+*+where+true&streaming.groupname=nobody")
+    node.stop()
+    search = {"totalhits": 0, "hits": 0, "coverage": {"coverage": 100, "documents": 0}}
+    assert [line.get("search") for line in lines(log, 2)] == [None, search]
