@@ -34,8 +34,8 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
                 matches!(parent.tag_name().name(), "chain" | "search" | "provider" | "source")
             })
     };
-    let searchers = node.descendants().filter(is_searcher);
-    searchers.map(|element| searcher(element, warnings)).collect::<Result<(), _>>()?;
+    let mut searchers = node.descendants().filter(is_searcher);
+    searchers.try_for_each(|element| searcher(element, warnings))?;
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
