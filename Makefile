@@ -16,12 +16,14 @@ up: build ## Start a server on ports 8080 and 19071 and leave it running
 
 build: ## Build the binary, optimised
 	@scripts/prerequisites
+	@scripts/onnxruntime
 	@$(CARGO) build --release -p millrace-server
 
 test: check clients ## Everything
 
 check: ## Format, clippy, rustdoc (all without warnings) and the Rust tests
 	@scripts/prerequisites
+	@scripts/onnxruntime
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet

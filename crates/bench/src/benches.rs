@@ -3,6 +3,7 @@
 mod drop;
 mod feed;
 mod feed_tail;
+mod model;
 mod nn;
 mod nn_cold;
 mod nn_http;
@@ -82,6 +83,7 @@ pub const BENCHES: &[Bench] = &[
     restart::MEMORY,
     restart::START,
     placement::BENCH,
+    model::BENCH,
 ];
 
 /// The benchmark of this name.

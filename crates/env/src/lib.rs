@@ -1,15 +1,18 @@
 //! What the engines ask of the machine: a clock, and files.
 //!
 //! [`Disk`] and [`Clock`] are small traits with a real implementation each ([`RealDisk`], [`SystemClock`]) and one that tests
-//! command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up, writes short, flips bits.
+//! command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up, writes short, flips bits. A [`BoundedDisk`] keeps only so many
+//! files open.
 //!
 //! Only this crate opens the files that segments and the manifest live in. It knows nothing of what is in them.
 
+mod bounded;
 mod clock;
 mod disk;
 mod faulty;
 mod real;
 
+pub use bounded::BoundedDisk;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{AppendFile, Disk, ReadFile};
 pub use faulty::{Fault, FaultyDisk};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_env::{Disk, Fault, FaultyDisk, RealDisk};
+use millrace_env::{BoundedDisk, Disk, Fault, FaultyDisk, RealDisk};
 
 fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = disk.create(path)?;
@@ -77,4 +77,36 @@ fn faults_happen_until_healed() {
     assert_eq!(read(&disk, &path).expect("read"), [7, 7, 7, 6, 7, 7, 7, 7, 7, 7]);
     disk.heal();
     assert_eq!(read(&disk, &path).expect("read"), [7; 10]);
+}
+
+#[test]
+fn only_so_many_files_are_open_and_all_can_be_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = BoundedDisk::new(Arc::new(RealDisk), 3);
+    let path = |number: u8| directory.path().join(number.to_string());
+    let files: Vec<_> = (0..10)
+        .map(|number| {
+            write(&disk, &path(number), &[number; 100]).expect("written");
+            disk.open(&path(number)).expect("opened")
+        })
+        .collect();
+    let check = |most: usize| {
+        for round in 0..3_usize {
+            for turn in 0..10_usize {
+                let number = turn * (round + 1) * 3 % 10;
+                let mut bytes = [0; 2];
+                files[number].read_at(50, &mut [&mut bytes]).expect("read");
+                assert_eq!(bytes, [number as u8; 2]);
+                assert!(disk.open_files() <= most, "{}", disk.open_files());
+            }
+        }
+    };
+    check(3);
+    // What has lost its name stays open: it could not be opened again.
+    disk.unlink(&path(0)).expect("unlinked");
+    disk.unlink(&path(9)).expect("unlinked");
+    check(5);
+    assert!(disk.open(&path(0)).is_err());
+    drop(files);
+    assert_eq!(disk.open_files(), 0);
 }

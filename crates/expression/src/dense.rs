@@ -180,5 +180,5 @@ pub(crate) fn max_sim(sum: Sum, query: CellsRef<'_>, document: CellsRef<'_>, wid
             let vector = query.row(i, width);
             (0..rows).map(|j| sum.of(vector, document.row(j, width))).fold(f64::NEG_INFINITY, f64::max)
         })
-        .sum()
+        .fold(0.0, std::ops::Add::add)
 }

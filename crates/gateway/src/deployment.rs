@@ -7,15 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::Document;
 use millrace_env::SystemClock;
-use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
+use millrace_indexing::{Columns, Components, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
 use millrace_schema::change::{self, Changes};
-use millrace_schema::{Application, ContentCluster, DocumentMode, Schema};
+use millrace_schema::{Application, ContentCluster, DocumentMode, Schema, Snippets};
 use millrace_selection::{Outcome, Selection};
 use millrace_store::Layout;
 
 use crate::Error;
 use crate::limits::Limits;
+use crate::models::{ApplicationComponents, Models};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -29,6 +30,7 @@ pub struct Deployment {
     pub(crate) changes: Changes,
     kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
     columns: Arc<Columns>,
+    components: Arc<ApplicationComponents>,
 }
 
 /// What is ready for the documents of one type.
@@ -39,8 +41,6 @@ pub(crate) struct DocumentKind {
     pub(crate) scripts: Scripts,
     /// Rank profiles by name.
     pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
-    /// What services.xml limits.
-    pub(crate) limits: Limits,
 }
 
 /// A content cluster as the documents of one type see it. A document is kept once; the clusters are views that show it where
@@ -51,38 +51,51 @@ pub(crate) struct ClusterOfKind {
     pub(crate) mode: DocumentMode,
     /// What documents must match to belong to it.
     pub(crate) belongs: Option<Arc<Selection>>,
-    /// Whether documents that stop matching are removed.
-    pub(crate) collects_garbage: bool,
+    /// Whether documents that no longer belong to it may go.
+    collects_garbage: bool,
+    /// What services.xml limits.
+    pub(crate) limits: Limits,
+    /// How long dynamic summaries get.
+    pub(crate) snippets: Snippets,
 }
 
 impl Deployment {
-    /// Compiles everything that requests will use, and checks that the change from `current` is allowed.
+    /// Compiles everything that requests will use, loads the models, and checks that the change from `current` is allowed.
     ///
     /// # Errors
     /// What cannot work, with its place in the package.
-    pub fn compile(
+    pub(crate) fn compile(
         application: Application,
         generation: u64,
         current: Option<&Deployment>,
+        models: &Models,
     ) -> Result<Self, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut changes = Changes::default();
         if let Some(current) = current {
             changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
         }
+        let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?));
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let mut kinds = HashMap::new();
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema)?;
             if !clusters.is_empty() {
-                let limits = Limits::new(&application, &schema.name);
-                let kind = DocumentKind::compile(schema, clusters, limits, &surroundings)?;
+                let kind = DocumentKind::compile(schema, clusters, &components, &surroundings)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
         let columns = Arc::new(Columns::new(&application));
-        Ok(Deployment { generation, application, made_ms: now.as_millis() as u64, changes, kinds, columns })
+        Ok(Deployment {
+            generation,
+            application,
+            made_ms: now.as_millis() as u64,
+            changes,
+            kinds,
+            columns,
+            components,
+        })
     }
 
     /// How the store lays out this application's documents.
@@ -113,6 +126,11 @@ impl Deployment {
         selection(&self.application, text)
     }
 
+    /// What its statements and queries call by name.
+    pub(crate) fn components(&self) -> &Arc<ApplicationComponents> {
+        &self.components
+    }
+
     /// What is ready for every document type.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<DocumentKind>> {
         self.kinds.values()
@@ -139,10 +157,11 @@ impl DocumentKind {
     fn compile(
         schema: &Arc<Schema>,
         clusters: Vec<ClusterOfKind>,
-        limits: Limits,
+        components: &Arc<ApplicationComponents>,
         surroundings: &Arc<Surroundings>,
     ) -> Result<Self, Error> {
-        let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(surroundings))
+        let components = Arc::clone(components) as Arc<dyn Components>;
+        let scripts = Scripts::compile(schema, components, Arc::clone(surroundings))
             .map_err(|error| Error::Compile(error.to_string()))?;
         check_constants(schema).map_err(|error| Error::Compile(error.to_string()))?;
         let mut profiles = BTreeMap::new();
@@ -151,20 +170,20 @@ impl DocumentKind {
                 Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
             profiles.insert(name.clone(), Arc::new(profile));
         }
-        Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles, limits })
-    }
-
-    /// Whether a document belongs into none of its clusters any more, and all of them let go of such.
-    pub(crate) fn is_garbage(&self, document: &Document, now_s: i64) -> bool {
-        self.clusters.iter().all(|cluster| {
-            let outcome = cluster.belongs.as_ref().map(|belongs| belongs.evaluate(document, now_s));
-            cluster.collects_garbage && outcome == Some(Outcome::False)
-        })
+        Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles })
     }
 
     /// The ids of its clusters, for people.
     pub(crate) fn cluster_names(&self) -> String {
         self.clusters.iter().map(|cluster| format!("'{}'", cluster.id)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether no cluster wants a stored document any more. Where a selection is neither true nor false, the document stays.
+    pub(crate) fn is_garbage(&self, document: &Document, now_s: i64) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);
+            belongs.is_some_and(|belongs| belongs.evaluate(document, now_s) == Outcome::False)
+        })
     }
 }
 
@@ -191,6 +210,8 @@ fn clusters_of(application: &Application, schema: &Schema) -> Result<Vec<Cluster
             mode: document.mode,
             belongs,
             collects_garbage: cluster.garbage_collection,
+            limits: Limits::new(application, cluster),
+            snippets: cluster.snippets,
         });
     }
     Ok(clusters)

@@ -14,6 +14,7 @@ use arc_swap::ArcSwapOption;
 use millrace_schema::Application;
 
 use crate::deployment::{self, Deployment};
+use crate::models::Models;
 use crate::{Error, StartError};
 
 /// The active deployment, in memory and on disk.
@@ -28,7 +29,7 @@ pub(crate) struct Deployments {
 
 impl Deployments {
     /// Reads what was active.
-    pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
+    pub(crate) fn open(directory: &Path, models: &Models) -> Result<Self, StartError> {
         std::fs::create_dir_all(directory)
             .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
         let deployments = Deployments {
@@ -57,7 +58,7 @@ impl Deployments {
             .map_err(|source| StartError::Directory { path: package.clone(), source })?;
         let deployment = Application::from_zip(&bytes)
             .map_err(Error::from)
-            .and_then(|application| Deployment::compile(application, generation, None))
+            .and_then(|application| Deployment::compile(application, generation, None, models))
             .map_err(|error| fail(&package, error.to_string()))?;
         deployments.current.store(Some(Arc::new(deployment)));
         Ok(deployments)

@@ -153,6 +153,9 @@ pub enum Error {
     /// The search cannot be made ready, or does not come through.
     #[error("{0}")]
     Search(#[from] millrace_search::Error),
+    /// A text cannot be embedded.
+    #[error("{0}")]
+    Embedding(#[from] millrace_embedding::Error),
     /// The store refuses or fails.
     #[error("{0}")]
     Store(#[from] millrace_store::Error),
@@ -208,6 +211,7 @@ impl Error {
             | Error::Plan(_)
             | Error::UnknownSource { .. } => Kind::BadRequest,
             Error::Search(error) => search_kind(error),
+            Error::Embedding(error) => embedding_kind(error),
             Error::NotFound(_) => Kind::NotFound,
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,
@@ -239,6 +243,22 @@ fn store_kind(error: &millrace_store::Error) -> Kind {
         }
         // The store's errors may become more.
         _ => Kind::Internal,
+    }
+}
+
+/// What the caller can do about what an embedder says.
+fn embedding_kind(error: &millrace_embedding::Error) -> Kind {
+    use millrace_embedding::Error as Embedding;
+    use millrace_model::Error as Model;
+    match error {
+        Embedding::Model(Model::Overloaded { .. }) => Kind::Overloaded,
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => Kind::Timeout,
+        Embedding::Model(Model::Closed) => Kind::Unavailable,
+        Embedding::Model(Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. })
+        | Embedding::TokenizerFile { .. } => Kind::Internal,
+        Embedding::Model(Model::Run { .. }) | Embedding::Tokenizer(_) | Embedding::Shape { .. } => {
+            Kind::BadRequest
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! network: that is what the [`pool`] is for.
 
 mod access_log;
+mod caller;
 mod config_api;
 mod deployment;
 mod deployments;
@@ -16,6 +17,7 @@ mod error;
 mod http;
 mod limits;
 mod metrics;
+mod models;
 mod node;
 pub mod pool;
 mod reindexing;

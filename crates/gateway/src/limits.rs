@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_schema::Application;
+use millrace_schema::{Application, ContentCluster};
 use millrace_store::Tuning;
 
 use crate::Error;
@@ -17,15 +17,15 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of the documents of a type. The smallest size counts: that of the document API, or that of a cluster.
-    pub(crate) fn new(application: &Application, document_type: &str) -> Self {
-        let clusters = application.content.iter().filter(|cluster| cluster.document(document_type).is_some());
-        let tuning = || clusters.clone().map(|cluster| &cluster.tuning);
-        let sizes = tuning().map(|tuning| tuning.document_size_max);
-        let times = tuning().filter_map(|tuning| tuning.query_timeout_s);
+    /// Those of a cluster's documents. The smaller of the two sizes counts: that of the document API, and that of the cluster.
+    pub(crate) fn new(application: &Application, cluster: &ContentCluster) -> Self {
+        let sizes = [application.container.document_size_max, cluster.tuning.document_size_max];
         Limits {
-            operation_bytes_max: sizes.chain([application.container.document_size_max]).flatten().min(),
-            query_time_max: times.filter_map(|seconds| Duration::try_from_secs_f64(seconds).ok()).min(),
+            operation_bytes_max: sizes.into_iter().flatten().min(),
+            query_time_max: cluster
+                .tuning
+                .query_timeout_s
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         }
     }
 

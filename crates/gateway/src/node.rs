@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::Application;
 use millrace_store::{Options, Store};
@@ -13,6 +14,7 @@ use crate::deployment::Deployment;
 use crate::deployments::Deployments;
 use crate::limits::store_tuning;
 use crate::metrics::{Gauge, Metrics};
+use crate::models::Models;
 use crate::pool::Pool;
 use crate::reindexing::Reindexings;
 use crate::upkeep::Upkeep;
@@ -26,6 +28,7 @@ pub struct Node {
     sessions: Sessions,
     reindexings: Reindexings,
     metrics: Metrics,
+    models: Models,
     pool: Pool,
     upkeep: Upkeep,
     access_log: Option<Arc<AccessLog>>,
@@ -44,7 +47,10 @@ impl Node {
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
         options.disk_reserve = settings.disk_reserve;
-        let deployments = Deployments::open(&settings.data_dir.join("application"))?;
+        options.disk = Arc::new(BoundedDisk::new(Arc::new(RealDisk), settings.open_files_max));
+        let models = Models::open(settings.data_dir.join("models"), settings.threads)?;
+        let deployments = Deployments::open(&settings.data_dir.join("application"), &models)?;
+        models.remove_unused();
         let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
             Ok(deployment) => {
@@ -67,6 +73,7 @@ impl Node {
             sessions: Sessions::default(),
             reindexings,
             metrics: Metrics::new(),
+            models,
             pool,
             upkeep: Upkeep::default(),
         });
@@ -107,7 +114,7 @@ impl Node {
         let based_on = self.deployments.generation();
         let generation = self.deployments.next_generation();
         let current = self.deployments.current().ok();
-        let deployment = Deployment::compile(application, generation, current.as_deref())?;
+        let deployment = Deployment::compile(application, generation, current.as_deref(), &self.models)?;
         self.activate(Arc::new(deployment), based_on)?;
         Ok(generation)
     }
@@ -123,6 +130,10 @@ impl Node {
 
     pub(crate) fn deployments(&self) -> &Deployments {
         &self.deployments
+    }
+
+    pub(crate) fn models(&self) -> &Models {
+        &self.models
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -181,7 +192,7 @@ impl Node {
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let status = self.store.status();
         let gauge = |name, description, value: f64| Gauge { name, description, value };
-        vec![
+        let mut gauges = vec![
             gauge("content.proton.documentdb.documents.total", "Documents stored", status.documents as f64),
             gauge(
                 "content.proton.documentdb.disk_usage",
@@ -220,7 +231,9 @@ impl Node {
                 "Generation of the active application",
                 self.deployments.generation() as f64,
             ),
-        ]
+        ];
+        gauges.extend(self.models.gauges());
+        gauges
     }
 }
 

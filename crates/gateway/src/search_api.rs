@@ -5,22 +5,26 @@ mod format;
 mod parameters;
 mod render;
 mod run;
+mod trace;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use millrace_query::{Limits, Query};
+use millrace_model::Purpose;
+use millrace_query::Query;
 
 pub(crate) use self::benchmark::Figures;
 use self::format::Format;
+use crate::caller::Caller;
 use crate::error::Kind;
 use crate::metrics::Metric;
-use crate::{Error, Node, http};
+use crate::models::Embeddings;
+use crate::{Deployment, Error, Node, http};
 
 /// How much longer than its timeout a query may take until it is given up: its partial result needs time to be written.
 const GRACE: Duration = Duration::from_millis(500);
@@ -66,15 +70,17 @@ async fn search(
 ) -> Result<(Vec<u8>, Figures), Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
-    let parameters = parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
+    let (parameters, limits) =
+        parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
-    let query = Arc::new(Query::from_parameters(parameters, &Limits::default())?);
+    let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();
     let (gone, worker) = (Arc::clone(&caller.gone), Arc::clone(node));
+    let embeddings = embed(node, &deployment, &query, started + timeout, &gone).await?;
     let work = node.pool().run(move || {
-        let found = run::run(&worker, &deployment, &query, started, gone)?;
+        let found = run::run(&worker, &deployment, &query, &embeddings, started, gone)?;
         worker.metrics().record(Metric::HitsPerQuery, found.hits.len() as f64);
         worker.metrics().record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
         if found.result.coverage.timed_out {
@@ -88,14 +94,19 @@ async fn search(
     }
 }
 
-/// Says to the work under way, when it is dropped, that nobody waits any more.
-#[derive(Default)]
-struct Caller {
-    gone: Arc<AtomicBool>,
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        self.gone.store(true, Ordering::Relaxed);
+/// The texts of the query that become tensors, embedded on a thread that may wait.
+async fn embed(
+    node: &Arc<Node>,
+    deployment: &Arc<Deployment>,
+    query: &Query,
+    deadline: Instant,
+    gone: &Arc<AtomicBool>,
+) -> Result<Embeddings, Error> {
+    let wanted = run::embeddings(deployment, query)?;
+    if wanted.is_empty() {
+        return Ok(Embeddings::default());
     }
+    let (deployment, gone) = (Arc::clone(deployment), Arc::clone(gone));
+    let make = move || Embeddings::make(&wanted, deployment.components(), deadline, gone);
+    node.models().wait(Purpose::Query, make).await?
 }

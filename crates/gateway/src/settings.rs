@@ -29,6 +29,10 @@ pub struct Settings {
     pub access_log: Option<PathBuf>,
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
     pub disk_reserve: u64,
+    /// Segment files that are kept open; others are opened when they are read.
+    pub open_files_max: usize,
+    /// How long a model stays in memory that nobody uses.
+    pub model_idle: Duration,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
 }
@@ -57,6 +61,8 @@ impl Settings {
             cache_bytes: 512 << 20,
             access_log: None,
             disk_reserve: 256 << 20,
+            open_files_max: 4096,
+            model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),
         }
     }

@@ -1,3 +1,7 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
 use millrace_document::{DataType, Value};
 use millrace_tensor::{Tensor, TensorType};
 
@@ -10,21 +14,50 @@ pub struct ComponentCall {
     pub arguments: Vec<String>,
 }
 
+/// Who waits for a document to be processed, and until when.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// When the document is of no use any more.
+    pub deadline: Option<Instant>,
+    /// Set by someone else when nobody waits any more.
+    pub gone: Arc<AtomicBool>,
+}
+
+/// Why a component gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The input cannot be worked on: change it.
+    #[error("{0}")]
+    Input(String),
+    /// Too much waits for the component: try again later.
+    #[error("{0}")]
+    Overloaded(String),
+    /// The caller's time was up.
+    #[error("{0}")]
+    Timeout(String),
+}
+
 /// The components of an application that statements call by name.
 ///
 /// The `check` methods are asked when an application is deployed; their error is shown with the place of the statement.
 pub trait Components: Send + Sync {
-    /// Whether texts can be embedded into tensors of this type.
+    /// Whether texts can be embedded into tensors of this type: one text, or with `chunks` an array of them.
     ///
     /// # Errors
     /// What is missing, and what would work.
-    fn check_embed(&self, call: &ComponentCall, target: &TensorType) -> Result<(), String>;
+    fn check_embed(&self, call: &ComponentCall, chunks: bool, target: &TensorType) -> Result<(), String>;
 
     /// The embedding of a string, or of the elements of an array of strings.
     ///
     /// # Errors
-    /// Why the input cannot be embedded.
-    fn embed(&self, call: &ComponentCall, input: &Value, target: &TensorType) -> Result<Tensor, String>;
+    /// Why the input was not embedded.
+    fn embed(
+        &self,
+        call: &ComponentCall,
+        input: &Value,
+        target: &TensorType,
+        caller: &Caller,
+    ) -> Result<Tensor, Failure>;
 
     /// Whether texts can be cut into chunks.
     ///
@@ -63,12 +96,12 @@ impl NoComponents {
 }
 
 impl Components for NoComponents {
-    fn check_embed(&self, call: &ComponentCall, _: &TensorType) -> Result<(), String> {
+    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
         Self::refuse("embedder", call)
     }
 
-    fn embed(&self, call: &ComponentCall, _: &Value, _: &TensorType) -> Result<Tensor, String> {
-        Self::refuse("embedder", call)
+    fn embed(&self, call: &ComponentCall, _: &Value, _: &TensorType, _: &Caller) -> Result<Tensor, Failure> {
+        Self::refuse("embedder", call).map_err(Failure::Input)
     }
 
     fn check_chunk(&self, call: &ComponentCall) -> Result<(), String> {

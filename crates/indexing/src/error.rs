@@ -1,5 +1,7 @@
 use millrace_schema::Place;
 
+use crate::Failure;
+
 /// Why indexing statements are refused, or a document cannot be processed by them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -21,5 +23,13 @@ pub enum Error {
         field: String,
         /// What the value is, and what it should be.
         reason: String,
+    },
+    /// A component that the statements call gave nothing.
+    #[error("field '{field}': indexing: {failure}")]
+    Component {
+        /// The field whose statements these are.
+        field: String,
+        /// Why.
+        failure: Failure,
     },
 }

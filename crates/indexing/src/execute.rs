@@ -5,7 +5,7 @@ use millrace_schema::Schema;
 
 use crate::convert::{fit, hash, number, text_of};
 use crate::script::{BinaryOperator, Comparison, Expression, If, Script, Statement, Step, Switch};
-use crate::{Components, Surroundings};
+use crate::{Caller, Components, Failure, Surroundings};
 
 /// The state of one document on its way through the statements.
 pub(crate) struct Execution<'a> {
@@ -20,6 +20,9 @@ pub(crate) struct Execution<'a> {
     pub variables: HashMap<String, Value>,
     /// What `set_language` has said.
     pub language: Option<String>,
+    pub caller: &'a Caller,
+    /// Why a component gave nothing, where that is not the document's fault.
+    pub failure: Option<Failure>,
 }
 
 /// The value that goes through a pipe; none where a field has none.
@@ -101,7 +104,13 @@ impl Execution<'_> {
                 input.map(|value| text_of(&value).map(|text| hash(&text, *long))).transpose()
             }
             Expression::Embed { call, target } => {
-                input.map(|value| self.components.embed(call, &value, target).map(Value::Tensor)).transpose()
+                let Some(value) = input else { return Ok(None) };
+                let embedded = self.components.embed(call, &value, target, self.caller);
+                embedded.map(|tensor| Some(Value::Tensor(tensor))).map_err(|failure| {
+                    let reason = failure.to_string();
+                    self.failure = Some(failure);
+                    reason
+                })
             }
             Expression::Chunk(call) => {
                 let Some(value) = input else { return Ok(None) };

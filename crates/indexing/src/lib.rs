@@ -28,7 +28,7 @@ mod surroundings;
 mod tensors;
 
 pub use columns::Columns;
-pub use components::{ComponentCall, Components, NoComponents};
+pub use components::{Caller, ComponentCall, Components, Failure, NoComponents};
 pub use error::Error;
 pub use scripts::Scripts;
 pub use surroundings::Surroundings;

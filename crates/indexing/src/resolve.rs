@@ -166,7 +166,10 @@ impl Resolver<'_> {
                             .to_owned(),
                     );
                 };
-                self.components.check_embed(call, wanted).or_else(|reason| self.fail(&place, reason))?;
+                let chunks = matches!(input, Some(DataType::Array(_)));
+                self.components
+                    .check_embed(call, chunks, wanted)
+                    .or_else(|reason| self.fail(&place, reason))?;
                 *embedding = wanted.clone();
                 Ok(target.clone())
             }

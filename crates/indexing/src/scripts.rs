@@ -8,7 +8,7 @@ use crate::execute::Execution;
 use crate::parser;
 use crate::resolve::Resolver;
 use crate::script::{Expression, Function, Script, Statement, Step};
-use crate::{Components, Error, Surroundings};
+use crate::{Caller, Components, Error, Surroundings};
 
 /// The indexing statements of a schema, compiled.
 ///
@@ -27,6 +27,8 @@ struct FieldScript {
     inputs: BTreeSet<String>,
     /// The fields it writes.
     outputs: BTreeSet<String>,
+    /// Whether it embeds texts.
+    embeds: bool,
 }
 
 impl Scripts {
@@ -65,19 +67,29 @@ impl Scripts {
         self.fields.is_empty()
     }
 
+    /// Whether statements embed texts, for which a document waits on models.
+    pub fn embeds(&self) -> bool {
+        self.fields.iter().any(|of| of.embeds)
+    }
+
     /// The document with what the statements make of it.
     ///
     /// # Errors
-    /// [`Error::Document`] where a value cannot be converted as a statement asks.
-    pub fn run(&self, document: Document) -> Result<Document, Error> {
-        self.run_those(document, |_| true)
+    /// [`Error::Document`] where a value cannot be converted as a statement asks; [`Error::Component`] where a component fails.
+    pub fn run(&self, document: Document, caller: &Caller) -> Result<Document, Error> {
+        self.run_those(document, caller, |_| true)
     }
 
     /// The document, to which `update` has been applied, with what the statements make of it that read an updated field.
     ///
     /// # Errors
     /// As [`Scripts::run`].
-    pub fn run_update(&self, document: Document, update: &Update) -> Result<Document, Error> {
+    pub fn run_update(
+        &self,
+        document: Document,
+        update: &Update,
+        caller: &Caller,
+    ) -> Result<Document, Error> {
         // What one script writes another may read.
         let mut changed: BTreeSet<&str> = update.fields.iter().map(|field| &*field.path.field).collect();
         for of in &self.fields {
@@ -85,12 +97,13 @@ impl Scripts {
                 changed.extend(of.outputs.iter().map(String::as_str));
             }
         }
-        self.run_those(document, |of| of.inputs.iter().any(|input| changed.contains(input.as_str())))
+        self.run_those(document, caller, |of| of.inputs.iter().any(|input| changed.contains(input.as_str())))
     }
 
     fn run_those(
         &self,
         mut document: Document,
+        caller: &Caller,
         wanted: impl Fn(&FieldScript) -> bool,
     ) -> Result<Document, Error> {
         if !self.fields.iter().any(&wanted) {
@@ -110,12 +123,18 @@ impl Scripts {
             outputs: Vec::new(),
             variables: HashMap::new(),
             language: None,
+            caller,
+            failure: None,
         };
         for of in self.fields.iter().filter(|of| wanted(of)) {
             execution.variables.clear();
-            execution
-                .script(&of.script, &None)
-                .map_err(|reason| Error::Document { field: of.field.to_string(), reason })?;
+            if let Err(reason) = execution.script(&of.script, &None) {
+                let field = of.field.to_string();
+                return Err(match execution.failure.take() {
+                    Some(failure) => Error::Component { field, failure },
+                    None => Error::Document { field, reason },
+                });
+            }
         }
         let outputs = execution.outputs;
         for (name, value) in outputs {
@@ -130,16 +149,17 @@ impl Scripts {
 
 impl FieldScript {
     fn new(field: &Arc<str>, script: Script) -> Self {
-        let (mut inputs, mut outputs) = (BTreeSet::new(), BTreeSet::new());
+        let (mut inputs, mut outputs, mut embeds) = (BTreeSet::new(), BTreeSet::new(), false);
         script.visit(&mut |expression| match expression {
             Expression::Input(path) => inputs.extend(path.first().cloned()),
             Expression::SelectInput(cases) => inputs.extend(cases.iter().map(|(field, _)| field.clone())),
             Expression::Output(name) => {
                 outputs.insert(name.clone());
             }
+            Expression::Embed { .. } => embeds = true,
             _ => {}
         });
-        FieldScript { field: Arc::clone(field), script, inputs, outputs }
+        FieldScript { field: Arc::clone(field), script, inputs, outputs, embeds }
     }
 }
 

@@ -9,7 +9,9 @@ use millrace_document::{
     Action, DataType, Document, DocumentId, DocumentType, Field, FieldSet, OperationKind, StructType,
 };
 use millrace_env::ManualClock;
-use millrace_indexing::{ComponentCall, Components, NoComponents, Scripts, Surroundings};
+use millrace_indexing::{
+    Caller, ComponentCall, Components, Error, Failure, NoComponents, Scripts, Surroundings,
+};
 use millrace_schema::{
     DefaultTerm, IndexSettings, MatchMode, Matching, Place, Schema, SchemaField, Sourced, Stemming,
     SummaryMode,
@@ -99,7 +101,7 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
 struct Lengths;
 
 impl Components for Lengths {
-    fn check_embed(&self, call: &ComponentCall, _: &TensorType) -> Result<(), String> {
+    fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
         if call.id.as_deref() == Some("lengths") {
             Ok(())
         } else {
@@ -112,11 +114,17 @@ impl Components for Lengths {
         _: &ComponentCall,
         input: &millrace_document::Value,
         to: &TensorType,
-    ) -> Result<Tensor, String> {
-        let millrace_document::Value::String(text) = input else { return Err("not a text".to_owned()) };
+        _: &Caller,
+    ) -> Result<Tensor, Failure> {
+        let millrace_document::Value::String(text) = input else {
+            return Err(Failure::Input("not a text".to_owned()));
+        };
+        if text == "busy" {
+            return Err(Failure::Overloaded("too much to do".to_owned()));
+        }
         let mut cells = Cells::with_capacity(to.cell(), 1);
         cells.push(text.len() as f64);
-        Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| error.to_string())
+        Tensor::new(to.clone(), Vec::new(), cells).map_err(|error| Failure::Input(error.to_string()))
     }
 
     fn check_chunk(&self, _: &ComponentCall) -> Result<(), String> {
@@ -186,8 +194,9 @@ fn check(made: &str, statements: &str, expected: &str) {
         spec => DataType::Tensor(TensorType::parse(spec).unwrap()),
     };
     let schema = schema("index | summary", data_type, statements);
-    let outcome = compile(&schema)
-        .and_then(|scripts| scripts.run(document(&schema, FIELDS)).map_err(|error| error.to_string()));
+    let outcome = compile(&schema).and_then(|scripts| {
+        scripts.run(document(&schema, FIELDS), &Caller::default()).map_err(|error| error.to_string())
+    });
     match (outcome, expected.strip_prefix('!')) {
         (Ok(document), None) => {
             let made = document.get("made").map(|value| {
@@ -289,7 +298,7 @@ fn statements_choose() {
     let schema =
         schema("index", DataType::String, r#"(input lang || "none") . "/" . (input title || "-") | index"#);
     let scripts = compile(&schema).unwrap();
-    let made = scripts.run(document(&schema, r#"{"title":"a"}"#)).unwrap();
+    let made = scripts.run(document(&schema, r#"{"title":"a"}"#), &Caller::default()).unwrap();
     assert_eq!(render(&made), r#"{"title":"a","made":"none/a"}"#);
 }
 
@@ -330,12 +339,22 @@ fn wrong_statements_are_refused_with_their_place() {
 }
 
 #[test]
+fn a_component_that_is_busy_is_told_from_a_document_that_is_wrong() {
+    let target = DataType::Tensor(TensorType::parse("tensor<float>(x[1])").unwrap());
+    let schema = schema("attribute", target, "input title | embed lengths | attribute");
+    let scripts = compile(&schema).unwrap();
+    assert!(scripts.embeds());
+    let error = scripts.run(document(&schema, r#"{"title":"busy"}"#), &Caller::default()).unwrap_err();
+    assert!(matches!(error, Error::Component { failure: Failure::Overloaded(_), .. }), "{error}");
+}
+
+#[test]
 fn document_fields_are_changed_in_place_and_plain_ones_cost_nothing() {
     let plain = schema("index | summary", DataType::String, "");
     assert!(compile(&plain).unwrap().is_empty());
     let changing = schema("lowercase | index | summary", DataType::String, "");
     let scripts = compile(&changing).unwrap();
-    let made = scripts.run(document(&changing, r#"{"title":"Best","year":3}"#)).unwrap();
+    let made = scripts.run(document(&changing, r#"{"title":"Best","year":3}"#), &Caller::default()).unwrap();
     assert_eq!(render(&made), r#"{"title":"best","year":3}"#);
 }
 
@@ -343,7 +362,8 @@ fn document_fields_are_changed_in_place_and_plain_ones_cost_nothing() {
 fn updates_run_what_reads_the_changed_field() {
     let schema = schema("index", DataType::String, r#"input title . "/" . input lang | index"#);
     let scripts = compile(&schema).unwrap();
-    let before = scripts.run(document(&schema, r#"{"title":"a","lang":"de","year":1}"#)).unwrap();
+    let before =
+        scripts.run(document(&schema, r#"{"title":"a","lang":"de","year":1}"#), &Caller::default()).unwrap();
     let update = |fields: &str| {
         let body = format!("{{\"fields\":{fields}}}");
         let options = ParseOptions::default();
@@ -356,7 +376,7 @@ fn updates_run_what_reads_the_changed_field() {
         );
         let Action::Update(update) = parsed.unwrap().action else { panic!("an update is an update") };
         let updated = update.apply(Some(before.clone()), &schema.document_type).unwrap();
-        render(&scripts.run_update(updated, &update).unwrap())
+        render(&scripts.run_update(updated, &update, &Caller::default()).unwrap())
     };
     assert_eq!(update(r#"{"title":{"assign":"b"}}"#), r#"{"title":"b","lang":"de","year":1,"made":"b/de"}"#);
     assert_eq!(update(r#"{"year":{"assign":2}}"#), r#"{"title":"a","lang":"de","year":2,"made":"a/de"}"#);
@@ -372,7 +392,7 @@ fn columns_are_built_from_documents() {
         providers: BTreeMap::new(),
         content: Vec::new(),
         container: Default::default(),
-        query_profiles: BTreeMap::new(),
+        query_profiles: Default::default(),
         overrides: Vec::new(),
         warnings: Vec::new(),
         files: BTreeMap::new(),

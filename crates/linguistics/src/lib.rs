@@ -17,13 +17,17 @@
 //! - **Fold.** Compatibility forms are replaced (NFKD), combining accents dropped, and upper case is made lower.
 //! - **Stem.** Snowball, by language; English where the language is not known.
 //!
+//! A [`Chunker`] cuts a long text into pieces that are embedded each by itself.
+//!
 //! This crate does not know documents, columns or queries, and finds out no text's language.
 
 mod analyzer;
+mod chunk;
 mod fold;
 mod language;
 mod split;
 mod stem;
 
 pub use analyzer::{Analyzer, Token};
+pub use chunk::Chunker;
 pub use language::Language;

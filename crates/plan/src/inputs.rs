@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_query::Query;
-use millrace_schema::{InputType, RankProfile};
-use millrace_tensor::Tensor;
+use millrace_query::{EmbedCall, Query};
+use millrace_schema::{InputDef, InputType, RankProfile, Schema};
+use millrace_tensor::{Tensor, TensorType};
 
-use crate::{Error, Input};
+use crate::{Context, Error, Input};
 
 /// The values of query features, defaults filled in.
 pub(crate) struct Inputs {
@@ -17,21 +17,25 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    pub fn read(query: &Query, profile: &RankProfile) -> Result<Self, Error> {
+    pub fn read(query: &Query, profile: &RankProfile, context: &Context<'_>) -> Result<Self, Error> {
         let mut inputs = Inputs { values: BTreeMap::new(), missing: Vec::new() };
         for (name, declared) in &profile.inputs {
-            // Before there were inputs, a rank property of the same name was one.
-            let given = query.ranking.inputs.get(name).or_else(|| query.ranking.properties.get(name));
-            let Some(text) = given.or(declared.default.as_ref().map(|default| &default.value)) else {
+            let Some(text) = text_of(query, name, declared) else {
                 inputs.missing.push(name.clone());
                 continue;
             };
             let value = match &declared.input_type {
                 InputType::String => Input::String(unquoted(text).to_owned()),
                 InputType::Tensor(tensor_type) => {
-                    if text.trim_start().starts_with("embed(") {
-                        let reason = "the application has no embedder; send the vector itself, as in input.query(q)=[0.1,0.2]";
-                        return Err(Error::Input { name: name.clone(), reason: reason.to_owned() });
+                    if let Some(call) = EmbedCall::parse(text, &query.parameters) {
+                        let call = call.map_err(|reason| Error::Input { name: name.clone(), reason })?;
+                        let tensor = (context.embedded)(&call, tensor_type).ok_or_else(|| Error::Input {
+                            name: name.clone(),
+                            reason: "texts are not embedded here; send the vector itself, as in input.query(q)=[0.1,0.2]"
+                                .to_owned(),
+                        })?;
+                        inputs.values.insert(name.clone(), Input::Tensor(tensor));
+                        continue;
                     }
                     let tensor = Tensor::parse(text, Some(tensor_type))
                         .map_err(|error| Error::Input { name: name.clone(), reason: error.to_string() })?;
@@ -82,6 +86,46 @@ impl Inputs {
         };
         Err(Error::Input { name: name.to_owned(), reason })
     }
+}
+
+/// A text that a query wants embedded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedding {
+    /// The query feature that it is for.
+    pub input: String,
+    /// The text, and by what.
+    pub call: EmbedCall,
+    /// The type of the tensor that it becomes.
+    pub target: TensorType,
+}
+
+/// The texts that a query over this schema wants embedded, which its [`Context`] then has to have.
+///
+/// # Errors
+/// [`Error::Input`] for a call that is not written right.
+pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<Embedding>, Error> {
+    let asked = query.ranking.profile.as_deref().unwrap_or("default");
+    let Some(profile) = schema.rank_profiles.get(asked).or_else(|| schema.rank_profiles.get("default"))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for (name, declared) in &profile.inputs {
+        let InputType::Tensor(target) = &declared.input_type else { continue };
+        let Some(text) = text_of(query, name, declared) else { continue };
+        if let Some(call) = EmbedCall::parse(text, &query.parameters) {
+            let call = call.map_err(|reason| Error::Input { name: name.clone(), reason })?;
+            found.push(Embedding { input: name.clone(), call, target: target.clone() });
+        }
+    }
+    Ok(found)
+}
+
+/// What a query, or else the profile, gives an input.
+fn text_of<'a>(query: &'a Query, name: &str, declared: &'a InputDef) -> Option<&'a String> {
+    // Before there were inputs, a rank property of the same name was one.
+    let given = query.ranking.inputs.get(name).or_else(|| query.ranking.properties.get(name));
+    given.or(declared.default.as_ref().map(|default| &default.value))
 }
 
 /// What nobody declared: a number or a tensor with its type, if it is one, else a string.

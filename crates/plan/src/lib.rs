@@ -20,6 +20,8 @@ mod tree;
 mod words;
 
 pub use error::Error;
+pub use inputs::{Embedding, embeddings};
 pub use make::{Context, has_field};
 pub use node::{Leaf, LeafId, Node, NumberRange, Predicate, Term, TermId, WordPattern};
 pub use plan::{Input, Missing, Plan, Scope, SortBy, SortColumn, TextOrder};
+pub use tree::parsed;

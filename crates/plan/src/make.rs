@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_query::{Now, Query};
+use millrace_query::{EmbedCall, Now, Query};
 use millrace_schema::{Schema, did_you_mean};
+use millrace_tensor::{Tensor, TensorType};
 
 use crate::inputs::Inputs;
 use crate::tree::Tree;
@@ -20,12 +21,19 @@ pub struct Context<'a> {
     /// Whether another schema of the same request has a rank profile of this name: then documents are ranked by the default
     /// profile here.
     pub profile_elsewhere: &'a dyn Fn(&str) -> bool,
+    /// The embeddings that [`embeddings`](crate::embeddings) asked for.
+    pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
 }
 
 impl Context<'_> {
     /// For a request to one schema alone, now.
     pub fn alone() -> Self {
-        Context { clock: SystemTime::now(), known_elsewhere: &|_| false, profile_elsewhere: &|_| false }
+        Context {
+            clock: SystemTime::now(),
+            known_elsewhere: &|_| false,
+            profile_elsewhere: &|_| false,
+            embedded: &|_, _| None,
+        }
     }
 }
 
@@ -54,7 +62,7 @@ impl Plan {
             .summaries
             .get(summary_name)
             .ok_or_else(|| unknown("document summary", summary_name, &mut schema.summaries.keys()))?;
-        let inputs = Inputs::read(&query, profile)?;
+        let inputs = Inputs::read(&query, profile, context)?;
         let mut tree = Tree::new(schema, &query, context, &inputs, profile_name);
         let root = tree.root()?;
         let (leaves, terms) = (tree.leaves, tree.terms);

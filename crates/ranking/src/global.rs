@@ -36,7 +36,9 @@ impl Normalization {
             }
             Normalization::ReciprocalRank { k } => {
                 let mut order: Vec<usize> = (0..numbers.len()).collect();
-                order.sort_by(|a, b| numbers[*b].total_cmp(&numbers[*a]));
+                // A hit without a number is behind all that have one.
+                let rank_by = |at: usize| if numbers[at].is_nan() { f64::NEG_INFINITY } else { numbers[at] };
+                order.sort_by(|a, b| rank_by(*b).total_cmp(&rank_by(*a)));
                 for (rank, at) in (1u32..).zip(order) {
                     normalized[at] = 1.0 / (k + f64::from(rank));
                 }
@@ -68,5 +70,6 @@ mod tests {
         let of = |k| Normalization::ReciprocalRank { k };
         check(of(60.0), &[2.0, 4.0, 3.0], &[1.0 / 63.0, 1.0 / 61.0, 1.0 / 62.0]);
         check(of(1.0), &[1.0, 1.0], &[0.5, 1.0 / 3.0]);
+        check(of(1.0), &[f64::NAN, 1.0], &[1.0 / 3.0, 0.5]);
     }
 }

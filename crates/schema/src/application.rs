@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Error, Place, QueryProfile, Schema, ValidationOverride};
-use crate::{overrides, parse, query_profile, resolve, services, xml};
+use crate::{Embedder, Error, QueryProfiles, Schema, ValidationOverride};
+use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Application {
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
     /// Query profiles by id, what they inherit already put in.
-    pub query_profiles: BTreeMap<String, QueryProfile>,
+    pub query_profiles: QueryProfiles,
     /// What validation-overrides.xml allows.
     pub overrides: Vec<ValidationOverride>,
     /// What people should know, though it works: each names its place.
@@ -85,7 +85,7 @@ impl Application {
             content: services.content,
             providers: services.providers,
             container: services.container,
-            query_profiles: query_profile::read_all(&files, &mut warnings)?,
+            query_profiles: QueryProfiles::read(&files)?,
             overrides,
             warnings,
             files,
@@ -113,21 +113,8 @@ pub struct Container {
     pub ignore_undefined_fields: bool,
     /// `max-document-size` of the document API in bytes.
     pub document_size_max: Option<u64>,
-    /// Components of known types, for whoever runs them.
-    pub components: Vec<Component>,
-}
-
-/// A component of a known type, such as an embedder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Component {
-    /// Its id.
-    pub id: String,
-    /// Its type, such as `hugging-face-embedder`.
-    pub component_type: String,
-    /// Its element as XML text.
-    pub xml: String,
-    /// Where it stands.
-    pub place: Place,
+    /// Its embedders, of all container clusters.
+    pub embedders: Vec<Embedder>,
 }
 
 /// A content cluster of services.xml.
@@ -147,6 +134,23 @@ pub struct ContentCluster {
     pub garbage_interval_s: u64,
     /// Limits that differ from the defaults.
     pub tuning: Tuning,
+    /// How long dynamic summaries get.
+    pub snippets: Snippets,
+}
+
+/// How long dynamic summaries get, where services.xml says it. Lengths are in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Snippets {
+    /// The most snippets of a text.
+    pub max_matches: Option<usize>,
+    /// The wanted length of all snippets of a text together.
+    pub length: Option<usize>,
+    /// The most text on each side of what a snippet is around.
+    pub surround_max: Option<usize>,
+    /// Texts up to this length are shown whole.
+    pub min_length: Option<usize>,
+    /// Whether a text without any word of the query is shown by its beginning.
+    pub prefix: Option<bool>,
 }
 
 impl ContentCluster {

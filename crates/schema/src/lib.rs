@@ -23,6 +23,7 @@
 
 mod application;
 pub mod change;
+mod embedder;
 mod error;
 mod field;
 mod overrides;
@@ -37,8 +38,9 @@ mod suggest;
 mod xml;
 
 pub use application::{
-    Application, ClusterDocument, Component, Container, ContentCluster, DocumentMode, Tuning,
+    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
 };
+pub use embedder::{ColbertTokens, Embedder, EmbedderKind, Execution, Pooling, Prepend, TransformerNames};
 pub use error::{Error, Place};
 pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
@@ -46,6 +48,6 @@ pub use field::{
 };
 pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
-pub use query_profile::QueryProfile;
+pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
 pub use suggest::did_you_mean;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_schema::{Application, DocumentMode, Error};
+use millrace_schema::{Application, DocumentMode, EmbedderKind, Error, Pooling};
 
 fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
     let mut all: BTreeMap<String, Vec<u8>> =
@@ -43,7 +43,15 @@ fn clusters_are_read() {
             <http><server id="s" port="${the.port}"/></http>
             <search><chain id="default" inherits="vespa"/></search>
             <document-api><ignore-undefined-fields>true</ignore-undefined-fields><max-document-size>20MiB</max-document-size></document-api>
-            <component id="e5" type="hugging-face-embedder"><transformer-model path="models/e5.onnx"/></component>
+            <component id="e5" type="hugging-face-embedder">
+              <transformer-model path="models/e5.onnx"/>
+              <tokenizer-model path="models/tokenizer.json"/>
+              <transformer-token-type-ids/>
+              <pooling-strategy>cls</pooling-strategy>
+              <normalize>true</normalize>
+              <prepend><query>query: </query></prepend>
+              <onnx-intraop-threads>2</onnx-intraop-threads>
+            </component>
             <nodes><node hostalias="node1"/></nodes>
           </container>
           <content id="store" version="1.0">
@@ -67,7 +75,13 @@ fn clusters_are_read() {
         (container.id.as_str(), container.port, container.ignore_undefined_fields),
         ("front", Some(4099), true)
     );
-    assert_eq!(container.components[0].component_type, "hugging-face-embedder");
+    let [e5] = container.embedders.as_slice() else { panic!("one embedder") };
+    assert_eq!((e5.id.as_str(), e5.max_tokens), ("e5", 512));
+    assert_eq!((e5.transformer.as_str(), e5.tokenizer.as_str()), ("models/e5.onnx", "models/tokenizer.json"));
+    assert_eq!(e5.kind, EmbedderKind::HuggingFace { pooling: Pooling::Cls, normalize: true });
+    assert_eq!((e5.names.types.as_deref(), e5.names.output.as_str()), (None, "last_hidden_state"));
+    assert_eq!((e5.prepend.query.as_str(), e5.prepend.document.as_str()), ("query: ", ""));
+    assert_eq!(e5.execution.intra_op_threads, Some(2));
     let cluster = application.cluster_of("mail").unwrap();
     assert_eq!((cluster.redundancy, cluster.garbage_collection, cluster.garbage_interval_s), (2, true, 60));
     assert_eq!(cluster.belongs("mail").as_deref(), Some("(true) and (mail.date > now() - 86400)"));
@@ -180,6 +194,19 @@ fn what_cannot_work_is_refused() {
             "Java components do not run here",
         ),
         ("<component id='a.B' bundle='b'/>", "component 'a.B': Java components"),
+        ("<component id='e' type='hugging-face-embedder'/>", "needs <transformer-model path='…'/>"),
+        (
+            "<component id='e' type='splade-embedder'><transformer-model url='https://a/b'/></component>",
+            "models are not downloaded: put the file into the package",
+        ),
+        (
+            "<component id='e' type='bert-embedder'><normalise>true</normalise></component>",
+            "a bert-embedder has no setting <normalise>",
+        ),
+        (
+            "<component id='e' type='hugging-face-embedder'><pooling-strategy>max</pooling-strategy></component>",
+            "<pooling-strategy> is 'max': expected",
+        ),
         ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
         ("<http><server id='s' port='${port}'/></http>", "there is no property 'port'"),
         ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),
@@ -201,20 +228,27 @@ fn a_package_without_its_files_says_which() {
 }
 
 #[test]
-fn query_profiles_inherit_and_nest() {
-    let services = format!("<services>{MAIL}</services>");
-    let base = "<query-profile id='base'><field name='hits'>20</field><field name='timeout'>1s</field></query-profile>";
-    let own = "<query-profile id='default' inherits='base'>
-        <field name='hits' overridable='false'>5</field>
-        <field name='ranking'><query-profile><field name='profile'>recent</field></query-profile></field>
-        <field name='model'><ref>base</ref></field></query-profile>";
-    let paths = ["search/query-profiles/base.xml", "search/query-profiles/default.xml"];
-    let application = application(&services, &[(paths[0], base), (paths[1], own)]).unwrap();
-    let profile = &application.query_profiles["default"];
-    let fields: Vec<String> = profile.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    assert_eq!(fields.join(" "), "hits=5 model.hits=20 model.timeout=1s ranking.profile=recent timeout=1s");
-    assert_eq!(profile.fixed, ["hits"]);
-    let cycle = "<query-profile id='base' inherits='base'/>";
-    let message = self::application(&services, &[(paths[0], cycle)]).unwrap_err().to_string();
-    assert!(message.contains("inherits or contains itself"), "{message}");
+fn snippets_have_their_lengths() {
+    let config =
+        |inside: &str| format!("<config name='vespa.config.search.summary.juniperrc'>{inside}</config>");
+    let cluster = |inside: &str| MAIL.replace("<documents>", &format!("{inside}<documents>"));
+    let all = config("<length>64</length><prefix>false</prefix>");
+    let own = config(
+        "<length>1000</length><max_matches>2</max_matches><surround_max>9</surround_max><min_length>5</min_length>",
+    );
+    let services = format!("<services>{all}{}</services>", cluster(&own));
+    let application = application(&services, &[]).unwrap();
+    let snippets = application.content[0].snippets;
+    assert_eq!((snippets.length, snippets.max_matches), (Some(1000), Some(2)));
+    assert_eq!(
+        (snippets.surround_max, snippets.min_length, snippets.prefix),
+        (Some(9), Some(5), Some(false))
+    );
+    let warned = |part: &str| application.warnings.iter().any(|warning| warning.contains(part));
+    assert!(!warned("config"), "{:?}", application.warnings);
+    refuses(
+        &format!("<services>{}</services>", cluster(&config("<size>1</size>"))),
+        "unknown setting <size>",
+    );
+    refuses(&format!("<services>{}</services>", cluster(&config("<length>-1</length>"))), "-1");
 }

@@ -8,6 +8,7 @@
 //!
 //! This crate does not know where columns come from, and renders nothing.
 
+mod collapse;
 mod deadline;
 mod error;
 mod narrowed;
@@ -16,6 +17,7 @@ mod sort_key;
 mod sorting;
 mod trace;
 
+pub use collapse::{CollapseKeys, Collapsing};
 pub use deadline::Deadline;
 pub use error::Error;
 pub use narrowed::Narrowed;

@@ -7,9 +7,11 @@ use millrace_matching::{Matches, match_plan};
 use millrace_plan::{Plan, Scope};
 use millrace_ranking::{Profile, RankedHit};
 use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
+use millrace_schema::Snippets;
 use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
+use crate::collapse::{CollapseKeys, Collapsing, Fields};
 use crate::narrowed::is_live;
 use crate::trace::Watch;
 use crate::{Deadline, Error, Narrowed, SortedHit, Sorting, Trace};
@@ -21,6 +23,7 @@ pub struct Search {
     selection: Option<Selection>,
     /// A document must match one of these to be seen; all are where there are none.
     within: Vec<Arc<Selection>>,
+    style: Style,
     sorting: Option<Sorting>,
     /// For each request, in order: what it is over this schema, or why it cannot be.
     groupings: Vec<Result<Arc<Grouping>, millrace_grouping::Error>>,
@@ -34,6 +37,8 @@ pub struct Outcome {
     pub result: PartialResult,
     /// The times.
     pub trace: Trace,
+    /// Where the request collapses hits: what each hit is compared by.
+    pub collapse_keys: Vec<CollapseKeys>,
 }
 
 /// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are made of all of them together, and
@@ -127,10 +132,10 @@ impl<'v> Pass<'v> {
         let matches = match_plan(plan, seen, search.profile.demands(plan), &|| deadline.passed())?;
         trace.matching = watch.lap();
 
-        let ordered = search.order(seen, &matches, deadline)?;
+        let (ordered, collapse_keys) = search.ordered(seen, &matches, deadline)?;
         trace.order = watch.lap();
 
-        let executions = search.group(seen, &matches, part, deadline)?;
+        let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
         trace.group = watch.lap();
 
         let hits = search.fill(seen, &matches, None, &ordered.hits)?;
@@ -138,7 +143,7 @@ impl<'v> Pass<'v> {
 
         trace.documents = matches.documents;
         trace.matched = ordered.total;
-        let timed_out = matches.timed_out || ordered.timed_out;
+        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
         let coverage = match &narrowed {
             // What the selection leaves out has been looked at.
             Some(narrowed) if narrowed.is_complete() && !timed_out => {
@@ -148,7 +153,14 @@ impl<'v> Pass<'v> {
             None => Coverage { documents: matches.documents, target, timed_out, nodes: 1 },
         };
         let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
-        Ok(Pass { search, view, narrowed, matches, executions, outcome: Outcome { result, trace } })
+        Ok(Pass {
+            search,
+            view,
+            narrowed,
+            matches,
+            executions,
+            outcome: Outcome { result, trace, collapse_keys },
+        })
     }
 
     fn view(&self) -> &dyn View {
@@ -183,7 +195,22 @@ impl Search {
         if profile.has_global_phase() && sorting.is_some() {
             return Err(Error::SortedGlobalPhase { profile: plan.profile.clone() });
         }
-        Ok(Search { plan, profile, selection, within: Vec::new(), sorting, groupings, cluster })
+        Ok(Search {
+            plan,
+            profile,
+            selection,
+            within: Vec::new(),
+            style: Style::default(),
+            sorting,
+            groupings,
+            cluster,
+        })
+    }
+
+    /// Shows dynamic summaries as an application says.
+    pub fn with_snippets(mut self, snippets: &Snippets) -> Self {
+        self.style = Style::of(snippets);
+        self
     }
 
     /// Sees only documents that match one of these selections; all where there are none.
@@ -208,9 +235,44 @@ impl Search {
         Ok(outcomes.pop().unwrap_or_default())
     }
 
-    /// The hits to return, in order.
-    fn order(&self, view: &dyn View, matches: &Matches, deadline: &Deadline) -> Result<Ordered, Error> {
-        let wanted = if self.plan.hits == 0 { 0 } else { self.plan.offset.saturating_add(self.plan.hits) };
+    /// The hits to return, in order, without those that the request collapses; and what the others are compared by.
+    fn ordered(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        deadline: &Deadline,
+    ) -> Result<(Ordered, Vec<CollapseKeys>), Error> {
+        let plan = &*self.plan;
+        let wanted = if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) };
+        let Some(collapse) = plan.query.collapse.as_ref().filter(|_| wanted > 0) else {
+            return Ok((self.order(view, matches, wanted, deadline)?, Vec::new()));
+        };
+        let fields = Fields::of(plan, collapse);
+        let mut looked_at = wanted.saturating_mul(2);
+        loop {
+            let mut ordered = self.order(view, matches, looked_at, deadline)?;
+            let are_all = ordered.hits.len() < looked_at;
+            let mut collapsing = Collapsing::new(collapse);
+            let keys = fields.keys(view, &ordered.hits)?;
+            let hits = std::mem::take(&mut ordered.hits);
+            let kept = hits.into_iter().zip(keys).filter(|(_, keys)| collapsing.keeps(keys)).take(wanted);
+            let (hits, keys): (Vec<SortedHit>, Vec<CollapseKeys>) = kept.unzip();
+            if are_all || hits.len() == wanted {
+                ordered.hits = hits;
+                return Ok((ordered, keys));
+            }
+            looked_at = looked_at.saturating_mul(4);
+        }
+    }
+
+    /// The first hits, in order.
+    fn order(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        wanted: usize,
+        deadline: &Deadline,
+    ) -> Result<Ordered, Error> {
         let Some(sorting) = &self.sorting else {
             let ranked = self.profile.rank(&self.plan, view, matches, wanted, &|| deadline.passed())?;
             let hit = |hit: RankedHit| SortedHit {
@@ -227,25 +289,31 @@ impl Search {
             false => Vec::new(),
         };
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        Ok(Ordered { hits: sorting.first(view, matches, &scores, wanted)?, total, timed_out: false })
+        let (hits, complete) = sorting.first(view, matches, &scores, wanted, &|| deadline.overdue())?;
+        Ok(Ordered { hits, total, timed_out: !complete })
     }
 
-    /// Collects the groups of each request.
+    /// Collects the groups of each request; and whether there was time to put all that matched into them.
     fn group(
         &self,
         view: &dyn View,
         matches: &Matches,
         part: u32,
         deadline: &Deadline,
-    ) -> Result<Vec<Option<Execution>>, Error> {
+    ) -> Result<(Vec<Option<Execution>>, bool), Error> {
         if self.groupings.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         }
+        let mut complete = true;
         let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
-        let of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
+        let mut of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
             let mut execution = Execution::new(Arc::clone(grouping), part);
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
+                    if deadline.overdue() {
+                        complete = false;
+                        break;
+                    }
                     let live: Vec<u16> = (0..chunk.documents)
                         .filter(|place| is_live(chunk, *place))
                         .map(|place| place as u16)
@@ -254,13 +322,20 @@ impl Search {
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(&scores) {
+                    if deadline.overdue() {
+                        complete = false;
+                        break;
+                    }
                     execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
                 }
             }
             execution.complete(view)?;
             Ok(execution)
         };
-        self.groupings.iter().map(|grouping| grouping.as_ref().ok().map(of_one).transpose()).collect()
+        let of_known =
+            |grouping: &Result<Arc<Grouping>, _>| grouping.as_ref().ok().map(&mut of_one).transpose();
+        let executions = self.groupings.iter().map(of_known).collect::<Result<_, _>>()?;
+        Ok((executions, complete))
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.
@@ -274,7 +349,7 @@ impl Search {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
-        let filler = Filler::new(&self.plan, summary, &Style::default())?;
+        let filler = Filler::new(&self.plan, summary, &self.style)?;
         let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits
             .iter()

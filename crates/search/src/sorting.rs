@@ -58,7 +58,7 @@ impl Sorting {
         self.keys.iter().any(|key| matches!(key.by, By::Score))
     }
 
-    /// The first `wanted` of what matched. `scores` has one list for each chunk of `matches`, or none where nobody needs scores.
+    /// The first `wanted` of what matched, and whether there was time to look at all of it. `scores` has one list for each chunk of `matches`, or none where nobody needs scores.
     ///
     /// The keys of a document are made one after another, no more of them than it takes to see that it is not among the first.
     ///
@@ -70,12 +70,16 @@ impl Sorting {
         matches: &Matches,
         scores: &[Vec<f64>],
         wanted: usize,
-    ) -> Result<Vec<SortedHit>, Error> {
+        overdue: &dyn Fn() -> bool,
+    ) -> Result<(Vec<SortedHit>, bool), Error> {
         let mut first = First { wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
+            if overdue() {
+                return Ok((first.in_order(), false));
+            }
             let range = chunks[0].chunk..chunks[chunks.len() - 1].chunk + 1;
             let columns = self.keys.iter().map(|key| match &key.column {
                 Some(column) => view.columns(column, range.clone()),
@@ -95,7 +99,7 @@ impl Sorting {
                 }
             }
         }
-        Ok(first.in_order())
+        Ok((first.in_order(), true))
     }
 
     /// Makes the keys of a candidate. False as soon as it cannot be among the first.

@@ -5,8 +5,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Fewer are worth a warning.
 const FILES_MIN: u64 = 16_384;
 
-/// Raises the limit to the most that the system allows without asking anyone.
-pub fn raise() {
+/// So many files at most are kept open for segments, where the system allows more than twice as many.
+const SEGMENTS_MAX: u64 = 65_536;
+
+/// Raises the limit to the most that the system allows without asking anyone. Answers how many files may be segments; the others
+/// are connections.
+pub fn raise() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     let files = if raised { maximum } else { current };
@@ -17,4 +21,5 @@ pub fn raise() {
             "few files can be open at a time; raise the limit (ulimit -Hn) for many buckets or connections"
         );
     }
+    files.map_or(SEGMENTS_MAX, |files| (files / 2).min(SEGMENTS_MAX)) as usize
 }

@@ -60,6 +60,9 @@ pub struct ServeArguments {
     /// Seconds that requests under way have to end after a stop [default: 10].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_DRAIN_S")]
     pub drain_s: Option<u64>,
+    /// Seconds after which a model that nobody uses leaves memory [default: 900].
+    #[arg(long, value_name = "SECONDS", env = "MILLRACE_MODEL_IDLE_S")]
+    pub model_idle_s: Option<u64>,
     /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
     pub log: Option<String>,
@@ -112,6 +115,11 @@ impl ServeArguments {
             cache_bytes: self.cache_bytes.or(file.cache_bytes).unwrap_or(defaults.cache_bytes),
             access_log: self.access_log.clone().or(file.access_log),
             disk_reserve: self.disk_reserve.or(file.disk_reserve).unwrap_or(defaults.disk_reserve),
+            open_files_max: defaults.open_files_max,
+            model_idle: self
+                .model_idle_s
+                .or(file.model_idle_s)
+                .map_or(defaults.model_idle, Duration::from_secs),
             drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
             data_dir: defaults.data_dir,
         };

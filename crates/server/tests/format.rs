@@ -84,11 +84,13 @@ fn look(server: &Server) -> Value {
 
 fn write_fixture() {
     let mut server = Server::start();
-    assert_eq!(server.deploy(&[("services.xml", SERVICES), ("schemas/thing.sd", SCHEMA)]).0, 200);
-    let put = |path: &str, body: &str| {
-        let (status, answer) = server.call(Method::POST, path, body);
+    let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/thing.sd", SCHEMA)]);
+    assert_eq!(status, 200, "{answer}");
+    let call = |method: Method, path: &str, body: &str| {
+        let (status, answer) = server.call(method, path, body);
         assert_eq!(status, 200, "{path}: {answer}");
     };
+    let put = |path: &str, body: &str| call(Method::POST, path, body);
     for path in PATHS.iter().filter(|path| !path.ends_with("late")) {
         put(path, VALUES);
     }
@@ -103,11 +105,11 @@ fn write_fixture() {
         "count": { "increment": 1 },
         "sparse": { "modify": { "operation": "add", "cells": { "a": 1 } } },
     } });
-    assert_eq!(server.call(Method::PUT, PATHS[1], &update.to_string()).0, 200);
-    assert_eq!(server.call(Method::DELETE, PATHS[2], "").0, 200);
+    call(Method::PUT, PATHS[1], &update.to_string());
+    call(Method::DELETE, PATHS[2], "");
     put(PATHS[3], VALUES);
     let all = "/document/v1/n/thing/group/dropped/?cluster=things&selection=true";
-    assert_eq!(server.call(Method::DELETE, all, "").0, 200);
+    call(Method::DELETE, all, "");
     let found = serde_json::to_string_pretty(&look(&server)).expect("values are written as JSON");
     let data_dir = server.data_dir();
     server.kill();

@@ -61,3 +61,29 @@ fn query_timeout_counts_whatever_the_request_says() {
     );
     assert!(error["message"].as_str().is_some_and(|text| text.contains("timeout of 0ns")), "{answer}");
 }
+
+#[test]
+fn a_query_profile_raises_what_a_query_may_ask_for() {
+    let server = Server::with_notes();
+    let ask = |hits: &str| {
+        let query =
+            [("yql", "select * from note where true"), ("streaming.groupname", "ann"), ("hits", hits)];
+        server.query(&query).0
+    };
+    assert_eq!((ask("400"), ask("401")), (200, 400));
+    let profile = "<query-profile id='default'><field name='maxHits'>500</field></query-profile>";
+    let (status, answer) = server.deploy(&[
+        ("services.xml", SERVICES),
+        ("schemas/note.sd", NOTE),
+        ("search/query-profiles/default.xml", profile),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!((ask("500"), ask("501")), (200, 400));
+    let raised = [
+        ("yql", "select * from note where true"),
+        ("streaming.groupname", "ann"),
+        ("hits", "600"),
+        ("maxHits", "1000"),
+    ];
+    assert_eq!(server.query(&raised).0, 400, "a request cannot raise it for itself");
+}

@@ -157,14 +157,15 @@ async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
 }
 
 async fn compile(
-    node: &Node,
+    node: &Arc<Node>,
     application: impl FnOnce() -> Result<Application, millrace_schema::Error> + Send + 'static,
     generation: u64,
 ) -> Result<Arc<Deployment>, Error> {
-    let current = node.deployments().current().ok();
-    node.pool()
-        .run(move || Deployment::compile(application()?, generation, current.as_deref()).map(Arc::new))
-        .await?
+    let (current, worker) = (node.deployments().current().ok(), Arc::clone(node));
+    let compile = move || {
+        Deployment::compile(application()?, generation, current.as_deref(), worker.models()).map(Arc::new)
+    };
+    node.pool().run(compile).await?
 }
 
 async fn activate_deployment(

@@ -10,6 +10,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{Action, DocumentId, Group, OperationKind, Update, json};
+use millrace_indexing::Caller;
 use millrace_store::{Change, Modification, ViewScope, Visited, Write};
 use serde_json::{Value, json as object};
 
@@ -57,7 +58,9 @@ pub(super) async fn update_where(
     let pass = Pass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
     let update = read_update(call, &kind, &namespace, request).await?;
-    sweep(call, pass, move |document| apply(&kind, &update, Some(document)).map(Modification::Put)).await
+    let caller = Caller::default();
+    let change = move |document| apply(&kind, &update, Some(document), &caller).map(Modification::Put);
+    sweep(call, pass, change).await
 }
 
 /// `POST` to many documents would copy them to another cluster.

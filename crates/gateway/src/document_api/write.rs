@@ -1,12 +1,15 @@
 //! Changing one document.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_document::{Action, Document, DocumentId, Operation, OperationKind, Update, json};
+use millrace_indexing::{Caller, Failure};
+use millrace_model::Purpose;
 use millrace_selection::Selection;
 use millrace_store::{Change, Modification, Modify, Refusal, Store, Write, Written};
 use serde_json::Value;
@@ -27,6 +30,12 @@ pub(super) const CONDITION: u16 = 412;
 
 /// [`Refusal::code`] of a change that does not go with the document.
 pub(crate) const MISFIT: u16 = 400;
+
+/// [`Refusal::code`] of a change whose document needs a model that too much waits for.
+const OVERLOADED: u16 = 429;
+
+/// [`Refusal::code`] of a change whose document needs a model that did not answer in time.
+const LATE: u16 = 504;
 
 /// `POST` of a document.
 pub(super) async fn put(call: &Call, id: DocumentId, request: Request) -> Result<Response, Error> {
@@ -69,7 +78,7 @@ async fn read(
     let schema = Arc::clone(&kind_of_document.schema);
     let (parts, body) = request.into_parts();
     let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
-    kind_of_document.limits.check_operation(body.len())?;
+    kind_of_document.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(body.len()))?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
     };
@@ -97,7 +106,7 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     if operation.ignored_fields {
         tell("x-vespa-ignored-fields");
     }
-    match change(&deployment, &kind, &destination, operation)? {
+    match change(call, &deployment, &kind, &destination, operation).await? {
         Some(change) => {
             call.within(commit(call.node.store(), Write { id, change })).await?;
         }
@@ -107,7 +116,8 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
 }
 
 /// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which is passed over.
-fn change(
+async fn change(
+    call: &Call,
     deployment: &Arc<Deployment>,
     kind: &Arc<DocumentKind>,
     destination: &Destination,
@@ -117,8 +127,7 @@ fn change(
     let create = operation.create;
     Ok(Some(match (operation.action, condition) {
         (Action::Put(document), condition) => {
-            let document =
-                kind.scripts.run(document).map_err(|error| Error::BadRequest(error.to_string()))?;
+            let document = indexed(call, kind, document).await?;
             let mut clusters = kind.clusters.iter().filter(|cluster| destination.includes(&cluster.id));
             if !clusters.any(|cluster| cluster.accepts(&document)) {
                 return Ok(None);
@@ -137,13 +146,40 @@ fn change(
             Ok(Modification::Remove)
         })),
         (Action::Update(update), condition) => {
-            Change::Modify(modify(Arc::clone(kind), update, condition, create))
+            let caller = Caller { deadline: Some(Instant::now() + call.left()), ..Caller::default() };
+            Change::Modify(modify(Arc::clone(kind), update, condition, create, caller))
         }
     }))
 }
 
+/// The document with what its indexing statements make of it. Where they ask models, on a thread that may wait.
+async fn indexed(call: &Call, kind: &Arc<DocumentKind>, document: Document) -> Result<Document, Error> {
+    let outcome = if kind.scripts.embeds() {
+        let waits = crate::caller::Caller::default();
+        let caller = Caller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
+        let kind = Arc::clone(kind);
+        let run = move || kind.scripts.run(document, &caller);
+        call.within(call.node.models().wait(Purpose::Feed, run)).await?
+    } else {
+        kind.scripts.run(document, &Caller::default())
+    };
+    outcome.map_err(|error| match error {
+        millrace_indexing::Error::Component { failure: Failure::Overloaded(_), .. } => Error::Overloaded,
+        millrace_indexing::Error::Component { failure: Failure::Timeout(_), .. } => {
+            Error::Timeout(call.timeout)
+        }
+        other => Error::BadRequest(other.to_string()),
+    })
+}
+
 /// Applies an update to the document that is there.
-fn modify(kind: Arc<DocumentKind>, update: Update, condition: Option<Condition>, create: bool) -> Modify {
+fn modify(
+    kind: Arc<DocumentKind>,
+    update: Update,
+    condition: Option<Condition>,
+    create: bool,
+    caller: Caller,
+) -> Modify {
     Box::new(move |stored| {
         let document = stored.map(|(document, _)| document);
         if let Some(condition) = condition {
@@ -152,7 +188,7 @@ fn modify(kind: Arc<DocumentKind>, update: Update, condition: Option<Condition>,
         if document.is_none() && !create {
             return Ok(Modification::Nothing);
         }
-        apply(&kind, &update, document).map(Modification::Put)
+        apply(&kind, &update, document, &caller).map(Modification::Put)
     })
 }
 
@@ -161,11 +197,19 @@ pub(super) fn apply(
     kind: &DocumentKind,
     update: &Update,
     document: Option<Document>,
+    caller: &Caller,
 ) -> Result<Document, Refusal> {
     let misfit = |reason: String| Refusal { code: MISFIT, reason };
     let updated =
         update.apply(document, &kind.schema.document_type).map_err(|error| misfit(error.to_string()))?;
-    kind.scripts.run_update(updated, update).map_err(|error| misfit(error.to_string()))
+    kind.scripts.run_update(updated, update, caller).map_err(|error| Refusal {
+        code: match &error {
+            millrace_indexing::Error::Component { failure: Failure::Overloaded(_), .. } => OVERLOADED,
+            millrace_indexing::Error::Component { failure: Failure::Timeout(_), .. } => LATE,
+            _ => MISFIT,
+        },
+        reason: error.to_string(),
+    })
 }
 
 /// A test-and-set condition.
@@ -209,6 +253,8 @@ pub(super) async fn commit(store: &Store, write: Write) -> Result<Written, Error
         Ok(Ok(written)) => Ok(written),
         Ok(Err(millrace_store::Error::Refused(refusal))) => Err(match refusal.code {
             CONDITION => Error::Condition(refusal.reason),
+            OVERLOADED => Error::Overloaded,
+            LATE => Error::Timeout(super::TIMEOUT),
             _ => Error::BadRequest(refusal.reason),
         }),
         Ok(Err(error)) => Err(error.into()),

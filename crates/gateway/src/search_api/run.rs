@@ -1,21 +1,22 @@
 //! A query, run over the documents of every schema that it asks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_column::View;
-use millrace_plan::{Context, Plan, Scope, has_field};
-use millrace_query::Query;
+use millrace_plan::{Context, Embedding, Plan, Scope, has_field, parsed};
+use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
-use millrace_search::{Deadline, Search, Trace, run_all};
+use millrace_search::{Collapsing, Deadline, Search, Trace, run_all};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
 use crate::deployment::{ClusterOfKind, DocumentKind};
+use crate::models::Embeddings;
 use crate::{Deployment, Error, Node};
 
 /// What a query found.
@@ -28,6 +29,8 @@ pub(super) struct Found {
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
     pub(super) planned: Duration,
+    /// For traces: what was searched in short, and the plan for each schema.
+    pub(super) plans: Option<Plans>,
     /// Schemas left out, since they lack the document summary asked for.
     pub(super) lacking: Vec<Arc<str>>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
@@ -39,15 +42,20 @@ pub(super) fn run(
     node: &Node,
     deployment: &Deployment,
     query: &Arc<Query>,
+    embeddings: &Embeddings,
     started: Instant,
     gone: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let kinds = asked(deployment, query)?;
     let (kinds, lacking) = showing(kinds, query);
-    let searches =
-        kinds.iter().map(|asked| plan(asked, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
+    let searches = kinds
+        .iter()
+        .map(|asked| plan(asked, &kinds, query, embeddings))
+        .collect::<Result<Vec<Search>, Error>>()?;
     let planned = started.elapsed();
-    let limits = kinds.iter().filter_map(|asked| asked.kind.limits.query_time_max);
+    let is_traced = query.trace_level > 0;
+    let plans = is_traced.then(|| Plans::of(deployment, query, &searches));
+    let limits = kinds.iter().filter_map(Asked::query_time_max);
     let timeout = limits.fold(query.timeout, Duration::min);
     let deadline = Deadline::at(started + timeout).or_when(gone);
     let mut result = PartialResult::default();
@@ -59,27 +67,68 @@ pub(super) fn run(
         .collect::<Result<Vec<_>, Error>>()?;
     let parts: Vec<(&Search, &dyn View)> =
         searches.iter().zip(&views).map(|(search, view)| (search, &**view as &dyn View)).collect();
+    let mut keys = HashMap::new();
     for (outcome, Asked { kind, .. }) in run_all(&parts, &deadline)?.into_iter().zip(&kinds) {
         traces.push((Arc::clone(&kind.schema.name), outcome.trace));
+        let ids = outcome.result.hits.iter().map(|hit| hit.id.clone());
+        keys.extend(ids.zip(outcome.collapse_keys));
         merge(&mut result, outcome.result);
+    }
+    if let Some(collapse) = query.collapse.as_ref().filter(|_| parts.len() > 1) {
+        // Within each schema that has been done; now hits of one are compared with those of others.
+        let mut collapsing = Collapsing::new(collapse);
+        result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
     }
     if searches.len() > 1 {
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, lacking })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, plans, lacking })
+}
+
+/// What traces tell of plans.
+pub(super) struct Plans {
+    /// The query profile that was used.
+    pub(super) profile: Option<String>,
+    /// The query in short.
+    pub(super) query: String,
+    /// For each schema, the plan.
+    pub(super) plans: Vec<String>,
+}
+
+impl Plans {
+    fn of(deployment: &Deployment, query: &Query, searches: &[Search]) -> Self {
+        let item = searches.first().map(|search| parsed(&query.root, &search.plan().schema));
+        let named = query.parameters.get("queryProfile").cloned();
+        Plans {
+            profile: named.or_else(|| {
+                deployment.application.query_profiles.has_default().then(|| "default".to_owned())
+            }),
+            query: Brief(item.as_ref().unwrap_or(&query.root)).to_string(),
+            plans: searches.iter().map(|search| search.plan().to_string()).collect(),
+        }
+    }
 }
 
 /// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
 /// plan says what is wrong.
-fn showing<'d>(asked: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
-    let Some(summary) = &query.presentation.summary else { return (asked, Vec::new()) };
+fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
+    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
     let has = |asked: &Asked<'_>| asked.kind.schema.summaries.contains_key(summary);
-    if !asked.iter().any(has) {
-        return (asked, Vec::new());
+    if !kinds.iter().any(has) {
+        return (kinds, Vec::new());
     }
-    let (showing, lacking): (Vec<_>, Vec<_>) = asked.into_iter().partition(has);
+    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
     (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
+}
+
+/// The texts that the query wants embedded, over all schemas that it asks.
+pub(super) fn embeddings(deployment: &Deployment, query: &Query) -> Result<Vec<Embedding>, Error> {
+    let mut wanted = Vec::new();
+    for asked in asked(deployment, query)? {
+        wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
+    }
+    Ok(wanted)
 }
 
 /// Adds what another schema gave.
@@ -104,6 +153,11 @@ struct Asked<'d> {
 impl Asked<'_> {
     fn cluster(&self) -> Option<&ClusterOfKind> {
         self.kind.clusters.get(*self.clusters.first()?)
+    }
+
+    /// How long a query may look at them, where a cluster limits that.
+    fn query_time_max(&self) -> Option<Duration> {
+        self.clusters.iter().filter_map(|at| self.kind.clusters[*at].limits.query_time_max).min()
     }
 
     /// What documents must match to be in one of the clusters, where not all of the type's documents are.
@@ -208,21 +262,32 @@ fn known_sources(deployment: &Deployment) -> String {
 }
 
 /// The query as it runs over one schema; `all` are the schemas of the request.
-fn plan(asked: &Asked<'_>, all: &[Asked<'_>], query: &Arc<Query>) -> Result<Search, Error> {
+fn plan(
+    asked: &Asked<'_>,
+    all: &[Asked<'_>],
+    query: &Arc<Query>,
+    embeddings: &Embeddings,
+) -> Result<Search, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
         all.iter()
             .any(|other| other.kind.schema.name != kind.schema.name && has_field(&other.kind.schema, field))
     };
     let profile = |name: &str| all.iter().any(|other| other.kind.schema.rank_profiles.contains_key(name));
-    let context =
-        Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
+    let context = Context {
+        clock: SystemTime::now(),
+        known_elsewhere: &elsewhere,
+        profile_elsewhere: &profile,
+        embedded: &|call, target| embeddings.get(call, target),
+    };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
     let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
-    Ok(Search::new(Arc::new(plan), Arc::clone(profile), cluster)?.within(asked.within()))
+    let snippets = asked.cluster().map(|cluster| cluster.snippets).unwrap_or_default();
+    let search = Search::new(Arc::new(plan), Arc::clone(profile), cluster)?;
+    Ok(search.within(asked.within()).with_snippets(&snippets))
 }
 
 /// What of the store a plan reads: no other groups than the selection can be true of.

@@ -63,13 +63,12 @@ impl Job for GarbageCollection {
 impl Pass {
     fn new(node: &Node, deployment: &Deployment, cluster: &str, interval: Duration) -> Self {
         let (mut document_types, mut fields) = (Vec::new(), Vec::new());
-        for kind in deployment.kinds() {
-            let in_it = kind.clusters.iter().any(|known| *known.id == *cluster && known.belongs.is_some());
-            if !in_it {
-                continue;
-            }
+        for kind in deployment.kinds().filter(|kind| kind.clusters.iter().any(|of| *of.id == *cluster)) {
+            let selections = kind.clusters.iter().map(|cluster| cluster.belongs.as_deref());
+            // What one cluster takes whatever it is can never go.
+            let Some(selections) = selections.collect::<Option<Vec<_>>>() else { continue };
             document_types.push(kind.schema.name.to_string());
-            for belongs in kind.clusters.iter().filter_map(|cluster| cluster.belongs.as_ref()) {
+            for belongs in selections {
                 fields.extend(belongs.fields(&kind.schema.name).into_iter().map(str::to_owned));
             }
         }
@@ -88,10 +87,10 @@ impl Pass {
         let began = Instant::now();
         let now = now_s();
         let swept = node.store().sweep(&self.visit, &|document| {
-            let kind = deployment.kind(document.id.document_type()).ok();
-            Ok(match kind.is_some_and(|kind| kind.is_garbage(&document, now)) {
-                true => Modification::Remove,
-                false => Modification::Nothing,
+            let kind = deployment.kind(document.id.document_type());
+            Ok(match kind {
+                Ok(kind) if kind.is_garbage(&document, now) => Modification::Remove,
+                _ => Modification::Nothing,
             })
         });
         let swept = match swept {

@@ -1,9 +1,11 @@
-//! What a node does by itself, between requests: removing documents that do not belong any more, and reindexing.
+//! What a node does by itself, between requests: removing documents that do not belong any more, reindexing, and letting
+//! go of models that nobody uses.
 //!
 //! Each [`Job`] has a thread and does a small step at a time: it changes one page of documents, then says how long it can wait.
 //! Steps are paced so that a job takes about as long as it may, and pauses are longer while requests wait.
 
 mod garbage;
+mod models;
 mod reindex;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -50,9 +52,10 @@ impl Upkeep {
     /// # Errors
     /// The operating system refuses a thread.
     pub(crate) fn start(&self, node: &Arc<Node>) -> std::io::Result<()> {
-        let jobs: [(&str, Box<dyn Job>); 2] = [
+        let jobs: [(&str, Box<dyn Job>); 3] = [
             ("garbage", Box::new(garbage::GarbageCollection::default())),
             ("reindex", Box::new(reindex::Reindex::default())),
+            ("models", Box::new(models::IdleModels)),
         ];
         for (name, job) in jobs {
             let (bell, node) = (Arc::clone(&self.bell), Arc::downgrade(node));

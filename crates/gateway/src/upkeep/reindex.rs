@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_document::Document;
+use millrace_indexing::Caller;
 use millrace_store::{Modification, Refusal, Visit};
 
 use super::{IDLE, Job, pace};
@@ -73,7 +74,7 @@ fn reindexed(kind: &DocumentKind, document: Document) -> Result<Modification, Re
         code: MISFIT,
         reason: format!("{id}: {error}; correct the document, or the indexing statements"),
     };
-    let indexed = kind.scripts.run(document.clone()).map_err(refuse)?;
+    let indexed = kind.scripts.run(document.clone(), &Caller::default()).map_err(refuse)?;
     let same = indexed.fields.len() == document.fields.len()
         && indexed.fields.iter().all(|(field, value)| document.get(field) == Some(value));
     Ok(if same { Modification::Nothing } else { Modification::Put(indexed) })

@@ -1,6 +1,7 @@
 //! Tensors and dot products made of arrays and weighted sets.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Add;
 
 use millrace_column::{ColumnKey, value};
 use millrace_document::{DataType, Value};
@@ -127,12 +128,12 @@ impl Feature for DotProduct {
                     Some(Value::WeightedSet(elements)) => elements
                         .iter()
                         .filter_map(|(value, weight)| Some(vector.get(&label(value)?)? * f64::from(*weight)))
-                        .sum(),
+                        .fold(0.0, Add::add),
                     Some(Value::Array(elements)) => elements
                         .iter()
                         .enumerate()
                         .filter_map(|(index, value)| Some(vector.get(&index.to_string())? * number(value)?))
-                        .sum(),
+                        .fold(0.0, Add::add),
                     _ => 0.0,
                 };
             }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, document_size, number};
+use super::{FILE, document_size, embedder, number};
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Component, Container, ContentCluster, Error, xml};
+use crate::{Container, ContentCluster, Embedder, Error, xml};
 
 /// Types of components that are known by name.
 const COMPONENT_TYPES: &[&str] = &[
@@ -20,12 +20,17 @@ const COMPONENT_TYPES: &[&str] = &[
 ];
 
 pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Container, Error> {
-    let mut components = Vec::new();
+    let mut embedders: Vec<Embedder> = Vec::new();
     let listed = xml::elements(node)
         .filter(|child| child.tag_name().name() == "components")
         .flat_map(|list| list.children());
     for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
-        components.extend(component(element, warnings)?);
+        let Some(embedder) = component(element, warnings)? else { continue };
+        if embedders.iter().any(|other| other.id == embedder.id) {
+            let reason = format!("there are two embedders with the id '{}'", embedder.id);
+            return xml::invalid(FILE, element, reason);
+        }
+        embedders.push(embedder);
     }
     // Inside of config, an element of this name is something else.
     let is_searcher = |child: &Node<'_, '_>| {
@@ -48,11 +53,11 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         document_api: document_api.is_some(),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
-        components,
+        embedders,
     })
 }
 
-fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Component>, Error> {
+fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Embedder>, Error> {
     let id = node.attribute("id").or(node.attribute("class")).unwrap_or_default();
     if let Some(component_type) = node.attribute("type") {
         if !COMPONENT_TYPES.contains(&component_type) {
@@ -63,14 +68,14 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Co
                 format!("unknown component type '{component_type}': expected {known}"),
             );
         }
-        let xml = node.document().input_text()[node.range()].to_owned();
-        let place = xml::place(FILE, node);
-        return Ok(Some(Component {
-            id: id.to_owned(),
-            component_type: component_type.to_owned(),
-            xml,
-            place,
-        }));
+        let embedder = embedder::read(node, component_type, warnings)?;
+        if embedder.is_none() {
+            warnings.push(format!(
+                "{}: component '{id}' has no effect: a {component_type} is not run here",
+                xml::place(FILE, node)
+            ));
+        }
+        return Ok(embedder);
     }
     let class = node.attribute("class").unwrap_or(id);
     let platform = ["com.yahoo.", "ai.vespa."].iter().any(|prefix| class.starts_with(prefix));

@@ -6,6 +6,8 @@
 mod container;
 mod content;
 mod elements;
+mod embedder;
+mod snippets;
 mod tuning;
 
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use roxmltree::Node;
 
 use crate::suggest::did_you_mean;
-use crate::{Container, ContentCluster, Error, Schema, xml};
+use crate::{Container, ContentCluster, Embedder, Error, Schema, xml};
 use elements::{Element, Meaning};
 
 /// The path of the file.
@@ -66,8 +68,8 @@ pub(crate) fn read(
             ));
         }
     }
-    let containers = xml::elements(root).filter(|node| node.tag_name().name() == "container");
     let content: Vec<ContentCluster> = content.into_iter().map(|(_, cluster)| cluster).collect();
+    let containers = xml::elements(root).filter(|node| node.tag_name().name() == "container");
     Ok(Services { providers: container::providers(containers, &content)?, container, content })
 }
 
@@ -92,13 +94,19 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     }
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
-    let components = containers.iter().flat_map(|(_, container)| container.components.clone()).collect();
+    let mut embedders: Vec<Embedder> = Vec::new();
+    for embedder in containers.iter().flat_map(|(_, container)| &container.embedders) {
+        // Clusters that share a component repeat it.
+        if !embedders.iter().any(|known| known.id == embedder.id) {
+            embedders.push(embedder.clone());
+        }
+    }
     let chosen = containers.iter().position(|(_, container)| container.search).unwrap_or(0);
     let mut container =
         containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
     container.search = search;
     container.document_api = document_api;
-    container.components = components;
+    container.embedders = embedders;
     container
 }
 
@@ -130,6 +138,7 @@ fn check_elements(node: Node<'_, '_>, known: &[Element], warnings: &mut Vec<Stri
             Meaning::Refused(reason) => {
                 return xml::invalid(FILE, child, format!("<{name}> in <{parent}>: {reason}"));
             }
+            Meaning::NoEffect(_) if snippets::is_config(child) => {}
             Meaning::NoEffect(reason) => {
                 warnings.push(format!("{}: <{name}> has no effect: {reason}", xml::place(FILE, child)));
             }

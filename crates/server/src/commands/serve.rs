@@ -13,11 +13,11 @@ use crate::settings::{Resolved, ServeArguments};
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
-    let Resolved { settings, app, log } = arguments.resolve()?;
+    let Resolved { mut settings, app, log } = arguments.resolve()?;
     let filter =
         EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    file_limit::raise();
+    settings.open_files_max = file_limit::raise();
     let workers = settings.threads.max(1);
     let node = Node::open(settings)?;
     if let Some(path) = app {

@@ -1,0 +1,154 @@
+use millrace_schema::EmbedderKind;
+use millrace_tensor::{CellType, TensorType};
+
+/// How a tensor of some type holds what an embedder makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Where the labels of chunks stand among those of a subspace; none for a single text.
+    pub(crate) chunk: Option<usize>,
+    /// Cells of a vector that are kept; 0 where there are no vectors.
+    pub(crate) cells: usize,
+    /// Whether a cell of the tensor holds eight of the vector's, a bit each.
+    pub(crate) binary: bool,
+}
+
+impl Shape {
+    /// How `target` holds the embedding of a text, or with `chunks` of an array of texts. `width` is that of the model's vectors, where it is
+    /// known; `arguments` stand behind the embedder's id.
+    ///
+    /// # Errors
+    /// What the type should be.
+    pub fn of(
+        kind: &EmbedderKind,
+        target: &TensorType,
+        chunks: bool,
+        arguments: &[String],
+        width: Option<usize>,
+    ) -> Result<Shape, String> {
+        let per_token = matches!(kind, EmbedderKind::Colbert(_) | EmbedderKind::Splade { .. });
+        let vector = !matches!(kind, EmbedderKind::Splade { .. });
+        let dimension = if vector { format!(",x[{}]", width.unwrap_or(384)) } else { String::new() };
+        let expected = |mapped: &str| {
+            let dimensions = format!("{mapped}{dimension}");
+            format!(
+                "expected a type such as tensor<float>({}), found {target}",
+                dimensions.trim_start_matches(',')
+            )
+        };
+        let mapped: Vec<&str> = target.mapped().map(|dimension| dimension.name.as_ref()).collect();
+        let wanted = match (per_token, chunks) {
+            (false, false) => "",
+            (false, true) => "chunk{}",
+            (true, false) => "token{}",
+            (true, true) => "chunk{},token{}",
+        };
+        if mapped.len() != usize::from(per_token) + usize::from(chunks) {
+            return Err(expected(wanted));
+        }
+        let chunk = match (chunks, per_token, arguments.first()) {
+            (false, ..) => None,
+            (true, false, _) => Some(0),
+            (true, true, Some(name)) => match mapped.iter().position(|dimension| dimension == name) {
+                Some(at) => Some(at),
+                None => return Err(format!("{target} has no mapped dimension '{name}' for the chunks")),
+            },
+            (true, true, None) => {
+                return Err("name the dimension of the chunks after the embedder, as in embed colbert chunk"
+                    .to_owned());
+            }
+        };
+        let indexed: Vec<usize> = target.indexed().map(|(_, size)| size).collect();
+        let binary = vector && target.cell() == CellType::Int8;
+        let cells = match (vector, indexed.as_slice()) {
+            (true, [size]) if binary => size.saturating_mul(8),
+            (true, [size]) => *size,
+            (false, []) => 0,
+            _ => return Err(expected(wanted)),
+        };
+        match width {
+            Some(width) if cells > width => Err(format!(
+                "the model's vectors have {width} cells, and {target} takes {cells}{}",
+                if binary { ", a bit each" } else { "" }
+            )),
+            _ => Ok(Shape { chunk, cells, binary }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_schema::{ColbertTokens, Pooling};
+
+    use super::*;
+
+    fn shape(
+        kind: &EmbedderKind,
+        target: &str,
+        chunks: bool,
+        arguments: &[&str],
+    ) -> Result<(Option<usize>, usize, bool), String> {
+        let target = TensorType::parse(target).expect("a type");
+        let arguments: Vec<String> = arguments.iter().map(|&name| name.to_owned()).collect();
+        Shape::of(kind, &target, chunks, &arguments, Some(384))
+            .map(|shape| (shape.chunk, shape.cells, shape.binary))
+    }
+
+    #[test]
+    fn a_type_says_how_much_of_an_embedding_it_holds() {
+        let vector = EmbedderKind::HuggingFace { pooling: Pooling::Mean, normalize: true };
+        let splade = EmbedderKind::Splade { threshold: 0.0 };
+        let colbert = EmbedderKind::Colbert(ColbertTokens {
+            query_max: 32,
+            document_max: 512,
+            mask: 103,
+            start: 101,
+            end: 102,
+            query: 1,
+            document: 2,
+        });
+        assert_eq!(shape(&vector, "tensor<float>(x[384])", false, &[]), Ok((None, 384, false)));
+        assert_eq!(shape(&vector, "tensor<bfloat16>(x[128])", false, &[]), Ok((None, 128, false)));
+        assert_eq!(shape(&vector, "tensor<int8>(x[48])", false, &[]), Ok((None, 384, true)));
+        assert_eq!(shape(&vector, "tensor<float>(p{},x[384])", true, &[]), Ok((Some(0), 384, false)));
+        assert_eq!(
+            shape(&colbert, "tensor<int8>(chunk{},token{},x[16])", true, &["token"]),
+            Ok((Some(1), 128, true))
+        );
+        assert_eq!(shape(&splade, "tensor<float>(token{})", false, &[]), Ok((None, 0, false)));
+        assert_eq!(
+            shape(&splade, "tensor<float>(chunk{},token{})", true, &["chunk"]),
+            Ok((Some(0), 0, false))
+        );
+        for (kind, target, chunks, arguments, expected) in [
+            (
+                &vector,
+                "tensor<float>(x[385])",
+                false,
+                &[][..],
+                "have 384 cells, and tensor<float>(x[385]) takes 385",
+            ),
+            (&vector, "tensor<int8>(x[49])", false, &[], "takes 392, a bit each"),
+            (
+                &vector,
+                "tensor<float>(p{},x[384])",
+                false,
+                &[],
+                "expected a type such as tensor<float>(x[384])",
+            ),
+            (
+                &vector,
+                "tensor<float>(x[384])",
+                true,
+                &[],
+                "expected a type such as tensor<float>(chunk{},x[384])",
+            ),
+            (&vector, "tensor<float>(x[2],y[2])", false, &[], "expected a type such as"),
+            (&splade, "tensor<float>(x[3])", false, &[], "expected a type such as tensor<float>(token{})"),
+            (&colbert, "tensor<float>(chunk{},token{},x[8])", true, &[], "as in embed colbert chunk"),
+            (&colbert, "tensor<float>(chunk{},token{},x[8])", true, &["p"], "has no mapped dimension 'p'"),
+        ] {
+            let reason = shape(kind, target, chunks, arguments).expect_err(target);
+            assert!(reason.contains(expected), "{target}: {reason}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::{AppendFile, Disk, ReadFile};
+
+/// A disk over another that keeps only so many files open for reading, however many are in use. What has been closed meanwhile is
+/// opened again when it is read; a file that loses its name is kept open, since it could not be.
+#[derive(Debug, Clone)]
+pub struct BoundedDisk {
+    inner: Arc<dyn Disk>,
+    open: Arc<Mutex<Open>>,
+}
+
+/// The files in use, whether they are open or not.
+#[derive(Debug)]
+struct Open {
+    files_max: usize,
+    /// Those that are open and may be closed, the one opened longest ago first.
+    closable: VecDeque<Weak<File>>,
+    /// All that were opened; those that are gone are taken out now and then.
+    all: Vec<Weak<File>>,
+}
+
+/// A file, by name or open.
+struct File {
+    path: PathBuf,
+    inner: Arc<dyn Disk>,
+    state: Mutex<State>,
+}
+
+struct State {
+    open: Option<Arc<dyn ReadFile>>,
+    /// It has lost its name, and stays open.
+    nameless: bool,
+}
+
+/// What is handed out.
+#[derive(Debug)]
+struct BoundedFile {
+    file: Arc<File>,
+    open: Arc<Mutex<Open>>,
+}
+
+/// A lock that a thread left in the middle holds a list of files all the same.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BoundedDisk {
+    /// Over `inner`, with at most `files_max` files open for reading, and those that have lost their names.
+    pub fn new(inner: Arc<dyn Disk>, files_max: usize) -> Self {
+        let open = Open { files_max: files_max.max(1), closable: VecDeque::new(), all: Vec::new() };
+        BoundedDisk { inner, open: Arc::new(Mutex::new(open)) }
+    }
+
+    /// How many files are open for reading.
+    pub fn open_files(&self) -> usize {
+        let open = lock(&self.open);
+        let files = open.all.iter().filter_map(Weak::upgrade);
+        files.filter(|file| lock(&file.state).open.is_some()).count()
+    }
+}
+
+impl Open {
+    /// Notes that a file was opened, and closes others where that makes too many.
+    fn opened(&mut self, file: &Arc<File>) {
+        self.closable.push_back(Arc::downgrade(file));
+        while self.closable.len() > self.files_max {
+            let Some(file) = self.closable.pop_front().and_then(|file| file.upgrade()) else { continue };
+            let mut state = lock(&file.state);
+            if !state.nameless {
+                state.open = None;
+            }
+        }
+    }
+
+    fn add(&mut self, file: &Arc<File>) {
+        if self.all.len() == self.all.capacity() {
+            self.all.retain(|file| file.strong_count() > 0);
+            self.closable.retain(|file| file.strong_count() > 0);
+        }
+        self.all.push(Arc::downgrade(file));
+    }
+}
+
+impl BoundedFile {
+    /// The file, opened if it is not.
+    fn opened(&self) -> io::Result<Arc<dyn ReadFile>> {
+        let mut state = lock(&self.file.state);
+        if let Some(open) = &state.open {
+            return Ok(Arc::clone(open));
+        }
+        let open = self.file.inner.open(&self.file.path)?;
+        state.open = Some(Arc::clone(&open));
+        // The list is never locked while a file's state is.
+        drop(state);
+        lock(&self.open).opened(&self.file);
+        Ok(open)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("File").field(&self.path).finish()
+    }
+}
+
+impl ReadFile for BoundedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.opened()?.len()
+    }
+
+    fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
+        self.opened()?.read_at(offset, buffers)
+    }
+}
+
+impl Disk for BoundedDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
+        self.inner.create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let state = Mutex::new(State { open: None, nameless: false });
+        let file = Arc::new(File { path: path.to_owned(), inner: Arc::clone(&self.inner), state });
+        lock(&self.open).add(&file);
+        let bounded = BoundedFile { file, open: Arc::clone(&self.open) };
+        bounded.opened()?;
+        Ok(Arc::new(bounded))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        let files: Vec<Arc<File>> = {
+            let open = lock(&self.open);
+            open.all.iter().filter_map(Weak::upgrade).filter(|file| file.path == path).collect()
+        };
+        for file in files {
+            let mut state = lock(&file.state);
+            if state.open.is_none() {
+                state.open = Some(self.inner.open(path)?);
+            }
+            state.nameless = true;
+        }
+        self.inner.unlink(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        self.inner.list(directory)
+    }
+
+    fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        self.inner.create_directory(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.inner.sync_directory(directory)
+    }
+
+    fn free_space(&self, path: &Path) -> io::Result<u64> {
+        self.inner.free_space(path)
+    }
+
+    fn total_space(&self, path: &Path) -> io::Result<u64> {
+        self.inner.total_space(path)
+    }
+}

@@ -1,0 +1,147 @@
+use unicode_segmentation::UnicodeSegmentation;
+
+/// How a text is cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chunker {
+    /// At the ends of sentences.
+    Sentence,
+    /// Into chunks of about so many characters.
+    FixedLength(usize),
+}
+
+impl Chunker {
+    /// The chunker of this name, with what stands behind the name: `sentence`, `fixed-length 500`.
+    ///
+    /// # Errors
+    /// Which chunkers there are, and what they need.
+    pub fn named(name: &str, arguments: &[String]) -> Result<Self, String> {
+        match (name, arguments) {
+            ("sentence", []) => Ok(Chunker::Sentence),
+            ("fixed-length", [length]) => match length.parse() {
+                Ok(length) if length > 0 => Ok(Chunker::FixedLength(length)),
+                _ => Err(format!(
+                    "'{length}' is not a number of characters: write it as in chunk fixed-length 500"
+                )),
+            },
+            ("sentence", _) => Err("the chunker 'sentence' has no arguments".to_owned()),
+            ("fixed-length", _) => {
+                Err("the chunker 'fixed-length' needs a number of characters, as in chunk fixed-length 500"
+                    .to_owned())
+            }
+            _ => {
+                Err(format!("there is no chunker '{name}': write chunk sentence, or chunk fixed-length 500"))
+            }
+        }
+    }
+
+    /// The chunks of a text, without white space around them; none is empty.
+    pub fn chunks(self, text: &str) -> Vec<&str> {
+        let pieces = match self {
+            Chunker::Sentence => text.split_sentence_bounds().collect(),
+            Chunker::FixedLength(length) => of_length(text, length),
+        };
+        pieces.into_iter().map(str::trim).filter(|chunk| !chunk.is_empty()).collect()
+    }
+}
+
+/// As few pieces of like length as keep to `length`, give or take an eighth, cut where a sentence ends, else where a word does.
+fn of_length(text: &str, length: usize) -> Vec<&str> {
+    let mut rest = text.trim();
+    let mut pieces = Vec::new();
+    let mut left = rest.chars().count();
+    while left > length.saturating_add(length / 8) {
+        let target = left.div_ceil(left.div_ceil(length));
+        let (end, characters) = cut(rest, target);
+        pieces.push(&rest[..end]);
+        rest = &rest[end..];
+        left -= characters;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// Where to cut near `target` characters: the byte, and the characters before it.
+fn cut(text: &str, target: usize) -> (usize, usize) {
+    let (before_target, after_target) = (target.div_ceil(4), target / 8);
+    let (mut sentence, mut word, mut plain) = (None, None, (text.len(), 0));
+    let mut before = ' ';
+    for (count, (at, c)) in text.char_indices().enumerate().take(target.saturating_add(after_target) + 1) {
+        let near = count + before_target >= target && count > 0;
+        if near && c.is_whitespace() {
+            let place = (at, count);
+            if matches!(before, '.' | '!' | '?' | '\n') {
+                sentence = nearer(sentence, place, target);
+            }
+            word = nearer(word, place, target);
+        }
+        if count <= target.max(1) {
+            plain = (at, count);
+        }
+        before = c;
+    }
+    sentence.or(word).unwrap_or(plain)
+}
+
+fn nearer(known: Option<(usize, usize)>, place: (usize, usize), target: usize) -> Option<(usize, usize)> {
+    known.filter(|known| known.1.abs_diff(target) <= place.1.abs_diff(target)).or(Some(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_chunks() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(Chunker::Sentence.chunks(text), expected);
+        check("", &[]);
+        check("  \n ", &[]);
+        check("One sentence", &["One sentence"]);
+        check(
+            "The mill runs.  Does it? It does!\nGood.",
+            &["The mill runs.", "Does it?", "It does!", "Good."],
+        );
+        check("It costs 3.50 a day. Über Ärger.", &["It costs 3.50 a day.", "Über Ärger."]);
+    }
+
+    #[test]
+    fn chunks_of_a_length_are_alike_and_end_where_words_do() {
+        let chunker = Chunker::FixedLength(20);
+        assert_eq!(chunker.chunks("short"), ["short"]);
+        assert_eq!(
+            chunker.chunks("the mill runs slowly and the wheel turns fast today"),
+            ["the mill runs", "slowly and the wheel", "turns fast today"]
+        );
+        assert_eq!(
+            chunker.chunks("It ran all day. Then the water fell."),
+            ["It ran all day.", "Then the water fell."]
+        );
+        assert_eq!(chunker.chunks(&"x".repeat(50)), ["x".repeat(17), "x".repeat(17), "x".repeat(16)]);
+        assert_eq!(Chunker::FixedLength(1).chunks("äöü"), ["ä", "ö", "ü"]);
+    }
+
+    #[test]
+    fn nothing_but_white_space_is_lost_and_no_chunk_is_much_longer() {
+        let text = "Wörter und words, mixed. ".repeat(40) + &"longwordwithoutend".repeat(9);
+        let kept: String = text.split_whitespace().collect();
+        for length in 1..60 {
+            let chunks = Chunker::FixedLength(length).chunks(&text);
+            assert_eq!(chunks.concat().split_whitespace().collect::<String>(), kept, "{length}");
+            let longest = chunks.iter().map(|chunk| chunk.chars().count()).max().unwrap_or(0);
+            assert!(longest <= length + length / 8 + 1, "{length}: {longest}");
+        }
+    }
+
+    #[test]
+    fn chunkers_have_names_and_arguments() {
+        let named = |name: &str, arguments: &[&str]| {
+            Chunker::named(name, &arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(named("sentence", &[]), Ok(Chunker::Sentence));
+        assert_eq!(named("fixed-length", &["500"]), Ok(Chunker::FixedLength(500)));
+        for (name, arguments) in
+            [("fixed-length", &[][..]), ("fixed-length", &["0"]), ("sentence", &["3"]), ("page", &[])]
+        {
+            assert!(named(name, arguments).is_err(), "{name} {arguments:?}");
+        }
+    }
+}

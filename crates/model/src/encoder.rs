@@ -1,0 +1,192 @@
+//! A transformer that takes tokens: its file checked once, then run over batches.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ort::session::RunOptions;
+
+use crate::onnx::OnnxModel;
+use crate::{Element, Error, Interrupt, Model, Port, Sequence, States, Threads};
+
+/// What the user of a model expects of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncoderOptions {
+    /// The name of the model, for messages.
+    pub name: String,
+    /// The input of token ids.
+    pub ids: String,
+    /// The input that tells tokens from padding.
+    pub mask: String,
+    /// The input of token types, if the model has one.
+    pub types: Option<String>,
+    /// The output.
+    pub output: String,
+    /// The dimensions that the output must have: 3 for a row per token, 2 where the model itself pools.
+    pub output_rank: usize,
+    /// How it is executed.
+    pub threads: Threads,
+}
+
+/// A loaded model that fits its options.
+pub struct Encoder {
+    model: OnnxModel,
+    options: EncoderOptions,
+    /// Where the file says how many sequences or tokens a run has.
+    batch: Option<usize>,
+    length: Option<usize>,
+}
+
+impl Encoder {
+    /// Loads a file and checks that it has these inputs and this output.
+    ///
+    /// # Errors
+    /// [`Error::Load`] for what is no model, [`Error::Signature`] for one that has other names, types or shapes.
+    pub fn load(path: &Path, options: EncoderOptions) -> Result<Self, Error> {
+        let model = OnnxModel::load(path, options.threads)?;
+        let check = Check { path: model.path(), inputs: &model.inputs, outputs: &model.outputs };
+        let (batch, length) = check.inputs(&options)?;
+        check.output(&options)?;
+        Ok(Encoder { model, options, batch, length })
+    }
+
+    /// The cells of an output row, where the file says it.
+    pub fn width(&self) -> Option<usize> {
+        let output = self.model.outputs.iter().find(|port| port.name == self.options.output)?;
+        output.shape.last().copied().flatten()
+    }
+
+    /// Sequences that one run can take, where the file limits it.
+    pub(crate) fn batch_max(&self) -> Option<usize> {
+        self.batch
+    }
+
+    fn fail(&self, reason: impl ToString) -> Error {
+        Error::Run { model: self.options.name.clone(), reason: reason.to_string() }
+    }
+
+    /// One sequence's share of the output.
+    fn states(&self, sequence: &Sequence, at: usize, shape: &[usize], cells: &[f32]) -> Option<States> {
+        let width = *shape.last()?;
+        let stride = shape.iter().skip(1).product::<usize>();
+        let own = cells.get(at * stride..(at + 1) * stride)?;
+        let used = if shape.len() == 3 { sequence.len() * width } else { width };
+        Some(States { width, values: own.get(..used)?.to_vec() })
+    }
+}
+
+impl Model for Encoder {
+    fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error> {
+        let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
+        let length = self.length.unwrap_or(longest);
+        if longest == 0 {
+            return Err(self.fail("the text has no tokens"));
+        }
+        if longest > length {
+            return Err(self.fail(format!("the text has {longest} tokens, and it takes {length}")));
+        }
+        let rows = self.batch.unwrap_or(sequences.len());
+        if sequences.len() > rows {
+            return Err(self.fail(format!("{} texts at once, and it takes {rows}", sequences.len())));
+        }
+        let fill = |of: &dyn Fn(&Sequence, &mut [i64])| {
+            let mut cells = vec![0_i64; rows * length];
+            for (sequence, row) in sequences.iter().zip(cells.chunks_exact_mut(length)) {
+                of(sequence, row);
+            }
+            cells
+        };
+        let mut inputs = vec![
+            (self.options.ids.as_str(), fill(&|from, row| row[..from.len()].copy_from_slice(&from.ids))),
+            (
+                self.options.mask.as_str(),
+                fill(&|from, row| row[..from.len().saturating_sub(from.unattended)].fill(1)),
+            ),
+        ];
+        if let Some(types) = &self.options.types {
+            let cells = fill(&|from, row| {
+                let known = from.types.len().min(row.len());
+                row[..known].copy_from_slice(&from.types[..known]);
+            });
+            inputs.push((types.as_str(), cells));
+        }
+        let options = Arc::new(RunOptions::new().map_err(|error| self.fail(error))?);
+        let terminate = Arc::clone(&options);
+        interrupt.install(move || {
+            // A run that cannot be told to end ends by itself, only later.
+            let _ = terminate.terminate();
+        });
+        let (shape, cells) = self
+            .model
+            .run(inputs, [rows, length], &self.options.output, &options)
+            .map_err(|error| self.fail(error))?;
+        if shape.len() != self.options.output_rank {
+            return Err(self.fail(format!("its output has the shape {shape:?}")));
+        }
+        let states = |(at, sequence): (usize, &&Sequence)| self.states(sequence, at, &shape, &cells);
+        sequences.iter().enumerate().map(states).collect::<Option<_>>().ok_or_else(|| {
+            self.fail(format!("its output has the shape {shape:?} for {rows} texts of {length} tokens"))
+        })
+    }
+}
+
+/// Compares what a file has with what is expected.
+struct Check<'a> {
+    path: &'a Path,
+    inputs: &'a [Port],
+    outputs: &'a [Port],
+}
+
+impl Check<'_> {
+    fn fail<T>(&self, reason: String) -> Result<T, Error> {
+        Err(Error::Signature { path: PathBuf::from(self.path), reason })
+    }
+
+    /// The sizes of the two dimensions, where they are fixed.
+    fn inputs(&self, options: &EncoderOptions) -> Result<(Option<usize>, Option<usize>), Error> {
+        let wanted: Vec<&String> = [&options.ids, &options.mask].into_iter().chain(&options.types).collect();
+        let mut sizes = (None, None);
+        for name in &wanted {
+            let Some(port) = self.inputs.iter().find(|port| port.name == **name) else {
+                return self.fail(format!(
+                    "Model does not contain required input: '{name}'. Model contains: {}",
+                    list(self.inputs)
+                ));
+            };
+            match (port.element, port.shape.as_slice()) {
+                (Element::Int64, &[batch, length]) => {
+                    sizes = (sizes.0.or(batch), sizes.1.or(length));
+                }
+                _ => {
+                    return self
+                        .fail(format!("expected an input '{name}' int64[batch,sequence], found {port}"));
+                }
+            }
+        }
+        match self.inputs.iter().find(|port| !wanted.contains(&&port.name)) {
+            None => Ok(sizes),
+            Some(port) => self.fail(format!(
+                "the model needs an input {port}, and only {} are given",
+                wanted.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+            )),
+        }
+    }
+
+    fn output(&self, options: &EncoderOptions) -> Result<(), Error> {
+        let name = &options.output;
+        let Some(port) = self.outputs.iter().find(|port| port.name == *name) else {
+            return self.fail(format!(
+                "Model does not contain required output: '{name}'. Model contains: {}",
+                list(self.outputs)
+            ));
+        };
+        let expected = if options.output_rank == 3 { "[batch,sequence,cells]" } else { "[batch,cells]" };
+        if port.element != Element::Float || port.shape.len() != options.output_rank {
+            return self.fail(format!("expected an output '{name}' float{expected}, found {port}"));
+        }
+        Ok(())
+    }
+}
+
+fn list(ports: &[Port]) -> String {
+    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

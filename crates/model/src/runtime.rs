@@ -1,0 +1,60 @@
+//! ONNX Runtime: found and loaded once for the process.
+//!
+//! It is a shared library, and looked for where `ORT_DYLIB_PATH` points, then beside the executable, then where
+//! `scripts/onnxruntime` puts it. It is not linked, so a node without models needs none.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use ort::environment::GlobalThreadPoolOptions;
+
+use crate::Error;
+
+/// The library's file name.
+const LIBRARY: &str = "libonnxruntime.so";
+
+/// Loads the library, unless that was done, and sets up the threads that all models share: as many as there are cores.
+///
+/// # Errors
+/// [`Error::Runtime`] says where it was looked for.
+pub fn load() -> Result<(), Error> {
+    static LOADED: OnceLock<Result<(), Error>> = OnceLock::new();
+    LOADED.get_or_init(|| find().and_then(|path| start(&path))).clone()
+}
+
+/// Where the library lies.
+fn find() -> Result<PathBuf, Error> {
+    if let Some(path) = std::env::var_os("ORT_DYLIB_PATH") {
+        return Ok(path.into());
+    }
+    let candidates = candidates();
+    candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+        Error::Runtime { reason: format!("it is not at {}", looked.join(", nor at ")) }
+    })
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let executable = std::env::current_exe().ok();
+    let beside = executable.as_deref().and_then(Path::parent).map(|directory| directory.join(LIBRARY));
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
+        .map(|cache| cache.join("millrace").join(LIBRARY));
+    beside.into_iter().chain(cache).collect()
+}
+
+fn start(path: &Path) -> Result<(), Error> {
+    let fail = |reason: String| Error::Runtime { reason: format!("{}: {reason}", path.display()) };
+    // Everything else in the library can be called only after this.
+    let environment = ort::init_from(path).map_err(|error| fail(error.to_string()))?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let pool = GlobalThreadPoolOptions::default()
+        .with_intra_threads(threads)
+        .and_then(|pool| pool.with_inter_threads(1))
+        // A thread that has nothing to do leaves its core to search and feeding.
+        .and_then(|pool| pool.with_spin_control(false))
+        .map_err(|error| fail(error.to_string()))?;
+    environment.with_name("millrace").with_telemetry(false).with_global_thread_pool(pool).commit();
+    Ok(())
+}

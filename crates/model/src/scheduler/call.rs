@@ -1,0 +1,143 @@
+//! A caller who waits for states, and the run that makes them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Instant;
+
+use super::Caller;
+use crate::{Error, States};
+
+/// The sequences that one caller waits for.
+pub(super) struct Call {
+    deadline: Option<Instant>,
+    gone: Arc<AtomicBool>,
+    /// Set when the caller itself stopped waiting.
+    left: AtomicBool,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+struct Progress {
+    results: Vec<Option<Result<States, Error>>>,
+    missing: usize,
+    /// Runs under way that work for this call.
+    runs: Vec<Weak<Run>>,
+}
+
+impl Call {
+    pub fn new(sequences: usize, caller: &Caller) -> Self {
+        Call {
+            deadline: caller.deadline,
+            gone: Arc::clone(&caller.gone),
+            left: AtomicBool::new(false),
+            progress: Mutex::new(Progress {
+                results: (0..sequences).map(|_| None).collect(),
+                missing: sequences,
+                runs: Vec::new(),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        // Nothing that can panic runs while it is held.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody waits any more.
+    pub fn abandoned(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
+            || self.gone.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    pub fn finish(&self, at: usize, result: Result<States, Error>) {
+        let mut progress = self.lock();
+        if progress.results[at].replace(result).is_none() {
+            progress.missing -= 1;
+        }
+        if progress.missing == 0 {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits for all results, or until the deadline.
+    pub fn wait(&self, model: &str) -> Result<Vec<States>, Error> {
+        let mut progress = self.lock();
+        while progress.missing > 0 {
+            let Some(deadline) = self.deadline else {
+                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.left.store(true, Ordering::SeqCst);
+                let runs = std::mem::take(&mut progress.runs);
+                drop(progress);
+                runs.iter().filter_map(Weak::upgrade).for_each(|run| run.interrupt_if_abandoned());
+                return Err(Error::Deadline { model: model.to_owned() });
+            }
+            progress = self.changed.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let results = std::mem::take(&mut progress.results);
+        drop(progress);
+        match results.into_iter().flatten().collect() {
+            // The scheduler noticed first that the time was up.
+            Err(Error::Abandoned { model }) if self.deadline.is_some_and(|at| Instant::now() >= at) => {
+                Err(Error::Deadline { model })
+            }
+            other => other,
+        }
+    }
+}
+
+/// A run under way.
+pub(super) struct Run {
+    calls: Vec<Arc<Call>>,
+    pub interrupt: Interrupt,
+}
+
+impl Run {
+    pub fn begin<'a>(calls: impl Iterator<Item = &'a Arc<Call>>) -> Arc<Self> {
+        let run = Arc::new(Run { calls: calls.cloned().collect(), interrupt: Interrupt::default() });
+        for call in &run.calls {
+            call.lock().runs.push(Arc::downgrade(&run));
+        }
+        run
+    }
+
+    fn interrupt_if_abandoned(&self) {
+        if self.calls.iter().all(|call| call.abandoned()) {
+            self.interrupt.raise();
+        }
+    }
+}
+
+/// Tells a run that nobody waits for it any more.
+#[derive(Default)]
+pub struct Interrupt {
+    raised: AtomicBool,
+    end: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Interrupt {
+    /// Says how this run is ended. A run has one way; later ones are ignored.
+    pub fn install(&self, end: impl Fn() + Send + Sync + 'static) {
+        let _ = self.end.set(Box::new(end));
+        if self.raised() {
+            self.raise();
+        }
+    }
+
+    /// Whether the run should end.
+    pub fn raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    fn raise(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+        if let Some(end) = self.end.get() {
+            end();
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The scheduler over a model that records its batches and waits to be let go.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use millrace_model::{
+    Caller, Error, Interrupt, Lane, Model, Purpose, Scheduler, SchedulerOptions, Sequence, States,
+};
+
+/// A token that no model understands, one that makes it panic, and one on which it runs until it is interrupted.
+const POISON: i64 = -1;
+const PANIC: i64 = -2;
+const HANG: i64 = -3;
+
+/// Answers each sequence with the sum of its ids. Runs begin when the gate is open.
+#[derive(Default)]
+struct Recorder {
+    batches: Mutex<Vec<Vec<usize>>>,
+    closed: Mutex<bool>,
+    opened: Condvar,
+    begun: AtomicUsize,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+    interrupted: AtomicBool,
+}
+
+impl Recorder {
+    fn closed() -> Arc<Self> {
+        Arc::new(Recorder { closed: Mutex::new(true), ..Recorder::default() })
+    }
+
+    fn open(&self) {
+        *self.closed.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    /// Opens when it is dropped, so that a test that fails ends.
+    fn open_at_the_end(&self) -> impl Drop + '_ {
+        struct Opens<'a>(&'a Recorder);
+        impl Drop for Opens<'_> {
+            fn drop(&mut self) {
+                self.0.open();
+            }
+        }
+        Opens(self)
+    }
+
+    fn batches(&self) -> Vec<Vec<usize>> {
+        self.batches.lock().unwrap().clone()
+    }
+}
+
+impl Model for Recorder {
+    fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error> {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_running.fetch_max(running, Ordering::SeqCst);
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.batches.lock().unwrap().push(sequences.iter().map(|sequence| sequence.len()).collect());
+        let mut closed = self.closed.lock().unwrap();
+        while *closed {
+            closed = self.opened.wait(closed).unwrap();
+        }
+        drop(closed);
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        let has = |token| sequences.iter().any(|sequence| sequence.ids.contains(&token));
+        assert!(!has(PANIC), "on purpose");
+        while has(HANG) && !interrupt.raised() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if has(HANG) {
+            self.interrupted.store(true, Ordering::SeqCst);
+        }
+        if has(POISON) || has(HANG) {
+            return Err(Error::Run { model: "recorder".to_owned(), reason: "poison".to_owned() });
+        }
+        Ok(sequences.iter().map(|sequence| sum(sequence)).collect())
+    }
+}
+
+fn sum(sequence: &Sequence) -> States {
+    States { width: 1, values: vec![sequence.ids.iter().sum::<i64>() as f32] }
+}
+
+fn sequence(length: usize) -> Sequence {
+    Sequence { ids: vec![1; length], ..Sequence::default() }
+}
+
+fn of(id: i64) -> Sequence {
+    Sequence { ids: vec![id], ..Sequence::default() }
+}
+
+fn until(what: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < limit, "it never happened");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn one_slot(model: &Arc<Recorder>) -> (Scheduler, Arc<Lane>) {
+    let options = SchedulerOptions { slots: 1, batch_tokens: 100, waiting_max: 8 };
+    let scheduler = Scheduler::new(options).expect("threads");
+    let lane = scheduler.lane("recorder", Arc::clone(model) as Arc<dyn Model>);
+    (scheduler, Arc::new(lane))
+}
+
+/// Runs each sequence for a caller of its own, in this order, once a first one holds the only slot.
+fn behind_a_held_slot(model: &Arc<Recorder>, waiting: &[(Purpose, usize)]) -> Vec<Vec<usize>> {
+    let (scheduler, lane) = one_slot(model);
+    std::thread::scope(|scope| {
+        let _open = model.open_at_the_end();
+        let call = |purpose, length| {
+            let lane = Arc::clone(&lane);
+            scope.spawn(move || {
+                let states = lane.run(vec![sequence(length)], &Caller::patient(purpose)).expect("it runs");
+                assert_eq!(states, [sum(&sequence(length))]);
+            });
+        };
+        call(Purpose::Query, 1);
+        until(|| model.begun.load(Ordering::SeqCst) == 1);
+        for (at, &(purpose, length)) in waiting.iter().enumerate() {
+            call(purpose, length);
+            until(|| {
+                let (queries, feeds) = scheduler.waiting();
+                // One run of feeding begins whatever queries do.
+                queries + feeds + model.begun.load(Ordering::SeqCst) == at + 2
+            });
+        }
+        model.open();
+    });
+    model.batches()
+}
+
+#[test]
+fn a_sequence_starts_at_once_and_those_that_wait_go_together_by_length() {
+    use Purpose::Query;
+    let model = Recorder::closed();
+    let waiting = [(Query, 20), (Query, 40), (Query, 21), (Query, 20), (Query, 41)];
+    assert_eq!(behind_a_held_slot(&model, &waiting), [vec![1], vec![20, 21, 20], vec![40, 41]]);
+}
+
+#[test]
+fn feeding_goes_on_beside_queries_one_run_at_a_time() {
+    use Purpose::{Feed, Query};
+    let model = Recorder::closed();
+    let waiting = [(Feed, 5), (Feed, 30), (Query, 10), (Query, 10)];
+    let mut batches = behind_a_held_slot(&model, &waiting);
+    batches.sort();
+    assert_eq!(batches, [vec![1], vec![5], vec![10, 10], vec![30]]);
+    assert!(model.most_running.load(Ordering::SeqCst) <= 2, "one of queries, one of feeding");
+}
+
+#[test]
+fn the_sequences_of_one_call_come_back_in_their_order() {
+    let model = Arc::new(Recorder::default());
+    let (_scheduler, lane) = one_slot(&model);
+    let ids = [7_i64, 3, 9, 1, 5];
+    let states = lane.run(ids.map(of).to_vec(), &Caller::patient(Purpose::Feed)).expect("it runs");
+    assert_eq!(states, ids.map(|id| sum(&of(id))));
+    assert_eq!(lane.run(Vec::new(), &Caller::patient(Purpose::Feed)).expect("nothing to do"), []);
+    assert_eq!(lane.usage().tokens, 5);
+}
+
+#[test]
+fn a_poison_fails_alone() {
+    for poison in [POISON, PANIC] {
+        let model = Recorder::closed();
+        let (scheduler, lane) = one_slot(&model);
+        let results = std::thread::scope(|scope| {
+            let _open = model.open_at_the_end();
+            let call = |id| {
+                scope.spawn({
+                    let lane = Arc::clone(&lane);
+                    move || lane.run(vec![of(id)], &Caller::patient(Purpose::Query))
+                })
+            };
+            let first = call(1);
+            until(|| model.begun.load(Ordering::SeqCst) == 1);
+            let others = [2, poison, 3].map(call);
+            until(|| scheduler.waiting().0 == 3);
+            model.open();
+            assert!(first.join().expect("no panic").is_ok());
+            others.map(|call| call.join().expect("no panic"))
+        });
+        assert_eq!(results[0].as_ref().expect("it runs"), &[sum(&of(2))]);
+        assert!(matches!(results[1], Err(Error::Run { .. })), "{:?}", results[1]);
+        assert_eq!(results[2].as_ref().expect("it runs"), &[sum(&of(3))]);
+        assert_eq!(lane.usage().failed, 1);
+    }
+}
+
+#[test]
+fn too_many_are_refused_and_the_others_still_run() {
+    let model = Recorder::closed();
+    let (scheduler, lane) = one_slot(&model);
+    std::thread::scope(|scope| {
+        let _open = model.open_at_the_end();
+        for waiting in 0..9 {
+            scope.spawn(|| lane.run(vec![sequence(4)], &Caller::patient(Purpose::Query)).expect("it runs"));
+            // The first has the slot before the next ones come.
+            until(|| {
+                let begun = model.begun.load(Ordering::SeqCst);
+                begun == 1 && scheduler.waiting().0 == waiting
+            });
+        }
+        let refused = lane.run(vec![sequence(4)], &Caller::patient(Purpose::Query));
+        assert!(matches!(refused, Err(Error::Overloaded { waiting: 8, .. })), "{refused:?}");
+        model.open();
+    });
+    assert_eq!((lane.usage().sequences, lane.usage().refused), (9, 1));
+}
+
+#[test]
+fn what_nobody_waits_for_is_never_begun() {
+    let model = Recorder::closed();
+    let (scheduler, lane) = one_slot(&model);
+    let gone = Caller::patient(Purpose::Query);
+    std::thread::scope(|scope| {
+        let _open = model.open_at_the_end();
+        scope.spawn(|| lane.run(vec![sequence(1)], &Caller::patient(Purpose::Query)).expect("it runs"));
+        until(|| model.begun.load(Ordering::SeqCst) == 1);
+        let left = scope.spawn(|| lane.run(vec![sequence(2)], &gone));
+        let soon = Instant::now() + Duration::from_millis(20);
+        let late = Caller { deadline: Some(soon), ..Caller::patient(Purpose::Query) };
+        let late = lane.run(vec![sequence(3)], &late);
+        assert!(matches!(late, Err(Error::Deadline { .. })), "{late:?}");
+        until(|| scheduler.waiting().0 == 2);
+        gone.gone.store(true, Ordering::Relaxed);
+        model.open();
+        let left = left.join().expect("no panic");
+        assert!(matches!(left, Err(Error::Abandoned { .. })), "{left:?}");
+    });
+    until(|| lane.usage().dropped == 2);
+    assert_eq!(model.batches(), [vec![1]]);
+}
+
+#[test]
+fn a_run_that_hangs_is_interrupted_at_the_deadline_of_its_last_caller() {
+    let model = Arc::new(Recorder::default());
+    let (_scheduler, lane) = one_slot(&model);
+    let soon = Instant::now() + Duration::from_millis(20);
+    let caller = Caller { deadline: Some(soon), ..Caller::patient(Purpose::Query) };
+    let hung = lane.run(vec![of(HANG)], &caller);
+    assert!(matches!(hung, Err(Error::Deadline { .. })), "{hung:?}");
+    until(|| model.interrupted.load(Ordering::SeqCst));
+    lane.run(vec![of(4)], &Caller::patient(Purpose::Query)).expect("the slot is free again");
+}
+
+#[test]
+fn several_free_slots_share_what_waits() {
+    let model = Recorder::closed();
+    let options = SchedulerOptions { slots: 4, batch_tokens: 1000, waiting_max: 100 };
+    let scheduler = Scheduler::new(options).expect("threads");
+    let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn Model>);
+    std::thread::scope(|scope| {
+        let _open = model.open_at_the_end();
+        scope.spawn(|| {
+            let sequences = (0..40).map(|_| sequence(10)).collect();
+            lane.run(sequences, &Caller::patient(Purpose::Query)).expect("they run");
+        });
+        until(|| model.begun.load(Ordering::SeqCst) == 4);
+        model.open();
+    });
+    let sizes: Vec<usize> = model.batches().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [10, 10, 10, 10]);
+}
+
+#[test]
+fn under_stress_every_caller_gets_its_own_answer_and_no_more_runs_than_slots_go_on() {
+    let model = Arc::new(Recorder::default());
+    let options = SchedulerOptions { slots: 3, batch_tokens: 64, waiting_max: 1000 };
+    let scheduler = Scheduler::new(options).expect("threads");
+    let lanes: Vec<Lane> = (0..3)
+        .map(|number| scheduler.lane(format!("m{number}"), Arc::clone(&model) as Arc<dyn Model>))
+        .collect();
+    std::thread::scope(|scope| {
+        for thread in 0..12_usize {
+            let lanes = &lanes;
+            scope.spawn(move || {
+                let purpose = if thread % 3 == 0 { Purpose::Feed } else { Purpose::Query };
+                for round in 0..200_usize {
+                    let lane = &lanes[(thread + round) % lanes.len()];
+                    let length = 1 + (thread * 31 + round * 7) % 40;
+                    let id = (thread * 1000 + round) as i64;
+                    let deadline = (round % 10 == 3).then(Instant::now);
+                    let caller = Caller { deadline, ..Caller::patient(purpose) };
+                    let given = Sequence { ids: vec![id; length], ..Sequence::default() };
+                    match lane.run(vec![given.clone()], &caller) {
+                        Ok(states) => assert_eq!(states, [sum(&given)]),
+                        Err(error) => {
+                            assert!(matches!(error, Error::Deadline { .. }), "{error}");
+                            assert!(deadline.is_some());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(model.most_running.load(Ordering::SeqCst) <= 4, "three slots, and one run of feeding always");
+}
+
+#[test]
+fn a_scheduler_that_goes_refuses_what_waits() {
+    let model = Recorder::closed();
+    let (scheduler, lane) = one_slot(&model);
+    std::thread::scope(|scope| {
+        let _open = model.open_at_the_end();
+        scope.spawn(|| lane.run(vec![sequence(1)], &Caller::patient(Purpose::Query)));
+        until(|| model.begun.load(Ordering::SeqCst) == 1);
+        let waiting = scope.spawn(|| lane.run(vec![sequence(2)], &Caller::patient(Purpose::Query)));
+        until(|| scheduler.waiting().0 == 1);
+        drop(scheduler);
+        assert!(matches!(waiting.join().expect("no panic"), Err(Error::Closed)));
+        model.open();
+    });
+    assert!(matches!(lane.run(vec![sequence(1)], &Caller::patient(Purpose::Query)), Err(Error::Closed)));
+}

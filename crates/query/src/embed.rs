@@ -1,0 +1,102 @@
+use std::collections::BTreeMap;
+
+/// A text to be embedded, in place of a tensor: `embed(e5, "some text")`, `embed(@text)`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EmbedCall {
+    /// The embedder; `None` for the only one there is.
+    pub embedder: Option<String>,
+    /// The text.
+    pub text: String,
+}
+
+impl EmbedCall {
+    /// Reads a query feature's value; `None` where it is no such call. `@name` stands for the parameter of that name.
+    ///
+    /// # Errors
+    /// What is wrong with the call, and what one looks like.
+    pub fn parse(value: &str, parameters: &BTreeMap<String, String>) -> Option<Result<Self, String>> {
+        let inside = value.trim().strip_prefix("embed(")?;
+        Some(match inside.strip_suffix(')') {
+            Some(inside) => read(inside.trim(), parameters),
+            None => Err("embed( has no closing parenthesis: write embed(embedder, \"text\")".to_owned()),
+        })
+    }
+}
+
+fn read(inside: &str, parameters: &BTreeMap<String, String>) -> Result<EmbedCall, String> {
+    let (embedder, argument) = match inside.split_once(',') {
+        Some((name, argument)) if is_name(name.trim()) => (Some(name.trim().to_owned()), argument.trim()),
+        _ => (None, inside),
+    };
+    if argument.is_empty() {
+        return Err(
+            "there is no text to embed: write embed(embedder, \"text\") or embed(@parameter)".to_owned()
+        );
+    }
+    let text = match argument.strip_prefix('@') {
+        Some(name) => parameters.get(name).cloned().ok_or_else(|| {
+            format!("embed(@{name}) names a parameter that the request has not: add '{name}'")
+        })?,
+        None => unquoted(argument)?.to_owned(),
+    };
+    Ok(EmbedCall { embedder, text })
+}
+
+/// A component's id, and not the beginning of a text without quotes.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+fn unquoted(text: &str) -> Result<&str, String> {
+    for quote in ['"', '\''] {
+        if let Some(rest) = text.strip_prefix(quote) {
+            return rest
+                .strip_suffix(quote)
+                .ok_or_else(|| format!("the text to embed begins with {quote} and does not end with it"));
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(value: &str) -> Option<Result<(Option<String>, String), String>> {
+        let parameters = BTreeMap::from([("text".to_owned(), "from a, \"parameter\"".to_owned())]);
+        EmbedCall::parse(value, &parameters).map(|call| call.map(|call| (call.embedder, call.text)))
+    }
+
+    #[test]
+    fn calls_name_an_embedder_and_a_text() {
+        let check = |value: &str, embedder: Option<&str>, text: &str| {
+            assert_eq!(parse(value), Some(Ok((embedder.map(str::to_owned), text.to_owned()))), "{value}");
+        };
+        check("embed(e5, \"two, words\")", Some("e5"), "two, words");
+        check("embed(e5,'it is \"so\"')", Some("e5"), "it is \"so\"");
+        check(" embed( \"x\" ) ", None, "x");
+        check("embed(plain words)", None, "plain words");
+        check("embed(@text)", None, "from a, \"parameter\"");
+        check("embed(my-e.5, @text)", Some("my-e.5"), "from a, \"parameter\"");
+        check("embed(\"one, two\")", None, "one, two");
+        check("embed(two words, three)", None, "two words, three");
+        check("embed(e5, \"\")", Some("e5"), "");
+    }
+
+    #[test]
+    fn what_is_no_call_is_left_alone_and_what_is_wrong_says_so() {
+        for value in ["[1,2]", "embedded", "", "tensor(x[1]):[1]"] {
+            assert_eq!(parse(value), None, "{value}");
+        }
+        for (value, expected) in [
+            ("embed(e5, \"x\"", "no closing parenthesis"),
+            ("embed()", "no text to embed"),
+            ("embed(e5,)", "no text to embed"),
+            ("embed(@nothing)", "add 'nothing'"),
+            ("embed(\"x)", "does not end with it"),
+        ] {
+            let reason = parse(value).expect("a call").expect_err(value);
+            assert!(reason.contains(expected), "{value}: {reason}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Hits dropped for having the values of better ones: `collapsefield`.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+
+use millrace_column::{Column, ColumnKey, View};
+use millrace_document::json;
+use millrace_plan::Plan;
+use millrace_query::Collapse;
+use millrace_schema::SchemaField;
+use millrace_tensor::json::Format;
+
+use crate::{Error, SortedHit};
+
+/// What hits are compared by: for each field of the request its value as text; none where there is none.
+pub type CollapseKeys = Vec<Option<String>>;
+
+/// Which hits stay, told of them in their order.
+#[derive(Debug)]
+pub struct Collapsing {
+    sizes: Vec<usize>,
+    /// For each field, how many hits of each value stay so far.
+    kept: Vec<HashMap<String, usize>>,
+}
+
+impl Collapsing {
+    /// For one result.
+    pub fn new(collapse: &Collapse) -> Self {
+        let sizes: Vec<usize> = collapse.fields.iter().map(|(_, size)| *size).collect();
+        Collapsing { kept: vec![HashMap::new(); sizes.len()], sizes }
+    }
+
+    /// Whether the next hit stays. One without a value is like no other.
+    pub fn keeps(&mut self, keys: &CollapseKeys) -> bool {
+        keys.iter().zip(&self.sizes).zip(&mut self.kept).all(|((key, size), kept)| {
+            let Some(key) = key else { return true };
+            let count = kept.entry(key.clone()).or_default();
+            let stays = *count < *size;
+            *count += usize::from(stays);
+            stays
+        })
+    }
+}
+
+/// The fields of a schema that a request collapses by.
+pub(crate) struct Fields<'p>(Vec<Option<&'p SchemaField>>);
+
+impl<'p> Fields<'p> {
+    /// A name is that of a field of the document summary which the request names for this, or of the schema.
+    pub(crate) fn of(plan: &'p Plan, collapse: &Collapse) -> Self {
+        let summary = collapse.summary.as_deref().and_then(|name| plan.schema.summaries.get(name));
+        let field = |(name, _): &(String, usize)| {
+            let shown = summary.and_then(|summary| summary.fields.iter().find(|shown| *shown.name == **name));
+            plan.schema.fields.get(shown.map_or(name.as_str(), |shown| &*shown.source))
+        };
+        Fields(collapse.fields.iter().map(field).collect())
+    }
+
+    /// The keys of hits, in their order.
+    pub(crate) fn keys(&self, view: &dyn View, hits: &[SortedHit]) -> Result<Vec<CollapseKeys>, Error> {
+        let mut columns: BTreeMap<usize, Vec<Option<Column>>> = BTreeMap::new();
+        let mut keys = Vec::with_capacity(hits.len());
+        for hit in hits {
+            let columns = match columns.entry(hit.chunk) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => unread.insert(self.columns(view, hit.chunk)?),
+            };
+            let key = |(field, column): (&Option<&SchemaField>, &Option<Column>)| {
+                let document = usize::from(hit.document);
+                let value = millrace_column::value(column.as_ref()?, &field.as_ref()?.data_type, document)?;
+                serde_json::to_string(&json::value(&value, Format::default())).ok()
+            };
+            keys.push(self.0.iter().zip(&*columns).map(key).collect());
+        }
+        Ok(keys)
+    }
+
+    /// The fields' columns of a chunk.
+    fn columns(&self, view: &dyn View, chunk: usize) -> Result<Vec<Option<Column>>, Error> {
+        let column = |field: &Option<&SchemaField>| match field {
+            None => Ok(None),
+            Some(field) => {
+                let key = ColumnKey::value(&field.name);
+                Ok(view.columns(&key, chunk..chunk + 1)?.into_iter().next().flatten())
+            }
+        };
+        self.0.iter().map(column).collect()
+    }
+}
