@@ -12,7 +12,7 @@ pub enum Error {
     },
     /// The document type has no such field.
     #[error(
-        "no field '{field}' in document type '{document_type}', which has {known} (line {line}, column {column})"
+        "Field '{field}' is not defined in document type '{document_type}', which has {known} (line {line}, column {column})"
     )]
     UnknownField {
         /// The name as given.

@@ -172,7 +172,7 @@ fn wrong_values_are_refused_with_place_and_example() {
     );
     check(
         r#"{"colour": "red"}"#,
-        "!no field 'colour' in document type 'music', which has title, year, plays",
+        "!Field 'colour' is not defined in document type 'music', which has title, year, plays",
     );
     check("{\"title\": \"a\",\n \"year\": x}", "!malformed JSON");
     check("{\"title\": \"a\",\n \"year\": x}", "!(line 2, column ");

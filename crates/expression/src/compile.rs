@@ -5,6 +5,7 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use millrace_tensor::{Tensor, TensorType};
 
@@ -13,7 +14,7 @@ use crate::operators::{Binary, Unary};
 use crate::program::{CellFunction, NodeId, Op, Program};
 use crate::syntax::{Expr, Kind, Name, NameArgument};
 use crate::value::Value;
-use crate::{Error, Expression, FeatureName, Spot, string_hash};
+use crate::{Error, Expression, FeatureName, Forest, Spot, string_hash};
 
 /// How deep an expression may be when all functions are put in place.
 const DEPTH: usize = 200;
@@ -37,6 +38,10 @@ pub enum Feature {
     Input(TensorType),
     /// A value that is always the same.
     Constant(Tensor),
+    /// What this expression amounts to.
+    Expression(String),
+    /// A model of decision trees over features.
+    Forest(Arc<Forest>),
 }
 
 /// A function of the application: parameters and body.
@@ -290,6 +295,15 @@ impl Compiler<'_> {
         if name.output.is_none() && self.scope.function(&name.name).is_some() {
             return self.inline(name, at, env, level);
         }
+        if let ("rankingExpression", [inner], None) =
+            (name.name.as_str(), name.arguments.as_slice(), &name.output)
+        {
+            let text = env.parameter_text(inner);
+            let id = self.expression_text(&text, at, env)?;
+            return self
+                .bring(id, 0, level, "rankingExpression cannot be used here")
+                .map_err(|reason| env.error(at, reason));
+        }
         self.feature(name, at, env, level)
     }
 
@@ -302,9 +316,56 @@ impl Compiler<'_> {
         let id = match self.scope.feature(&feature).map_err(|reason| env.error(at, reason))? {
             Feature::Input(tensor_type) => self.build(0).input(feature.clone(), &tensor_type),
             Feature::Constant(tensor) => self.build(0).constant(Value::from_tensor(&tensor)),
+            Feature::Expression(text) => self.expression_text(&text, at, env)?,
+            Feature::Forest(forest) => self.forest(forest, &feature, at, env)?,
         };
         self.bring(id, 0, level, &format!("{feature} cannot be used here"))
             .map_err(|reason| env.error(at, reason))
+    }
+
+    /// The node of an expression that is known as text, at level 0.
+    fn expression_text(&mut self, text: &str, at: usize, env: &Env<'_>) -> Result<NodeId, Error> {
+        // A place in a text that stands nowhere in the application says nothing to the reader: the reason has to.
+        Expression::parse(text)
+            .and_then(|expression| self.own_text(&expression, env))
+            .map_err(|error| env.error(at, error.reason()))
+    }
+
+    /// The node of an expression that sees features and functions only, at level 0.
+    fn own_text(&mut self, expression: &Expression, env: &Env<'_>) -> Result<NodeId, Error> {
+        let inner = Env {
+            source: &expression.source,
+            function: None,
+            level: 0,
+            names: HashMap::new(),
+            calls: env.calls.clone(),
+        };
+        self.expr(&expression.root, &inner, 0)
+    }
+
+    fn forest(
+        &mut self,
+        forest: Arc<Forest>,
+        model: &FeatureName,
+        at: usize,
+        env: &Env<'_>,
+    ) -> Result<NodeId, Error> {
+        let mut inputs = Vec::with_capacity(forest.inputs().len());
+        for input in forest.inputs() {
+            let node = self.own_text(input, env).map_err(|error| {
+                env.error(at, format!("{model}: its feature {}: {}", input.source, error.reason()))
+            })?;
+            let tensor_type = self.tensor_type(node, 0);
+            if !tensor_type.is_scalar() {
+                let reason = format!(
+                    "{model}: its feature {} must be a number, but it is {tensor_type}",
+                    input.source
+                );
+                return Err(env.error(at, reason));
+            }
+            inputs.push(node);
+        }
+        Ok(self.build(0).add(Op::Forest(forest, inputs), TensorType::scalar()))
     }
 
     /// Puts the body of a function in the place of its call.

@@ -289,6 +289,14 @@ impl<'a> Batch<'a> {
                 Slot::Numbers(out)
             }
             Op::Dense(dense, a, b) if dense.shape != Shape::Rows => self.run_dense(*dense, *a, *b, spare),
+            Op::Forest(forest, inputs) => {
+                let inputs: Vec<Numbers<'_>> = inputs.iter().map(|input| self.numbers(*input)).collect();
+                let mut rows = spare.pop().unwrap_or_default();
+                let mut out = self.buffer(spare);
+                forest.evaluate(&inputs, &mut rows, &mut out);
+                spare.push(rows);
+                Slot::Numbers(out)
+            }
             _ => self.run_values(id, spare, nested),
         }
     }
@@ -323,9 +331,12 @@ impl<'a> Batch<'a> {
         let number = |id: &NodeId| self.numbers(*id).get(document);
         match &node.op {
             // `run` has results for these without coming here.
-            Op::Number(_) | Op::Constant(_) | Op::Input(_) | Op::Unary(..) | Op::Binary(..) => {
-                Value::empty(result)
-            }
+            Op::Number(_)
+            | Op::Constant(_)
+            | Op::Input(_)
+            | Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Forest(..) => Value::empty(result),
             Op::Choose(condition, x, y) => {
                 let chosen = if number(condition) != 0.0 { value(x) } else { value(y) };
                 Value { tensor_type: result.clone(), ..chosen.into_owned() }

@@ -15,6 +15,7 @@ mod compile;
 mod dense;
 mod error;
 mod evaluate;
+mod forest;
 mod functions;
 mod literal;
 mod operators;
@@ -28,17 +29,19 @@ mod value;
 pub use compile::{Feature, FunctionBody, Scope};
 pub use error::{Error, Spot};
 pub use evaluate::{Operand, Output, Rows, Scratch};
+pub use forest::{Forest, ForestBuilder, Missing, Split, Subtree};
 pub use functions::{FUNCTIONS, Function};
 pub use program::Program;
 pub use syntax::{Expression, FeatureName};
 
 use functions::function;
 
-/// The number that stands for a string in expressions: equal strings have equal numbers, which a `double` holds exactly.
+/// The number that stands for a string in expressions: the bits of its XXH3 hash read as a `double`, so that what models learnt
+/// from features of strings elsewhere holds here. Equal strings have equal numbers, and none is NaN or infinite.
 pub fn string_hash(text: &str) -> f64 {
-    // FNV-1a, folded to the 53 bits of a double.
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    ((hash >> 11) ^ (hash & 0x7ff)) as f64
+    /// A double is NaN or infinite when all of these bits are set.
+    const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
+    let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+    let finite = if hash & EXPONENT == EXPONENT { hash & !(1 << 52) } else { hash };
+    f64::from_bits(finite)
 }

@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use millrace_tensor::TensorType;
 
-use crate::FeatureName;
 use crate::dense::Dense;
 use crate::operators::{Binary, Numbers, Unary};
 use crate::tensors::{Concat, Join, Reduce, Rename};
 use crate::value::Value;
+use crate::{FeatureName, Forest};
 
 /// The place of a node in its program.
 pub(crate) type NodeId = usize;
@@ -101,6 +101,8 @@ pub(crate) enum Op {
     FilterSubspaces(Arc<Program>, NodeId),
     /// A pattern with a kernel of its own.
     Dense(Dense, NodeId, NodeId),
+    /// Decision trees over these numbers.
+    Forest(Arc<Forest>, Vec<NodeId>),
 }
 
 /// A dimension of an address; see [`crate::tensors::Pin`].
@@ -216,7 +218,7 @@ impl Op {
                 }
             }
             Op::Create(_, cells) => cells.iter_mut().for_each(visit),
-            Op::Generate(_, _, captured) => captured.iter_mut().for_each(visit),
+            Op::Generate(_, _, numbers) | Op::Forest(_, numbers) => numbers.iter_mut().for_each(visit),
         }
     }
 }

@@ -5,12 +5,13 @@ use std::io::{Cursor, Write as _};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millrace_document::Document;
 use millrace_env::SystemClock;
 use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
-use millrace_ranking::Profile;
+use millrace_ranking::{Profile, check_constants};
 use millrace_schema::change::{self, Changes};
-use millrace_schema::{Application, ClusterDocument, ContentCluster, DocumentMode, Schema};
-use millrace_selection::Selection;
+use millrace_schema::{Application, ContentCluster, DocumentMode, Schema};
+use millrace_selection::{Outcome, Selection};
 use millrace_store::Layout;
 
 use crate::Error;
@@ -33,15 +34,23 @@ pub struct Deployment {
 /// What is ready for the documents of one type.
 pub(crate) struct DocumentKind {
     pub(crate) schema: Arc<Schema>,
-    /// The content cluster the type belongs to.
-    pub(crate) cluster: Arc<str>,
-    /// How the type is searched.
-    pub(crate) mode: DocumentMode,
+    /// The content clusters the type belongs to, in the order of services.xml; at least one.
+    pub(crate) clusters: Vec<ClusterOfKind>,
     pub(crate) scripts: Scripts,
     /// Rank profiles by name.
     pub(crate) profiles: BTreeMap<String, Arc<Profile>>,
-    /// What documents must match to be kept.
-    pub(crate) belongs: Option<Selection>,
+}
+
+/// A content cluster as the documents of one type see it. A document is kept once; the clusters are views that show it where
+/// their selections allow it.
+pub(crate) struct ClusterOfKind {
+    pub(crate) id: Arc<str>,
+    /// How the type is searched in it.
+    pub(crate) mode: DocumentMode,
+    /// What documents must match to belong to it.
+    pub(crate) belongs: Option<Arc<Selection>>,
+    /// Whether documents that no longer belong to it may go.
+    collects_garbage: bool,
     /// What services.xml limits.
     pub(crate) limits: Limits,
 }
@@ -64,10 +73,10 @@ impl Deployment {
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let mut kinds = HashMap::new();
-        for cluster in &application.content {
-            for document in &cluster.documents {
-                let Some(schema) = application.schemas.get(&document.document_type) else { continue };
-                let kind = DocumentKind::compile(&application, schema, cluster, document, &surroundings)?;
+        for schema in application.schemas.values() {
+            let clusters = clusters_of(&application, schema)?;
+            if !clusters.is_empty() {
+                let kind = DocumentKind::compile(schema, clusters, &surroundings)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
@@ -127,36 +136,63 @@ impl Deployment {
 
 impl DocumentKind {
     fn compile(
-        application: &Application,
         schema: &Arc<Schema>,
-        cluster: &ContentCluster,
-        document: &ClusterDocument,
+        clusters: Vec<ClusterOfKind>,
         surroundings: &Arc<Surroundings>,
     ) -> Result<Self, Error> {
         let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(surroundings))
             .map_err(|error| Error::Compile(error.to_string()))?;
+        check_constants(schema).map_err(|error| Error::Compile(error.to_string()))?;
         let mut profiles = BTreeMap::new();
         for name in schema.rank_profiles.keys() {
             let profile =
                 Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
             profiles.insert(name.clone(), Arc::new(profile));
         }
-        let belongs = match cluster.belongs(&schema.name) {
-            Some(text) => Some(selection(application, &text).map_err(|error| {
-                Error::Compile(format!("services.xml: selection of '{}': {error}", schema.name))
-            })?),
-            None => None,
-        };
-        Ok(DocumentKind {
-            schema: Arc::clone(schema),
-            cluster: Arc::clone(&cluster.id),
-            mode: document.mode,
-            scripts,
-            profiles,
-            belongs,
-            limits: Limits::new(application, cluster),
+        Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles })
+    }
+
+    /// The ids of its clusters, for people.
+    pub(crate) fn cluster_names(&self) -> String {
+        self.clusters.iter().map(|cluster| format!("'{}'", cluster.id)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether no cluster wants a stored document any more. Where a selection is neither true nor false, the document stays.
+    pub(crate) fn is_garbage(&self, document: &Document, now_s: i64) -> bool {
+        self.clusters.iter().all(|cluster| {
+            let belongs = cluster.belongs.as_ref().filter(|_| cluster.collects_garbage);
+            belongs.is_some_and(|belongs| belongs.evaluate(document, now_s) == Outcome::False)
         })
     }
+}
+
+impl ClusterOfKind {
+    /// Whether a document belongs to it.
+    pub(crate) fn accepts(&self, document: &Document) -> bool {
+        self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
+    }
+}
+
+/// The clusters that documents of a type belong to.
+fn clusters_of(application: &Application, schema: &Schema) -> Result<Vec<ClusterOfKind>, Error> {
+    let mut clusters = Vec::new();
+    for cluster in &application.content {
+        let Some(document) = cluster.document(&schema.name) else { continue };
+        let belongs = match cluster.belongs(&schema.name) {
+            Some(text) => Some(Arc::new(selection(application, &text).map_err(|error| {
+                Error::Compile(format!("services.xml: selection of '{}': {error}", schema.name))
+            })?)),
+            None => None,
+        };
+        clusters.push(ClusterOfKind {
+            id: Arc::clone(&cluster.id),
+            mode: document.mode,
+            belongs,
+            collects_garbage: cluster.garbage_collection,
+            limits: Limits::new(application, cluster),
+        });
+    }
+    Ok(clusters)
 }
 
 fn selection(application: &Application, text: &str) -> Result<Selection, millrace_selection::Error> {

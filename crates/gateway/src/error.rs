@@ -249,6 +249,7 @@ fn search_kind(error: &millrace_search::Error) -> Kind {
     match error {
         Search::Grouping(Grouping::Syntax { .. } | Grouping::Invalid(_))
         | Search::Selection(_)
+        | Search::SortedGlobalPhase { .. }
         | Search::Collation { .. } => Kind::BadRequest,
         Search::Matching(_)
         | Search::Ranking(_)

@@ -5,6 +5,7 @@ mod format;
 mod parameters;
 mod render;
 mod run;
+mod trace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,10 +67,10 @@ async fn search(
 ) -> Result<(Vec<u8>, Figures), Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
-    let parameters = parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
+    let (parameters, limits) =
+        parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
-    let limits = parameters::limits(&deployment, &parameters)?;
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();

@@ -516,7 +516,7 @@ impl Checker<'_> {
                 from: *from,
                 to: *to,
                 inclusive: *inclusive,
-                input: self.number(input, &mut ignored, "range")?.0,
+                input: self.node(input, &mut ignored)?.0,
             },
             Filter::IsTrue(input) => FilterNode::IsTrue(self.node(input, &mut ignored)?.0),
             Filter::Not(inner) => FilterNode::Not(Box::new(self.filter(inner)?)),

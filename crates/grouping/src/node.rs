@@ -182,13 +182,18 @@ pub(crate) enum FilterNode {
 
 impl FilterNode {
     /// Whether a row passes. Where the input is a list, one element is enough.
+    ///
+    /// For ranges, text is the number that it spells; other text is in none.
     pub(crate) fn passes(&self, context: Context<'_>) -> bool {
         match self {
             FilterNode::Regex(regex, input) => {
                 any(&input.eval(context), |value| regex.is_match(&value.to_text()))
             }
             FilterNode::Range { from, to, inclusive, input } => any(&input.eval(context), |value| {
-                let value = value.to_double();
+                let value = match value {
+                    Datum::Text(text) => text.trim().parse().unwrap_or(f64::NAN),
+                    value => value.to_double(),
+                };
                 let above = if inclusive.0 { value >= *from } else { value > *from };
                 let below = if inclusive.1 { value <= *to } else { value < *to };
                 above && below

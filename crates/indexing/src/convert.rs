@@ -103,6 +103,10 @@ pub(crate) fn convert(value: Value, to: &DataType) -> Result<Value, String> {
         ) => {
             return scalar::parse(if *value { "1" } else { "0" }, to);
         }
+        (Value::Array(elements), DataType::String) => {
+            let elements: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
+            return Ok(Value::String(format!("[{}]", elements.join(", "))));
+        }
         _ => {}
     }
     scalar::parse(&text_of(&value)?, to)

@@ -178,7 +178,7 @@ impl Parser<'_> {
     fn named(&mut self, name: &str) -> Result<Expression, Error> {
         let apply = |function| Ok(Expression::Apply(function));
         match name {
-            "_" => Ok(Expression::This),
+            "_" | "this" => Ok(Expression::This),
             "true" | "false" => Ok(Expression::Constant(Value::Bool(name == "true"))),
             "input" => Ok(Expression::Input(self.path()?)),
             "attribute" | "index" | "summary" | "passthrough" => {

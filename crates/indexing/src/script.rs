@@ -27,7 +27,7 @@ pub(crate) struct Step {
 #[derive(Debug, Clone)]
 pub(crate) enum Expression {
     Constant(Value),
-    /// `_`
+    /// `_` or `this`
     This,
     /// A document field, and members of structs inside it.
     Input(Vec<String>),

@@ -87,6 +87,7 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
         rank_profiles: BTreeMap::new(),
         constants: BTreeMap::new(),
         onnx_models: BTreeMap::new(),
+        models: Arc::default(),
         ancestors: Vec::new(),
         raw_as_base64: true,
         stemming: Stemming::Best,
@@ -368,9 +369,10 @@ fn columns_are_built_from_documents() {
     let schema = schema("index", DataType::String, "");
     let application = millrace_schema::Application {
         schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
+        providers: BTreeMap::new(),
         content: Vec::new(),
         container: Default::default(),
-        query_profiles: BTreeMap::new(),
+        query_profiles: Default::default(),
         overrides: Vec::new(),
         warnings: Vec::new(),
         files: BTreeMap::new(),

@@ -2,7 +2,7 @@
 const EARTH_RADIUS_KM: f64 = 6371.0088;
 
 /// Kilometres along the great circle between two places in degrees.
-pub(crate) fn distance_km(from: (f64, f64), to: (f64, f64)) -> f64 {
+pub fn distance_km(from: (f64, f64), to: (f64, f64)) -> f64 {
     let (latitude, longitude) = ((to.0 - from.0).to_radians(), (to.1 - from.1).to_radians());
     let haversine = (latitude / 2.0).sin().powi(2)
         + from.0.to_radians().cos() * to.0.to_radians().cos() * (longitude / 2.0).sin().powi(2);

@@ -29,6 +29,8 @@ mod words;
 
 pub use elements::MatchedElements;
 pub use error::Error;
+pub use geo::distance_km;
 pub use matches::{ChunkMatches, Demands, FieldStatistics, LeafMatches, Matches, Occurrences, Statistics};
+pub use nearest::nearest_subspace;
 pub use pattern::WordMatcher;
 pub use run::match_plan;

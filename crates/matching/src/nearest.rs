@@ -196,6 +196,27 @@ impl Nearest {
     }
 }
 
+/// The labels of the dense subspace of `tensor` that is nearest to `target`, and how far away it is; of equally near ones the
+/// first. None where there is no subspace, or they do not fit.
+pub fn nearest_subspace<'t>(
+    target: &Tensor,
+    metric: DistanceMetric,
+    tensor: &'t Tensor,
+) -> Option<(&'t [String], f64)> {
+    let nearest = Nearest::new(target, metric, None);
+    let width = nearest.doubles.len();
+    if width == 0 || tensor.tensor_type().dense_size() != width {
+        return None;
+    }
+    let cells: Vec<f64> = tensor.cells().iter().collect();
+    let distances = cells.chunks_exact(width).map(|subspace| nearest.doubles_distance(subspace));
+    let (at, distance) = distances
+        .enumerate()
+        .filter(|(_, distance)| !distance.is_nan())
+        .min_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((tensor.labels(at), distance))
+}
+
 /// A cell of vectors that kernels take.
 trait VectorCell: Lane + bytemuck::AnyBitPattern {
     /// The cells as bytes, where they are such.

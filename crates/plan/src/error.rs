@@ -33,6 +33,14 @@ pub enum Error {
         /// What is wrong, and how it is given right.
         reason: String,
     },
+    /// The value that the request gives a rank feature is none.
+    #[error("ranking.features.{name}: {reason}")]
+    FeatureValue {
+        /// The feature's name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The request names something that the schema has not: a rank profile, a document summary.
     #[error("schema '{schema}' has no {kind} '{name}'{hint}")]
     Unknown {

@@ -20,7 +20,8 @@ impl Inputs {
     pub fn read(query: &Query, profile: &RankProfile) -> Result<Self, Error> {
         let mut inputs = Inputs { values: BTreeMap::new(), missing: Vec::new() };
         for (name, declared) in &profile.inputs {
-            let given = query.ranking.inputs.get(name);
+            // Before there were inputs, a rank property of the same name was one.
+            let given = query.ranking.inputs.get(name).or_else(|| query.ranking.properties.get(name));
             let Some(text) = given.or(declared.default.as_ref().map(|default| &default.value)) else {
                 inputs.missing.push(name.clone());
                 continue;
@@ -44,7 +45,21 @@ impl Inputs {
                 inputs.values.insert(name.clone(), undeclared(text));
             }
         }
+        for (name, text) in &query.ranking.properties {
+            if !profile.inputs.contains_key(name) && !inputs.values.contains_key(name) {
+                inputs.values.insert(name.clone(), undeclared(text));
+            }
+        }
         Ok(inputs)
+    }
+
+    /// The values that rank features other than query features are to have.
+    pub fn feature_values(query: &Query) -> Result<BTreeMap<String, Arc<Tensor>>, Error> {
+        let tensor = |(name, text): (&String, &String)| match Tensor::parse(text.trim(), None) {
+            Ok(tensor) => Ok((name.clone(), Arc::new(tensor))),
+            Err(error) => Err(Error::FeatureValue { name: name.clone(), reason: error.to_string() }),
+        };
+        query.ranking.feature_values.iter().map(tensor).collect()
     }
 
     /// The vector of this name, which the profile must declare.

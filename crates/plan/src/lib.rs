@@ -23,3 +23,4 @@ pub use error::Error;
 pub use make::{Context, has_field};
 pub use node::{Leaf, LeafId, Node, NumberRange, Predicate, Term, TermId, WordPattern};
 pub use plan::{Input, Missing, Plan, Scope, SortBy, SortColumn, TextOrder};
+pub use tree::parsed;

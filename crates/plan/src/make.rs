@@ -75,6 +75,7 @@ impl Plan {
             terms,
             profile: profile_name.to_owned(),
             inputs: inputs.values,
+            feature_values: Inputs::feature_values(&query)?,
             sorting,
             hits: query.hits,
             offset: query.offset,

@@ -26,6 +26,8 @@ pub struct Plan {
     pub profile: String,
     /// `query(name)` of the profile's inputs, typed; defaults are filled in.
     pub inputs: BTreeMap<String, Input>,
+    /// The values that other rank features have for this query, by their names as written, whatever they would be otherwise.
+    pub feature_values: BTreeMap<String, Arc<Tensor>>,
     /// The order; empty for by relevance.
     pub sorting: Vec<SortColumn>,
     /// Hits to return, after `offset`.

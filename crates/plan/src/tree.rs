@@ -3,6 +3,8 @@
 mod terms;
 mod text;
 
+pub use text::parsed;
+
 use std::sync::Arc;
 
 use millrace_document::DataType;

@@ -3,6 +3,7 @@
 //! [`Query`] is what YQL, the simple query language, the JSON form and the request's parameters are parsed into. Names of
 //! fields, profiles and summaries are text here; `plan` checks them against a schema.
 
+mod brief;
 mod build;
 mod display;
 mod error;
@@ -17,12 +18,13 @@ pub mod sorting;
 mod syntax;
 mod yql;
 
+pub use brief::Brief;
 pub use error::Error;
 pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,
     Tokenization, UserText, WeightedOperator,
 };
-pub use parameters::{Limits, flatten, value_of};
+pub use parameters::{Limits, flatten, is_parameter, is_same_parameter, value_of};
 pub use request::{
     Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
 };

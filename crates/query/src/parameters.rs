@@ -48,8 +48,18 @@ impl Default for Limits {
 
 /// The value of a parameter, given by its full name, under whichever of its names it came.
 pub fn value_of<'p>(parameters: &'p BTreeMap<String, String>, name: &str) -> Option<&'p str> {
-    let named = parameters.iter().filter(|(given, _)| names::canonical(given) == name);
+    let named = parameters.iter().filter(|(given, _)| is_same_parameter(given, name));
     named.fold(None, |_, (_, value)| Some(value.as_str()))
+}
+
+/// Whether two names are those of the same parameter.
+pub fn is_same_parameter(one: &str, other: &str) -> bool {
+    names::canonical(one) == names::canonical(other)
+}
+
+/// Whether a name is one of the query API's.
+pub fn is_parameter(name: &str) -> bool {
+    names::is_known(name)
 }
 
 /// What a query asks for by itself: the part that YQL, `select` and `query` have in common.

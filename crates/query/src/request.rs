@@ -99,6 +99,8 @@ pub struct Ranking {
     pub profile: Option<String>,
     /// `ranking.features.query(name)`, `input.query(name)`: text of a number, string or tensor, typed by the profile's inputs.
     pub inputs: BTreeMap<String, String>,
+    /// `ranking.features.NAME` of rank features that are no query features: the value they have for this query.
+    pub feature_values: BTreeMap<String, String>,
     /// `ranking.properties.*`.
     pub properties: BTreeMap<String, String>,
     /// `ranking.freshness`: what ranking takes for the time.
@@ -130,6 +132,7 @@ impl Default for Ranking {
         Ranking {
             profile: None,
             inputs: BTreeMap::new(),
+            feature_values: BTreeMap::new(),
             properties: BTreeMap::new(),
             now: Now::WallClock(Duration::ZERO),
             keep_rank_count: None,

@@ -58,3 +58,26 @@ fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) 
 fn statements_mean_what_the_table_says() {
     common::check("yql.txt", run);
 }
+
+#[test]
+fn items_have_a_short_form() {
+    for (condition, expected) in [
+        (
+            "title contains 'a' and (default contains 'b' or c contains phrase('x', 'y'))",
+            "AND title:a (OR b c:\"x y\")",
+        ),
+        ("true and !(a contains 'x')", "+TRUE -a:x"),
+        ("rank(a contains 'x', b contains ({prefix:true}'y'))", "RANK a:x b:y*"),
+        ("weakAnd(a contains 'x', range(n, 1, 5))", "WEAKAND a:x n:[1;5]"),
+        ("n > 5 or n <= 3 or n = 4", "OR n:>5 n:[;3] n:4"),
+        ("a contains near('x', 'y') or a contains equiv('x', 'y')", "OR a:NEAR(2){a:x a:y} a:EQUIV{a:x a:y}"),
+        ("people contains sameElement(name contains 'x')", "people:{name:x}"),
+        ("wand(t, {'x': 2}) or t in ('y', 'z') or t matches 'q'", "OR t:WAND{x:2} t:IN(y,z) t:/q/"),
+        ("userInput('a b')", "\"a b\""),
+    ] {
+        let yql = format!("select * from sources * where {condition}");
+        let parameters = std::collections::BTreeMap::from([("yql".to_owned(), yql)]);
+        let query = Query::from_parameters(parameters, &Limits::default()).expect("the condition is right");
+        assert_eq!(millrace_query::Brief(&query.root).to_string(), expected, "{condition}");
+    }
+}

@@ -2,16 +2,19 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_expression as expression;
-use millrace_expression::{Expression, FeatureName, FunctionBody, Program, Scope};
+use millrace_expression::{Expression, FeatureName, Forest, FunctionBody, Program, Scope};
 use millrace_schema::{Constant, InputType, Place, RankProfile, Schema, Sourced};
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
 use serde::de::DeserializeSeed;
 
 use crate::Error;
-use crate::features::{Feature, Setup, set_up};
+use crate::features::{Feature, Setup, default_features, expand_foreach, normalized, set_up};
+use crate::global::{Normalization, Normalizer, RECIPROCAL_RANK_K};
+use crate::models;
 use crate::properties::Properties;
 
 /// An expression, compiled, and where its inputs are found.
@@ -29,6 +32,10 @@ pub(crate) struct ProfileCompiler<'a> {
     constants: BTreeMap<&'a str, &'a Constant>,
     /// Features so far, in the order of their first use.
     features: RefCell<Vec<(FeatureName, Box<dyn Feature>)>>,
+    /// What the global phase normalises, by name; none but while it is compiled.
+    normalizers: RefCell<Option<Vec<(FeatureName, Normalizer)>>>,
+    /// Models so far, by kind and file.
+    forests: RefCell<BTreeMap<(String, String), Arc<Forest>>>,
 }
 
 impl<'a> ProfileCompiler<'a> {
@@ -39,6 +46,8 @@ impl<'a> ProfileCompiler<'a> {
             functions: BTreeMap::new(),
             constants: constants.map(|(name, constant)| (name.as_str(), constant)).collect(),
             features: RefCell::default(),
+            normalizers: RefCell::default(),
+            forests: RefCell::default(),
         };
         for (name, function) in &profile.functions {
             let body = compiler.parse(&function.body)?;
@@ -46,9 +55,15 @@ impl<'a> ProfileCompiler<'a> {
             compiler.functions.insert(name.clone(), declared);
         }
         // The scores of earlier phases are their expressions, so that they can be had of any hit at any time.
-        let phases = [("firstPhase", &profile.first_phase), ("secondPhase", &profile.second_phase)];
-        for (name, phase) in phases {
-            if let Some(text) = &phase.expression {
+        let first = first_phase_expression(profile);
+        let second = profile.second_phase.expression.as_ref();
+        let phases = [
+            ("firstPhase", Some(&first)),
+            ("secondPhase", second),
+            ("relevanceScore", second.or(Some(&first))),
+        ];
+        for (name, text) in phases {
+            if let Some(text) = text {
                 let body = compiler.parse(text)?;
                 compiler.functions.insert(name.to_owned(), (Vec::new(), body, text.place.clone()));
             }
@@ -95,9 +110,77 @@ impl<'a> ProfileCompiler<'a> {
         Err(self.error(text.place.clone(), format!("a score must be a number, but this is {tensor_type}")))
     }
 
-    /// The features that the compiled expressions use.
-    pub fn into_features(self) -> Vec<Box<dyn Feature>> {
-        self.features.into_inner().into_iter().map(|(_, feature)| feature).collect()
+    /// Compiles the expression of the global phase, and what it normalises.
+    pub fn compile_global(&self, text: &Sourced<String>) -> Result<(Compiled, Vec<Normalizer>), Error> {
+        *self.normalizers.borrow_mut() = Some(Vec::new());
+        let compiled = self.compile_score(text);
+        let normalizers = self.normalizers.borrow_mut().take().unwrap_or_default();
+        Ok((compiled?, normalizers.into_iter().map(|(_, normalizer)| normalizer).collect()))
+    }
+
+    /// A number that is normalised over the hits of the global phase.
+    fn normalizer(&self, name: &FeatureName) -> Result<expression::Feature, String> {
+        let usage = || match name.name.as_str() {
+            "normalize_linear" => format!("{name}: write normalize_linear(feature)"),
+            _ => format!("{name}: write reciprocal_rank(feature,k), k a number of at least 0"),
+        };
+        let kind = match (name.name.as_str(), name.parameters.as_slice()) {
+            ("normalize_linear", [_]) => Normalization::Linear,
+            ("reciprocal_rank", [_]) => Normalization::ReciprocalRank { k: RECIPROCAL_RANK_K },
+            ("reciprocal_rank", [_, k]) => {
+                let k = k.parse().ok().filter(|k: &f64| *k >= 0.0).ok_or_else(usage)?;
+                Normalization::ReciprocalRank { k }
+            }
+            _ => return Err(usage()),
+        };
+        let only_global = || format!("{name} compares hits with each other, which only the global phase can");
+        // Inside of what is normalised nothing is, so this is none then.
+        let mut known = self.normalizers.borrow_mut().take().ok_or_else(only_global)?;
+        if !known.iter().any(|(known, _)| known == name) {
+            let place = self.setup.profile.place.clone();
+            let input = self.compile_score(&Sourced { value: name.parameters[0].clone(), place });
+            let input = input.map_err(|error| format!("{name}: {error}"))?;
+            self.features.borrow_mut().push((name.clone(), normalized(known.len())));
+            known.push((name.clone(), Normalizer { input, kind }));
+        }
+        *self.normalizers.borrow_mut() = Some(known);
+        Ok(expression::Feature::Input(TensorType::scalar()))
+    }
+
+    /// The features that the compiled expressions use, with their names.
+    pub fn into_features(self) -> Vec<(FeatureName, Box<dyn Feature>)> {
+        self.features.into_inner()
+    }
+
+    /// The names of the features that are listed where a profile does not say which.
+    pub fn default_features(&self) -> Result<Vec<String>, Error> {
+        default_features(&self.setup).map_err(|reason| self.error(self.setup.profile.place.clone(), reason))
+    }
+
+    /// A model of decision trees in the application package.
+    fn forest(&self, name: &FeatureName) -> Result<Arc<Forest>, String> {
+        let [file] = name.parameters.as_slice() else {
+            return Err(format!(
+                "{name} needs the name of a file in models/, as in {}(\"my_model.json\")",
+                name.name
+            ));
+        };
+        let key = (name.name.clone(), file.clone());
+        if let Some(known) = self.forests.borrow().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let models = &self.setup.schema.models;
+        let Some(text) = models.get(file) else {
+            let known: Vec<&str> = models.keys().map(String::as_str).collect();
+            return Err(match known.is_empty() {
+                true => format!("{name}: the package has no text files in models/"),
+                false => format!("{name}: there is no file models/{file}, only {}", known.join(", ")),
+            });
+        };
+        let forest = models::read(&name.name, text).map_err(|reason| format!("models/{file}: {reason}"))?;
+        let forest = Arc::new(forest);
+        self.forests.borrow_mut().insert(key, Arc::clone(&forest));
+        Ok(forest)
     }
 
     fn constant(&self, name: &str) -> Option<Result<Tensor, String>> {
@@ -114,12 +197,62 @@ impl<'a> ProfileCompiler<'a> {
     }
 }
 
-/// A literal, or the JSON of a file.
+/// Checks the constants of a schema, those that no expression uses too.
+///
+/// # Errors
+/// The first that is no value of its type.
+pub fn check_constants(schema: &Schema) -> Result<(), Error> {
+    for (name, constant) in &schema.constants {
+        if let InputType::Tensor(declared) = &constant.constant_type
+            && let Err(reason) = parse_constant(&constant.value.value, declared)
+        {
+            return Err(Error::Constant {
+                place: constant.value.place.clone(),
+                name: name.clone(),
+                tensor_type: declared.to_string(),
+                reason,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.
+fn fusion(name: &FeatureName) -> Result<String, String> {
+    if name.parameters.len() < 2 {
+        return Err(format!("{name}: write reciprocal_rank_fusion(a,b,…), of at least two features"));
+    }
+    let ranks: Vec<String> = name
+        .parameters
+        .iter()
+        .map(|feature| {
+            FeatureName {
+                name: "reciprocal_rank".to_owned(),
+                parameters: vec![feature.clone()],
+                output: None,
+            }
+            .to_string()
+        })
+        .collect();
+    Ok(ranks.join("+"))
+}
+
+/// What the first phase scores by.
+pub(crate) fn first_phase_expression(profile: &RankProfile) -> Sourced<String> {
+    profile.first_phase.expression.clone().unwrap_or_else(|| {
+        let value = if profile.name == "unranked" { "0" } else { "nativeRank" };
+        Sourced { value: value.to_owned(), place: Place { line: 1, column: 1, ..profile.place.clone() } }
+    })
+}
+
+/// A literal, or the JSON of a file. What begins with a brace may be either; the error is that of what it looks like.
 fn parse_constant(text: &str, declared: &TensorType) -> Result<Tensor, String> {
     Tensor::parse(text, Some(declared)).or_else(|literal| {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        // A text that is neither is taken for a literal that is wrong.
-        TensorSeed(declared).deserialize(&mut deserializer).map_err(|_| literal.to_string())
+        let looks_like_json = text.trim_start().trim_start_matches(['{', '[']).trim_start().starts_with('"');
+        TensorSeed(declared)
+            .deserialize(&mut deserializer)
+            .map_err(|json| if looks_like_json { json.to_string() } else { literal.to_string() })
     })
 }
 
@@ -139,6 +272,13 @@ impl Scope for ProfileCompiler<'_> {
         match (name.name.as_str(), bare) {
             ("e", true) => return Ok(expression::Feature::Constant(Tensor::scalar(std::f64::consts::E))),
             ("pi", true) => return Ok(expression::Feature::Constant(Tensor::scalar(std::f64::consts::PI))),
+            _ => {}
+        }
+        match name.name.as_str() {
+            "foreach" => return expand_foreach(&self.setup, name).map(expression::Feature::Expression),
+            "xgboost" | "lightgbm" => return self.forest(name).map(expression::Feature::Forest),
+            "normalize_linear" | "reciprocal_rank" => return self.normalizer(name),
+            "reciprocal_rank_fusion" => return fusion(name).map(expression::Feature::Expression),
             _ => {}
         }
         let known =

@@ -15,6 +15,18 @@ pub enum Error {
         /// What was expected and found, and what would work.
         reason: String,
     },
+    /// A constant is no value of its type.
+    #[error("{place}: constant({name}) {tensor_type}: {reason}")]
+    Constant {
+        /// Where in the application package: its literal, or its file.
+        place: Place,
+        /// The constant.
+        name: String,
+        /// Its type.
+        tensor_type: String,
+        /// What was expected and found.
+        reason: String,
+    },
     /// The schema has no such profile.
     #[error("schema {schema} has no rank profile '{profile}'; it has {known}")]
     UnknownProfile {

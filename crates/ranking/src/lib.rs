@@ -13,10 +13,13 @@ mod best;
 mod compile;
 mod error;
 mod features;
+mod global;
+mod models;
 mod profile;
 mod properties;
 mod stage;
 
+pub use compile::check_constants;
 pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use profile::{Features, Profile, Ranked, RankedHit};

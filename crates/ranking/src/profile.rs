@@ -3,29 +3,32 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_column::View;
-use millrace_expression::{Expression, FeatureName};
+use millrace_expression::FeatureName;
 use millrace_matching::{ChunkMatches, Demands, Matches};
 use millrace_plan::Plan;
 use millrace_result::Feature as FeatureValue;
-use millrace_schema::{Place, RankProfile, Schema, Sourced};
+use millrace_schema::{Schema, Sourced};
 
 use crate::Error;
 use crate::best::Best;
-use crate::compile::{Compiled, ProfileCompiler};
-use crate::features::Feature;
-use crate::stage::Stage;
+use crate::compile::{Compiled, ProfileCompiler, first_phase_expression};
+use crate::features::{Earlier, Feature, PerHit};
+use crate::global::Normalizer;
+use crate::stage::{Over, Stage};
 
-/// How many hits the second phase ranks where nothing is said.
+/// How many hits the second phase, and the global phase, rank where nothing is said.
 const RERANK_COUNT: usize = 100;
 
 /// A compiled rank profile.
 pub struct Profile {
     name: String,
     /// The features that its programs use, each once.
-    features: Vec<Box<dyn Feature>>,
+    features: Vec<(FeatureName, Box<dyn Feature>)>,
     first: Phase,
     second: Option<Phase>,
-    rerank_count: usize,
+    global: Option<Phase>,
+    /// What the global phase normalises.
+    normalizers: Vec<Normalizer>,
     match_features: Vec<Named>,
     summary_features: Vec<Named>,
     rank_features: Vec<Named>,
@@ -35,6 +38,8 @@ struct Phase {
     score: Compiled,
     /// Hits whose score is not above this are dropped.
     drop_limit: Option<f64>,
+    /// How many hits a later phase ranks again.
+    rerank_count: usize,
 }
 
 /// A feature that hits are returned with.
@@ -88,17 +93,22 @@ impl Profile {
             });
         };
         let compiler = ProfileCompiler::new(schema, profile)?;
-        let first = profile.first_phase.expression.clone().unwrap_or_else(|| default_score(profile));
-        let first = Phase {
-            score: compiler.compile_score(&first)?,
-            drop_limit: profile.first_phase.score_drop_limit,
+        let phase = |declared: &millrace_schema::Phase, score| Phase {
+            score,
+            drop_limit: declared.score_drop_limit,
+            rerank_count: declared.rerank_count.unwrap_or(RERANK_COUNT),
         };
+        let first = phase(&profile.first_phase, compiler.compile_score(&first_phase_expression(profile))?);
         let second = match &profile.second_phase.expression {
             None => None,
-            Some(text) => Some(Phase {
-                score: compiler.compile_score(text)?,
-                drop_limit: profile.second_phase.score_drop_limit,
-            }),
+            Some(text) => Some(phase(&profile.second_phase, compiler.compile_score(text)?)),
+        };
+        let (global, normalizers) = match &profile.global_phase.expression {
+            None => (None, Vec::new()),
+            Some(text) => {
+                let (score, normalizers) = compiler.compile_global(text)?;
+                (Some(phase(&profile.global_phase, score)), normalizers)
+            }
         };
         let named = |texts: &[Sourced<String>]| -> Result<Vec<Named>, Error> {
             texts.iter().map(|text| named(&compiler, text)).collect()
@@ -106,23 +116,21 @@ impl Profile {
         let match_features = named(&profile.match_features)?;
         let summary_features = named(&profile.summary_features)?;
         let mut listed: BTreeMap<String, Sourced<String>> = BTreeMap::new();
-        for text in
-            profile.rank_features.iter().chain(&profile.match_features).chain(&profile.summary_features)
-        {
+        for text in &profile.rank_features {
             listed.insert(text.value.clone(), text.clone());
         }
         if !profile.ignore_default_rank_features {
-            let usual = usual_features(schema).into_iter();
-            listed.extend(
-                usual.map(|text| (text.clone(), Sourced { value: text, place: profile.place.clone() })),
-            );
+            for text in compiler.default_features()? {
+                listed.insert(text.clone(), Sourced { value: text, place: profile.place.clone() });
+            }
         }
         let rank_features = named(&listed.into_values().collect::<Vec<_>>())?;
         Ok(Profile {
             name: profile.name.clone(),
             first,
             second,
-            rerank_count: profile.second_phase.rerank_count.unwrap_or(RERANK_COUNT),
+            global,
+            normalizers,
             match_features,
             summary_features,
             rank_features,
@@ -135,16 +143,22 @@ impl Profile {
         &self.name
     }
 
+    /// Whether it has a global phase, which takes the order of hits by their scores.
+    pub fn has_global_phase(&self) -> bool {
+        self.global.is_some()
+    }
+
     /// What matching has to find for this profile.
     pub fn demands(&self, plan: &Plan) -> Demands {
         let features = self.match_features.iter().chain(&self.summary_features).map(|named| &named.value);
         let listed = self.rank_features.iter().filter(|_| plan.query.ranking.list_features);
-        let phases =
-            [Some(&self.first), self.second.as_ref()].into_iter().flatten().map(|phase| &phase.score);
+        let phases = [Some(&self.first), self.second.as_ref(), self.global.as_ref()];
+        let phases = phases.into_iter().flatten().map(|phase| &phase.score);
+        let phases = phases.chain(self.normalizers.iter().map(|normalizer| &normalizer.input));
         let mut all = Demands::default();
         for compiled in phases.chain(features).chain(listed.map(|named| &named.value)) {
             for feature in &compiled.features {
-                let demands = self.features[*feature].demands();
+                let demands = self.features[*feature].1.demands();
                 all.counts |= demands.counts;
                 all.positions |= demands.positions;
                 all.statistics |= demands.statistics;
@@ -156,8 +170,8 @@ impl Profile {
     /// The best `wanted` (hits and offset) of what matched. `stop` is asked before each chunk; once it says yes, no more are
     /// ranked.
     ///
-    /// The second phase ranks the best of the first again. Where its scores are lower than those of hits that it did not see,
-    /// the latter are scaled down, so that no hit overtakes by being left out.
+    /// The second phase ranks the best of the first again, and the global phase the best of both. Where its scores are lower than
+    /// those of hits that it did not see, the latter are scaled down, so that no hit overtakes by being left out.
     ///
     /// # Errors
     /// A column could not be read.
@@ -169,15 +183,21 @@ impl Profile {
         wanted: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ranked, Error> {
-        let rerank_count = match &self.second {
-            Some(_) => plan.query.ranking.rerank_count.unwrap_or(self.rerank_count),
-            None => 0,
+        let asked = &plan.query.ranking;
+        let count = |phase: &Option<Phase>, asked: Option<usize>| {
+            phase.as_ref().map_or(0, |phase| asked.unwrap_or(phase.rerank_count))
         };
-        let mut best = Best::new(wanted.max(rerank_count));
+        let second_count = count(&self.second, asked.rerank_count);
+        let global_count = count(&self.global, asked.global_rerank_count);
+        let mut best = Best::new(wanted.max(second_count).max(global_count));
         let mut ranked = Ranked::default();
         let mut kept = Kept::default();
-        self.each_chunk(plan, view, matches, stop, &mut ranked.timed_out, |chunk, scores| {
-            match self.first.drop_limit {
+        let mut max: Option<f64> = None;
+        let drop_limit = asked.score_drop_limit.or(self.first.drop_limit);
+        let over = Over { plan, view, matches, earlier: None };
+        self.each_chunk(&over, stop, &mut ranked.timed_out, |chunk, scores| {
+            max = scores.iter().copied().chain(max).reduce(f64::max);
+            match drop_limit {
                 None => {
                     ranked.total += scores.len() as u64;
                     best.offer(chunk.chunk, &chunk.documents, scores);
@@ -190,13 +210,40 @@ impl Profile {
             }
         })?;
         ranked.hits = best.into_sorted();
-        if let Some(second) = &self.second
-            && rerank_count > 0
-        {
-            self.rerank(second, plan, view, matches, rerank_count, &mut ranked.hits)?;
+        if second_count.max(global_count) > 0 {
+            let mut earlier = Earlier { ranks: ranks(&ranked.hits), max, ..Earlier::default() };
+            if let Some(second) = &self.second {
+                let limit = asked.second_phase_drop_limit.or(second.drop_limit);
+                let over = Over { earlier: Some(&earlier), ..over };
+                self.rerank(second, &over, second_count, limit, &mut ranked.hits)?;
+            }
+            if let Some(global) = &self.global {
+                let limit = asked.global_phase_drop_limit.or(global.drop_limit);
+                let seen = &ranked.hits[..global_count.min(ranked.hits.len())];
+                earlier.normalized = self.normalized(&Over { earlier: Some(&earlier), ..over }, seen)?;
+                let over = Over { earlier: Some(&earlier), ..over };
+                self.rerank(global, &over, global_count, limit, &mut ranked.hits)?;
+            }
         }
         ranked.hits.truncate(wanted);
         Ok(ranked)
+    }
+
+    /// What the global phase normalises, over the hits that it ranks.
+    fn normalized(&self, over: &Over<'_>, hits: &[RankedHit]) -> Result<Vec<PerHit>, Error> {
+        if self.normalizers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
+        let mut stage = Stage::new(over, &self.features, programs);
+        let mut numbers = vec![vec![0.0; hits.len()]; self.normalizers.len()];
+        each_hit(over.matches, hits, |places, chunk| {
+            stage.run(chunk, |at, output| {
+                places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
+            })
+        })?;
+        let normalized = self.normalizers.iter().zip(&numbers);
+        Ok(normalized.map(|(normalizer, numbers)| normalizer.kind.of(hits, numbers)).collect())
     }
 
     /// The first-phase score of every matched document, chunk by chunk as in `matches.chunks`, for grouping. Where `stop` says
@@ -212,23 +259,22 @@ impl Profile {
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Vec<f64>>, Error> {
         let mut all = Vec::with_capacity(matches.chunks.len());
-        self.each_chunk(plan, view, matches, stop, &mut false, |_, scores| all.push(scores.to_vec()))?;
+        let over = Over { plan, view, matches, earlier: None };
+        self.each_chunk(&over, stop, &mut false, |_, scores| all.push(scores.to_vec()))?;
         Ok(all)
     }
 
     /// Runs the first phase.
     fn each_chunk(
         &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
+        over: &Over<'_>,
         stop: &dyn Fn() -> bool,
         stopped: &mut bool,
         mut take: impl FnMut(&ChunkMatches, &[f64]),
     ) -> Result<(), Error> {
-        let mut stage = Stage::new(&self.features, vec![&self.first.score], plan, view, matches);
+        let mut stage = Stage::new(over, &self.features, vec![&self.first.score]);
         let mut scores = Vec::new();
-        for chunk in &matches.chunks {
+        for chunk in &over.matches.chunks {
             if stop() {
                 *stopped = true;
                 break;
@@ -241,21 +287,21 @@ impl Profile {
         Ok(())
     }
 
+    /// Ranks the best `count` of the hits again.
     fn rerank(
         &self,
-        second: &Phase,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
+        phase: &Phase,
+        over: &Over<'_>,
         count: usize,
+        drop_limit: Option<f64>,
         hits: &mut Vec<RankedHit>,
     ) -> Result<(), Error> {
         let count = count.min(hits.len());
         let (again, others) = hits.split_at_mut(count);
         let before = range(again);
-        let mut stage = Stage::new(&self.features, vec![&second.score], plan, view, matches);
+        let mut stage = Stage::new(over, &self.features, vec![&phase.score]);
         let mut scores = vec![f64::NEG_INFINITY; count];
-        each_hit(matches, again, |places, chunk| {
+        each_hit(over.matches, again, |places, chunk| {
             stage.run(chunk, |_, output| {
                 places.iter().enumerate().for_each(|(at, place)| scores[*place] = defined(output.number(at)));
             })
@@ -270,7 +316,7 @@ impl Profile {
             others.iter_mut().for_each(|hit| hit.score = defined(hit.score * scale - shift));
         }
         again.sort_by(RankedHit::order);
-        let kept = again.iter().filter(|hit| second.drop_limit.is_none_or(|limit| hit.score > limit));
+        let kept = again.iter().filter(|hit| drop_limit.is_none_or(|limit| hit.score > limit));
         let mut all: Vec<RankedHit> = kept.chain(&*others).copied().collect();
         // Of equal scores those that were ranked again stay before the others, which keep their order.
         all.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -333,7 +379,8 @@ impl Profile {
             return Ok(features);
         }
         let programs = named.iter().map(|named| &named.value).collect();
-        let mut stage = Stage::new(&self.features, programs, plan, view, matches);
+        let over = Over { plan, view, matches, earlier: None };
+        let mut stage = Stage::new(&over, &self.features, programs);
         each_hit(matches, hits, |places, chunk| {
             stage.run(chunk, |program, output| {
                 let Named { name, value } = &named[program];
@@ -402,44 +449,15 @@ fn each_hit<E>(
     Ok(())
 }
 
-/// What ranks where a profile has no first phase.
-fn default_score(profile: &RankProfile) -> Sourced<String> {
-    let value = if profile.name == "unranked" { "0" } else { "nativeRank" };
-    Sourced { value: value.to_owned(), place: Place { line: 1, column: 1, ..profile.place.clone() } }
+/// The places of hits in their order, from 1.
+fn ranks(hits: &[RankedHit]) -> PerHit {
+    hits.iter().zip(1u32..).map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect()
 }
 
-/// Compiles a feature that hits are returned with. `rankingExpression(x)` is another way to write function `x`.
+/// Compiles a feature that hits are returned with.
 fn named(compiler: &ProfileCompiler<'_>, text: &Sourced<String>) -> Result<Named, Error> {
-    let name = FeatureName::parse(&text.value).ok();
-    let inner = name
-        .as_ref()
-        .filter(|name| name.name == "rankingExpression" && name.output.is_none())
-        .and_then(|name| name.parameters.first())
-        .filter(|inner| Expression::parse(inner).is_ok());
-    let value = match inner {
-        Some(inner) => compiler.compile(&Sourced { value: inner.clone(), place: text.place.clone() })?,
-        None => compiler.compile(text)?,
-    };
-    let name = name.map_or_else(|| text.value.trim().to_owned(), |name| name.to_string());
+    let value = compiler.compile(text)?;
+    let name = FeatureName::parse(&text.value);
+    let name = name.map_or_else(|_| text.value.trim().to_owned(), |name| name.to_string());
     Ok(Named { name: name.into(), value })
-}
-
-/// The features that are listed for every field.
-fn usual_features(schema: &Schema) -> Vec<String> {
-    let mut features = vec!["nativeRank".to_owned(), "queryTermCount".to_owned(), "now".to_owned()];
-    for field in schema.fields.values() {
-        let name = &field.name;
-        if field.is_text() {
-            features.extend([
-                format!("bm25({name})"),
-                format!("nativeFieldMatch({name})"),
-                format!("nativeProximity({name})"),
-                format!("fieldLength({name})"),
-                format!("matchCount({name})"),
-            ]);
-        } else if field.attribute.is_some() {
-            features.push(format!("matches({name})"));
-        }
-    }
-    features
 }

@@ -1,23 +1,42 @@
 use std::collections::BTreeMap;
 
-/// The `rank-properties` of a profile.
+/// The `rank-properties` of a profile. A key that is set several times has several values.
 #[derive(Debug, Default)]
-pub(crate) struct Properties(BTreeMap<String, String>);
+pub(crate) struct Properties(BTreeMap<String, Vec<String>>);
 
 impl Properties {
     pub fn new(properties: &[(String, String)]) -> Self {
         let unquoted = |text: &str| text.trim().trim_matches('"').to_owned();
-        Properties(properties.iter().map(|(key, value)| (key.trim().to_owned(), unquoted(value))).collect())
+        let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (key, value) in properties {
+            values.entry(key.trim().to_owned()).or_default().push(unquoted(value));
+        }
+        Properties(values)
     }
 
-    /// The value of `feature(parameter).name`, of `feature.name.parameter`, or else of `feature.name` for all parameters.
-    pub fn text(&self, feature: &str, parameter: &str, name: &str) -> Option<&str> {
+    /// All values of `feature(parameter).name`, of `feature.name.parameter`, or else of `feature.name` for all parameters.
+    fn all(&self, feature: &str, parameter: &str, name: &str) -> &[String] {
         let keys = [
             format!("{feature}({parameter}).{name}"),
             format!("{feature}.{name}.{parameter}"),
             format!("{feature}.{name}"),
         ];
-        keys.iter().find_map(|key| self.0.get(key)).map(String::as_str)
+        keys.iter().find_map(|key| self.0.get(key)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The value of a property, the last where it has several.
+    pub fn text(&self, feature: &str, parameter: &str, name: &str) -> Option<&str> {
+        self.all(feature, parameter, name).last().map(String::as_str)
+    }
+
+    /// All values of a property as numbers.
+    pub fn numbers(&self, feature: &str, parameter: &str, name: &str) -> Result<Vec<f64>, String> {
+        let number = |text: &String| {
+            text.parse().map_err(|_| {
+                format!("rank property {feature}({parameter}).{name} must be numbers, found '{text}'")
+            })
+        };
+        self.all(feature, parameter, name).iter().map(number).collect()
     }
 
     /// [`Properties::text`] as a number.

@@ -1,14 +1,15 @@
 //! Programs bound to a request, evaluated chunk by chunk.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ReadError, View};
-use millrace_expression::{Operand, Output, Scratch};
+use millrace_expression::{FeatureName, Operand, Output, Scratch};
 use millrace_matching::{ChunkMatches, Matches};
 use millrace_plan::Plan;
 
 use crate::compile::Compiled;
-use crate::features::{Chunk, Executor, Feature, Request, Values};
+use crate::features::{Chunk, Earlier, Executor, Feature, Request, Run, Values};
 
 /// How many neighbouring chunks are read at once.
 const CHUNKS_AT_ONCE: usize = 16;
@@ -24,6 +25,32 @@ pub(crate) struct Stage<'q> {
     scratch: Scratch,
 }
 
+/// What a stage runs over.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'q> {
+    pub plan: &'q Plan,
+    pub view: &'q dyn View,
+    pub matches: &'q Matches,
+    /// What is known of all hits together, once the first phase is done.
+    pub earlier: Option<&'q Earlier>,
+}
+
+/// The value that the request gives a feature in the place of its own, where it does and the type is that of the feature.
+fn given<'q>(plan: &'q Plan, name: &FeatureName, feature: &dyn Feature) -> Option<Box<dyn Executor + 'q>> {
+    let is_named = |text: &String| FeatureName::parse(text).is_ok_and(|given| given == *name);
+    let (_, tensor) = plan.feature_values.iter().find(|(text, _)| is_named(text))?;
+    if *tensor.tensor_type() != feature.tensor_type() {
+        return None;
+    }
+    let scalar = tensor.tensor_type().is_scalar();
+    Some(Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| {
+        *values = match scalar {
+            true => Values::Number(tensor.cells().get(0)),
+            false => Values::Tensor(Arc::clone(tensor)),
+        };
+    })))
+}
+
 /// The columns of some chunks.
 #[derive(Default)]
 struct Columns {
@@ -34,21 +61,23 @@ struct Columns {
 
 impl<'q> Stage<'q> {
     pub fn new(
-        features: &'q [Box<dyn Feature>],
+        over: &Over<'q>,
+        features: &'q [(FeatureName, Box<dyn Feature>)],
         programs: Vec<&'q Compiled>,
-        plan: &'q Plan,
-        view: &'q dyn View,
-        matches: &'q Matches,
     ) -> Self {
-        let mut request = Request::new(plan, matches);
+        let mut request = Request::new(over.plan, over.matches, over.earlier);
         let used = |at: usize| programs.iter().any(|program| program.features.contains(&at));
-        let bound = features
-            .iter()
-            .enumerate()
-            .map(|(at, feature)| used(at).then(|| (feature.bind(&mut request), Values::Number(0.0))))
-            .collect();
+        let mut bind = |(name, feature): &'q (FeatureName, Box<dyn Feature>)| {
+            let executor = match given(over.plan, name, &**feature) {
+                Some(value) => value,
+                None => feature.bind(&mut request),
+            };
+            (executor, Values::Number(0.0))
+        };
+        let bound =
+            features.iter().enumerate().map(|(at, feature)| used(at).then(|| bind(feature))).collect();
         Stage {
-            view,
+            view: over.view,
             programs,
             features: bound,
             keys: request.into_keys(),

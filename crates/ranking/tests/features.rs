@@ -139,7 +139,7 @@ fn one_feature_over_many_items() {
     check("foreach(attributes,A,matches(A),true,min)", [0.0; 3]);
     refused("foreach(words,N,now,true,sum)", "the dimension is terms, fields or attributes");
     refused("foreach(terms,N,now,often,sum)", "the condition is true");
-    refused("foreach(terms,N,now,true,mean)", "the operation is one of");
+    refused("foreach(terms,N,now,true,mean)", "the operation is sum, product");
     refused("foreach(fields,F,nothing(F),true,sum)", "there is no rank feature");
 }
 

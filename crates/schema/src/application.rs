@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Error, Place, QueryProfile, Schema, ValidationOverride};
-use crate::{overrides, parse, query_profile, resolve, services, xml};
+use crate::{Error, Place, QueryProfiles, Schema, ValidationOverride};
+use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,10 +15,13 @@ pub struct Application {
     pub schemas: BTreeMap<Arc<str>, Arc<Schema>>,
     /// The content clusters of services.xml.
     pub content: Vec<ContentCluster>,
+    /// Names that queries may give as sources beside the clusters' own: those of local providers, with the clusters they mean. A
+    /// cluster that has such a name has no other.
+    pub providers: BTreeMap<String, Arc<str>>,
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
     /// Query profiles by id, what they inherit already put in.
-    pub query_profiles: BTreeMap<String, QueryProfile>,
+    pub query_profiles: QueryProfiles,
     /// What validation-overrides.xml allows.
     pub overrides: Vec<ValidationOverride>,
     /// What people should know, though it works: each names its place.
@@ -80,15 +83,16 @@ impl Application {
         Ok(Application {
             schemas,
             content: services.content,
+            providers: services.providers,
             container: services.container,
-            query_profiles: query_profile::read_all(&files, &mut warnings)?,
+            query_profiles: QueryProfiles::read(&files)?,
             overrides,
             warnings,
             files,
         })
     }
 
-    /// The cluster that documents of this type belong to.
+    /// The cluster that documents of this type belong to; the first of several.
     pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
         self.content.iter().find(|cluster| cluster.document(document_type).is_some())
     }

@@ -37,6 +37,14 @@ pub enum Error {
         /// Why, and what would work.
         reason: String,
     },
+    /// A request has what a query profile does not permit.
+    #[error("parameter '{name}': {reason}")]
+    Parameter {
+        /// The parameter.
+        name: String,
+        /// What is wrong, and what would work.
+        reason: String,
+    },
     /// The archive cannot be read.
     #[error("application package: {0}")]
     Package(String),

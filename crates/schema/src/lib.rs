@@ -46,6 +46,6 @@ pub use field::{
 };
 pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
-pub use query_profile::QueryProfile;
+pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
 pub use suggest::did_you_mean;

@@ -25,6 +25,8 @@ pub struct Schema {
     pub constants: BTreeMap<String, Constant>,
     /// `onnx-model` blocks by name.
     pub onnx_models: BTreeMap<String, OnnxModel>,
+    /// The files of `models/` that are text, by path below it: what `xgboost` and `lightgbm` read.
+    pub models: Arc<BTreeMap<String, String>>,
     /// The document types that this one inherits, nearest first, those that they inherit included.
     pub ancestors: Vec<Arc<str>>,
     /// `raw-as-base64-in-summary`; true by default.

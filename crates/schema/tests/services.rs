@@ -171,22 +171,3 @@ fn a_package_without_its_files_says_which() {
     check(&[("app/services.xml", "")], "not at the root but at app/services.xml");
     check(&[("services.xml", "<services/>")], "there are no schemas");
 }
-
-#[test]
-fn query_profiles_inherit_and_nest() {
-    let services = format!("<services>{MAIL}</services>");
-    let base = "<query-profile id='base'><field name='hits'>20</field><field name='timeout'>1s</field></query-profile>";
-    let own = "<query-profile id='default' inherits='base'>
-        <field name='hits' overridable='false'>5</field>
-        <field name='ranking'><query-profile><field name='profile'>recent</field></query-profile></field>
-        <field name='model'><ref>base</ref></field></query-profile>";
-    let paths = ["search/query-profiles/base.xml", "search/query-profiles/default.xml"];
-    let application = application(&services, &[(paths[0], base), (paths[1], own)]).unwrap();
-    let profile = &application.query_profiles["default"];
-    let fields: Vec<String> = profile.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    assert_eq!(fields.join(" "), "hits=5 model.hits=20 model.timeout=1s ranking.profile=recent timeout=1s");
-    assert_eq!(profile.fixed, ["hits"]);
-    let cycle = "<query-profile id='base' inherits='base'/>";
-    let message = self::application(&services, &[(paths[0], cycle)]).unwrap_err().to_string();
-    assert!(message.contains("inherits or contains itself"), "{message}");
-}

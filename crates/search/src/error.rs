@@ -25,6 +25,14 @@ pub enum Error {
     /// The document selection is not one, or names what the schema has not.
     #[error(transparent)]
     Selection(#[from] millrace_selection::Error),
+    /// Hits are asked for in an order that the profile's last phase does not know.
+    #[error(
+        "Sorting is not supported with global phase, which rank profile '{profile}' has; sort by relevance, or use another profile"
+    )]
+    SortedGlobalPhase {
+        /// The profile.
+        profile: String,
+    },
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] millrace_column::ReadError),

@@ -19,6 +19,6 @@ mod trace;
 pub use deadline::Deadline;
 pub use error::Error;
 pub use narrowed::Narrowed;
-pub use run::{Outcome, Search};
+pub use run::{Outcome, Search, run_all};
 pub use sorting::{SortedHit, Sorting};
 pub use trace::Trace;

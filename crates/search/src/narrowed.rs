@@ -8,7 +8,7 @@ use millrace_selection::Selection;
 
 use crate::Deadline;
 
-/// A view of those documents of another view that a document selection means.
+/// A view of those documents of another view that document selections mean.
 pub struct Narrowed<'v> {
     view: &'v dyn View,
     chunks: Vec<Chunk>,
@@ -16,18 +16,25 @@ pub struct Narrowed<'v> {
 }
 
 impl<'v> Narrowed<'v> {
-    /// Tests the live documents of a view; `now()` in the selection is `now_s`. Documents that the deadline leaves no time for do not pass.
+    /// Tests the live documents of a view: of each list, one selection must match. `now()` in selections is `now_s`. Documents that
+    /// the deadline leaves no time for do not pass.
     ///
     /// # Errors
     /// A column cannot be read.
     pub fn new(
         view: &'v dyn View,
         schema: &Schema,
-        selection: &Selection,
+        selections: &[Vec<&Selection>],
         now_s: i64,
         deadline: &Deadline,
     ) -> Result<Self, ReadError> {
-        let fields = selection.fields(&schema.name);
+        let mut fields: Vec<&str> =
+            selections.iter().flatten().flat_map(|selection| selection.fields(&schema.name)).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        let matches = |document: &Document| {
+            selections.iter().all(|any| any.iter().any(|selection| selection.matches(document, now_s)))
+        };
         let mut narrowed = Narrowed { view, chunks: view.chunks().to_vec(), complete: true };
         for number in 0..narrowed.chunks.len() {
             let chunk = &mut narrowed.chunks[number];
@@ -37,8 +44,7 @@ impl<'v> Narrowed<'v> {
             } else {
                 let documents = Documents::read(view, schema, &fields, number)?;
                 for place in (0..chunk.documents).filter(|place| is_live(chunk, *place)) {
-                    let passes =
-                        documents.at(place).is_some_and(|document| selection.matches(&document, now_s));
+                    let passes = documents.at(place).is_some_and(|document| matches(&document));
                     live[place / 64] |= u64::from(passes) << (place % 64);
                 }
             }

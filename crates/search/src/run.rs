@@ -6,7 +6,7 @@ use millrace_grouping::{Execution, Grouping, HitRef, Request, Settings};
 use millrace_matching::{Matches, match_plan};
 use millrace_plan::{Plan, Scope};
 use millrace_ranking::{Profile, RankedHit};
-use millrace_result::{Coverage, Feature, FieldValue, GroupingResult, Hit, PartialResult};
+use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
 use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
@@ -19,13 +19,16 @@ pub struct Search {
     plan: Arc<Plan>,
     profile: Arc<Profile>,
     selection: Option<Selection>,
+    /// A document must match one of these to be seen; all are where there are none.
+    within: Vec<Arc<Selection>>,
     sorting: Option<Sorting>,
-    groupings: Vec<Arc<Grouping>>,
+    /// For each request, in order: what it is over this schema, or why it cannot be.
+    groupings: Vec<Result<Arc<Grouping>, millrace_grouping::Error>>,
     cluster: Arc<str>,
 }
 
 /// What a search found, and where its time went.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The hits and groups.
     pub result: PartialResult,
@@ -33,11 +36,132 @@ pub struct Outcome {
     pub trace: Trace,
 }
 
+/// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are made of all of them together, and
+/// are in the first outcome.
+///
+/// # Errors
+/// As [`Search::run`].
+pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
+    let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
+    for request in 0..requests {
+        let mut checked = searches.iter().map(|(search, _)| &search.groupings[request]);
+        if let Some(Err(error)) = checked.clone().next()
+            && checked.all(Result::is_err)
+        {
+            return Err(error.clone().into());
+        }
+    }
+    let mut passes = Vec::with_capacity(searches.len());
+    for (part, (search, view)) in (0..).zip(searches) {
+        passes.push(Pass::run(search, *view, part, deadline)?);
+    }
+    let mut watch = Watch::start();
+    let mut groupings = Vec::with_capacity(requests);
+    for request in 0..requests {
+        let mut merged: Option<Execution> = None;
+        for execution in passes.iter_mut().filter_map(|pass| pass.executions[request].take()) {
+            match &mut merged {
+                None => merged = Some(execution),
+                Some(merged) => merged.merge(execution),
+            }
+        }
+        let fill = &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references);
+        groupings.extend(merged.map(|merged| merged.finish(fill)).transpose()?);
+    }
+    let mut outcomes: Vec<Outcome> = passes.into_iter().map(|pass| pass.outcome).collect();
+    if let Some(first) = outcomes.first_mut() {
+        first.result.groupings = groupings;
+        first.trace.group += watch.lap();
+    }
+    Ok(outcomes)
+}
+
+/// The hits of groups, each from the pass that found it.
+fn fill(passes: &[Pass<'_>], summary: Option<&str>, references: &[HitRef]) -> Result<Vec<Hit>, Error> {
+    let mut filled: Vec<Option<Hit>> = vec![None; references.len()];
+    for (part, pass) in (0u32..).zip(passes) {
+        let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
+        let hits: Vec<SortedHit> = own
+            .iter()
+            .map(|at| &references[*at])
+            .map(|hit| SortedHit {
+                keys: Vec::new(),
+                score: hit.score,
+                chunk: hit.chunk,
+                document: hit.document,
+            })
+            .collect();
+        let hits = pass.search.fill(pass.view(), &pass.matches, summary, &hits)?;
+        own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
+    }
+    // Every reference is of some pass.
+    Ok(filled.into_iter().flatten().collect())
+}
+
+/// A search that has run over its documents; its groups are collected, but not yet shown.
+struct Pass<'v> {
+    search: &'v Search,
+    view: &'v dyn View,
+    narrowed: Option<Narrowed<'v>>,
+    matches: Matches,
+    /// For each grouping request; none where this schema has no part in it.
+    executions: Vec<Option<Execution>>,
+    outcome: Outcome,
+}
+
+impl<'v> Pass<'v> {
+    fn run(search: &'v Search, view: &'v dyn View, part: u32, deadline: &Deadline) -> Result<Self, Error> {
+        let mut trace = Trace::default();
+        let mut watch = Watch::start();
+        let target = live_documents(view);
+        let plan = &*search.plan;
+
+        let within: Vec<&Selection> = search.within.iter().map(|selection| &**selection).collect();
+        let seen = [within, search.selection.iter().collect()];
+        let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
+        let narrow = || Narrowed::new(view, &plan.schema, &seen, plan.now, deadline);
+        let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
+        trace.select = watch.lap();
+
+        let seen: &dyn View = narrowed.as_ref().map_or(view, |narrowed| narrowed);
+        let matches = match_plan(plan, seen, search.profile.demands(plan), &|| deadline.passed())?;
+        trace.matching = watch.lap();
+
+        let ordered = search.order(seen, &matches, deadline)?;
+        trace.order = watch.lap();
+
+        let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
+        trace.group = watch.lap();
+
+        let hits = search.fill(seen, &matches, None, &ordered.hits)?;
+        trace.summary = watch.lap();
+
+        trace.documents = matches.documents;
+        trace.matched = ordered.total;
+        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
+        let coverage = match &narrowed {
+            // What the selection leaves out has been looked at.
+            Some(narrowed) if narrowed.is_complete() && !timed_out => {
+                Coverage { documents: target, target, timed_out, nodes: 1 }
+            }
+            Some(_) => Coverage { documents: matches.documents, target, timed_out: true, nodes: 1 },
+            None => Coverage { documents: matches.documents, target, timed_out, nodes: 1 },
+        };
+        let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
+        Ok(Pass { search, view, narrowed, matches, executions, outcome: Outcome { result, trace } })
+    }
+
+    fn view(&self) -> &dyn View {
+        self.narrowed.as_ref().map_or(self.view, |narrowed| narrowed)
+    }
+}
+
 impl Search {
     /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
     ///
     /// # Errors
-    /// What is wrong with the selection, the order or the grouping requests.
+    /// What is wrong with the selection or the order, and what grouping requests are no requests at all. One that asks this schema
+    /// for what it has not is an error of [`run_all`], where no other schema has it either.
     pub fn new(plan: Arc<Plan>, profile: Arc<Profile>, cluster: Arc<str>) -> Result<Self, Error> {
         let selection = match &plan.scope {
             Scope::All { selection: Some(text) } => {
@@ -52,11 +176,21 @@ impl Search {
         let mut groupings = Vec::new();
         for text in &plan.query.grouping {
             for request in Request::parse(text)? {
-                groupings.push(Arc::new(request.check(&plan.schema, &settings)?));
+                groupings.push(request.check(&plan.schema, &settings).map(Arc::new));
             }
         }
         let sorting = (!plan.sorting.is_empty()).then(|| Sorting::new(&plan)).transpose()?;
-        Ok(Search { plan, profile, selection, sorting, groupings, cluster })
+        if profile.has_global_phase() && sorting.is_some() {
+            return Err(Error::SortedGlobalPhase { profile: plan.profile.clone() });
+        }
+        Ok(Search { plan, profile, selection, within: Vec::new(), sorting, groupings, cluster })
+    }
+
+    /// Sees only documents that match one of these selections; all where there are none.
+    #[must_use]
+    pub fn within(mut self, selections: Vec<Arc<Selection>>) -> Self {
+        self.within = selections;
+        self
     }
 
     /// The plan.
@@ -68,42 +202,10 @@ impl Search {
     /// coverage says so.
     ///
     /// # Errors
-    /// A column cannot be read.
+    /// A column cannot be read, or a grouping request cannot be done.
     pub fn run(&self, view: &dyn View, deadline: &Deadline) -> Result<Outcome, Error> {
-        let mut trace = Trace::default();
-        let mut watch = Watch::start();
-        let target = live_documents(view);
-
-        let narrow = |selection| Narrowed::new(view, &self.plan.schema, selection, self.plan.now, deadline);
-        let narrowed = self.selection.as_ref().map(narrow).transpose()?;
-        let view: &dyn View = narrowed.as_ref().map_or(view, |narrowed| narrowed);
-        trace.select = watch.lap();
-
-        let matches = match_plan(&self.plan, view, self.profile.demands(&self.plan), &|| deadline.passed())?;
-        trace.matching = watch.lap();
-
-        let ordered = self.order(view, &matches, deadline)?;
-        trace.order = watch.lap();
-
-        let (groupings, all_grouped) = self.group(view, &matches, deadline)?;
-        trace.group = watch.lap();
-
-        let hits = self.fill(view, &matches, None, &ordered.hits)?;
-        trace.summary = watch.lap();
-
-        trace.documents = matches.documents;
-        trace.matched = ordered.total;
-        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
-        let coverage = match &narrowed {
-            // What the selection leaves out has been looked at.
-            Some(narrowed) if narrowed.is_complete() && !timed_out => {
-                Coverage { documents: target, target, timed_out, nodes: 1 }
-            }
-            Some(_) => Coverage { documents: matches.documents, target, timed_out: true, nodes: 1 },
-            None => Coverage { documents: matches.documents, target, timed_out, nodes: 1 },
-        };
-        let result = PartialResult { total_count: ordered.total, hits, groupings, coverage };
-        Ok(Outcome { result, trace })
+        let mut outcomes = run_all(&[(self, view)], deadline)?;
+        Ok(outcomes.pop().unwrap_or_default())
     }
 
     /// The hits to return, in order.
@@ -129,20 +231,21 @@ impl Search {
         Ok(Ordered { hits, total, timed_out: !complete })
     }
 
-    /// The groups, and whether there was time to put all that matched into them.
+    /// Collects the groups of each request; whether there was time to put all that matched into them.
     fn group(
         &self,
         view: &dyn View,
         matches: &Matches,
+        part: u32,
         deadline: &Deadline,
-    ) -> Result<(Vec<GroupingResult>, bool), Error> {
+    ) -> Result<(Vec<Option<Execution>>, bool), Error> {
         if self.groupings.is_empty() {
             return Ok((Vec::new(), true));
         }
         let mut complete = true;
         let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
-        let mut of_one = |grouping: &Arc<Grouping>| {
-            let mut execution = Execution::new(Arc::clone(grouping), 0);
+        let mut of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
+            let mut execution = Execution::new(Arc::clone(grouping), part);
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
                     if deadline.overdue() {
@@ -165,19 +268,11 @@ impl Search {
                 }
             }
             execution.complete(view)?;
-            execution.finish(&mut |summary, references: &[HitRef]| {
-                let hit = |hit: &HitRef| SortedHit {
-                    keys: Vec::new(),
-                    score: hit.score,
-                    chunk: hit.chunk,
-                    document: hit.document,
-                };
-                let hits: Vec<SortedHit> = references.iter().map(hit).collect();
-                self.fill(view, matches, summary, &hits)
-            })
+            Ok(execution)
         };
-        let groupings = self.groupings.iter().map(&mut of_one).collect::<Result<_, _>>()?;
-        Ok((groupings, complete))
+        let checked = self.groupings.iter().map(|grouping| grouping.as_ref().ok());
+        let executions = checked.map(|grouping| grouping.map(&mut of_one).transpose());
+        Ok((executions.collect::<Result<_, _>>()?, complete))
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.

@@ -105,3 +105,65 @@ fn a_result_comes_in_the_form_asked_for() {
     let (_, _, body) = ask(&[("format", "tabloid")], ("accept", "*/*"));
     assert!(String::from_utf8_lossy(&body).contains("there is no format 'tabloid', only json, cbor and xml"));
 }
+
+#[test]
+fn query_profiles_give_requests_what_they_lack() {
+    let server = Server::start();
+    let profile = "<query-profile id='default'>
+        <dimensions>device</dimensions>
+        <field name='yql'>select * from note where userQuery() and stars in (%{stars})</field>
+        <field name='maxHits'>2</field><field name='hits'>1</field><field name='stars'>1, 2, 3</field>
+        <field name='presentation.timing' overridable='false'>false</field>
+        <query-profile for='big'><field name='hits'>2</field></query-profile></query-profile>";
+    let files = [
+        ("services.xml", support::SERVICES),
+        ("schemas/note.sd", support::NOTE),
+        ("search/query-profiles/default.xml", profile),
+    ];
+    let (status, answer) = server.deploy(&files);
+    assert_eq!(status, 200, "{answer}");
+    for stars in 1..4 {
+        let fields = format!("{{\"title\":\"word\",\"stars\":{stars}}}");
+        server.put(&format!("/document/v1/n/note/group/ann/{stars}"), &fields);
+    }
+    let ask = |more: &[(&str, &str)]| {
+        let all = [("query", "word"), ("groupname", "ann")];
+        let (_, answer) = server.query(&[&all, more].concat());
+        let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array()).map_or(0, Vec::len);
+        let total = answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64);
+        (hits, total, answer)
+    };
+    assert!(matches!(ask(&[]), (1, Some(3), _)));
+    assert!(matches!(ask(&[("device", "big")]), (2, Some(3), _)));
+    assert!(matches!(ask(&[("count", "2"), ("stars", "2")]), (1, Some(1), _)));
+    let (_, _, answer) = ask(&[("hits", "3")]);
+    assert!(answer.to_string().contains("at most 2 can be"), "{answer}");
+    let (_, _, answer) = ask(&[("timing", "true")]);
+    assert!(answer.get("timing").is_none(), "{answer}");
+}
+
+#[test]
+fn a_trace_tells_what_was_done() {
+    let server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"budget","stars":3}"#);
+    let ask = |more: &[(&str, &str)]| {
+        let all = [("query", "budget title:plan"), ("groupname", "ann")];
+        let (status, answer) = server.query(&[&all, more].concat());
+        assert_eq!(status, 200, "{answer}");
+        answer.get("trace").map(ToString::to_string).unwrap_or_default()
+    };
+    assert_eq!(ask(&[]), "");
+    let trace = ask(&[("tracelevel", "1")]);
+    for part in [
+        "No query profile is used",
+        "query=[WEAKAND budget title:plan] timeout=500ms offset=0 hits=10",
+        "schema note: 1 documents looked at, 1 matched",
+        "Query time query 'WEAKAND budget title:plan': ",
+    ] {
+        assert!(trace.contains(part), "{part}: {trace}");
+    }
+    assert!(!trace.contains("plan: ") && !trace.contains("timestamp"), "{trace}");
+    assert!(ask(&[("tracelevel", "2")]).contains("plan: OR(title"), "plans are shown");
+    let trace = ask(&[("tracelevel", "1"), ("trace.query", "false"), ("trace.timestamps", "true")]);
+    assert!(!trace.contains("budget") && trace.contains("timestamp"), "{trace}");
+}

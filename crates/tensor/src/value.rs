@@ -40,7 +40,8 @@ impl Cells {
     }
 
     /// Adds one cell as [`Cells::push`] does; false, and nothing added, where the storage type cannot hold a finite number that
-    /// is so large, or (int8) that has a fraction.
+    /// is so large, or (int8) that has a fraction. For int8 the numbers from 128 to 255 are those with the same bits, since such
+    /// cells are often bits that were packed into bytes.
     pub fn try_push(&mut self, value: f64) -> bool {
         match self {
             Cells::Double(cells) => cells.push(value),
@@ -59,11 +60,14 @@ impl Cells {
                 cells.push(rounded);
             }
             Cells::Int8(cells) => {
-                let rounded = value as i8;
-                if f64::from(rounded) != value {
+                let bits = value as u8;
+                if f64::from(bits) == value {
+                    cells.push(bits as i8);
+                } else if f64::from(value as i8) == value {
+                    cells.push(value as i8);
+                } else {
                     return false;
                 }
-                cells.push(rounded);
             }
         }
         true

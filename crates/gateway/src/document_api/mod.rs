@@ -3,6 +3,7 @@
 mod format;
 mod get;
 mod path;
+mod route;
 mod sweep;
 mod visit;
 mod write;

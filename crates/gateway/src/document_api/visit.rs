@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 use millrace_document::{Document, DocumentId, Timestamp};
+use millrace_schema::ContentCluster;
 use millrace_selection::Selection;
 use millrace_store::{Store, ViewScope, Visit, Visited};
 use serde_json::{Value, json};
@@ -62,12 +63,14 @@ impl Pass {
         let document_types = match (&documents.of, cluster) {
             (Some((_, document_type)), cluster) => {
                 let kind = deployment.kind(document_type)?;
-                if let Some(cluster) = cluster.filter(|cluster| cluster.id != kind.cluster) {
+                let has = |cluster: &&ContentCluster| cluster.document(document_type).is_some();
+                if let Some(cluster) = cluster.filter(|cluster| !has(cluster)) {
                     return Err(Error::parameter(
                         "cluster",
                         format!(
-                            "document type '{document_type}' is in cluster '{}', not in '{}'",
-                            kind.cluster, cluster.id
+                            "document type '{document_type}' is in cluster {}, not in '{}'",
+                            kind.cluster_names(),
+                            cluster.id
                         ),
                     ));
                 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Call;
+use super::route::Destination;
 use crate::deployment::{DocumentKind, now_s};
 use crate::http;
 use crate::metrics::Metric;
@@ -68,7 +69,7 @@ async fn read(
     let schema = Arc::clone(&kind_of_document.schema);
     let (parts, body) = request.into_parts();
     let body = http::read_body(&parts.headers, body, call.node.settings().request_bytes_max).await?;
-    kind_of_document.limits.check_operation(body.len())?;
+    kind_of_document.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(body.len()))?;
     let options = json::ParseOptions {
         ignore_undefined_fields: deployment.application.container.ignore_undefined_fields,
     };
@@ -82,7 +83,7 @@ async fn read(
 async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     let kind = Arc::clone(deployment.kind(id.document_type())?);
-    check_route(call, &deployment, &kind)?;
+    let destination = Destination::of(call, &deployment, &kind)?;
     if let Some(condition) = call.parameters.get("condition") {
         operation.condition = Some(condition.to_owned());
     }
@@ -96,7 +97,7 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     if operation.ignored_fields {
         tell("x-vespa-ignored-fields");
     }
-    match change(&deployment, &kind, operation)? {
+    match change(&deployment, &kind, &destination, operation)? {
         Some(change) => {
             call.within(commit(call.node.store(), Write { id, change })).await?;
         }
@@ -105,25 +106,11 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     Ok(response)
 }
 
-/// The parameters that choose where an operation goes: there is one place.
-fn check_route(call: &Call, deployment: &Deployment, kind: &DocumentKind) -> Result<(), Error> {
-    if let Some(cluster) = call.parameters.get("cluster") {
-        deployment.cluster(cluster)?;
-    }
-    match call.parameters.get("route") {
-        None | Some("default" | "") => Ok(()),
-        Some(route) if route.split([' ', ',']).any(|hop| hop == &*kind.cluster || hop == "default") => Ok(()),
-        Some(route) => Err(Error::parameter(
-            "route",
-            format!("'{route}' leads nowhere; use 'default' or the content cluster '{}'", kind.cluster),
-        )),
-    }
-}
-
-/// What the store is to do; `None` for a document that does not belong into its cluster, which is passed over.
+/// What the store is to do; `None` for a document that belongs into none of the clusters it is sent to, which is passed over.
 fn change(
     deployment: &Arc<Deployment>,
     kind: &Arc<DocumentKind>,
+    destination: &Destination,
     operation: Operation,
 ) -> Result<Option<Change>, Error> {
     let condition = operation.condition.as_deref().map(|text| condition(deployment, text)).transpose()?;
@@ -132,7 +119,8 @@ fn change(
         (Action::Put(document), condition) => {
             let document =
                 kind.scripts.run(document).map_err(|error| Error::BadRequest(error.to_string()))?;
-            if kind.belongs.as_ref().is_some_and(|belongs| !holds(belongs, &document)) {
+            let mut clusters = kind.clusters.iter().filter(|cluster| destination.includes(&cluster.id));
+            if !clusters.any(|cluster| cluster.accepts(&document)) {
                 return Ok(None);
             }
             match condition {

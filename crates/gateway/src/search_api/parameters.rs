@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use axum::extract::Request;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
-use millrace_query::Limits;
-use millrace_schema::QueryProfile;
+
+use millrace_query::{Limits, is_parameter, is_same_parameter, value_of};
 
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error};
@@ -17,7 +17,7 @@ pub(super) async fn read(
     deployment: &Deployment,
     limit: usize,
     request: Request,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<(BTreeMap<String, String>, Limits), Error> {
     let (parts, body) = request.into_parts();
     let mut parameters: BTreeMap<String, String> = Parameters::parse(parts.uri.query().unwrap_or(""))
         .iter()
@@ -49,54 +49,32 @@ pub(super) async fn read(
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
         }
     }
-    fill_in(deployment, &mut parameters)?;
-    Ok(parameters)
+    let limits = fill_in(deployment, &mut parameters)?;
+    Ok((parameters, limits))
 }
 
-/// The most that a query may ask for, which only its query profile can change.
-pub(super) fn limits(
-    deployment: &Deployment,
-    parameters: &BTreeMap<String, String>,
-) -> Result<Limits, Error> {
+/// Adds what the query profile says; what a request may ask for at most is for it alone to say.
+fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -> Result<Limits, Error> {
     let mut limits = Limits::default();
-    let Some(profile) = profile(deployment, parameters)? else { return Ok(limits) };
-    for (name, limit) in [("maxHits", &mut limits.max_hits), ("maxOffset", &mut limits.max_offset)] {
-        if let Some(text) = profile.fields.get(name) {
-            *limit = text.parse().map_err(|_| {
-                Error::parameter(name, format!("the query profile sets it to '{text}', which is no number"))
-            })?;
+    let profiles = &deployment.application.query_profiles;
+    // Whose documents are searched is always for the request to say.
+    let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");
+    for value in profiles.values(parameters, &is_built_in)? {
+        match value.name.as_str() {
+            "maxHits" => limits.max_hits = most("maxHits", &value.value)?,
+            "maxOffset" => limits.max_offset = most("maxOffset", &value.value)?,
+            name if value.overridable && value_of(parameters, name).is_some() => {}
+            name => {
+                parameters.retain(|given, _| !is_same_parameter(given, name));
+                parameters.insert(name.to_owned(), value.value);
+            }
         }
     }
     Ok(limits)
 }
 
-/// The query profile that a query names, or else that of the name `default`.
-fn profile<'d>(
-    deployment: &'d Deployment,
-    parameters: &BTreeMap<String, String>,
-) -> Result<Option<&'d QueryProfile>, Error> {
-    let profiles = &deployment.application.query_profiles;
-    match parameters.get("queryProfile") {
-        Some(id) => profiles.get(id).map(Some).ok_or_else(|| {
-            let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
-            Error::parameter(
-                "queryProfile",
-                format!("there is none with id '{id}', only: {}", known.join(", ")),
-            )
-        }),
-        None => Ok(profiles.get("default")),
-    }
-}
-
-/// Adds what the query profile says.
-fn fill_in(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) -> Result<(), Error> {
-    let Some(profile) = profile(deployment, parameters)? else { return Ok(()) };
-    for (name, value) in &profile.fields {
-        if profile.fixed.contains(name) {
-            parameters.insert(name.clone(), value.clone());
-        } else {
-            parameters.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-    }
-    Ok(())
+fn most(name: &'static str, text: &str) -> Result<usize, Error> {
+    text.trim()
+        .parse()
+        .map_err(|_| Error::parameter(name, format!("expected a whole number, found '{text}'")))
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use millrace_query::Query;
-use millrace_render::{ErrorMessage, Options, Response, Timing, Trace};
+use millrace_render::{ErrorMessage, Options, Response, Timing};
 
 use super::benchmark::Figures;
 use super::format::Format;
 use super::run::Found;
+use super::trace;
 use crate::Error;
 use crate::error::Kind;
 
@@ -43,7 +44,7 @@ pub(super) fn result(
     });
     let errors: Vec<ErrorMessage> = timed_out.into_iter().chain(lacking).collect();
     let timing = query.presentation.timing.then(|| timing(found, started));
-    let trace = (query.trace_level > 0).then(|| trace(query, found, started));
+    let trace = found.plans.as_ref().map(|plans| trace::of(query, found, plans, started));
     let response = Response {
         total_count: found.result.total_count,
         hits: &found.result.hits[found.hits.clone()],
@@ -103,33 +104,4 @@ fn timing(found: &Found, started: Instant) -> Timing {
         summary_fetch: sum(|trace| trace.summary),
         search: started.elapsed(),
     }
-}
-
-/// Where the time went, for people.
-fn trace(query: &Query, found: &Found, started: Instant) -> Trace {
-    let step = |message: String| Trace { timestamp_ms: None, message: Some(message), children: Vec::new() };
-    let mut children = vec![
-        step(format!("query: {}", query.root)),
-        step(format!("collected, parsed and planned after {:?}", found.planned)),
-    ];
-    for (schema, trace) in &found.traces {
-        let parts = [
-            ("narrowed by the selection", trace.select),
-            ("matched", trace.matching),
-            ("ranked or sorted", trace.order),
-            ("grouped", trace.group),
-            ("filled", trace.summary),
-        ];
-        let steps = parts.iter().filter(|(_, time)| !time.is_zero());
-        children.push(Trace {
-            timestamp_ms: None,
-            message: Some(format!(
-                "schema {schema}: {} documents looked at, {} matched",
-                trace.documents, trace.matched
-            )),
-            children: steps.map(|(name, time)| step(format!("{name} in {time:?}"))).collect(),
-        });
-    }
-    children.push(step(format!("rendering begins after {:?}", started.elapsed())));
-    Trace { timestamp_ms: None, message: None, children }
 }

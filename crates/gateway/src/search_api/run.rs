@@ -1,19 +1,21 @@
 //! A query, run over the documents of every schema that it asks.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use millrace_plan::{Context, Plan, Scope, has_field};
-use millrace_query::{Query, Sources};
+use millrace_column::View;
+use millrace_plan::{Context, Plan, Scope, has_field, parsed};
+use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
-use millrace_search::{Deadline, Search, Trace};
+use millrace_search::{Deadline, Search, Trace, run_all};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
-use crate::deployment::DocumentKind;
+use crate::deployment::{ClusterOfKind, DocumentKind};
 use crate::{Deployment, Error, Node};
 
 /// What a query found.
@@ -26,6 +28,8 @@ pub(super) struct Found {
     pub(super) traces: Vec<(Arc<str>, Trace)>,
     /// How long parsing and planning took, since the request came.
     pub(super) planned: Duration,
+    /// For traces: what was searched in short, and the plan for each schema.
+    pub(super) plans: Option<Plans>,
     /// Schemas left out, since they lack the document summary asked for.
     pub(super) lacking: Vec<Arc<str>>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
@@ -43,23 +47,23 @@ pub(super) fn run(
     let kinds = asked(deployment, query)?;
     let (kinds, lacking) = showing(kinds, query);
     let searches =
-        kinds.iter().map(|kind| plan(kind, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
-    if searches.len() > 1 && !query.grouping.is_empty() {
-        return Err(Error::BadRequest(
-            "grouping works over one schema at a time: name it in 'select … from SCHEMA', or in 'restrict'"
-                .to_owned(),
-        ));
-    }
+        kinds.iter().map(|asked| plan(asked, &kinds, query)).collect::<Result<Vec<Search>, Error>>()?;
     let planned = started.elapsed();
-    let limits = kinds.iter().filter_map(|kind| kind.limits.query_time_max);
+    let is_traced = query.trace_level > 0;
+    let plans = is_traced.then(|| Plans::of(deployment, query, &searches));
+    let limits = kinds.iter().filter_map(Asked::query_time_max);
     let timeout = limits.fold(query.timeout, Duration::min);
     let deadline = Deadline::at(started + timeout).or_when(gone);
     let mut result = PartialResult::default();
     let mut traces = Vec::with_capacity(searches.len());
-    for (search, kind) in searches.iter().zip(&kinds) {
-        let scope = scope(search.plan())?;
-        let view = node.store().view(&kind.schema.name, &scope)?;
-        let outcome = search.run(&*view, &deadline)?;
+    let views = searches
+        .iter()
+        .zip(&kinds)
+        .map(|(search, asked)| Ok(node.store().view(&asked.kind.schema.name, &scope(search.plan())?)?))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let parts: Vec<(&Search, &dyn View)> =
+        searches.iter().zip(&views).map(|(search, view)| (search, &**view as &dyn View)).collect();
+    for (outcome, Asked { kind, .. }) in run_all(&parts, &deadline)?.into_iter().zip(&kinds) {
         traces.push((Arc::clone(&kind.schema.name), outcome.trace));
         merge(&mut result, outcome.result);
     }
@@ -67,22 +71,43 @@ pub(super) fn run(
         result.coverage.nodes = 1;
     }
     let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, lacking })
+    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, plans, lacking })
+}
+
+/// What traces tell of plans.
+pub(super) struct Plans {
+    /// The query profile that was used.
+    pub(super) profile: Option<String>,
+    /// The query in short.
+    pub(super) query: String,
+    /// For each schema, the plan.
+    pub(super) plans: Vec<String>,
+}
+
+impl Plans {
+    fn of(deployment: &Deployment, query: &Query, searches: &[Search]) -> Self {
+        let item = searches.first().map(|search| parsed(&query.root, &search.plan().schema));
+        let named = query.parameters.get("queryProfile").cloned();
+        Plans {
+            profile: named.or_else(|| {
+                deployment.application.query_profiles.has_default().then(|| "default".to_owned())
+            }),
+            query: Brief(item.as_ref().unwrap_or(&query.root)).to_string(),
+            plans: searches.iter().map(|search| search.plan().to_string()).collect(),
+        }
+    }
 }
 
 /// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
 /// plan says what is wrong.
-fn showing<'d>(
-    kinds: Vec<&'d Arc<DocumentKind>>,
-    query: &Query,
-) -> (Vec<&'d Arc<DocumentKind>>, Vec<Arc<str>>) {
+fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
     let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
-    let has = |kind: &&Arc<DocumentKind>| kind.schema.summaries.contains_key(summary);
+    let has = |asked: &Asked<'_>| asked.kind.schema.summaries.contains_key(summary);
     if !kinds.iter().any(has) {
         return (kinds, Vec::new());
     }
     let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
-    (showing, lacking.into_iter().map(|kind| Arc::clone(&kind.schema.name)).collect())
+    (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
 }
 
 /// Adds what another schema gave.
@@ -97,62 +122,140 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
     }
 }
 
-/// The schemas that the query asks, in the order of their names.
-fn asked<'d>(deployment: &'d Deployment, query: &Query) -> Result<Vec<&'d Arc<DocumentKind>>, Error> {
-    let searchable = |kind: &&Arc<DocumentKind>| kind.mode == DocumentMode::Streaming;
-    let of = |name: &str| -> Result<Vec<&'d Arc<DocumentKind>>, Error> {
-        let named: Vec<_> =
-            deployment.kinds().filter(|kind| *kind.schema.name == *name || *kind.cluster == *name).collect();
-        match named.is_empty() {
-            true => Err(Error::UnknownSource { name: name.to_owned(), known: sources(deployment) }),
-            false => Ok(named.into_iter().filter(searchable).collect()),
-        }
-    };
-    let all_of = |names: &[String]| -> Result<Vec<_>, Error> {
-        Ok(names.iter().map(|name| of(name)).collect::<Result<Vec<_>, Error>>()?.concat())
-    };
-    let mut kinds = match &query.sources {
-        Sources::All => deployment.kinds().filter(searchable).collect(),
-        Sources::Named(names) => all_of(names)?,
-        Sources::Restricted { schemas, within } => {
-            let mut kinds = all_of(schemas)?;
-            if !within.is_empty() {
-                let within = all_of(within)?;
-                kinds.retain(|kind| within.iter().any(|other| other.schema.name == kind.schema.name));
-            }
-            kinds
-        }
-    };
-    kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
-    kinds.dedup_by(|one, other| one.schema.name == other.schema.name);
-    if kinds.is_empty() {
-        return Err(Error::BadRequest(format!(
-            "none of the sources can be searched; there are {}",
-            sources(deployment)
-        )));
-    }
-    Ok(kinds)
+/// A schema that the query asks.
+struct Asked<'d> {
+    kind: &'d Arc<DocumentKind>,
+    /// The clusters it is asked in, by their places among those of the type.
+    clusters: BTreeSet<usize>,
 }
 
-fn sources(deployment: &Deployment) -> String {
+impl Asked<'_> {
+    fn cluster(&self) -> Option<&ClusterOfKind> {
+        self.kind.clusters.get(*self.clusters.first()?)
+    }
+
+    /// How long a query may look at them, where a cluster limits that.
+    fn query_time_max(&self) -> Option<Duration> {
+        self.clusters.iter().filter_map(|at| self.kind.clusters[*at].limits.query_time_max).min()
+    }
+
+    /// What documents must match to be in one of the clusters, where not all of the type's documents are.
+    fn within(&self) -> Vec<Arc<Selection>> {
+        let asked = || self.clusters.iter().map(|at| &self.kind.clusters[*at]);
+        // A document that is kept is in some cluster, so all of them together show everything.
+        if self.clusters.len() == self.kind.clusters.len() || asked().any(|cluster| cluster.belongs.is_none())
+        {
+            return Vec::new();
+        }
+        asked().filter_map(|cluster| cluster.belongs.clone()).collect()
+    }
+}
+
+/// The schemas that the query asks, in the order of their names.
+fn asked<'d>(deployment: &'d Deployment, query: &Query) -> Result<Vec<Asked<'d>>, Error> {
+    let mut kinds: Vec<&Arc<DocumentKind>> = deployment.kinds().collect();
+    kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
+    let sources = Sources::of(deployment, query)?;
+    let asked = kinds.into_iter().map(|kind| {
+        let is_asked = |(at, cluster): (usize, &ClusterOfKind)| {
+            (cluster.mode == DocumentMode::Streaming && sources.include(&kind.schema.name, &cluster.id))
+                .then_some(at)
+        };
+        Asked { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
+    });
+    let asked: Vec<Asked<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
+    if asked.is_empty() {
+        return Err(Error::BadRequest(format!(
+            "none of the sources can be searched; there are {}",
+            known_sources(deployment)
+        )));
+    }
+    Ok(asked)
+}
+
+/// The schemas and clusters that the query names; empty where it names none.
+struct Sources {
+    names: Vec<Source>,
+    /// Only these of them, where there are any.
+    within: Vec<Source>,
+}
+
+enum Source {
+    Schema(String),
+    Cluster(Arc<str>),
+}
+
+impl Sources {
+    fn of(deployment: &Deployment, query: &Query) -> Result<Self, Error> {
+        let all = |names: &[String]| -> Result<Vec<Source>, Error> {
+            names.iter().map(|name| Source::of(deployment, name)).collect()
+        };
+        Ok(match &query.sources {
+            millrace_query::Sources::All => Sources { names: Vec::new(), within: Vec::new() },
+            millrace_query::Sources::Named(names) => Sources { names: all(names)?, within: Vec::new() },
+            millrace_query::Sources::Restricted { schemas, within } => {
+                Sources { names: all(schemas)?, within: all(within)? }
+            }
+        })
+    }
+
+    fn include(&self, schema: &str, cluster: &str) -> bool {
+        let any = |sources: &[Source]| {
+            sources.is_empty() || sources.iter().any(|source| source.is(schema, cluster))
+        };
+        any(&self.names) && any(&self.within)
+    }
+}
+
+impl Source {
+    fn of(deployment: &Deployment, name: &str) -> Result<Self, Error> {
+        let application = &deployment.application;
+        if let Some(cluster) = application.providers.get(name) {
+            return Ok(Source::Cluster(Arc::clone(cluster)));
+        }
+        // A cluster that providers name is known by their names only.
+        let named_otherwise =
+            |cluster: &Arc<str>| application.providers.values().any(|known| known == cluster);
+        let own = application.content.iter().map(|cluster| &cluster.id).find(|id| ***id == *name);
+        match own.filter(|id| !named_otherwise(id)) {
+            Some(cluster) => Ok(Source::Cluster(Arc::clone(cluster))),
+            None if deployment.kinds().any(|kind| *kind.schema.name == *name) => {
+                Ok(Source::Schema(name.to_owned()))
+            }
+            None => Err(Error::UnknownSource { name: name.to_owned(), known: known_sources(deployment) }),
+        }
+    }
+
+    fn is(&self, schema: &str, cluster: &str) -> bool {
+        match self {
+            Source::Schema(name) => name == schema,
+            Source::Cluster(id) => **id == *cluster,
+        }
+    }
+}
+
+fn known_sources(deployment: &Deployment) -> String {
     let mut names: Vec<&str> = deployment.kinds().map(|kind| &*kind.schema.name).collect();
     names.sort_unstable();
     names.join(", ")
 }
 
 /// The query as it runs over one schema; `all` are the schemas of the request.
-fn plan(kind: &Arc<DocumentKind>, all: &[&Arc<DocumentKind>], query: &Arc<Query>) -> Result<Search, Error> {
+fn plan(asked: &Asked<'_>, all: &[Asked<'_>], query: &Arc<Query>) -> Result<Search, Error> {
+    let kind = asked.kind;
     let elsewhere = |field: &str| {
-        all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
+        all.iter()
+            .any(|other| other.kind.schema.name != kind.schema.name && has_field(&other.kind.schema, field))
     };
-    let profile = |name: &str| all.iter().any(|other| other.schema.rank_profiles.contains_key(name));
+    let profile = |name: &str| all.iter().any(|other| other.kind.schema.rank_profiles.contains_key(name));
     let context =
         Context { clock: SystemTime::now(), known_elsewhere: &elsewhere, profile_elsewhere: &profile };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
-    Ok(Search::new(Arc::new(plan), Arc::clone(profile), Arc::clone(&kind.cluster))?)
+    let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
+    Ok(Search::new(Arc::new(plan), Arc::clone(profile), cluster)?.within(asked.within()))
 }
 
 /// What of the store a plan reads: no other groups than the selection can be true of.

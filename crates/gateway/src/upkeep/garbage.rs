@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_selection::Outcome;
 use millrace_store::{Modification, Visit};
 
 use super::{IDLE, Job, pace};
@@ -64,10 +63,14 @@ impl Job for GarbageCollection {
 impl Pass {
     fn new(node: &Node, deployment: &Deployment, cluster: &str, interval: Duration) -> Self {
         let (mut document_types, mut fields) = (Vec::new(), Vec::new());
-        for kind in deployment.kinds().filter(|kind| *kind.cluster == *cluster) {
-            let Some(belongs) = &kind.belongs else { continue };
+        for kind in deployment.kinds().filter(|kind| kind.clusters.iter().any(|of| *of.id == *cluster)) {
+            let selections = kind.clusters.iter().map(|cluster| cluster.belongs.as_deref());
+            // What one cluster takes whatever it is can never go.
+            let Some(selections) = selections.collect::<Option<Vec<_>>>() else { continue };
             document_types.push(kind.schema.name.to_string());
-            fields.extend(belongs.fields(&kind.schema.name).into_iter().map(str::to_owned));
+            for belongs in selections {
+                fields.extend(belongs.fields(&kind.schema.name).into_iter().map(str::to_owned));
+            }
         }
         document_types.sort_unstable();
         let documents = node.store().status().documents as f64;
@@ -84,10 +87,9 @@ impl Pass {
         let began = Instant::now();
         let now = now_s();
         let swept = node.store().sweep(&self.visit, &|document| {
-            let kind = deployment.kind(document.id.document_type()).ok();
-            let belongs = kind.and_then(|kind| kind.belongs.as_ref());
-            Ok(match belongs.map(|belongs| belongs.evaluate(&document, now)) {
-                Some(Outcome::False) => Modification::Remove,
+            let kind = deployment.kind(document.id.document_type());
+            Ok(match kind {
+                Ok(kind) if kind.is_garbage(&document, now) => Modification::Remove,
                 _ => Modification::Nothing,
             })
         });

@@ -2,10 +2,28 @@
 
 use millrace_linguistics::{Analyzer, Language};
 use millrace_query::{Annotations, Composite, Item, Match, Syntax, UserText, simple};
+use millrace_schema::Schema;
 
 use super::{Place, Tree};
 use crate::target::{self, plain_matching};
 use crate::{Error, Node};
+
+/// The item with the text that a person typed taken apart, as the schema reads it: for people who want to know what was searched.
+pub fn parsed(item: &Item, schema: &Schema) -> Item {
+    let all = |items: &[Item]| items.iter().map(|item| parsed(item, schema)).collect();
+    match item {
+        Item::Text(text) if text.grammar.syntax != Syntax::None => {
+            simple::parse(text, &|name| target::term_end(schema, name)).unwrap_or_else(|| item.clone())
+        }
+        Item::And(items) => Item::And(all(items)),
+        Item::Or(items) => Item::Or(all(items)),
+        Item::Rank(items) => Item::Rank(all(items)),
+        Item::Not { positive, negatives } => {
+            Item::Not { positive: Box::new(parsed(positive, schema)), negatives: all(negatives) }
+        }
+        other => other.clone(),
+    }
+}
 
 impl Tree<'_> {
     /// The node of user text; none where it has no word and may be empty.

@@ -106,6 +106,39 @@ pub(super) fn canonical(name: &str) -> &str {
     NAMES.iter().find(|known| known.eq_ignore_ascii_case(name)).copied().unwrap_or(name)
 }
 
+/// Beginnings of the names of parameters that are not all listed.
+const FAMILIES: &[&str] = &[
+    "dispatch.",
+    "grouping.",
+    "input.",
+    "metrics.",
+    "model.",
+    "presentation.",
+    "ranking.",
+    "rules.",
+    "select.",
+    "trace.",
+];
+
+/// Whether a name is one of the query API's.
+pub(super) fn is_known(name: &str) -> bool {
+    const OTHERS: [&str; 8] = [
+        "yql",
+        "queryProfile",
+        "searchChain",
+        "groupingSessionCache",
+        "noCache",
+        "user",
+        "select",
+        "timezone",
+    ];
+    let full = canonical(name);
+    full != name
+        || NAMES.contains(&full)
+        || OTHERS.contains(&full)
+        || FAMILIES.iter().any(|family| full.starts_with(family))
+}
+
 /// What follows one of `prefixes` (in any case) in a name.
 pub(super) fn after<'a>(name: &'a str, prefixes: &[&str]) -> Option<&'a str> {
     prefixes.iter().find_map(|prefix| {

@@ -29,12 +29,18 @@ impl Reader<'_> {
         for (name, value) in self.raw {
             if let Some(feature) = names::after(name, &["ranking.features.", "input.", "rankfeature."]) {
                 let input = feature.strip_prefix("query(").and_then(|rest| rest.strip_suffix(')'));
-                let input =
-                    input.map(|input| input.trim().trim_matches('"')).filter(|input| !input.is_empty());
-                let input = input.ok_or_else(|| {
-                    parameter(name, "only query features can be set; for example: input.query(user)=5")
-                })?;
-                ranking.inputs.insert(input.to_owned(), value.clone());
+                match input.map(|input| input.trim().trim_matches('"')).or(feature.strip_prefix('$')) {
+                    Some("") => {
+                        let reason = "the query feature has no name; for example: input.query(user)=5";
+                        return Err(parameter(name, reason));
+                    }
+                    Some(input) => ranking.inputs.insert(input.to_owned(), value.clone()),
+                    None if name.starts_with("input.") => {
+                        let reason = "only query features are inputs; for example: input.query(user)=5";
+                        return Err(parameter(name, reason));
+                    }
+                    None => ranking.feature_values.insert(feature.to_owned(), value.clone()),
+                };
             } else if let Some(property) = names::after(name, &["ranking.properties.", "rankproperty."]) {
                 ranking.properties.insert(property.to_owned(), value.clone());
             } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {

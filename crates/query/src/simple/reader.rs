@@ -265,6 +265,16 @@ impl<'a> Reader<'a> {
         if !is_searchable(word) {
             return None;
         }
+        if let (Match::Word, Some(words)) = (&matching, around_colon(word)) {
+            // What stands before the colon is no field: then it is a word as the other one is.
+            let term = |word: &str| Item::Term {
+                field: field.to_owned(),
+                text: word.into(),
+                matching: Match::Word,
+                annotations: annotations.clone(),
+            };
+            return Some(Item::And(words.into_iter().map(term).collect()));
+        }
         Some(Item::Term { field: field.to_owned(), text: word.into(), matching, annotations })
     }
 
@@ -318,6 +328,14 @@ fn stars(chunk: &str) -> (&str, Match) {
         (false, false) => Match::Word,
     };
     (chunk.trim_matches('*'), matching)
+}
+
+/// The two words of `name:word`; none for what is no name, as in an address or a time.
+fn around_colon(chunk: &str) -> Option<[&str; 2]> {
+    let (name, word) = chunk.split_once(':')?;
+    let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+    (is_name && word.starts_with(char::is_alphanumeric)).then_some([name, word])
 }
 
 fn is_searchable(word: &str) -> bool {

@@ -5,62 +5,62 @@ use millrace_document::{DataType, Value};
 use millrace_expression::{FeatureName, string_hash};
 use millrace_tensor::{Tensor, TensorType};
 
+use super::path::walk;
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
 /// `attribute(field)` and what may stand after it.
 pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.field(name, 0)?;
-    if field.attribute.is_none() && !field.data_type_is_tensor() {
+    let part = setup.part(name, 0)?;
+    let (field, data_type) = (part.field, part.data_type);
+    if !part.is_attribute && !matches!(field.data_type, DataType::Tensor(_)) {
         return Err(format!(
             "{name}: field {} needs 'indexing: attribute' to be used in ranking",
-            field.name
+            name.parameters[0]
         ));
     }
-    let (field_name, data_type) = (field.name.to_string(), field.data_type.clone());
+    let field_name = field.name.to_string();
     let of = match (name.parameters.get(1), name.output.as_deref()) {
-        (None, None) => match &data_type {
-            DataType::Tensor(tensor_type) => {
+        (None, None) => match data_type {
+            DataType::Tensor(tensor_type) if part.path.is_empty() => {
                 let tensor_type = tensor_type.clone();
                 return Ok(Box::new(TensorAttribute { field: field_name, tensor_type }));
             }
-            DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..) | DataType::Struct(_) => {
+            DataType::Struct(_) | DataType::Tensor(_) => {
+                return Err(format!("{name}: {data_type} is not one value; use one of its parts"));
+            }
+            _ if part.many => {
                 return Err(format!(
-                    "{name}: {data_type} is not one value; use attribute({field_name},n), .count, or tensorFromLabels"
+                    "{name}: {} is not one value; use attribute({field_name},n), .count, or tensorFromLabels",
+                    field.data_type
                 ));
             }
             _ => Of::Number,
         },
         (None, Some("count")) => Of::Count,
-        (Some(index), None) => match (&data_type, index.parse()) {
-            (DataType::Array(_), Ok(index)) => Of::Element(index),
+        (Some(index), None) => match index.parse() {
+            Ok(index) if part.many && !matches!(field.data_type, DataType::WeightedSet { .. }) => {
+                Of::Element(index)
+            }
             _ => {
                 return Err(format!(
-                    "{name} needs an array field and a number from 0, but it is {data_type}"
+                    "{name} needs an array field and a number from 0, but it is {}",
+                    field.data_type
                 ));
             }
         },
-        (Some(key), Some(output @ ("weight" | "contains"))) => match data_type {
+        (Some(key), Some(output @ ("weight" | "contains"))) => match field.data_type {
             DataType::WeightedSet { .. } if output == "weight" => Of::Weight(key.clone()),
             DataType::WeightedSet { .. } => Of::Contains(key.clone()),
-            _ => return Err(format!("{name} needs a weighted set, but {field_name} is {data_type}")),
+            _ => return Err(format!("{name} needs a weighted set, but {field_name} is {}", field.data_type)),
         },
         _ => return Err(format!("{name}: attribute has the outputs count, weight and contains")),
     };
-    Ok(Box::new(Attribute { field: field_name, data_type, of }))
-}
-
-trait IsTensor {
-    fn data_type_is_tensor(&self) -> bool;
-}
-
-impl IsTensor for millrace_schema::SchemaField {
-    fn data_type_is_tensor(&self) -> bool {
-        matches!(self.data_type, DataType::Tensor(_))
-    }
+    Ok(Box::new(Attribute { field: field_name, path: part.path, data_type: field.data_type.clone(), of }))
 }
 
 struct Attribute {
     field: String,
+    path: Vec<String>,
     data_type: DataType,
     of: Of,
 }
@@ -86,7 +86,7 @@ impl Feature for Attribute {
             let Some(column) = column else { return };
             for (at, document) in chunk.documents() {
                 if let Some(value) = value(column, &self.data_type, document) {
-                    out[at] = self.of.number(&value).unwrap_or(missing);
+                    out[at] = self.of.number(&value, &self.path).unwrap_or(missing);
                 }
             }
         }))
@@ -94,19 +94,24 @@ impl Feature for Attribute {
 }
 
 impl Of {
-    fn number(&self, value: &Value) -> Option<f64> {
+    fn number(&self, value: &Value, path: &[String]) -> Option<f64> {
         match (self, value) {
-            (Of::Number, value) => number(value),
-            (Of::Count, Value::Array(elements)) => Some(elements.len() as f64),
-            (Of::Count, Value::WeightedSet(elements)) => Some(elements.len() as f64),
-            (Of::Count, Value::Map(entries)) => Some(entries.len() as f64),
-            (Of::Count, _) => Some(1.0),
-            (Of::Element(index), Value::Array(elements)) => elements.get(*index).and_then(number),
             (Of::Weight(key), Value::WeightedSet(elements)) => weight(elements, key),
             (Of::Contains(key), Value::WeightedSet(elements)) => {
                 Some(f64::from(u8::from(weight(elements, key).is_some())))
             }
-            _ => None,
+            (Of::Weight(_) | Of::Contains(_), _) => None,
+            (Of::Number | Of::Count | Of::Element(_), value) => {
+                let (mut count, mut wanted) = (0, None);
+                let at = if let Of::Element(at) = self { *at } else { 0 };
+                walk(value, path, &mut |value| {
+                    if count == at {
+                        wanted = number(value);
+                    }
+                    count += 1;
+                });
+                if matches!(self, Of::Count) { Some(count as f64) } else { wanted }
+            }
         }
     }
 }

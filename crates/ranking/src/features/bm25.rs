@@ -1,18 +1,82 @@
 use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, Tokens};
 use millrace_expression::FeatureName;
 use millrace_matching::{Demands, LeafMatches};
-use millrace_plan::LeafId;
 
-use super::term::{leaves_labelled, term, terms_of};
+use super::term::{FieldTerm, leaves_labelled, term, terms_of};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// How much frequency and length count.
+pub(crate) struct Weights {
+    k1: f64,
+    b: f64,
+    average_length: Option<f64>,
+}
+
+/// The length of the average element where nothing is said: it is not counted.
+const ELEMENT_LENGTH: f64 = 100.0;
+
+impl Weights {
+    /// As rank properties set them for `feature(field)`.
+    pub fn new(setup: &Setup<'_>, feature: &str, field: &str, average: &str) -> Result<Self, String> {
+        let number = |property, default| setup.properties.number(feature, field, property, default);
+        let (k1, b, average) = (number("k1", 1.2)?, number("b", 0.75)?, number(average, 0.0)?);
+        Ok(Weights { k1, b, average_length: (average > 0.0).then_some(average) })
+    }
+
+    /// As rank properties set them for an `elementwise` feature, else for the field's `bm25`.
+    pub fn of_elements(setup: &Setup<'_>, name: &FeatureName, field: &str) -> Result<Self, String> {
+        let whole = Weights::new(setup, "bm25", field, "averageFieldLength")?;
+        let parameters = name.parameters.join(",");
+        let number =
+            |property, default| setup.properties.number("elementwise", &parameters, property, default);
+        let average = number("averageElementLength", whole.average_length.unwrap_or(0.0))?;
+        Ok(Weights {
+            k1: number("k1", whole.k1)?,
+            b: number("b", whole.b)?,
+            average_length: (average > 0.0).then_some(average),
+        })
+    }
+
+    /// That of the profile, else of the group.
+    pub fn average_field_length(&self, request: &Request<'_>, field: &str) -> f64 {
+        self.average_length.unwrap_or_else(|| {
+            request.matches.statistics.fields.get(field).map_or(1.0, |field| field.average_length())
+        })
+    }
+
+    /// That of the profile.
+    pub fn average_element_length(&self) -> f64 {
+        self.average_length.unwrap_or(ELEMENT_LENGTH)
+    }
+
+    /// What a length weakens frequencies by.
+    pub fn norm(&self, average: f64) -> impl Fn(f64) -> f64 + use<> {
+        let (k1, b) = (self.k1, self.b);
+        move |length| k1 * (1.0 - b + b * length / average)
+    }
+
+    /// The score of one term.
+    pub fn score(&self, rarity: f64, count: f64, norm: f64) -> f64 {
+        rarity * (self.k1 + 1.0) * count / (count + norm).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// The terms that search a field, with how rare each is.
+pub(crate) fn weigh(request: &Request<'_>, field: &str) -> Vec<(FieldTerm, f64)> {
+    let statistics = &request.matches.statistics;
+    let rarity = |found: &FieldTerm| {
+        let annotated = term(request.plan, found.term).and_then(|term| term.annotations.significance);
+        let frequency = statistics.document_frequency.get(found.leaf.0).copied().unwrap_or_default();
+        annotated.unwrap_or_else(|| rarity(statistics.documents as f64, frequency as f64))
+    };
+    terms_of(request.plan, field).into_iter().map(|found| (found, rarity(&found))).collect()
+}
 
 /// `bm25(field)` and `bm25(field:name,label:label)`
 struct Bm25 {
     field: String,
     label: Option<String>,
-    k1: f64,
-    b: f64,
-    average_length: Option<f64>,
+    weights: Weights,
 }
 
 pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
@@ -26,10 +90,8 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         ..name.clone()
     };
     let field = setup.text_field(&plain, 0)?.name.to_string();
-    let number = |property, default| setup.properties.number("bm25", &field, property, default);
-    let (k1, b, average) = (number("k1", 1.2)?, number("b", 0.75)?, number("averageFieldLength", 0.0)?);
-    let average_length = (average > 0.0).then_some(average);
-    Ok(Box::new(Bm25 { label, k1, b, average_length, field }))
+    let weights = Weights::new(setup, "bm25", &field, "averageFieldLength")?;
+    Ok(Box::new(Bm25 { label, weights, field }))
 }
 
 impl Feature for Bm25 {
@@ -38,37 +100,20 @@ impl Feature for Bm25 {
     }
 
     fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let statistics = &request.matches.statistics;
         let labelled = self.label.as_ref().map(|label| leaves_labelled(request.plan, label));
-        let terms: Vec<(LeafId, f64)> = terms_of(request.plan, &self.field)
-            .into_iter()
-            .filter(|found| labelled.as_ref().is_none_or(|labelled| labelled.contains(&found.leaf)))
-            .map(|found| {
-                let annotated = term(request.plan, found.term).and_then(|term| term.annotations.significance);
-                let frequency = statistics.document_frequency.get(found.leaf.0).copied().unwrap_or_default();
-                (
-                    found.leaf,
-                    annotated.unwrap_or_else(|| rarity(statistics.documents as f64, frequency as f64)),
-                )
-            })
-            .collect();
-        let average = self.average_length.unwrap_or_else(|| {
-            statistics.fields.get(self.field.as_str()).map_or(1.0, |field| field.average_length())
-        });
+        let mut terms = weigh(request, &self.field);
+        terms.retain(|(found, _)| labelled.as_ref().is_none_or(|labelled| labelled.contains(&found.leaf)));
+        let norm = self.weights.norm(self.weights.average_field_length(request, &self.field));
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let mut norms = Vec::new();
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             field_lengths(chunk, chunk.tokens(tokens), &mut norms);
-            for norm in &mut norms {
-                *norm = self.k1 * (1.0 - self.b + self.b * *norm / average);
-            }
+            norms.iter_mut().for_each(|length| *length = norm(*length));
             let scores = values.numbers(chunk.len(), 0.0);
-            for (leaf, rarity) in &terms {
-                let LeafMatches::Words(occurrences) = chunk.matches.leaf(*leaf) else { continue };
-                let factor = rarity * (self.k1 + 1.0);
+            for (found, rarity) in &terms {
+                let LeafMatches::Words(occurrences) = chunk.matches.leaf(found.leaf) else { continue };
                 for ((score, count), norm) in scores.iter_mut().zip(&occurrences.counts).zip(&norms) {
-                    let count = f64::from(*count);
-                    *score += factor * count / (count + norm).max(f64::MIN_POSITIVE);
+                    *score += self.weights.score(*rarity, f64::from(*count), *norm);
                 }
             }
         }))
@@ -106,15 +151,24 @@ pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths:
 
 /// `fieldLength(field)`: 1000000 where no term matches.
 pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(FieldLength(setup.text_field(name, 0)?.name.to_string())))
+    let field = setup.field(name, 0)?;
+    if field.index.is_none() {
+        return Err(format!("{name} needs a field with 'indexing: index', but {} is none", field.name));
+    }
+    Ok(Box::new(FieldLength { field: field.name.to_string(), has_words: field.is_text() }))
 }
 
-struct FieldLength(String);
+struct FieldLength {
+    field: String,
+    /// Whether its values are split into words; if not, no term matches one.
+    has_words: bool,
+}
 
 impl Feature for FieldLength {
     fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let terms = terms_of(request.plan, &self.0);
-        let tokens = request.column(ColumnKey::tokens(&self.0));
+        let mut terms = terms_of(request.plan, &self.field);
+        terms.retain(|_| self.has_words);
+        let tokens = request.column(ColumnKey::tokens(&self.field));
         let mut lengths = Vec::new();
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             field_lengths(chunk, chunk.tokens(tokens), &mut lengths);

@@ -70,7 +70,13 @@ pub(crate) fn distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn 
         let of = match name.output.as_deref() {
             None => Of::GeoDistance,
             Some("km") => Of::GeoKilometres,
-            Some(_) => return Err(format!("{name}: the distance to a position has the output km")),
+            Some(output) => {
+                return super::nearest_place::setup(setup, name, output)?.ok_or_else(|| {
+                    format!(
+                        "{name}: the distance to a position has the outputs km, index, latitude and longitude"
+                    )
+                });
+            }
         };
         return Ok(Box::new(Measured { which, of }));
     }

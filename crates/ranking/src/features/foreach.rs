@@ -1,157 +1,119 @@
 //! `foreach(dimension,variable,feature,condition,operation)`: one feature over many terms or fields, taken together.
+//!
+//! It is no feature of its own but short for an expression, the one that writes all of them out.
 
 use millrace_expression::FeatureName;
-use millrace_matching::Demands;
 
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values, set_up};
+use super::Setup;
 
 /// How many terms are gone through where nothing is said.
 const TERMS: f64 = 16.0;
 
-struct Foreach {
-    /// For each item the feature of it.
-    features: Vec<Box<dyn Feature>>,
-    /// The items are terms, of which a query may have fewer.
-    over_terms: bool,
-    condition: Condition,
-    operation: Operation,
-}
+/// The longest expression that it may stand for.
+const BYTES: usize = 1 << 20;
 
-#[derive(Debug, Clone, Copy)]
-enum Condition {
-    Always,
-    Above(f64),
-    Below(f64),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Operation {
-    Sum,
-    Product,
-    Average,
-    Max,
-    Min,
-    Count,
-}
-
-const OPERATIONS: [(&str, Operation); 6] = [
-    ("sum", Operation::Sum),
-    ("product", Operation::Product),
-    ("average", Operation::Average),
-    ("max", Operation::Max),
-    ("min", Operation::Min),
-    ("count", Operation::Count),
-];
-
-pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+/// The expression.
+pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, String> {
     let [dimension, variable, feature, condition, operation] = name.parameters.as_slice() else {
         return Err(format!("{name}: write foreach(dimension,variable,feature,condition,operation)"));
     };
+    let items = items(setup, dimension).map_err(|reason| format!("{name}: {reason}"))?;
+    if variable.is_empty() || items.len().saturating_mul(feature.len() + 64) > BYTES {
+        return Err(format!(
+            "{name}: the variable needs a name, and all features together less than {BYTES} bytes"
+        ));
+    }
+    let holds = condition_of(condition)
+        .ok_or_else(|| format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))?;
+    let items: Vec<Item> = items
+        .iter()
+        .enumerate()
+        .map(|(number, item)| {
+            let value = format!("({})", feature.replace(variable.as_str(), item));
+            // A query may have fewer terms than are gone through.
+            let is_there = (dimension == "terms").then(|| format!("queryTermCount>{number}"));
+            let holds = holds.as_ref().map(|bound| format!("{value}{bound}"));
+            let condition = match (is_there, holds) {
+                (Some(is_there), Some(holds)) => Some(format!("({is_there} && {holds})")),
+                (one, other) => one.or(other),
+            };
+            Item { value, condition }
+        })
+        .collect();
+    combine(&items, operation).ok_or_else(|| {
+        format!("{name}: the operation is sum, product, average, max, min or count, found '{operation}'")
+    })
+}
+
+/// What the variable stands for, one after another.
+fn items(setup: &Setup<'_>, dimension: &str) -> Result<Vec<String>, String> {
     let fields = setup.schema.fields.values();
-    let items: Vec<String> = match dimension.as_str() {
+    match dimension {
         "terms" => {
             let count = setup.properties.number("foreach", "", "maxTerms", TERMS)?.clamp(0.0, 1000.0);
-            (0..count as usize).map(|term| term.to_string()).collect()
+            Ok((0..count as usize).map(|term| term.to_string()).collect())
         }
-        "fields" => fields.filter(|field| field.is_text()).map(|field| field.name.to_string()).collect(),
+        "fields" => Ok(fields.filter(|field| field.is_text()).map(|field| field.name.to_string()).collect()),
         "attributes" => {
-            fields.filter(|field| field.attribute.is_some()).map(|field| field.name.to_string()).collect()
+            Ok(fields.filter(|field| field.attribute.is_some()).map(|field| field.name.to_string()).collect())
         }
-        other => {
-            return Err(format!("{name}: the dimension is terms, fields or attributes, found '{other}'"));
-        }
-    };
-    let number = |text: &str| {
-        text.trim()
-            .parse()
-            .map_err(|_| format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))
-    };
-    let condition = match (condition.as_str(), condition.strip_prefix('>'), condition.strip_prefix('<')) {
-        ("true", ..) => Condition::Always,
-        (_, Some(bound), _) => Condition::Above(number(bound)?),
-        (_, _, Some(bound)) => Condition::Below(number(bound)?),
-        _ => return Err(format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'")),
-    };
-    let Some((_, operation)) = OPERATIONS.iter().find(|(known, _)| known == operation) else {
-        let known = OPERATIONS.map(|(known, _)| known).join(", ");
-        return Err(format!("{name}: the operation is one of {known}, found '{operation}'"));
-    };
-    if feature.contains("foreach") {
-        return Err(format!("{name}: foreach cannot be used inside itself"));
-    }
-    let of = |item: &String| {
-        let text = feature.replace(variable.as_str(), item);
-        let parsed = FeatureName::parse(&text).map_err(|error| format!("{name}: {error}"))?;
-        let feature = set_up(setup, &parsed)?;
-        match feature.tensor_type().is_scalar() {
-            true => Ok(feature),
-            false => Err(format!("{name}: {parsed} must be a number, but it is {}", feature.tensor_type())),
-        }
-    };
-    let features = items.iter().map(of).collect::<Result<_, String>>()?;
-    Ok(Box::new(Foreach { features, over_terms: dimension == "terms", condition, operation: *operation }))
-}
-
-impl Feature for Foreach {
-    fn demands(&self) -> Demands {
-        self.features.iter().map(|feature| feature.demands()).fold(Demands::default(), |all, one| Demands {
-            counts: all.counts || one.counts,
-            positions: all.positions || one.positions,
-            statistics: all.statistics || one.statistics,
-        })
-    }
-
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let count = if self.over_terms { request.plan.terms.len() } else { self.features.len() };
-        let mut bound: Vec<_> =
-            self.features.iter().take(count).map(|feature| feature.bind(request)).collect();
-        let (mut of_item, mut counts) = (Values::Number(0.0), Vec::new());
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            let out = values.numbers(chunk.len(), 0.0);
-            counts.clear();
-            counts.resize(chunk.len(), 0u32);
-            for executor in &mut bound {
-                executor.run(chunk, &mut of_item);
-                for (document, (out, count)) in out.iter_mut().zip(&mut counts).enumerate() {
-                    let number = match &of_item {
-                        Values::Number(number) => *number,
-                        Values::Numbers(numbers) => numbers[document],
-                        // Only features that are numbers were set up.
-                        Values::Tensor(_) | Values::Tensors(_) | Values::Rows(_) => continue,
-                    };
-                    if self.condition.holds(number) {
-                        *out = self.operation.with(*out, number, *count == 0);
-                        *count += 1;
-                    }
-                }
-            }
-            if let Operation::Average = self.operation {
-                out.iter_mut().zip(&counts).for_each(|(sum, count)| *sum /= f64::from((*count).max(1)));
-            }
-        }))
+        other => Err(format!("the dimension is terms, fields or attributes, found '{other}'")),
     }
 }
 
-impl Condition {
-    fn holds(self, number: f64) -> bool {
-        match self {
-            Condition::Always => true,
-            Condition::Above(bound) => number > bound,
-            Condition::Below(bound) => number < bound,
+/// A comparison to stand after a value, or nothing where all count.
+fn condition_of(condition: &str) -> Option<Option<String>> {
+    if condition == "true" {
+        return Some(None);
+    }
+    let bound: f64 = condition.strip_prefix(['<', '>'])?.trim().parse().ok()?;
+    Some(Some(format!("{}({bound})", &condition[..1])))
+}
+
+/// One value, and when it counts; always if there is no condition.
+struct Item {
+    value: String,
+    condition: Option<String>,
+}
+
+impl Item {
+    fn or(&self, neutral: &str) -> String {
+        match &self.condition {
+            None => self.value.clone(),
+            Some(condition) => format!("if({condition},{},{neutral})", self.value),
         }
+    }
+
+    fn counts(&self) -> String {
+        self.condition.as_ref().map_or_else(|| "1".to_owned(), |condition| format!("if({condition},1,0)"))
     }
 }
 
-impl Operation {
-    /// What is so far, with one more number.
-    fn with(self, so_far: f64, number: f64, is_first: bool) -> f64 {
-        match self {
-            Operation::Count => so_far + 1.0,
-            _ if is_first => number,
-            Operation::Sum | Operation::Average => so_far + number,
-            Operation::Product => so_far * number,
-            Operation::Max => so_far.max(number),
-            Operation::Min => so_far.min(number),
-        }
+fn combine(items: &[Item], operation: &str) -> Option<String> {
+    let join = |operator: &str, neutral: &str| {
+        items.iter().map(|item| item.or(neutral)).collect::<Vec<_>>().join(operator)
+    };
+    let count = || items.iter().map(Item::counts).collect::<Vec<_>>().join("+");
+    // The best of none is 0.
+    let best = |function: &str, worst: &str| {
+        let of = |best: String, item: &Item| format!("{function}({best},{})", item.or(worst));
+        items
+            .chunks(16)
+            .map(|some| some.iter().fold(worst.to_owned(), of))
+            .reduce(|a, b| format!("{function}({a},{b})"))
+            .map(|best| format!("if({}>0,{best},0)", count()))
+    };
+    let known = ["sum", "product", "average", "max", "min", "count"].contains(&operation);
+    if items.is_empty() {
+        return known.then(|| "0".to_owned());
+    }
+    match operation {
+        "sum" => Some(join("+", "0")),
+        "product" => Some(format!("if({}>0,{},0)", count(), join("*", "1"))),
+        "average" => Some(format!("({})/max({},1)", join("+", "0"), count())),
+        "max" => best("max", "-1e308*10"),
+        "min" => best("min", "1e308*10"),
+        "count" => Some(count()),
+        _ => None,
     }
 }

@@ -3,20 +3,31 @@
 
 mod attribute;
 mod bm25;
+mod bm25_tensors;
 mod boost;
+mod closest;
 mod distance;
+mod distance_to_path;
+mod dump;
 mod foreach;
 mod multivalue;
 mod native;
+mod nearest_place;
+mod path;
+mod phases;
 mod proximity;
 mod query;
 mod random;
+mod segmentation;
 mod segments;
 mod similarity;
+mod similarity_output;
 mod table;
+mod tensor_from;
 mod term;
 mod terms;
 mod time;
+mod whole;
 
 use std::sync::Arc;
 
@@ -29,6 +40,9 @@ use millrace_tensor::{Tensor, TensorType};
 
 use crate::properties::Properties;
 
+pub(crate) use dump::default_features;
+pub(crate) use foreach::expand as expand_foreach;
+pub(crate) use phases::{Earlier, PerHit, normalized};
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
 
@@ -58,6 +72,11 @@ impl Setup<'_> {
             return Ok(field);
         }
         Err(format!("{name} needs a text field with 'indexing: index', but {} is none", field.name))
+    }
+
+    /// Whether a field only filters, and does not rank.
+    pub fn is_filter(&self, field: &SchemaField) -> bool {
+        field.rank_filter || self.profile.filter_fields.iter().any(|name| *name == *field.name)
     }
 
     /// The weight of a field, in percent.
@@ -92,6 +111,8 @@ pub(crate) trait Executor {
 pub(crate) struct Request<'q> {
     pub plan: &'q Plan,
     pub matches: &'q Matches,
+    /// None while the first phase runs.
+    pub earlier: Option<&'q Earlier>,
     keys: Vec<ColumnKey>,
 }
 
@@ -100,8 +121,8 @@ pub(crate) struct Request<'q> {
 pub(crate) struct ColumnSlot(usize);
 
 impl<'q> Request<'q> {
-    pub fn new(plan: &'q Plan, matches: &'q Matches) -> Self {
-        Request { plan, matches, keys: Vec::new() }
+    pub fn new(plan: &'q Plan, matches: &'q Matches, earlier: Option<&'q Earlier>) -> Self {
+        Request { plan, matches, earlier, keys: Vec::new() }
     }
 
     /// Asks for a column.

@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use millrace_column::{ColumnKey, value};
 use millrace_document::{DataType, Value};
 use millrace_expression::FeatureName;
-use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
+use millrace_tensor::{CellType, Tensor, TensorType};
 
 use super::attribute::{label, number};
+use super::bm25_tensors::{mapped, of_cells};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
 /// The field of `attribute(field)`, which stands as a parameter.
-fn source<'s>(setup: &'s Setup<'_>, name: &FeatureName) -> Result<(&'s str, &'s DataType), String> {
+pub(crate) fn source<'s>(
+    setup: &'s Setup<'_>,
+    name: &FeatureName,
+) -> Result<(&'s str, &'s DataType), String> {
     let parameter = name.parameters.first().map_or("", String::as_str);
     let inner = FeatureName::parse(parameter).ok().filter(|inner| inner.name == "attribute");
     let Some(inner) = inner else {
@@ -19,11 +23,6 @@ fn source<'s>(setup: &'s Setup<'_>, name: &FeatureName) -> Result<(&'s str, &'s 
     };
     let field = setup.field(&inner, 0)?;
     Ok((&field.name, &field.data_type))
-}
-
-fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
-    let dimension = Dimension { name: name.to_owned(), kind: DimensionKind::Mapped };
-    TensorType::new(cell, vec![dimension]).map_err(|error| error.to_string())
 }
 
 /// `tensorFromLabels(attribute(field),dimension)`
@@ -66,14 +65,7 @@ impl MadeTensor {
             Some(single) if !self.weighted => label(&single).map(|label| (label, 1.0)).into_iter().collect(),
             _ => BTreeMap::new(),
         };
-        let mut builder = TensorBuilder::new(&self.tensor_type);
-        for (label, cell) in cells {
-            // The type has one mapped dimension, which takes any label and number.
-            if builder.cell(vec![label], 0, cell).is_err() {
-                break;
-            }
-        }
-        builder.finish()
+        of_cells(&self.tensor_type, cells)
     }
 }
 

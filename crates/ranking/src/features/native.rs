@@ -22,12 +22,14 @@ pub(crate) fn fields<'s>(
     name: &FeatureName,
     is_kind: impl Fn(&SchemaField) -> bool,
 ) -> Result<Vec<&'s SchemaField>, String> {
+    // Of text that only filters, nothing but whether it matches counts.
+    let counts = |field: &SchemaField| is_kind(field) && !(field.is_text() && setup.is_filter(field));
     if name.parameters.is_empty() {
-        return Ok(setup.schema.fields.values().filter(|field| is_kind(field)).collect());
+        return Ok(setup.schema.fields.values().filter(|field| counts(field)).collect());
     }
     let named: Result<Vec<&SchemaField>, String> =
         (0..name.parameters.len()).map(|at| setup.field(name, at)).collect();
-    Ok(named?.into_iter().filter(|field| is_kind(field)).collect())
+    Ok(named?.into_iter().filter(|field| counts(field)).collect())
 }
 
 /// Whether words are matched in its text.

@@ -1,16 +1,13 @@
-//! fieldMatch: the query's terms found in the field, segment by segment.
-//!
-//! Terms are looked up in the query's order. From where one was found, the next is looked for to the right, at most
-//! [`Parameters::limit`] positions away, and then as far to the left; found there, it belongs to the same segment. Found only
-//! farther away, it begins a new one. Terms that the field lacks are passed over. The first segmentation found so is taken.
+//! fieldMatch: how well the query's terms are found in a field, by the best segmentation.
 
 use millrace_column::ColumnKey;
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
-use millrace_plan::TermId;
+use millrace_plan::{Plan, Predicate, TermId};
 
 use super::bm25::field_lengths;
-use super::term::{FieldTerm, Positions, connectedness, significance, terms_of, weight};
+use super::segmentation::{CONNECTEDNESS, Segmentation, Settings};
+use super::term::{FieldTerm, Positions, connectedness, count, leaf, significance, terms_of, weight};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
 struct FieldMatch {
@@ -23,7 +20,7 @@ type Output = fn(&Metrics<'_>) -> f64;
 
 /// What rank properties can set.
 struct Parameters {
-    limit: u32,
+    segmentation: Settings,
     occurrences_max: f64,
     proximity_completeness: f64,
     relatedness: f64,
@@ -34,24 +31,24 @@ struct Parameters {
 }
 
 /// The outputs by name; the first is that of `fieldMatch(field)`.
-const OUTPUTS: [(&str, Output); 29] = [
+const OUTPUTS: [(&str, Output); 30] = [
     ("match", |m| m.total()),
     ("proximity", |m| m.proximity()),
     ("completeness", |m| m.completeness()),
     ("queryCompleteness", |m| m.query_completeness()),
     ("fieldCompleteness", |m| m.field_completeness()),
-    ("orderness", |m| if m.pairs > 0.0 { 1.0 - m.out_of_order / m.pairs } else { 1.0 }),
+    ("orderness", |m| m.orderness()),
     ("relatedness", |m| m.relatedness()),
     ("earliness", |m| m.earliness()),
-    ("longestSequenceRatio", |m| m.longest_sequence / m.matches),
+    ("longestSequenceRatio", |m| m.of(|s| s.longest_sequence) / m.matches()),
     ("segmentProximity", |m| m.segment_proximity()),
     ("unweightedProximity", |m| m.unweighted_proximity()),
     ("absoluteProximity", |m| m.absolute_proximity()),
-    ("occurrence", |m| m.occurrence(|_| 1.0)),
+    ("occurrence", |m| m.occurrence()),
     ("absoluteOccurrence", |m| m.absolute_occurrence(|_| 1.0)),
-    ("weightedOccurrence", |m| m.occurrence(|term| term.weight)),
+    ("weightedOccurrence", |m| m.relative_occurrence(|term| term.weight)),
     ("weightedAbsoluteOccurrence", |m| m.absolute_occurrence(|term| term.weight)),
-    ("significantOccurrence", |m| m.occurrence(|term| term.significance)),
+    ("significantOccurrence", |m| m.relative_occurrence(|term| term.significance)),
     ("weight", |m| m.share(|term| term.weight, m.query.weight)),
     ("significance", |m| m.share(|term| term.significance, m.query.significance)),
     ("importance", |m| {
@@ -59,16 +56,22 @@ const OUTPUTS: [(&str, Output); 29] = [
             + m.share(|term| term.significance, m.query.significance))
             / 2.0
     }),
-    ("segments", |m| m.segments),
-    ("matches", |m| m.matches),
-    ("outOfOrder", |m| m.out_of_order),
-    ("gaps", |m| m.gaps),
-    ("gapLength", |m| m.gap_length),
-    ("longestSequence", |m| m.longest_sequence),
-    ("head", |m| f64::from(m.first)),
-    ("tail", |m| (m.length - 1.0 - f64::from(m.last)).max(0.0)),
-    ("segmentDistance", |m| m.segment_distance),
+    ("segments", |m| m.of(|s| s.segments)),
+    ("matches", |m| m.matches()),
+    ("degradedMatches", |m| f64::from(m.degraded)),
+    ("outOfOrder", |m| m.of(|s| s.out_of_order)),
+    ("gaps", |m| m.of(|s| s.gaps)),
+    ("gapLength", |m| m.of(|s| s.gap_length)),
+    ("longestSequence", |m| m.of(|s| s.longest_sequence)),
+    ("head", |m| m.of(|s| s.first)),
+    ("tail", |m| m.segmentation.as_ref().map_or(0.0, |s| (m.length - 1.0 - f64::from(s.last)).max(0.0))),
+    ("segmentDistance", |m| m.of(Segmentation::segment_distance)),
 ];
+
+/// The names of the outputs.
+pub(super) fn outputs() -> impl Iterator<Item = &'static str> {
+    OUTPUTS.iter().map(|(name, _)| *name)
+}
 
 /// `fieldMatch(field)` and its outputs.
 pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
@@ -81,8 +84,14 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         ));
     };
     let number = |property, default| setup.properties.number("fieldMatch", &field, property, default);
+    let limit = number("proximityLimit", 10.0)?.clamp(1.0, 1000.0) as u32;
+    let segmentation = Settings {
+        limit,
+        proximity: proximity_table(setup, &field, limit)?,
+        alternatives: number("maxAlternativeSegmentations", 10_000.0)?.clamp(0.0, 10_000.0) as u32,
+    };
     let parameters = Parameters {
-        limit: number("proximityLimit", 10.0)?.clamp(1.0, 1000.0) as u32,
+        segmentation,
         occurrences_max: number("maxOccurrences", 100.0)?.max(1.0),
         proximity_completeness: number("proximityCompletenessImportance", 0.9)?,
         relatedness: number("relatednessImportance", 0.9)?,
@@ -94,8 +103,26 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     Ok(Box::new(FieldMatch { field, output: *output, parameters }))
 }
 
+/// What each distance is worth: halved by every two positions in between; backward a third of that.
+fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
+    let own = setup.properties.numbers("fieldMatch", field, "proximityTable")?;
+    if own.is_empty() {
+        let backward = (0..limit).rev().map(|i| 0.5f64.powf(f64::from(i) / 2.0) / 3.0);
+        return Ok(backward.chain((0..=limit).map(|i| 0.5f64.powf(f64::from(i) / 2.0))).collect());
+    }
+    let wanted = limit as usize * 2 + 1;
+    if own.len() == wanted {
+        return Ok(own);
+    }
+    Err(format!(
+        "rank property fieldMatch({field}).proximityTable needs {wanted} values for a proximityLimit of {limit}, found {}",
+        own.len()
+    ))
+}
+
 /// The query as one field sees it.
 struct Query {
+    /// Words, in order: a phrase is as many as it has.
     terms: Vec<QueryTerm>,
     /// Of all terms of the query, whatever they search.
     weight: f64,
@@ -104,9 +131,39 @@ struct Query {
 
 struct QueryTerm {
     found: FieldTerm,
+    /// How many words of its phrase stand before it.
+    offset: u32,
     weight: f64,
     significance: f64,
-    connectedness: f64,
+}
+
+impl Query {
+    fn new(request: &Request<'_>, field: &str) -> Self {
+        let (plan, matches) = (request.plan, request.matches);
+        let all = || (0..plan.terms.len()).map(TermId);
+        let words = |found: FieldTerm| {
+            let count = words(plan, found);
+            (0..count).map(move |offset| QueryTerm {
+                found,
+                offset,
+                weight: weight(plan, found.term) / f64::from(count),
+                significance: significance(plan, matches, found.term) / f64::from(count),
+            })
+        };
+        Query {
+            terms: terms_of(plan, field).into_iter().flat_map(words).collect(),
+            weight: all().map(|id| weight(plan, id)).sum(),
+            significance: all().map(|id| significance(plan, matches, id)).sum(),
+        }
+    }
+}
+
+/// How many words a term is: those of a phrase, else 1.
+fn words(plan: &Plan, found: FieldTerm) -> u32 {
+    match leaf(plan, found.leaf).map(|leaf| &leaf.predicate) {
+        Some(Predicate::Words(words)) => (words.len() as u32).max(1),
+        _ => 1,
+    }
 }
 
 impl Feature for FieldMatch {
@@ -115,30 +172,41 @@ impl Feature for FieldMatch {
     }
 
     fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let (plan, matches) = (request.plan, request.matches);
-        let all = || (0..plan.terms.len()).map(TermId);
-        let term = |found: FieldTerm| QueryTerm {
-            found,
-            weight: weight(plan, found.term),
-            significance: significance(plan, matches, found.term),
-            connectedness: connectedness(plan, found.term),
-        };
-        let query = Query {
-            terms: terms_of(plan, &self.field).into_iter().map(term).collect(),
-            weight: all().map(|id| weight(plan, id)).sum(),
-            significance: all().map(|id| significance(plan, matches, id)).sum(),
-        };
+        let query = Query::new(request, &self.field);
+        let connectedness: Vec<f64> =
+            query.terms.iter().map(|term| connectedness(request.plan, term.found.term)).collect();
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let mut lengths = Vec::new();
+        // The positions of each word in one document.
+        let mut positions: Vec<Vec<u32>> = vec![Vec::new(); query.terms.len()];
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
-            let mut lists: Vec<Positions<'_>> =
-                query.terms.iter().map(|term| Positions::of(chunk.matches.leaf(term.found.leaf))).collect();
+            let leaves = || query.terms.iter().map(|term| chunk.matches.leaf(term.found.leaf));
+            let mut lists: Vec<Positions<'_>> = leaves().map(Positions::of).collect();
             let out = values.numbers(chunk.len(), 0.0);
-            for (out, length) in out.iter_mut().zip(&lengths) {
-                let positions: Vec<&[u32]> =
-                    lists.iter_mut().map(|list| list.next().unwrap_or_default()).collect();
-                if let Some(metrics) = Metrics::new(&query, &self.parameters, &positions, *length) {
+            for (document, (out, length)) in out.iter_mut().zip(&lengths).enumerate() {
+                for ((list, term), positions) in lists.iter_mut().zip(&query.terms).zip(&mut positions) {
+                    positions.clear();
+                    positions.extend(list.next().unwrap_or_default().iter().map(|at| at + term.offset));
+                }
+                let positions: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
+                let without = leaves()
+                    .zip(&positions)
+                    .filter(|(leaf, here)| here.is_empty() && count(leaf, document) > 0);
+                let metrics = Metrics {
+                    query: &query,
+                    parameters: &self.parameters,
+                    segmentation: Segmentation::best(
+                        &self.parameters.segmentation,
+                        &positions,
+                        &connectedness,
+                    ),
+                    degraded: without.count() as u32,
+                    average_connectedness: average(&connectedness),
+                    positions: &positions,
+                    length: *length,
+                };
+                if metrics.matches() > 0.0 {
                     *out = (self.output)(&metrics);
                 }
             }
@@ -146,108 +214,53 @@ impl Feature for FieldMatch {
     }
 }
 
+/// Of all terms with the ones before them.
+fn average(connectedness: &[f64]) -> f64 {
+    match connectedness.get(1..) {
+        Some(pairs @ [_, ..]) => {
+            pairs.iter().map(|pair| pair.max(CONNECTEDNESS)).sum::<f64>() / pairs.len() as f64
+        }
+        _ => CONNECTEDNESS,
+    }
+}
+
 /// What a segmentation amounts to.
 struct Metrics<'m> {
     query: &'m Query,
     parameters: &'m Parameters,
+    /// None where no term has positions.
+    segmentation: Option<Segmentation>,
+    /// Terms that match without positions.
+    degraded: u32,
+    average_connectedness: f64,
     positions: &'m [&'m [u32]],
     length: f64,
-    matches: f64,
-    segments: f64,
-    /// Pairs of terms that follow each other in a segment.
-    pairs: f64,
-    out_of_order: f64,
-    gaps: f64,
-    gap_length: f64,
-    longest_sequence: f64,
-    segment_distance: f64,
-    /// The first and the last position of any segment.
-    first: u32,
-    last: u32,
-    /// Sums over pairs: of proximity, of proximity times connectedness, of connectedness.
-    proximity_sum: f64,
-    weighted_sum: f64,
-    connectedness_sum: f64,
 }
 
-impl<'m> Metrics<'m> {
-    /// Segments a field; `None` where no term matches. `positions` are those of each of the query's terms, ascending.
-    fn new(
-        query: &'m Query,
-        parameters: &'m Parameters,
-        positions: &'m [&'m [u32]],
-        length: f64,
-    ) -> Option<Self> {
-        let mut found = positions.iter().enumerate().filter(|(_, positions)| !positions.is_empty());
-        let (_, first) = found.next()?;
-        let begin = first[0];
-        let mut metrics = Metrics {
-            query,
-            parameters,
-            positions,
-            length,
-            matches: 1.0,
-            segments: 1.0,
-            pairs: 0.0,
-            out_of_order: 0.0,
-            gaps: 0.0,
-            gap_length: 0.0,
-            longest_sequence: 1.0,
-            segment_distance: 0.0,
-            first: begin,
-            last: begin,
-            proximity_sum: 0.0,
-            weighted_sum: 0.0,
-            connectedness_sum: 0.0,
-        };
-        let (mut at, mut sequence, mut starts) = (begin, 1.0, vec![begin]);
-        for (term, positions) in found {
-            metrics.matches += 1.0;
-            let (next, near) = next_position(positions, at, parameters.limit);
-            if near {
-                metrics.step(at, next, query.terms[term].connectedness);
-            } else {
-                metrics.segments += 1.0;
-                starts.push(next);
-            }
-            sequence = if near && next == at + 1 { sequence + 1.0 } else { 1.0 };
-            metrics.longest_sequence = metrics.longest_sequence.max(sequence);
-            metrics.first = metrics.first.min(next);
-            metrics.last = metrics.last.max(next);
-            at = next;
-        }
-        starts.sort_unstable();
-        metrics.segment_distance = starts.windows(2).map(|pair| f64::from(pair[1] - pair[0])).sum();
-        Some(metrics)
+impl Metrics<'_> {
+    /// A count of the segmentation; 0 where there is none.
+    fn of(&self, count: impl Fn(&Segmentation) -> u32) -> f64 {
+        self.segmentation.as_ref().map_or(0.0, |segmentation| f64::from(count(segmentation)))
     }
 
-    /// From one term to the next in a segment.
-    fn step(&mut self, from: u32, to: u32, connectedness: f64) {
-        self.pairs += 1.0;
-        let distance = f64::from(to) - f64::from(from);
-        if distance < 0.0 {
-            self.out_of_order += 1.0;
+    fn matches(&self) -> f64 {
+        self.of(|segmentation| segmentation.matches) + f64::from(self.degraded)
+    }
+
+    fn orderness(&self) -> f64 {
+        match &self.segmentation {
+            None => 0.0,
+            Some(s) if s.pairs > 0 => 1.0 - f64::from(s.out_of_order) / f64::from(s.pairs),
+            Some(_) => 1.0,
         }
-        if distance != 1.0 {
-            self.gaps += 1.0;
-            self.gap_length += if distance > 0.0 { distance - 1.0 } else { -distance };
-        }
-        // Halved by every two positions in between; backward a third of that.
-        let proximity = match distance > 0.0 {
-            true => 0.5f64.powf((distance - 1.0) / 2.0),
-            false => 0.5f64.powf((-distance - 1.0).max(0.0) / 2.0) / 3.0,
-        };
-        self.proximity_sum += proximity;
-        self.weighted_sum += proximity * connectedness;
-        self.connectedness_sum += connectedness;
     }
 
     fn query_completeness(&self) -> f64 {
-        self.matches / self.query.terms.len() as f64
+        self.matches() / self.query.terms.len() as f64
     }
 
     fn field_completeness(&self) -> f64 {
-        (self.matches / self.length.max(1.0)).min(1.0)
+        (self.matches() / self.length.max(1.0)).min(1.0)
     }
 
     fn completeness(&self) -> f64 {
@@ -256,52 +269,73 @@ impl<'m> Metrics<'m> {
     }
 
     fn relatedness(&self) -> f64 {
-        if self.matches < 2.0 { 1.0 } else { 1.0 - (self.segments - 1.0) / (self.matches - 1.0) }
+        let (matches, segments) = (self.of(|s| s.matches), self.of(|s| s.segments));
+        if matches < 2.0 { matches } else { 1.0 - (segments - 1.0) / (matches - 1.0) }
     }
 
     fn earliness(&self) -> f64 {
-        1.0 - f64::from(self.first) / (self.length.max(6.0) - 1.0)
+        self.segmentation.as_ref().map_or(0.0, |s| 1.0 - f64::from(s.first) / (self.length.max(6.0) - 1.0))
     }
 
     fn segment_proximity(&self) -> f64 {
-        (1.0 - self.segment_distance / self.length.max(1.0)).max(0.0)
+        (1.0 - self.of(Segmentation::segment_distance) / self.length.max(1.0)).max(0.0)
     }
 
     /// 1 where no two terms are in one segment: how many segments there are tells of that.
     fn unweighted_proximity(&self) -> f64 {
-        if self.pairs > 0.0 { self.proximity_sum / self.pairs } else { 1.0 }
+        match &self.segmentation {
+            None => 0.0,
+            Some(s) if s.pairs > 0 => s.proximity / f64::from(s.pairs),
+            Some(_) => 1.0,
+        }
     }
 
     fn absolute_proximity(&self) -> f64 {
-        if self.pairs > 0.0 { self.weighted_sum / self.pairs } else { 0.1 }
+        self.segmentation.as_ref().map_or(0.0, Segmentation::absolute_proximity)
     }
 
     fn proximity(&self) -> f64 {
-        if self.connectedness_sum > 0.0 { self.weighted_sum / self.connectedness_sum } else { 1.0 }
+        self.absolute_proximity() / self.average_connectedness
     }
 
-    /// The sum over the terms of a factor times how often the term occurs, against the most that counts.
+    /// For each term how often it occurs, as far as that counts.
+    fn counted(&self) -> impl Iterator<Item = (&QueryTerm, f64)> {
+        let most = self.parameters.occurrences_max;
+        self.query
+            .terms
+            .iter()
+            .zip(self.positions)
+            .map(move |(term, found)| (term, (found.len() as f64).min(most)))
+    }
+
+    /// All occurrences against those that the field has room for.
+    fn occurrence(&self) -> f64 {
+        let room = self.length.min(self.parameters.occurrences_max * self.query.terms.len() as f64);
+        share(self.counted().map(|(_, count)| count).sum(), room).min(1.0)
+    }
+
+    /// The occurrences of each term, by a factor, against the most that each can have.
     fn occurrences(&self, factor: impl Fn(&QueryTerm) -> f64, most: f64) -> f64 {
-        let most = most.min(self.parameters.occurrences_max).max(1.0);
-        let terms = || self.query.terms.iter().zip(self.positions);
-        let counted: f64 = terms().map(|(term, found)| factor(term) * (found.len() as f64).min(most)).sum();
-        let whole: f64 = terms().map(|(term, _)| factor(term) * most).sum();
-        if whole > 0.0 { counted / whole } else { 0.0 }
+        let counted: f64 = self.counted().map(|(term, count)| factor(term) * count).sum();
+        let whole: f64 = self.query.terms.iter().map(|term| factor(term) * most).sum();
+        share(counted, whole).min(1.0)
     }
 
-    fn occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
-        self.occurrences(factor, self.length)
+    /// Relative to the length of the field.
+    fn relative_occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
+        self.occurrences(factor, self.length.min(self.parameters.occurrences_max))
     }
 
+    /// Whatever the length of the field.
     fn absolute_occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
-        self.occurrences(factor, f64::INFINITY)
+        self.occurrences(factor, self.parameters.occurrences_max)
     }
 
     /// What the terms that match have of the whole query.
     fn share(&self, of: impl Fn(&QueryTerm) -> f64, whole: f64) -> f64 {
         let terms = self.query.terms.iter().zip(self.positions).filter(|(_, found)| !found.is_empty());
         let matched: f64 = terms.map(|(term, _)| of(term)).sum();
-        if whole > 0.0 { matched / whole } else { 0.0 }
+        share(matched, whole)
     }
 
     fn total(&self) -> f64 {
@@ -311,22 +345,12 @@ impl<'m> Metrics<'m> {
             p.proximity_completeness * related * self.proximity() * self.completeness() * self.completeness()
                 + p.earliness * self.earliness()
                 + p.segment_proximity * self.segment_proximity()
-                + p.occurrence * self.occurrence(|_| 1.0);
+                + p.occurrence * self.occurrence();
         sum / (p.proximity_completeness + p.earliness + p.segment_proximity + p.occurrence)
     }
 }
 
-/// Where to go on from `at`, and whether that is near enough for the same segment. There is at least one position.
-fn next_position(positions: &[u32], at: u32, limit: u32) -> (u32, bool) {
-    let after = positions.partition_point(|position| *position <= at);
-    let right = positions.get(after).copied();
-    let left = positions[..after].iter().rev().find(|position| **position < at).copied();
-    match (right, left) {
-        (Some(right), _) if right - at <= limit => (right, true),
-        (_, Some(left)) if at - left <= limit => (left, true),
-        (Some(right), _) => (right, false),
-        (None, Some(left)) => (left, false),
-        // Two terms at one position.
-        (None, None) => (at, true),
-    }
+/// A part of a whole; 0 where there is none.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -2,9 +2,10 @@
 
 use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
 use millrace_document::{DataType, Value};
-use millrace_expression::FeatureName;
+use millrace_expression::{FeatureName, Scratch};
 use millrace_matching::Demands;
 
+use super::similarity_output::Formula;
 use super::term::{FieldTerm, Positions, terms_of, weight};
 use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 
@@ -23,12 +24,11 @@ enum Output {
     ElementWeight,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     /// The field as a whole.
     Text,
-    /// The best element, times its weight.
-    Element,
+    /// All elements that match, by a formula.
+    Elements(Formula),
     /// The element that is most complete.
     Completeness,
 }
@@ -74,9 +74,25 @@ pub(crate) fn text(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feat
     Ok(Box::new(similarity(setup, name, Kind::Text, &outputs)?))
 }
 
-/// `elementSimilarity(field)`
+/// `elementSimilarity(field)`, `elementSimilarity(field).name`
 pub(crate) fn element(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(similarity(setup, name, Kind::Element, &[("", Output::Score)])?))
+    let field = setup.text_field(name, 0)?;
+    let output = name.output.as_deref().unwrap_or("default");
+    let property = format!("output.{output}");
+    let formula = match setup.properties.text("elementSimilarity", &field.name, &property) {
+        Some(text) => text,
+        None if output == "default" => "max((0.35*p+0.15*o+0.30*q+0.20*f)*w)",
+        None => {
+            return Err(format!(
+                "{name}: set the rank property elementSimilarity({}).{property}",
+                field.name
+            ));
+        }
+    };
+    let formula = Formula::parse(formula)
+        .map_err(|reason| format!("rank property elementSimilarity({}).{property}: {reason}", field.name))?;
+    let plain = FeatureName { output: None, ..name.clone() };
+    Ok(Box::new(similarity(setup, &plain, Kind::Elements(formula), &[("", Output::Score)])?))
 }
 
 /// `elementCompleteness(field)`
@@ -160,8 +176,10 @@ impl Feature for Similarity {
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let weighted = matches!(self.data_type, DataType::WeightedSet { .. });
         let elements = weighted.then(|| request.column(ColumnKey::value(&self.field)));
+        let mut work = Work::default();
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            self.run(chunk, &terms, &weights, tokens, elements, values.numbers(chunk.len(), 0.0));
+            let out = values.numbers(chunk.len(), 0.0);
+            self.run(chunk, &terms, &weights, (tokens, elements), &mut work, out);
         }))
     }
 }
@@ -172,8 +190,8 @@ impl Similarity {
         chunk: &Chunk<'_>,
         terms: &[FieldTerm],
         weights: &[f64],
-        tokens: ColumnSlot,
-        elements: Option<ColumnSlot>,
+        (tokens, elements): (ColumnSlot, Option<ColumnSlot>),
+        work: &mut Work,
         out: &mut [f64],
     ) {
         let Some(tokens) = chunk.tokens(tokens) else { return };
@@ -191,7 +209,8 @@ impl Similarity {
             }
             occurrences.sort_unstable_by_key(|occurrence| (occurrence.position, occurrence.term));
             let weights_of_elements = elements.and_then(|slot| self.weights(chunk.column(slot), document));
-            out[at] = self.of(&occurrences, weights, &element_lengths(tokens, document), weights_of_elements);
+            out[at] =
+                self.of(&occurrences, weights, &element_lengths(tokens, document), weights_of_elements, work);
         }
     }
 
@@ -211,35 +230,41 @@ impl Similarity {
         weights: &[f64],
         lengths: &[u32],
         element_weights: Option<Vec<f64>>,
+        work: &mut Work,
     ) -> f64 {
-        if self.kind == Kind::Text {
-            let measures =
-                Measures::of(occurrences, weights, lengths.iter().map(|length| f64::from(*length)).sum());
-            return self.output(&measures, 1.0);
-        }
-        let mut best: Option<(f64, f64)> = None;
-        let (mut begin, mut rest) = (0u32, occurrences);
-        for (element, length) in lengths.iter().enumerate() {
-            let end = begin + length;
-            let (here, after) = rest.split_at(rest.partition_point(|occurrence| occurrence.position < end));
-            rest = after;
-            // The position between two elements is the boundary's.
-            begin = end + 1;
-            if here.is_empty() {
-                continue;
+        let weight_of = |element: usize| {
+            element_weights.as_ref().and_then(|weights| weights.get(element)).copied().unwrap_or(1.0)
+        };
+        match &self.kind {
+            Kind::Text => {
+                let length = lengths.iter().map(|length| f64::from(*length)).sum();
+                self.output(&Measures::of(occurrences, weights, length), 1.0)
             }
-            let measures = Measures::of(here, weights, f64::from(*length));
-            let weight =
-                element_weights.as_ref().and_then(|weights| weights.get(element)).copied().unwrap_or(1.0);
-            let rank = match self.kind {
-                Kind::Completeness => self.completeness(&measures) * weight,
-                Kind::Text | Kind::Element => measures.score() * weight,
-            };
-            if best.is_none_or(|(known, _)| rank > known) {
-                best = Some((rank, self.output(&measures, weight)));
+            Kind::Completeness => {
+                let mut best: Option<(f64, f64)> = None;
+                each_element(occurrences, weights, lengths, |element, measures| {
+                    let weight = weight_of(element);
+                    let rank = self.completeness(&measures) * weight;
+                    if best.is_none_or(|(known, _)| rank > known) {
+                        best = Some((rank, self.output(&measures, weight)));
+                    }
+                });
+                best.map_or(0.0, |(_, output)| output)
+            }
+            Kind::Elements(formula) => {
+                work.measures.iter_mut().for_each(Vec::clear);
+                each_element(
+                    occurrences,
+                    weights,
+                    lengths,
+                    |element, Measures { proximity, order, query, field }| {
+                        let measures = [proximity, order, query, field, weight_of(element)];
+                        work.measures.iter_mut().zip(measures).for_each(|(all, one)| all.push(one));
+                    },
+                );
+                formula.of(&work.measures, &mut work.scratch, &mut work.values)
             }
         }
-        best.map_or(0.0, |(_, output)| output)
     }
 
     fn completeness(&self, measures: &Measures) -> f64 {
@@ -255,6 +280,34 @@ impl Similarity {
             Output::FieldCoverage => measures.field,
             Output::Completeness => self.completeness(measures),
             Output::ElementWeight => weight.max(0.0),
+        }
+    }
+}
+
+/// Memory to work in.
+#[derive(Default)]
+struct Work {
+    measures: [Vec<f64>; 5],
+    scratch: Scratch,
+    values: Vec<f64>,
+}
+
+/// Measures each element that has an occurrence.
+fn each_element(
+    occurrences: &[Occurrence],
+    weights: &[f64],
+    lengths: &[u32],
+    mut visit: impl FnMut(usize, Measures),
+) {
+    let (mut begin, mut rest) = (0u32, occurrences);
+    for (element, length) in lengths.iter().enumerate() {
+        let end = begin + length;
+        let (here, after) = rest.split_at(rest.partition_point(|occurrence| occurrence.position < end));
+        rest = after;
+        // The position between two elements is the boundary's.
+        begin = end + 1;
+        if !here.is_empty() {
+            visit(element, Measures::of(here, weights, f64::from(*length)));
         }
     }
 }

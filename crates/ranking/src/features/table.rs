@@ -1,8 +1,8 @@
 use millrace_expression::FeatureName;
 
 use super::{
-    Feature, Setup, attribute, bm25, distance, foreach, multivalue, native, query, random, segments,
-    similarity, terms, time,
+    Feature, Setup, attribute, bm25, bm25_tensors, closest, distance, distance_to_path, multivalue, native,
+    phases, query, random, segments, similarity, tensor_from, terms, time, whole,
 };
 
 /// A rank feature, as the documentation shows it.
@@ -26,7 +26,8 @@ macro_rules! features {
     };
 }
 
-/// All rank features, by name. `constant`, `firstPhase` and `secondPhase` are part of compiling an expression.
+/// All rank features, by name. `constant`, `firstPhase`, `secondPhase`, `relevanceScore`, `foreach`, `rankingExpression`, `xgboost`
+/// and `lightgbm` are part of compiling an expression.
 #[rustfmt::skip]
 pub static FEATURES: &[FeatureInfo] = features! {
     "age", "age(field)", "Seconds since the time in a field.", time::age;
@@ -36,22 +37,26 @@ pub static FEATURES: &[FeatureInfo] = features! {
         "How well the query's terms match an attribute.", terms::attribute_match;
     "averageFieldLength", "averageFieldLength(field)", "Words of the group's average document in a field.", bm25::average_field_length;
     "bm25", "bm25(field), bm25(field:name,label:label)", "The BM25 score of the query's words in a text field, with the statistics of the group.", bm25::setup;
+    "bm25_for_labels", "bm25_for_labels(field)", "For each label of the query the BM25 score of its words in a text field.", bm25_tensors::for_labels;
     "closeness", "closeness(field,name), closeness(label,name), closeness(position).logscale",
         "1 for the query's vector or place itself, towards 0 far from it; the dot product where that is the metric.", distance::closeness;
-    "distance", "distance(field,name), distance(label,name), distance(position).km", "The distance to the query's vector or place.", distance::distance;
+    "closest", "closest(field), closest(field,label)", "The labels of the document's vector that is nearest to the query's.", closest::setup;
+    "distance", "distance(field,name), distance(label,name), distance(position).km|index|latitude|longitude", "The distance to the query's vector or place.", distance::distance;
+    "distanceToPath", "distanceToPath(field).distance|traveled|product", "How far a position is from the path in the property distanceToPath(field).path.", distance_to_path::setup;
     "dotProduct", "dotProduct(field,vector)", "The dot product of an array or weighted set with the vector in the property dotProduct.vector.", multivalue::dot_product;
     "elementCompleteness", "elementCompleteness(field).completeness|fieldCompleteness|queryCompleteness|elementWeight",
         "How much of the query and of the best element match each other.", similarity::completeness;
-    "elementSimilarity", "elementSimilarity(field)", "How alike the query and the most similar element are.", similarity::element;
+    "elementSimilarity", "elementSimilarity(field), elementSimilarity(field).name", "How alike the query and the most similar element are, or what the property output.name makes of all that match.", similarity::element;
+    "elementwise", "elementwise(bm25(field),dimension,cell_type)", "For each element of a text field its BM25 score.", bm25_tensors::elementwise;
     "fieldLength", "fieldLength(field)", "The words in a field that some term matches, else 1000000.", bm25::field_length;
-    "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance",
+    "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance|degradedMatches",
         "How well a field matches the query as text: what is found, how near together, in which order.", segments::setup;
-    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences", "Where and how often term n occurs in a field.", terms::field_term_match;
-    "foreach", "foreach(terms|fields|attributes,variable,feature,true|\">a\"|\"<a\",sum|product|average|max|min|count)",
-        "A feature of each term or field, those that meet the condition taken together.", foreach::setup;
+    "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences|weight", "Where and how often term n occurs in a field, and with which weight.", terms::field_term_match;
+    "firstPhaseMax", "firstPhaseMax", "The highest score of the first phase.", phases::max;
+    "firstPhaseRank", "firstPhaseRank", "The place of the document in the first phase, from 1.", phases::rank;
     "freshness", "freshness(field), freshness(field).logscale", "1 for the present, falling to 0 at the property maxAge.", time::freshness;
     "itemRawScore", "itemRawScore(label)", "The raw score of the query item with a label.", distance::item_raw_score;
-    "match", "match.weight.field", "The weight of a field in the schema.", query::match_weight;
+    "match", "match, match.totalWeight, match.weight.field", "How well the fields that the query searches match it, each by its weight in the schema.", whole::setup;
     "matchCount", "matchCount(field)", "How many times terms match a field.", terms::match_count;
     "matches", "matches(field), matches(field,n)", "1 where a term, or term n, matches a field.", terms::matches;
     "nativeAttributeMatch", "nativeAttributeMatch, nativeAttributeMatch(field,…)", "How well terms match attributes.", native::attribute_match;
@@ -63,9 +68,14 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "num_docs_indexed", "num_docs_indexed", "How many documents the statistics of words are counted over.", query::document_count;
     "query", "query(name)", "A value sent with the query.", query::setup;
     "queryTermCount", "queryTermCount", "How many terms the query has.", query::query_term_count;
+    "queryTermDocumentFrequency", "queryTermDocumentFrequency(field)", "For each term that searches a field how many documents of the group have it.", bm25_tensors::document_frequency;
     "random", "random, random(name), random.match", "A number from 0 to 1, drawn for each document; with match the same for every query.", random::setup;
+    "randomNormal", "randomNormal(mean,stddev)", "A number drawn for each document, spread as a bell around the mean.", random::normal;
+    "randomNormalStable", "randomNormalStable(mean,stddev)", "As randomNormal, the same for every query.", random::normal_stable;
     "rawScore", "rawScore(field)", "The sum of the raw scores of the operators on a field.", distance::raw_score;
     "tensorFromLabels", "tensorFromLabels(attribute(field),dimension)", "A cell of 1 for each value of a field.", multivalue::from_labels;
+    "tensorFromLabelsWithOffset", "tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)", "A cell of 1 for each value of an array and its place.", tensor_from::labels_with_offset;
+    "tensorFromStructs", "tensorFromStructs(attribute(field),key,value,type)", "A cell for each struct of an array.", tensor_from::structs;
     "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension)", "A cell for each value of a weighted set.", multivalue::from_weighted_set;
     "term", "term(n).significance|weight|connectedness", "What is known of term n of the query.", query::term;
     "termDistance", "termDistance(field,x,y).forward|forwardTermPosition|reverse|reverseTermPosition", "How near two terms are in a field.", terms::term_distance;
@@ -74,8 +84,8 @@ pub static FEATURES: &[FeatureInfo] = features! {
 };
 
 /// The features that need a model or a reader of models.
-const OF_MODELS: [&str; 6] =
-    ["customTokenInputIds", "lightgbm", "onnx", "tokenAttentionMask", "tokenInputIds", "xgboost"];
+const OF_MODELS: [&str; 5] =
+    ["customTokenInputIds", "onnx", "tokenAttentionMask", "tokenInputIds", "tokenTypeIds"];
 
 /// Sets a feature up.
 pub(crate) fn set_up(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {

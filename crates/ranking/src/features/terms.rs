@@ -1,10 +1,11 @@
 //! Which terms match where, and how often.
 
-use millrace_column::{Column, ColumnKey, value};
+use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
 use millrace_document::{DataType, Value};
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
 use millrace_plan::{LeafId, TermId};
+use millrace_schema::SchemaField;
 
 use super::proximity::pair_at_distance;
 use super::term::{FieldTerm, Positions, count, match_weight, significance, terms_of, weight};
@@ -18,6 +19,13 @@ struct Counted {
     field: String,
     term: Option<usize>,
     of: Count,
+    /// The type of the field where it is a weighted set of words, whose weights are the elements'.
+    weighted: Option<DataType>,
+}
+
+fn weighted_set(field: &SchemaField) -> Option<DataType> {
+    (field.is_text() && matches!(field.data_type, DataType::WeightedSet { .. }))
+        .then(|| field.data_type.clone())
 }
 
 enum Count {
@@ -25,6 +33,7 @@ enum Count {
     Total,
     FirstPosition,
     Occurrences,
+    Weight,
 }
 
 fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
@@ -36,23 +45,34 @@ fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
 pub(crate) fn matches(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
     let field = setup.field(name, 0)?.name.to_string();
     let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
-    Ok(Box::new(Counted { field, term, of: Count::Matched }))
+    Ok(Box::new(Counted { field, term, of: Count::Matched, weighted: None }))
 }
 
 /// `matchCount(field)`
 pub(crate) fn match_count(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    Ok(Box::new(Counted { field: setup.field(name, 0)?.name.to_string(), term: None, of: Count::Total }))
+    Ok(Box::new(Counted {
+        field: setup.field(name, 0)?.name.to_string(),
+        term: None,
+        of: Count::Total,
+        weighted: None,
+    }))
 }
 
-/// `fieldTermMatch(field,n).firstPosition`, `.occurrences`
+/// `fieldTermMatch(field,n).firstPosition`, `.occurrences`, `.weight`
 pub(crate) fn field_term_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.field(name, 0)?.name.to_string();
+    let field = setup.field(name, 0)?;
+    let (weighted, field) = (weighted_set(field), field.name.to_string());
     let of = match name.output.as_deref() {
         Some("firstPosition") => Count::FirstPosition,
         Some("occurrences") => Count::Occurrences,
-        _ => return Err(format!("{name}: fieldTermMatch has the outputs firstPosition and occurrences")),
+        Some("weight") => Count::Weight,
+        _ => {
+            return Err(format!(
+                "{name}: fieldTermMatch has the outputs firstPosition, occurrences and weight"
+            ));
+        }
     };
-    Ok(Box::new(Counted { field, term: Some(number(name, 1)?), of }))
+    Ok(Box::new(Counted { field, term: Some(number(name, 1)?), of, weighted }))
 }
 
 impl Feature for Counted {
@@ -60,7 +80,9 @@ impl Feature for Counted {
         match self.of {
             Count::Matched => Demands::default(),
             Count::Total | Count::Occurrences => Demands { counts: true, ..Demands::default() },
-            Count::FirstPosition => Demands { counts: true, positions: true, ..Demands::default() },
+            Count::FirstPosition | Count::Weight => {
+                Demands { counts: true, positions: true, ..Demands::default() }
+            }
         }
     }
 
@@ -69,6 +91,9 @@ impl Feature for Counted {
             .into_iter()
             .filter(|found| self.term.is_none_or(|term| found.term == TermId(term)))
             .collect();
+        let elements = self.weighted.is_some().then(|| {
+            (request.column(ColumnKey::tokens(&self.field)), request.column(ColumnKey::value(&self.field)))
+        });
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             let missing = if matches!(self.of, Count::FirstPosition) { FAR } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
@@ -84,10 +109,42 @@ impl Feature for Counted {
                         Count::FirstPosition => {
                             positions.first().into_iter().for_each(|first| *out = out.min(f64::from(*first)));
                         }
+                        Count::Weight => {
+                            let weight = match elements {
+                                Some((tokens, value)) => {
+                                    let place = usize::from(chunk.matches.documents[document]);
+                                    let tokens = chunk.tokens(tokens);
+                                    self.element_weight(tokens, chunk.column(value), place, positions)
+                                }
+                                None => match_weight(found, document),
+                            };
+                            *out = out.max(weight.unwrap_or(0.0));
+                        }
                     }
                 }
             }
         }))
+    }
+}
+
+impl Counted {
+    /// The greatest weight of the elements that have one of the positions.
+    fn element_weight(
+        &self,
+        tokens: Option<&Tokens>,
+        column: Option<&Column>,
+        place: usize,
+        positions: &[u32],
+    ) -> Option<f64> {
+        let Value::WeightedSet(elements) = value(column?, self.weighted.as_ref()?, place)? else {
+            return None;
+        };
+        let ids = tokens?.document(place);
+        let boundaries: Vec<u32> =
+            (0..).zip(ids.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(at, _)| at).collect();
+        let element =
+            |position: &u32| elements.get(boundaries.partition_point(|boundary| boundary < position));
+        positions.iter().filter_map(element).map(|(_, weight)| f64::from(*weight)).reduce(f64::max)
     }
 }
 

@@ -87,6 +87,8 @@ pub(super) fn index(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut IndexDec
         match word.value.as_str() {
             "enable-bm25" => decl.enable_bm25 = true,
             "stemming" => decl.stemming = Some(stemming(cursor)?),
+            // Words are searched by their beginnings whatever this says.
+            "prefix" => {}
             "hnsw" => {
                 decl.hnsw = Some(word.place.clone());
                 if cursor.sees('{') {
@@ -113,6 +115,7 @@ pub(super) fn index(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut IndexDec
                 let known = [
                     "enable-bm25",
                     "stemming",
+                    "prefix",
                     "hnsw",
                     "arity",
                     "lower-bound",

@@ -25,6 +25,7 @@ fn empty(name: Name, inherits: Option<Name>) -> SchemaDecl {
         name,
         inherits,
         document: None,
+        structs: Vec::new(),
         fields: Vec::new(),
         indexes: Vec::new(),
         fieldsets: Vec::new(),
@@ -84,14 +85,12 @@ fn element(cursor: &mut Cursor<'_>, word: Name, schema: &mut SchemaDecl) -> Resu
                           feed the value with the document itself";
             return cursor.error_at(word.place, reason);
         }
-        "struct" => {
-            return cursor
-                .error_at(word.place, "a struct is declared inside the document block: move it there");
-        }
+        "struct" => schema.structs.push(struct_type(cursor)?),
         _ => {
             let known = [
                 "document",
                 "field",
+                "struct",
                 "fieldset",
                 "index",
                 "rank-profile",

@@ -13,6 +13,8 @@ pub(crate) struct SchemaDecl {
     pub name: Name,
     pub inherits: Option<Name>,
     pub document: Option<DocumentDecl>,
+    /// Declared beside the document; they belong to it all the same.
+    pub structs: Vec<StructDecl>,
     pub fields: Vec<FieldDecl>,
     pub indexes: Vec<(Name, IndexDecl)>,
     pub fieldsets: Vec<FieldsetDecl>,

@@ -121,12 +121,13 @@ fn with_type(
         );
     }
     let own_summary = decl.summaries.iter().find(|summary| summary.name.is_none());
-    let summary = own_summary.and_then(|summary| summary.mode.clone()).unwrap_or_default();
+    let mut summary = own_summary.and_then(|summary| summary.mode.clone()).unwrap_or_default();
     if let (SummaryMode::Dynamic, Some(own), false) = (&summary, own_summary, holds_text(&data_type)) {
-        return invalid(
-            &own.place,
-            format!("a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}"),
-        );
+        warnings.push(format!(
+            "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
+            own.place
+        ));
+        summary = SummaryMode::Full;
     }
     let bolding = decl
         .bolding

@@ -36,7 +36,7 @@ pub(crate) fn schemas(
         }
     }
     let mut resolver =
-        Resolver { decls: by_name, done: BTreeMap::new(), sources: Sources { files }, warnings };
+        Resolver { decls: by_name, done: BTreeMap::new(), sources: Sources::new(files), warnings };
     for decl in decls {
         resolver.visit(&decl.name, &mut Vec::new())?;
     }
@@ -123,7 +123,8 @@ impl<'a> Resolver<'a> {
             }
         };
         add_own(&mut document_fields, &document.fields, "field", |field| &field.name)?;
-        add_own(&mut structs, &document.structs, "struct", |decl| &decl.name)?;
+        let own_structs: Vec<StructDecl> = document.structs.iter().chain(&decl.structs).cloned().collect();
+        add_own(&mut structs, &own_structs, "struct", |decl| &decl.name)?;
         let mut outside_fields = base.map(|base| base.outside_fields.clone()).unwrap_or_default();
         add_own(&mut outside_fields, &decl.fields, "field", |field| &field.name)?;
 
@@ -155,6 +156,7 @@ impl<'a> Resolver<'a> {
             fieldsets,
             constants,
             onnx_models,
+            models: Arc::clone(&self.sources.models),
             ancestors,
             raw_as_base64: decl.raw_as_base64.or(base.map(|base| base.schema.raw_as_base64)).unwrap_or(true),
             stemming,
@@ -320,9 +322,18 @@ fn check_profiles(decl: &SchemaDecl, schema: &Schema) -> Result<(), Error> {
 /// Text that schemas keep in files of the package.
 struct Sources<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
+    models: Arc<BTreeMap<String, String>>,
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
+    fn new(files: &'a BTreeMap<String, Vec<u8>>) -> Self {
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+        let models = files
+            .iter()
+            .filter_map(|(path, bytes)| Some((path.strip_prefix("models/")?.to_owned(), text(bytes)?)));
+        Sources { models: Arc::new(models.collect()), files }
+    }
+
     /// An expression, read from `name.expression` beside the schema where it says `file:`.
     fn expression(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
         let file = match text {

@@ -1,10 +1,13 @@
 //! Container clusters.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use roxmltree::Node;
 
 use super::{FILE, document_size, number};
-use crate::suggest::one_of;
-use crate::{Component, Container, Error, xml};
+use crate::suggest::{did_you_mean, one_of};
+use crate::{Component, Container, ContentCluster, Error, xml};
 
 /// Types of components that are known by name.
 const COMPONENT_TYPES: &[&str] = &[
@@ -24,6 +27,15 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
     for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
         components.extend(component(element, warnings)?);
     }
+    // Inside of config, an element of this name is something else.
+    let is_searcher = |child: &Node<'_, '_>| {
+        child.tag_name().name() == "searcher"
+            && child.parent().is_some_and(|parent| {
+                matches!(parent.tag_name().name(), "chain" | "search" | "provider" | "source")
+            })
+    };
+    let mut searchers = node.descendants().filter(is_searcher);
+    searchers.try_for_each(|element| searcher(element, warnings))?;
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
@@ -71,4 +83,60 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Co
         "component '{id}': Java components do not run here: remove it, and do its work in the client"
     );
     xml::invalid(FILE, node, reason)
+}
+
+/// Searchers of the platform that only show what is there, on demand: without them all answers are the same.
+const HARMLESS_SEARCHERS: &[&str] = &[
+    "com.yahoo.prelude.searcher.JSONDebugSearcher",
+    "com.yahoo.prelude.statistics.StatisticsSearcher",
+    "com.yahoo.search.searchers.ValidateSortingSearcher",
+    "com.yahoo.search.searchers.ValidateNearestNeighborSearcher",
+    "com.yahoo.search.searchers.ValidateFuzzySearcher",
+];
+
+fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error> {
+    let id = node.attribute("id").or(node.attribute("idref")).unwrap_or_default();
+    let class = node.attribute("class").unwrap_or(id);
+    if !HARMLESS_SEARCHERS.contains(&class) {
+        let reason = format!(
+            "searcher '{id}': Java components do not run here: remove it, and do its work in the client"
+        );
+        return xml::invalid(FILE, node, reason);
+    }
+    warnings.push(format!("{}: searcher '{id}' has no effect: its class is Java", xml::place(FILE, node)));
+    Ok(())
+}
+
+/// The names under which queries may ask for a content cluster: those of local providers.
+pub(super) fn providers<'n>(
+    containers: impl Iterator<Item = Node<'n, 'n>>,
+    content: &[ContentCluster],
+) -> Result<BTreeMap<String, Arc<str>>, Error> {
+    let mut providers = BTreeMap::new();
+    let searches = containers.flat_map(|container| xml::child(container, "search"));
+    for node in
+        searches.flat_map(|search| search.children()).filter(|node| node.tag_name().name() == "provider")
+    {
+        let id = super::required(node, "id")?;
+        match node.attribute("type") {
+            Some("local") => {}
+            _ => {
+                let reason = format!("provider '{id}': other services are not searched: remove it");
+                return xml::invalid(FILE, node, reason);
+            }
+        }
+        let wanted = super::required(node, "cluster")?;
+        // A cluster of streamed documents may be named together with their type.
+        let is_meant = |cluster: &&ContentCluster| {
+            let of_type =
+                |document: &crate::ClusterDocument| format!("{}.{}", cluster.id, document.document_type);
+            &*cluster.id == wanted || cluster.documents.iter().any(|document| of_type(document) == wanted)
+        };
+        let Some(cluster) = content.iter().find(is_meant) else {
+            let hint = did_you_mean(wanted, content.iter().map(|cluster| &*cluster.id));
+            return xml::invalid(FILE, node, format!("there is no content cluster '{wanted}'{hint}"));
+        };
+        providers.insert(id.to_owned(), Arc::clone(&cluster.id));
+    }
+    Ok(providers)
 }

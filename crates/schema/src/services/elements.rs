@@ -132,13 +132,15 @@ const SEARCH: &[Element] = &[
             closed("inherits"),
             closed("phase"),
             closed("exclude"),
-            refused("searcher", JAVA),
-            refused("federation", FEDERATION),
+            // Searchers are told apart by class.
+            closed("searcher"),
+            no_effect("federation", FEDERATION),
         ],
     ),
-    refused("searcher", JAVA),
-    refused("federation", FEDERATION),
-    refused("provider", "other services are not searched: remove it"),
+    closed("searcher"),
+    no_effect("federation", FEDERATION),
+    // Providers are told apart by type.
+    closed("provider"),
     refused("renderer", JAVA),
     no_effect("significance", "term statistics come from the documents of each group"),
     no_effect("semantic-rules", "query rewriting rules are not applied"),
@@ -146,7 +148,7 @@ const SEARCH: &[Element] = &[
     no_effect("config", CONFIG),
 ];
 
-const FEDERATION: &str = "queries go to the content clusters of this application only: remove it";
+const FEDERATION: &str = "queries go to the content clusters that 'sources' names, else to all of them";
 
 const DOCUMENT_API: &[Element] = &[
     closed("binding"),
@@ -182,7 +184,7 @@ const CONTENT: &[Element] = &[
         "engine",
         &[
             known("proton", PROTON),
-            refused("dummy", "documents are always kept by millrace's own store: remove it"),
+            no_effect("dummy", "documents are always kept by millrace's own store"),
             refused("vds", "the element is named 'proton' now"),
         ],
     ),

@@ -24,6 +24,7 @@ pub(crate) const FILE: &str = "services.xml";
 pub(crate) struct Services {
     pub container: Container,
     pub content: Vec<ContentCluster>,
+    pub providers: BTreeMap<String, Arc<str>>,
 }
 
 /// Reads the file; the schemas are those of the package.
@@ -65,7 +66,9 @@ pub(crate) fn read(
             ));
         }
     }
-    Ok(Services { container, content: content.into_iter().map(|(_, cluster)| cluster).collect() })
+    let content: Vec<ContentCluster> = content.into_iter().map(|(_, cluster)| cluster).collect();
+    let containers = xml::elements(root).filter(|node| node.tag_name().name() == "container");
+    Ok(Services { providers: container::providers(containers, &content)?, container, content })
 }
 
 /// One process serves everything, so of several container clusters the one that searches gives its name and port.
@@ -108,15 +111,6 @@ fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)]) -> Result<(), Err
                     *node,
                     format!("there are two content clusters with the id '{}'", cluster.id),
                 );
-            }
-            let shared =
-                cluster.documents.iter().find(|document| other.document(&document.document_type).is_some());
-            if let Some(document) = shared {
-                let reason = format!(
-                    "documents of type '{}' are in cluster '{}' already: a type belongs to one cluster",
-                    document.document_type, other.id
-                );
-                return xml::invalid(FILE, *node, reason);
             }
         }
     }

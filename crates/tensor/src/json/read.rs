@@ -180,8 +180,9 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        let value =
-            special_number(text).ok_or_else(|| E::invalid_type(serde::de::Unexpected::Str(text), &self))?;
+        let value = special_number(text)
+            .or_else(|| text.trim().parse().ok())
+            .ok_or_else(|| E::invalid_type(serde::de::Unexpected::Str(text), &self))?;
         self.push(value)
     }
 

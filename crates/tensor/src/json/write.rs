@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::{DimensionKind, Tensor};
+use crate::{Cells, DimensionKind, Tensor};
 
 /// How tensors are written as JSON: the values of `format.tensors` and `presentation.format.tensors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Serialize for Block<'_> {
         let dense = self.tensor.tensor_type().dense_size();
         let at = self.subspace * dense;
         if sizes.is_empty() {
-            Number(self.tensor.cells().get(at)).serialize(serializer)
+            Number(self.tensor.cells(), at).serialize(serializer)
         } else if self.shape == Shape::Hex {
             serializer.serialize_str(&self.tensor.cells().to_hex(at..at + dense))
         } else {
@@ -163,14 +163,14 @@ struct Nested<'a> {
 impl Serialize for Nested<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some((&size, inner)) = self.sizes.split_first() else {
-            return Number(self.tensor.cells().get(self.at)).serialize(serializer);
+            return Number(self.tensor.cells(), self.at).serialize(serializer);
         };
         let stride: usize = inner.iter().product();
         let mut seq = serializer.serialize_seq(Some(size))?;
         for index in 0..size {
             let at = self.at + index * stride;
             if inner.is_empty() {
-                seq.serialize_element(&Number(self.tensor.cells().get(at)))?;
+                seq.serialize_element(&Number(self.tensor.cells(), at))?;
             } else {
                 seq.serialize_element(&Nested { tensor: self.tensor, at, sizes: inner })?;
             }
@@ -192,7 +192,7 @@ impl Serialize for LongCell<'_> {
         let address = AddressOf { tensor: self.tensor, subspace: self.subspace, index: self.index };
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("address", &address)?;
-        map.serialize_entry("value", &Number(self.tensor.cells().get(at)))?;
+        map.serialize_entry("value", &Number(self.tensor.cells(), at))?;
         map.end()
     }
 }
@@ -238,17 +238,22 @@ impl Serialize for AddressOf<'_> {
     }
 }
 
-/// A number, or the text that stands for one that JSON cannot hold.
-struct Number(f64);
+/// A cell, with as many digits as its type needs; or the text that stands for a number that JSON cannot hold.
+struct Number<'c>(&'c Cells, usize);
 
-impl Serialize for Number {
+impl Serialize for Number<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_nan() {
-            serializer.serialize_str("NaN")
-        } else if self.0.is_infinite() {
-            serializer.serialize_str(if self.0 > 0.0 { "Infinity" } else { "-Infinity" })
-        } else {
-            serializer.serialize_f64(self.0)
+        let number = self.0.get(self.1);
+        if number.is_nan() {
+            return serializer.serialize_str("NaN");
+        }
+        if number.is_infinite() {
+            return serializer.serialize_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
+        }
+        match self.0 {
+            Cells::Double(_) => serializer.serialize_f64(number),
+            // The cell is one of these, so nothing is rounded.
+            Cells::Float(_) | Cells::BFloat16(_) | Cells::Int8(_) => serializer.serialize_f32(number as f32),
         }
     }
 }

@@ -1,0 +1,94 @@
+//! Where an operation goes: the parameters `route` and `cluster`.
+//!
+//! There is one store, and every document is kept in it once; a route chooses which content clusters a document may belong to.
+
+use super::Call;
+use crate::deployment::DocumentKind;
+use crate::{Deployment, Error};
+
+/// The content clusters that an operation is sent to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    All,
+    Clusters(Vec<String>),
+}
+
+impl Destination {
+    /// Reads the parameters of a request.
+    pub(super) fn of(call: &Call, deployment: &Deployment, kind: &DocumentKind) -> Result<Self, Error> {
+        if let Some(cluster) = call.parameters.get("cluster") {
+            deployment.cluster(cluster)?;
+        }
+        let Some(route) = call.parameters.get("route").filter(|route| !route.trim().is_empty()) else {
+            return Ok(Destination::All);
+        };
+        let clusters = deployment.application.content.iter().map(|cluster| &*cluster.id);
+        Destination::of_route(route, &clusters.collect::<Vec<_>>()).ok_or_else(|| {
+            Error::parameter(
+                "route",
+                format!(
+                    "'{route}' leads nowhere; use 'default' or a content cluster: {}",
+                    kind.cluster_names()
+                ),
+            )
+        })
+    }
+
+    /// Whether it is sent to this cluster.
+    pub(super) fn includes(&self, cluster: &str) -> bool {
+        match self {
+            Destination::All => true,
+            Destination::Clusters(clusters) => clusters.iter().any(|known| known == cluster),
+        }
+    }
+
+    /// What a route leads to: its hops by white space, several at once as `[AND:a b]`. Hops that are no cluster are passed over:
+    /// no others run here. None where no hop leads to a cluster.
+    fn of_route(route: &str, known: &[&str]) -> Option<Self> {
+        let mut clusters = Vec::new();
+        let parts = route.split(|c: char| c.is_whitespace() || "[]\",".contains(c));
+        for hop in parts.map(|hop| hop.trim_start_matches("AND:").trim_start_matches('?')) {
+            if matches!(hop, "default" | "indexing") {
+                return Some(Destination::All);
+            }
+            let name = ["storage/cluster.", "search/cluster."]
+                .iter()
+                .find_map(|prefix| hop.strip_prefix(prefix))
+                .map_or(hop, |rest| rest.split('/').next().unwrap_or_default());
+            let name =
+                ["-index", "-direct"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+            clusters.extend(
+                known.iter().filter(|known| **known == name || **known == hop).map(|id| (*id).to_owned()),
+            );
+        }
+        (!clusters.is_empty()).then_some(Destination::Clusters(clusters))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_lead_to_clusters() {
+        #[track_caller]
+        fn check(route: &str, expected: Option<&[&str]>) {
+            let clusters =
+                |ids: &[&str]| Destination::Clusters(ids.iter().map(|id| (*id).to_owned()).collect());
+            let expected = expected.map(|ids| if ids == ["*"] { Destination::All } else { clusters(ids) });
+            assert_eq!(Destination::of_route(route, &["music", "books-index"]), expected, "{route}");
+        }
+        check("default", Some(&["*"]));
+        check("indexing", Some(&["*"]));
+        check("music", Some(&["music"]));
+        check("music-index", Some(&["music"]));
+        check("music-direct", Some(&["music"]));
+        check("books-index", Some(&["books-index"]));
+        check("storage/cluster.music", Some(&["music"]));
+        check("storage/cluster.music/distributor/default", Some(&["music"]));
+        check("\"[AND:music ?backup]\"", Some(&["music"]));
+        check("[AND:default music]", Some(&["*"]));
+        check("nowhere", None);
+        check("[AND:]", None);
+    }
+}

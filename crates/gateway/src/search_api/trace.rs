@@ -1,0 +1,73 @@
+//! Where the time of a query went, and what was made of it, for people.
+//!
+//! - From level 1: the query profile, what was searched, and for each schema what was looked at and how long each part took.
+//! - From level 2, and by `trace.explainLevel`: the plan for each schema, with the predicates on its fields.
+
+use std::time::{Duration, Instant};
+
+use millrace_query::Query;
+use millrace_render::Trace;
+
+use super::run::{Found, Plans};
+
+/// The level from which plans are shown.
+const PLANS_LEVEL: u8 = 2;
+
+/// The trace of a query that was run.
+pub(super) fn of(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Trace {
+    let is = |name: &str, value: &str| query.parameters.get(name).is_some_and(|given| given == value);
+    let text = if is("trace.query", "false") { "…" } else { plans.query.as_str() };
+    let stamped = is("trace.timestamps", "true");
+    let stamp = |at: Duration| stamped.then(|| u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
+    let step = |message: String| Trace { timestamp_ms: None, message: Some(message), children: Vec::new() };
+    let explains = query.trace_level >= PLANS_LEVEL
+        || query.parameters.get("trace.explainLevel").is_some_and(|level| level != "0");
+
+    let mut children = vec![
+        step(match &plans.profile {
+            Some(profile) => format!("Using query profile '{profile}'"),
+            None => "No query profile is used".to_owned(),
+        }),
+        Trace {
+            timestamp_ms: stamp(found.planned),
+            ..step(format!(
+                "search: query=[{text}] timeout={}ms offset={} hits={} schemas={:?}, planned after {:?}",
+                found.timeout.as_millis(),
+                query.offset,
+                query.hits,
+                found.traces.iter().map(|(schema, _)| &**schema).collect::<Vec<_>>(),
+                found.planned,
+            ))
+        },
+    ];
+    for (index, (schema, trace)) in found.traces.iter().enumerate() {
+        let parts = [
+            ("narrowed by the selection", trace.select),
+            ("matched", trace.matching),
+            ("ranked or sorted", trace.order),
+            ("grouped", trace.group),
+            ("filled", trace.summary),
+        ];
+        let steps = parts.iter().filter(|(_, time)| !time.is_zero());
+        let mut inside: Vec<Trace> = steps.map(|(name, time)| step(format!("{name} in {time:?}"))).collect();
+        if let Some(plan) = plans.plans.get(index).filter(|_| explains) {
+            inside.insert(0, step(format!("plan: {plan}")));
+        }
+        children.push(Trace {
+            children: inside,
+            ..step(format!(
+                "schema {schema}: {} documents looked at, {} matched",
+                trace.documents, trace.matched
+            ))
+        });
+    }
+    let sum = |part: fn(&millrace_search::Trace) -> Duration| -> Duration {
+        found.traces.iter().map(|(_, trace)| part(trace)).sum()
+    };
+    let matching = sum(|trace| trace.select + trace.matching + trace.order + trace.group);
+    children.push(step(format!("Query time query '{text}': {matching:?}")));
+    children.push(step(format!("Summary fetch time query '{text}': {:?}", sum(|trace| trace.summary))));
+    let whole = started.elapsed();
+    children.push(Trace { timestamp_ms: stamp(whole), ..step(format!("rendering begins after {whole:?}")) });
+    Trace { timestamp_ms: None, message: None, children }
+}

@@ -1,0 +1,193 @@
+//! BM25 taken apart: by label, by element, and the document frequencies it starts from.
+
+use std::collections::BTreeMap;
+
+use millrace_column::{ColumnKey, ELEMENT_BOUNDARY};
+use millrace_expression::FeatureName;
+use millrace_matching::{Demands, LeafMatches};
+use millrace_plan::LeafId;
+use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
+
+use super::bm25::{Weights, field_lengths, weigh};
+use super::term::{Positions, term, terms_of};
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// A type with one mapped dimension.
+pub(crate) fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
+    let dimension = Dimension { name: name.to_owned(), kind: DimensionKind::Mapped };
+    TensorType::new(cell, vec![dimension]).map_err(|error| error.to_string())
+}
+
+/// A tensor of a type with one mapped dimension.
+pub(crate) fn of_cells(tensor_type: &TensorType, cells: impl IntoIterator<Item = (String, f64)>) -> Tensor {
+    let mut builder = TensorBuilder::new(tensor_type);
+    for (label, cell) in cells {
+        // The type has one mapped dimension, which takes any label and number.
+        if builder.cell(vec![label], 0, cell).is_err() {
+            break;
+        }
+    }
+    builder.finish()
+}
+
+/// `bm25_for_labels(field)`
+pub(crate) fn for_labels(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.text_field(name, 0)?.name.to_string();
+    let weights = Weights::new(setup, "bm25", &field, "averageFieldLength")?;
+    Ok(Box::new(ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
+}
+
+struct ForLabels {
+    field: String,
+    weights: Weights,
+    tensor_type: TensorType,
+}
+
+impl Feature for ForLabels {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> Demands {
+        Demands { counts: true, statistics: true, ..Demands::default() }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let mut terms: Vec<(&str, LeafId, f64)> = Vec::new();
+        for (found, rarity) in weigh(request, &self.field) {
+            if let Some(label) =
+                term(request.plan, found.term).and_then(|term| term.annotations.label.as_deref())
+            {
+                terms.push((label, found.leaf, rarity));
+            }
+        }
+        let norm = self.weights.norm(self.weights.average_field_length(request, &self.field));
+        let tokens = request.column(ColumnKey::tokens(&self.field));
+        let mut lengths = Vec::new();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
+            let tensor = |(at, length): (usize, &f64)| {
+                let mut cells: BTreeMap<&str, f64> = BTreeMap::new();
+                for (label, leaf, rarity) in &terms {
+                    if let LeafMatches::Words(occurrences) = chunk.matches.leaf(*leaf)
+                        && let count @ 1.. = occurrences.counts.get(at).copied().unwrap_or_default()
+                    {
+                        *cells.entry(label).or_default() +=
+                            self.weights.score(*rarity, f64::from(count), norm(*length));
+                    }
+                }
+                of_cells(&self.tensor_type, cells.into_iter().map(|(label, cell)| (label.to_owned(), cell)))
+            };
+            *values = Values::Tensors(lengths.iter().enumerate().map(tensor).collect());
+        }))
+    }
+}
+
+/// `elementwise(bm25(field),dimension,cell_type)`
+pub(crate) fn elementwise(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let usage = || format!("{name}: write elementwise(bm25(field),dimension,cell_type)");
+    let inner = name.parameters.first().and_then(|inner| FeatureName::parse(inner).ok()).ok_or_else(usage)?;
+    let (Some(dimension), "bm25", None) = (name.parameters.get(1), inner.name.as_str(), &inner.output) else {
+        return Err(usage());
+    };
+    let cell = match name.parameters.get(2).map(String::as_str) {
+        None | Some("double") => CellType::Double,
+        Some("float") => CellType::Float,
+        Some("bfloat16") => CellType::BFloat16,
+        Some("int8") => CellType::Int8,
+        Some(other) => {
+            return Err(format!("{name}: a cell type is double, float, bfloat16 or int8, found '{other}'"));
+        }
+    };
+    let field = setup.text_field(&inner, 0)?.name.to_string();
+    let weights = Weights::of_elements(setup, name, &field)?;
+    Ok(Box::new(Elementwise { field, weights, tensor_type: mapped(dimension, cell)? }))
+}
+
+struct Elementwise {
+    field: String,
+    weights: Weights,
+    tensor_type: TensorType,
+}
+
+impl Feature for Elementwise {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> Demands {
+        Demands { counts: true, positions: true, statistics: true }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let terms = weigh(request, &self.field);
+        let norm = self.weights.norm(self.weights.average_element_length());
+        let tokens = request.column(ColumnKey::tokens(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let mut lists: Vec<(Positions<'_>, f64)> = terms
+                .iter()
+                .map(|(found, rarity)| (Positions::of(chunk.matches.leaf(found.leaf)), *rarity))
+                .collect();
+            let tokens = chunk.tokens(tokens);
+            let tensor = |(_, document): (usize, usize)| {
+                let ends = tokens.map(|tokens| element_ends(tokens, document)).unwrap_or_default();
+                let mut cells: BTreeMap<usize, f64> = BTreeMap::new();
+                for (positions, rarity) in &mut lists {
+                    let positions = positions.next().unwrap_or_default();
+                    let element = |position: &u32| ends.partition_point(|end| end <= position);
+                    for here in positions.chunk_by(|a, b| element(a) == element(b)) {
+                        let at = element(&here[0]);
+                        let begin = at.checked_sub(1).map_or(0, |before| ends[before] + 1);
+                        let length = ends.get(at).map_or(0, |end| end - begin);
+                        *cells.entry(at).or_default() +=
+                            self.weights.score(*rarity, here.len() as f64, norm(f64::from(length)));
+                    }
+                }
+                of_cells(&self.tensor_type, cells.into_iter().map(|(at, cell)| (at.to_string(), cell)))
+            };
+            *values = Values::Tensors(chunk.documents().map(tensor).collect());
+        }))
+    }
+}
+
+/// For each element the place after its last word.
+fn element_ends(tokens: &millrace_column::Tokens, document: usize) -> Vec<u32> {
+    let ids = tokens.document(document);
+    let boundaries = ids.iter().enumerate().filter(|(_, id)| *id == ELEMENT_BOUNDARY);
+    let mut ends: Vec<u32> = boundaries.map(|(at, _)| at as u32).collect();
+    ends.push(ids.iter().count() as u32);
+    ends
+}
+
+/// `queryTermDocumentFrequency(field)`
+pub(crate) fn document_frequency(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.text_field(name, 0)?.name.to_string();
+    Ok(Box::new(DocumentFrequency { field, tensor_type: mapped("term", CellType::Double)? }))
+}
+
+struct DocumentFrequency {
+    field: String,
+    tensor_type: TensorType,
+}
+
+impl Feature for DocumentFrequency {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn demands(&self) -> Demands {
+        Demands { statistics: true, ..Demands::default() }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let frequencies = &request.matches.statistics.document_frequency;
+        let cells = terms_of(request.plan, &self.field).into_iter().map(|found| {
+            let frequency = frequencies.get(found.leaf.0).copied().unwrap_or_default();
+            (found.term.0.to_string(), frequency as f64)
+        });
+        let tensor = std::sync::Arc::new(of_cells(&self.tensor_type, cells));
+        Box::new(Run(move |_: &Chunk<'_>, values: &mut Values| {
+            *values = Values::Tensor(std::sync::Arc::clone(&tensor));
+        }))
+    }
+}

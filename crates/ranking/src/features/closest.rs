@@ -1,0 +1,91 @@
+//! `closest(field)`: which vector of a document is the nearest.
+
+use std::sync::Arc;
+
+use millrace_column::{ColumnKey, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_matching::nearest_subspace;
+use millrace_plan::Predicate;
+use millrace_schema::DistanceMetric;
+use millrace_tensor::{CellType, Tensor, TensorBuilder, TensorType};
+
+use super::attribute::empty;
+use super::term::leaves_labelled;
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// `closest(field)`, `closest(field,label)`
+pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?;
+    let mapped = match &field.data_type {
+        DataType::Tensor(tensor_type) => tensor_type.mapped().cloned().collect::<Vec<_>>(),
+        _ => Vec::new(),
+    };
+    if mapped.is_empty() {
+        return Err(format!(
+            "{name} needs a tensor field with a mapped dimension, but {} is {}",
+            field.name, field.data_type
+        ));
+    }
+    Ok(Box::new(Closest {
+        field: field.name.to_string(),
+        label: name.parameters.get(1).cloned(),
+        data_type: field.data_type.clone(),
+        tensor_type: TensorType::new(CellType::Float, mapped).map_err(|error| error.to_string())?,
+    }))
+}
+
+struct Closest {
+    field: String,
+    label: Option<String>,
+    data_type: DataType,
+    tensor_type: TensorType,
+}
+
+impl Feature for Closest {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let plan = request.plan;
+        let labelled = self.label.as_ref().map(|label| leaves_labelled(plan, label));
+        let targets: Vec<(&Arc<Tensor>, DistanceMetric)> = plan
+            .leaves
+            .iter()
+            .enumerate()
+            .filter(|(at, leaf)| {
+                *leaf.field == *self.field
+                    && labelled.as_ref().is_none_or(|ids| ids.iter().any(|id| id.0 == *at))
+            })
+            .filter_map(|(_, leaf)| match &leaf.predicate {
+                Predicate::Nearest { target, metric, .. } => Some((target, *metric)),
+                _ => None,
+            })
+            .collect();
+        let column = request.column(ColumnKey::value(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let column = chunk.column(column);
+            let of = |document| match column.and_then(|column| value(column, &self.data_type, document)) {
+                Some(Value::Tensor(tensor)) => self.of(&targets, &tensor),
+                _ => empty(&self.tensor_type),
+            };
+            *values = Values::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+        }))
+    }
+}
+
+impl Closest {
+    fn of(&self, targets: &[(&Arc<Tensor>, DistanceMetric)], tensor: &Tensor) -> Tensor {
+        let nearest = targets
+            .iter()
+            .filter_map(|(target, metric)| nearest_subspace(target, *metric, tensor))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        let mut builder = TensorBuilder::new(&self.tensor_type);
+        if let Some((labels, _)) = nearest {
+            // The labels are those of the field's own mapped dimensions, which the type has and nothing else.
+            let _ = builder.cell(labels.to_vec(), 0, 1.0);
+        }
+        builder.finish()
+    }
+}

@@ -1,0 +1,142 @@
+//! `distanceToPath(field)`: how far a place is from a path that the query draws.
+
+use millrace_column::{ColumnKey, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// The distance of a document without a place, or to no path.
+const NOWHERE: f64 = 6.4e9;
+
+#[derive(Debug, Clone, Copy)]
+enum Output {
+    Distance,
+    Traveled,
+    Product,
+}
+
+struct DistanceToPath {
+    field: String,
+    data_type: DataType,
+    output: Output,
+    /// The rank property of the request that has the path.
+    property: String,
+    fallback: Option<String>,
+}
+
+/// `distanceToPath(field).distance`, `.traveled`, `.product`
+pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.field(name, 0)?;
+    let element = match &field.data_type {
+        DataType::Array(element) => element,
+        single => single,
+    };
+    if *element != DataType::Position {
+        return Err(format!("{name} needs a field of positions, but {} is {}", field.name, field.data_type));
+    }
+    let output = match name.output.as_deref() {
+        Some("distance") => Output::Distance,
+        Some("traveled") => Output::Traveled,
+        Some("product") => Output::Product,
+        _ => return Err(format!("{name}: distanceToPath has the outputs distance, traveled and product")),
+    };
+    Ok(Box::new(DistanceToPath {
+        output,
+        property: format!("distanceToPath({}).path", field.name),
+        fallback: setup.properties.text("distanceToPath", &field.name, "path").map(str::to_owned),
+        data_type: field.data_type.clone(),
+        field: field.name.to_string(),
+    }))
+}
+
+/// A place in millionths of degrees: east, then north, as the path has them.
+type Point = (f64, f64);
+
+/// Where a place is nearest to a path.
+#[derive(Debug, Clone, Copy)]
+struct Nearest {
+    distance: f64,
+    /// How much of the path lies before it, from 0 to 1.
+    traveled: f64,
+    product: f64,
+}
+
+const NO_PATH: Nearest = Nearest { distance: NOWHERE, traveled: 1.0, product: 0.0 };
+
+impl Feature for DistanceToPath {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let text = request.plan.query.ranking.properties.get(&self.property).or(self.fallback.as_ref());
+        let path = text.and_then(|text| parse(text)).unwrap_or_default();
+        let column = request.column(ColumnKey::value(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), self.output.of(&NO_PATH));
+            let Some(column) = chunk.column(column) else { return };
+            for (at, document) in chunk.documents() {
+                let value = value(column, &self.data_type, document);
+                let nearest = places(value.as_ref())
+                    .filter_map(|place| nearest(&path, place))
+                    .min_by(|a, b| a.distance.total_cmp(&b.distance));
+                out[at] = self.output.of(&nearest.unwrap_or(NO_PATH));
+            }
+        }))
+    }
+}
+
+impl Output {
+    fn of(self, nearest: &Nearest) -> f64 {
+        match self {
+            Output::Distance => nearest.distance,
+            Output::Traveled => nearest.traveled,
+            Output::Product => nearest.product,
+        }
+    }
+}
+
+fn places(value: Option<&Value>) -> impl Iterator<Item = Point> + '_ {
+    let values = match value {
+        Some(Value::Array(elements)) => elements.as_slice(),
+        Some(single) => std::slice::from_ref(single),
+        None => &[],
+    };
+    values.iter().filter_map(|value| match value {
+        Value::Position { latitude, longitude } => Some((f64::from(*longitude), f64::from(*latitude))),
+        _ => None,
+    })
+}
+
+/// `(x1,y1,x2,y2,…)` of at least two points.
+fn parse(text: &str) -> Option<Vec<Point>> {
+    let inner = text.trim().strip_prefix('(')?.strip_suffix(')')?;
+    let numbers: Vec<f64> =
+        inner.split(',').map(|number| number.trim().parse().ok()).collect::<Option<_>>()?;
+    let (points, rest) = numbers.as_chunks::<2>();
+    (points.len() >= 2 && rest.is_empty()).then(|| points.iter().map(|[x, y]| (*x, *y)).collect())
+}
+
+/// The nearest point of a path, the first of several.
+fn nearest(path: &[Point], place: Point) -> Option<Nearest> {
+    let mut best: Option<Nearest> = None;
+    let mut length = 0.0;
+    for part in path.windows(2) {
+        let (from, to) = (part[0], part[1]);
+        let along = (to.0 - from.0, to.1 - from.1);
+        let squared = along.0 * along.0 + along.1 * along.1;
+        let share = match squared > 0.0 {
+            true => (((place.0 - from.0) * along.0 + (place.1 - from.1) * along.1) / squared).clamp(0.0, 1.0),
+            false => 0.0,
+        };
+        let met = (from.0 + share * along.0, from.1 + share * along.1);
+        let away = (met.0 - place.0, met.1 - place.1);
+        let distance = away.0.hypot(away.1);
+        if best.is_none_or(|best| distance < best.distance) {
+            best = Some(Nearest {
+                distance,
+                traveled: length + share * squared.sqrt(),
+                product: along.0 * away.1 - away.0 * along.1,
+            });
+        }
+        length += squared.sqrt();
+    }
+    best.map(|best| Nearest { traveled: if length > 0.0 { best.traveled / length } else { 0.0 }, ..best })
+}

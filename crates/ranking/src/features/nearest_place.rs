@@ -1,0 +1,90 @@
+//! Which of a document's positions is nearest to those that the query asks for.
+
+use millrace_column::{ColumnKey, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_matching::distance_km;
+use millrace_plan::Predicate;
+
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+#[derive(Debug, Clone, Copy)]
+enum Output {
+    Index,
+    Latitude,
+    Longitude,
+}
+
+struct NearestPlace {
+    field: String,
+    data_type: DataType,
+    output: Output,
+}
+
+/// `distance(field).index`, `.latitude`, `.longitude`; none for other outputs.
+pub(crate) fn setup(
+    setup: &Setup<'_>,
+    name: &FeatureName,
+    output: &str,
+) -> Result<Option<Box<dyn Feature>>, String> {
+    let output = match output {
+        "index" => Output::Index,
+        "latitude" => Output::Latitude,
+        "longitude" => Output::Longitude,
+        _ => return Ok(None),
+    };
+    let field = setup.field(name, 0)?;
+    Ok(Some(Box::new(NearestPlace {
+        field: field.name.to_string(),
+        data_type: field.data_type.clone(),
+        output,
+    })))
+}
+
+impl Feature for NearestPlace {
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let places: Vec<(f64, f64)> = request
+            .plan
+            .leaves
+            .iter()
+            .filter(|leaf| *leaf.field == *self.field)
+            .filter_map(|leaf| match leaf.predicate {
+                Predicate::GeoCircle { latitude, longitude, .. } => Some((latitude, longitude)),
+                _ => None,
+            })
+            .collect();
+        let column = request.column(ColumnKey::value(&self.field));
+        let missing = match self.output {
+            Output::Index => -1.0,
+            Output::Latitude => 90.0,
+            Output::Longitude => -180.0,
+        };
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), missing);
+            let Some(column) = chunk.column(column) else { return };
+            for (at, document) in chunk.documents() {
+                let value = value(column, &self.data_type, document);
+                let positions = match &value {
+                    Some(Value::Array(elements)) => elements.as_slice(),
+                    Some(single) => std::slice::from_ref(single),
+                    None => &[],
+                };
+                let mut best = f64::INFINITY;
+                for (index, position) in positions.iter().enumerate() {
+                    let Value::Position { latitude, longitude } = position else { continue };
+                    let here = (f64::from(*latitude) / 1e6, f64::from(*longitude) / 1e6);
+                    let away =
+                        places.iter().map(|place| distance_km(*place, here)).fold(f64::INFINITY, f64::min);
+                    if away < best {
+                        best = away;
+                        out[at] = match self.output {
+                            Output::Index => index as f64,
+                            Output::Latitude => here.0,
+                            Output::Longitude => here.1,
+                        };
+                    }
+                }
+            }
+        }))
+    }
+}

@@ -1,0 +1,97 @@
+//! Parts of structs and maps, named by a path: `person.name`, `prices.value`.
+
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_schema::SchemaField;
+
+use super::Setup;
+
+/// What a feature's parameter names: a field, or a part of one.
+pub(crate) struct Part<'s> {
+    pub field: &'s SchemaField,
+    /// The way from the field's value to the part; empty for the field itself.
+    pub path: Vec<String>,
+    /// What single values are.
+    pub data_type: &'s DataType,
+    /// Whether a document may have several of them.
+    pub many: bool,
+    /// Whether the schema makes it an attribute.
+    pub is_attribute: bool,
+}
+
+impl Setup<'_> {
+    /// The field, or part of one, that a feature is about.
+    pub fn part(&self, name: &FeatureName, at: usize) -> Result<Part<'_>, String> {
+        let text = name.parameters.get(at).map_or("", String::as_str);
+        let (first, rest) = match text.split_once('.') {
+            Some((first, rest)) if !self.schema.fields.contains_key(text) => (first, rest),
+            _ => (text, ""),
+        };
+        let Some(field) = self.schema.fields.get(first).filter(|_| !rest.is_empty()) else {
+            let field = self.field(name, at)?;
+            let (data_type, many) = (&field.data_type, is_collection(&field.data_type));
+            return Ok(Part {
+                field,
+                path: Vec::new(),
+                data_type,
+                many,
+                is_attribute: field.attribute.is_some(),
+            });
+        };
+        let path: Vec<String> = rest.split('.').map(str::to_owned).collect();
+        let mut many = false;
+        let Some(data_type) = type_at(&field.data_type, &path, &mut many) else {
+            return Err(format!(
+                "{name}: {first} is of type {}, which has no part '{rest}'",
+                field.data_type
+            ));
+        };
+        let own = field.struct_fields.iter().find(|(known, _)| known == rest).map(|(_, own)| own);
+        let is_attribute = field.attribute.is_some() || own.is_some_and(|own| own.attribute.is_some());
+        Ok(Part { field, path, data_type, many, is_attribute })
+    }
+}
+
+fn is_collection(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
+}
+
+/// What is at the end of a path, and whether that may be several.
+fn type_at<'t>(data_type: &'t DataType, path: &[String], many: &mut bool) -> Option<&'t DataType> {
+    *many |= is_collection(data_type);
+    match (data_type, path) {
+        (DataType::Array(element) | DataType::WeightedSet { element, .. }, _) => type_at(element, path, many),
+        (DataType::Map(key, _), []) => type_at(key, path, many),
+        (DataType::Map(key, value), [first, rest @ ..]) => match first.as_str() {
+            "key" => type_at(key, rest, many),
+            "value" => type_at(value, rest, many),
+            _ => None,
+        },
+        (DataType::Struct(members), [first, rest @ ..]) => {
+            type_at(&members.field(first)?.data_type, rest, many)
+        }
+        (single, []) => Some(single),
+        _ => None,
+    }
+}
+
+/// Visits what is at the end of a path, in the order of the document.
+pub(crate) fn walk<'v>(value: &'v Value, path: &[String], visit: &mut dyn FnMut(&'v Value)) {
+    match (value, path) {
+        (Value::Array(elements), _) => elements.iter().for_each(|element| walk(element, path, visit)),
+        (Value::WeightedSet(elements), _) => {
+            elements.iter().for_each(|(element, _)| walk(element, path, visit));
+        }
+        (Value::Map(entries), []) => entries.iter().for_each(|(key, _)| walk(key, path, visit)),
+        (Value::Map(entries), [first, rest @ ..]) => {
+            let of_key = first == "key";
+            entries.iter().for_each(|(key, value)| walk(if of_key { key } else { value }, rest, visit));
+        }
+        (Value::Struct(fields), [first, rest @ ..]) => {
+            let member = fields.iter().find(|(name, _)| **name == **first);
+            member.into_iter().for_each(|(_, value)| walk(value, rest, visit));
+        }
+        (single, []) => visit(single),
+        _ => {}
+    }
+}

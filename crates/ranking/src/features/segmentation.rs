@@ -1,0 +1,285 @@
+//! The string segment match: the best way to find the query's terms in a field, in segments.
+//!
+//! From a place in the query a segment is followed through the field: the next term is looked for to the right, at most
+//! `limit` positions away, then as far to the left; found only farther away, it begins the next segment. Terms that the field
+//! lacks are passed over. A segment may begin at any occurrence of its first term; of those that end before the same term of
+//! the query, the best is kept, so that everything is known once the query's end is reached and nothing is followed twice.
+
+use std::rc::Rc;
+
+/// What nearness is worth, and how much is tried.
+pub(super) struct Settings {
+    /// The widest gap inside a segment, in positions.
+    pub limit: u32,
+    /// What each distance is worth, from `limit` backward to `limit` forward; in the middle stands that of neighbours in order.
+    pub proximity: Vec<f64>,
+    /// How many ways to begin a segment are tried beside the first.
+    pub alternatives: u32,
+}
+
+/// What one segmentation amounts to, as far as it has come.
+#[derive(Debug, Clone)]
+pub(super) struct Segmentation {
+    pub matches: u32,
+    /// Pairs of terms that follow each other in a segment.
+    pub pairs: u32,
+    pub out_of_order: u32,
+    pub gaps: u32,
+    pub gap_length: u32,
+    pub longest_sequence: u32,
+    /// The first and the last position of any segment.
+    pub first: u32,
+    pub last: u32,
+    /// Sums over pairs of proximity, and of proximity weighted by connectedness.
+    pub proximity: f64,
+    pub weighted_proximity: f64,
+    pub segments: u32,
+    /// Where the segments begin, last segment first.
+    starts: Option<Rc<Start>>,
+}
+
+#[derive(Debug)]
+struct Start {
+    at: u32,
+    before: Option<Rc<Start>>,
+}
+
+/// The connectedness that terms have where nothing is said.
+pub(super) const CONNECTEDNESS: f64 = 0.1;
+
+impl Segmentation {
+    /// Finds the best; none where no term occurs. `positions` are those of each term of the query, ascending; `connectedness` is
+    /// that of each term with the one before it.
+    pub fn best(settings: &Settings, positions: &[&[u32]], connectedness: &[f64]) -> Option<Self> {
+        Search { settings, positions, connectedness }.run()
+    }
+
+    /// How near each other the terms of segments are, weighted by how connected they are.
+    pub fn absolute_proximity(&self) -> f64 {
+        if self.pairs > 0 { self.weighted_proximity / f64::from(self.pairs) } else { CONNECTEDNESS }
+    }
+
+    /// Which of two ways to the same place is better.
+    fn score(&self) -> f64 {
+        self.absolute_proximity() / f64::from(self.segments * self.segments).max(1.0)
+    }
+
+    /// The sum of the distances from the beginning of each segment to that of the next in the field.
+    pub fn segment_distance(&self) -> u32 {
+        let mut starts = std::iter::successors(self.starts.as_deref(), |start| start.before.as_deref());
+        let Some(first) = starts.next().map(|start| start.at) else { return 0 };
+        let (low, high) =
+            starts.fold((first, first), |(low, high), start| (low.min(start.at), high.max(start.at)));
+        high - low
+    }
+}
+
+struct Search<'s> {
+    settings: &'s Settings,
+    positions: &'s [&'s [u32]],
+    connectedness: &'s [f64],
+}
+
+/// The best way to a term of the query at which a segment may begin.
+struct StartPoint {
+    so_far: Segmentation,
+    /// Occurrences to begin at, the next one last.
+    untried: Vec<u32>,
+    tried: bool,
+}
+
+impl Search<'_> {
+    fn run(&self) -> Option<Segmentation> {
+        let first = self.present(0)?;
+        let mut points: Vec<Option<StartPoint>> = (0..self.positions.len()).map(|_| None).collect();
+        let untried = self.positions[first].iter().rev().copied().collect();
+        points[first] = Some(StartPoint { so_far: Segmentation::empty(), untried, tried: false });
+        let mut best: Option<Segmentation> = None;
+        let mut alternatives = 0;
+        // A segment leads to a later term, so a start point is known for good once the ones before it are done.
+        for term in first..points.len() {
+            let Some(mut point) = points[term].take() else { continue };
+            while let Some(at) = point.untried.pop() {
+                if point.tried {
+                    if alternatives == self.settings.alternatives {
+                        break;
+                    }
+                    alternatives += 1;
+                }
+                point.tried = true;
+                let (found, end, next) = self.follow(&point.so_far, term, at);
+                let (known, untried) = match next {
+                    None => (best.as_ref(), Vec::new()),
+                    Some(next) => {
+                        (points[next].as_ref().map(|point| &point.so_far), self.candidates(next, end))
+                    }
+                };
+                if known.is_some_and(|known| known.score() >= found.score()) {
+                    continue;
+                }
+                match next {
+                    None => best = Some(found),
+                    Some(next) => points[next] = Some(StartPoint { so_far: found, untried, tried: false }),
+                }
+            }
+        }
+        best
+    }
+
+    /// The first term from `from` on that the field has.
+    fn present(&self, from: usize) -> Option<usize> {
+        (from..self.positions.len()).find(|term| !self.positions[*term].is_empty())
+    }
+
+    /// Follows a segment that begins with an occurrence of a term: what it amounts to, where it ends, and the term at which the
+    /// next begins.
+    fn follow(&self, so_far: &Segmentation, term: usize, begin: u32) -> (Segmentation, u32, Option<usize>) {
+        let mut segmentation = so_far.clone();
+        segmentation.begin(begin);
+        let (mut at, mut sequence, mut next) = (begin, 1, self.present(term + 1));
+        while let Some(term) = next {
+            let Some(to) = self.near(term, at) else { break };
+            segmentation.step(self.settings, at, to, self.connectedness[term]);
+            sequence = if to == at + 1 { sequence + 1 } else { 1 };
+            segmentation.longest_sequence = segmentation.longest_sequence.max(sequence);
+            at = to;
+            next = self.present(term + 1);
+        }
+        (segmentation, at, next)
+    }
+
+    /// The occurrence of a term that continues a segment.
+    fn near(&self, term: usize, at: u32) -> Option<u32> {
+        let (limit, positions) = (self.settings.limit, self.positions[term]);
+        let right = positions[positions.partition_point(|position| *position <= at)..].first();
+        let left = positions[..positions.partition_point(|position| *position < at)].last();
+        right
+            .filter(|right| **right - at <= limit)
+            .or(left.filter(|left| at - **left <= limit))
+            // Two terms of the query at one place.
+            .or(positions.binary_search(&at).ok().map(|same| &positions[same]))
+            .copied()
+    }
+
+    /// The occurrences of a term to begin a segment at, the one to try first last: near ones before far ones, those to the right
+    /// before those to the left.
+    fn candidates(&self, term: usize, previous: u32) -> Vec<u32> {
+        let far = |position: &u32| position.abs_diff(previous) > self.settings.limit;
+        let mut candidates = self.positions[term].to_vec();
+        candidates.sort_by_key(|position| {
+            std::cmp::Reverse((far(position), *position <= previous, position.abs_diff(previous)))
+        });
+        candidates
+    }
+}
+
+impl Segmentation {
+    fn empty() -> Self {
+        Segmentation {
+            matches: 0,
+            pairs: 0,
+            out_of_order: 0,
+            gaps: 0,
+            gap_length: 0,
+            longest_sequence: 1,
+            first: u32::MAX,
+            last: 0,
+            proximity: 0.0,
+            weighted_proximity: 0.0,
+            segments: 0,
+            starts: None,
+        }
+    }
+
+    fn begin(&mut self, at: u32) {
+        self.segments += 1;
+        self.starts = Some(Rc::new(Start { at, before: self.starts.take() }));
+        self.meet(at);
+    }
+
+    fn meet(&mut self, at: u32) {
+        self.matches += 1;
+        self.first = self.first.min(at);
+        self.last = self.last.max(at);
+    }
+
+    /// From one term to the next in a segment.
+    fn step(&mut self, settings: &Settings, from: u32, to: u32, connectedness: f64) {
+        self.meet(to);
+        self.pairs += 1;
+        let forward = to > from;
+        // Neighbours have a distance of 0 forward, and of 1 backward.
+        let distance = if forward { to - from - 1 } else { from - to };
+        self.out_of_order += u32::from(to < from);
+        self.gaps += u32::from(to != from + 1);
+        self.gap_length += distance;
+        let zero = settings.proximity.len() / 2;
+        let place = match forward {
+            true => zero + distance as usize,
+            false => zero.saturating_sub(distance as usize),
+        };
+        let proximity = settings.proximity.get(place).copied().unwrap_or(0.0);
+        self.proximity += proximity;
+        self.weighted_proximity +=
+            proximity.powf(connectedness / CONNECTEDNESS) * connectedness.max(CONNECTEDNESS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The best segmentation of a field for a query, both as words: matches, segments, pairs in a row, gaps, the sum of the
+    /// proximities of pairs.
+    #[track_caller]
+    fn check(query: &str, field: &str, alternatives: u32, expected: (u32, u32, u32, u32, f64)) {
+        let words: Vec<&str> = field.split(' ').collect();
+        let positions: Vec<Vec<u32>> = query
+            .split(' ')
+            .map(|term| (0..words.len()).filter(|at| words[*at] == term).map(|at| at as u32).collect())
+            .collect();
+        let lists: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
+        let settings = Settings { limit: 10, proximity: (0..21).map(proximity).collect(), alternatives };
+        let connectedness = vec![CONNECTEDNESS; lists.len()];
+        let found = Segmentation::best(&settings, &lists, &connectedness).expect("some word occurs");
+        let Segmentation { matches, segments, longest_sequence, gaps, proximity, .. } = found;
+        assert_eq!(
+            (matches, segments, longest_sequence, gaps),
+            (expected.0, expected.1, expected.2, expected.3),
+            "{query} in {field}"
+        );
+        assert!((proximity - expected.4).abs() < 1e-6, "{query} in {field}: {proximity}");
+    }
+
+    fn proximity(place: usize) -> f64 {
+        if place >= 10 {
+            0.5f64.powf((place - 10) as f64 / 2.0)
+        } else {
+            0.5f64.powf((9 - place) as f64 / 2.0) / 3.0
+        }
+    }
+
+    #[test]
+    fn terms_are_followed_to_the_right_then_to_the_left() {
+        check("a", "a", 10_000, (1, 1, 1, 0, 0.0));
+        check("a b", "a b", 10_000, (2, 1, 2, 0, 1.0));
+        check("a b", "a x b", 10_000, (2, 1, 1, 1, 0.5f64.sqrt()));
+        check("a b", "b a", 10_000, (2, 1, 1, 1, 1.0 / 3.0));
+        check("a a", "a", 10_000, (2, 1, 1, 1, 1.0));
+        check("a y b", "a b", 10_000, (2, 1, 2, 0, 1.0));
+        check("a b", "a x x x x x x x x x x x b", 10_000, (2, 2, 1, 0, 0.0));
+    }
+
+    #[test]
+    fn the_nearest_words_make_the_best_segment() {
+        let field = "a x x b x x x x x x x x x x x a x b x x x x x x x x x x x a b x x x x x x x x x x x c d";
+        check("a b c d", field, 0, (4, 2, 2, 1, 1.5));
+        check("a b c d", field, 1, (4, 2, 2, 1, 1.0 + 0.5f64.sqrt()));
+        check("a b c d", field, 2, (4, 2, 2, 0, 2.0));
+    }
+
+    #[test]
+    fn few_segments_are_better_than_many() {
+        check("a b c", "a x x x x x x x x x x x b c a b c", 10_000, (3, 1, 3, 0, 2.0));
+    }
+}

@@ -1,0 +1,87 @@
+//! What `elementSimilarity` makes of the elements that match: a formula of a rank property.
+
+use millrace_expression::{Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch};
+use millrace_tensor::TensorType;
+
+/// `aggregator(expression)`, the expression of an element's measures.
+pub(super) struct Formula {
+    program: Program,
+    /// For each input of the program its place in [`SYMBOLS`].
+    inputs: Vec<usize>,
+    aggregator: Aggregator,
+}
+
+/// The measures by the symbols that stand for them: proximity, order, query coverage, field coverage, weight.
+const SYMBOLS: [&str; 5] = ["p", "o", "q", "f", "w"];
+
+#[derive(Debug, Clone, Copy)]
+enum Aggregator {
+    Max,
+    Average,
+    Sum,
+}
+
+impl Formula {
+    /// Parses one.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "expected max, avg or sum of an expression of {}, as in max(p*w), found '{text}'",
+                SYMBOLS.join(", ")
+            )
+        };
+        let (name, inner) = text.trim().split_once('(').ok_or_else(wrong)?;
+        let inner = inner.trim_end().strip_suffix(')').ok_or_else(wrong)?;
+        let aggregator = match name.trim() {
+            "max" => Aggregator::Max,
+            "avg" => Aggregator::Average,
+            "sum" => Aggregator::Sum,
+            _ => return Err(wrong()),
+        };
+        let compiled =
+            Expression::parse(inner).and_then(|expression| Program::compile(&expression, &Symbols));
+        let program = compiled.map_err(|error| format!("{}: {}", wrong(), error.reason()))?;
+        if !program.tensor_type().is_scalar() {
+            return Err(wrong());
+        }
+        let place = |name: &FeatureName| SYMBOLS.iter().position(|symbol| *symbol == name.name).unwrap_or(0);
+        let inputs = program.inputs().iter().map(|(name, _)| place(name)).collect();
+        Ok(Formula { program, inputs, aggregator })
+    }
+
+    /// The value for elements whose measures lie in one list for each symbol; 0 where there are none.
+    pub fn of(&self, measures: &[Vec<f64>; 5], scratch: &mut Scratch, out: &mut Vec<f64>) -> f64 {
+        out.clear();
+        out.resize(measures[0].len(), 0.0);
+        if out.is_empty() {
+            return 0.0;
+        }
+        let operands: Vec<Operand<'_>> =
+            self.inputs.iter().map(|place| Operand::numbers(&measures[*place])).collect();
+        self.program.evaluate(scratch, out.len(), &operands).write(out);
+        let sum = || out.iter().sum::<f64>();
+        match self.aggregator {
+            Aggregator::Max => out.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Aggregator::Sum => sum(),
+            Aggregator::Average => sum() / out.len() as f64,
+        }
+    }
+}
+
+/// The symbols are all that a formula sees.
+struct Symbols;
+
+impl Scope for Symbols {
+    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+        let known =
+            name.parameters.is_empty() && name.output.is_none() && SYMBOLS.contains(&name.name.as_str());
+        match known {
+            true => Ok(Feature::Input(TensorType::scalar())),
+            false => Err(format!("there is no symbol '{name}'")),
+        }
+    }
+
+    fn function(&self, _: &str) -> Option<FunctionBody<'_>> {
+        None
+    }
+}

@@ -1,0 +1,143 @@
+//! Tensors with several mapped dimensions, made of arrays.
+
+use millrace_column::{ColumnKey, value};
+use millrace_document::{DataType, Value};
+use millrace_expression::FeatureName;
+use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
+
+use super::attribute::{label, number};
+use super::multivalue::source;
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+
+/// `tensorFromStructs(attribute(field),key,…,value,type)`
+pub(crate) fn structs(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let [_, keys @ .., member, cell] = name.parameters.as_slice() else {
+        return Err(usage(name));
+    };
+    if keys.is_empty() {
+        return Err(usage(name));
+    }
+    let (field, data_type) = source(setup, name)?;
+    let members = match data_type {
+        DataType::Array(element) => match &**element {
+            DataType::Struct(members) => members,
+            other => {
+                return Err(format!("{name} needs an array of structs, but {field} is an array of {other}"));
+            }
+        },
+        other => return Err(format!("{name} needs an array of structs, but {field} is {other}")),
+    };
+    for known in keys.iter().chain([member]) {
+        if members.field(known).is_none() {
+            return Err(format!("{name}: the structs of {field} have no field '{known}'"));
+        }
+    }
+    let cell = match cell.as_str() {
+        "double" => CellType::Double,
+        "float" => CellType::Float,
+        other => return Err(format!("{name}: the type is float or double, found '{other}'")),
+    };
+    let made = Made::Structs { keys: keys.to_vec(), member: member.clone() };
+    feature(field, data_type, &keys.iter().map(String::as_str).collect::<Vec<_>>(), cell, made)
+}
+
+fn usage(name: &FeatureName) -> String {
+    format!("{name}: write tensorFromStructs(attribute(field),key,value,type)")
+}
+
+/// `tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)`
+pub(crate) fn labels_with_offset(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let [_, labels, offsets] = name.parameters.as_slice() else {
+        return Err(format!(
+            "{name}: write tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)"
+        ));
+    };
+    let (field, data_type) = source(setup, name)?;
+    if !matches!(data_type, DataType::Array(_)) {
+        return Err(format!("{name} needs an array, but {field} is {data_type}"));
+    }
+    feature(field, data_type, &[labels, offsets], CellType::Float, Made::LabelsWithOffset)
+}
+
+fn feature(
+    field: &str,
+    data_type: &DataType,
+    dimensions: &[&str],
+    cell: CellType,
+    made: Made,
+) -> Result<Box<dyn Feature>, String> {
+    let mapped = |name: &&str| Dimension { name: (*name).to_owned(), kind: DimensionKind::Mapped };
+    let tensor_type =
+        TensorType::new(cell, dimensions.iter().map(mapped).collect()).map_err(|error| error.to_string())?;
+    // Types keep their dimensions sorted, and labels follow them.
+    let order = tensor_type
+        .dimensions()
+        .iter()
+        .filter_map(|sorted| dimensions.iter().position(|name| *name == sorted.name))
+        .collect();
+    let (field, data_type) = (field.to_owned(), data_type.clone());
+    Ok(Box::new(FromArray { field, data_type, tensor_type, order, made }))
+}
+
+struct FromArray {
+    field: String,
+    data_type: DataType,
+    tensor_type: TensorType,
+    /// For each dimension of the type its place among the labels.
+    order: Vec<usize>,
+    made: Made,
+}
+
+enum Made {
+    Structs { keys: Vec<String>, member: String },
+    LabelsWithOffset,
+}
+
+impl Made {
+    /// The labels and the cell of one element.
+    fn cell(&self, at: usize, element: &Value) -> Option<(Vec<String>, f64)> {
+        match (self, element) {
+            (Made::Structs { keys, member }, Value::Struct(fields)) => {
+                let of = |name: &String| {
+                    fields.iter().find(|(known, _)| **known == **name).map(|(_, value)| value)
+                };
+                let labels = keys.iter().map(|key| of(key).and_then(label)).collect::<Option<_>>()?;
+                Some((labels, of(member).and_then(number)?))
+            }
+            (Made::Structs { .. }, _) => None,
+            (Made::LabelsWithOffset, element) => Some((vec![label(element)?, at.to_string()], 1.0)),
+        }
+    }
+}
+
+impl FromArray {
+    fn of(&self, value: Option<Value>) -> Tensor {
+        let mut builder = TensorBuilder::new(&self.tensor_type);
+        if let Some(Value::Array(elements)) = value {
+            for (at, element) in elements.iter().enumerate() {
+                let Some((labels, cell)) = self.made.cell(at, element) else { continue };
+                let labels = self.order.iter().map(|at| labels[*at].clone()).collect();
+                // There are as many labels as mapped dimensions, and these take any label.
+                if builder.cell(labels, 0, cell).is_err() {
+                    break;
+                }
+            }
+        }
+        builder.finish()
+    }
+}
+
+impl Feature for FromArray {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let column = request.column(ColumnKey::value(&self.field));
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let column = chunk.column(column);
+            let of = |document| self.of(column.and_then(|column| value(column, &self.data_type, document)));
+            *values = Values::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+        }))
+    }
+}

@@ -1,0 +1,88 @@
+//! `match`: all fields that the query searches, as one.
+
+use millrace_expression::FeatureName;
+use millrace_matching::Demands;
+
+use super::term::terms_of;
+use super::{Chunk, Executor, Feature, Request, Run, Setup, Values, query, set_up};
+
+/// `match`, `match.totalWeight`, `match.weight.field`
+pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    if name.output.as_deref().is_some_and(|output| output.starts_with("weight.")) {
+        return query::match_weight(setup, name);
+    }
+    let total_weight = match name.output.as_deref() {
+        None => false,
+        Some("totalWeight") => true,
+        Some(_) => return Err(format!("{name}: match has the outputs totalWeight and weight.<field>")),
+    };
+    let mut fields = Vec::new();
+    for field in setup.schema.fields.values() {
+        let of = match (field.is_text(), &field.attribute) {
+            (true, _) => "fieldMatch",
+            (false, Some(_)) => "attributeMatch",
+            (false, None) => continue,
+        };
+        let of = FeatureName { name: of.to_owned(), parameters: vec![field.name.to_string()], output: None };
+        fields.push(Field {
+            name: field.name.to_string(),
+            weight: setup.weight(field),
+            degree: if total_weight { None } else { Some(set_up(setup, &of)?) },
+        });
+    }
+    Ok(Box::new(Match(fields)))
+}
+
+struct Field {
+    name: String,
+    weight: f64,
+    /// How well it matches; none where only its weight is asked for.
+    degree: Option<Box<dyn Feature>>,
+}
+
+struct Match(Vec<Field>);
+
+impl Feature for Match {
+    fn demands(&self) -> Demands {
+        self.0.iter().filter_map(|field| field.degree.as_ref()).map(|degree| degree.demands()).fold(
+            Demands::default(),
+            |all, one| Demands {
+                counts: all.counts || one.counts,
+                positions: all.positions || one.positions,
+                statistics: all.statistics || one.statistics,
+            },
+        )
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let searched = |field: &&Field| !terms_of(request.plan, &field.name).is_empty();
+        let searched: Vec<&Field> = self.0.iter().filter(searched).collect();
+        let total: f64 = searched.iter().map(|field| field.weight).sum();
+        let mut degrees: Vec<(f64, Box<dyn Executor + 'q>)> = searched
+            .into_iter()
+            .filter_map(|field| Some((field.weight, field.degree.as_ref()?.bind(request))))
+            .collect();
+        let mut of_field = Values::Number(0.0);
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            if degrees.is_empty() || total <= 0.0 {
+                // Without degrees the weight itself is the value; where nothing is searched both are 0.
+                *values = Values::Number(if degrees.is_empty() { total } else { 0.0 });
+                return;
+            }
+            let out = values.numbers(chunk.len(), 0.0);
+            for (weight, degree) in &mut degrees {
+                degree.run(chunk, &mut of_field);
+                match &of_field {
+                    Values::Number(number) => out.iter_mut().for_each(|out| *out += *weight * number / total),
+                    Values::Numbers(numbers) => {
+                        out.iter_mut()
+                            .zip(numbers)
+                            .for_each(|(out, number)| *out += *weight * number / total);
+                    }
+                    // fieldMatch and attributeMatch are numbers.
+                    Values::Tensor(_) | Values::Tensors(_) | Values::Rows(_) => {}
+                }
+            }
+        }))
+    }
+}

@@ -1,0 +1,72 @@
+//! What the global phase normalises: numbers that mean something only beside those of the other hits.
+
+use crate::RankedHit;
+use crate::compile::Compiled;
+use crate::features::PerHit;
+
+/// The constant of reciprocal ranks where nothing is said.
+pub(crate) const RECIPROCAL_RANK_K: f64 = 60.0;
+
+/// A number of each hit, to be normalised over all hits that the global phase ranks.
+pub(crate) struct Normalizer {
+    pub input: Compiled,
+    pub kind: Normalization,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Normalization {
+    /// From 0 for the lowest to 1 for the highest.
+    Linear,
+    /// `1 / (k + rank)`, the best having rank 1.
+    ReciprocalRank { k: f64 },
+}
+
+impl Normalization {
+    /// Normalises the number of each hit.
+    pub fn of(self, hits: &[RankedHit], numbers: &[f64]) -> PerHit {
+        let mut normalized = vec![0.0; numbers.len()];
+        match self {
+            Normalization::Linear => {
+                let finite = || numbers.iter().copied().filter(|number| number.is_finite());
+                let (low, high) =
+                    (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+                for (normalized, number) in normalized.iter_mut().zip(numbers) {
+                    *normalized = if high > low { (number - low) / (high - low) } else { 0.0 };
+                }
+            }
+            Normalization::ReciprocalRank { k } => {
+                let mut order: Vec<usize> = (0..numbers.len()).collect();
+                order.sort_by(|a, b| numbers[*b].total_cmp(&numbers[*a]));
+                for (rank, at) in (1u32..).zip(order) {
+                    normalized[at] = 1.0 / (k + f64::from(rank));
+                }
+            }
+        }
+        hits.iter().zip(normalized).map(|(hit, number)| ((hit.chunk, hit.document), number)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(normalization: Normalization, numbers: &[f64], expected: &[f64]) {
+        let hits: Vec<RankedHit> =
+            (0..numbers.len()).map(|at| RankedHit { chunk: at, document: 7, score: 0.0 }).collect();
+        let found = normalization.of(&hits, numbers);
+        let found: Vec<f64> = (0..numbers.len()).map(|at| found[&(at, 7)]).collect();
+        let close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(close, "{numbers:?} by {normalization:?}: {found:?}");
+    }
+
+    #[test]
+    fn numbers_beside_those_of_other_hits() {
+        check(Normalization::Linear, &[2.0, 4.0, 3.0], &[0.0, 1.0, 0.5]);
+        check(Normalization::Linear, &[5.0, 5.0], &[0.0, 0.0]);
+        check(Normalization::Linear, &[], &[]);
+        let of = |k| Normalization::ReciprocalRank { k };
+        check(of(60.0), &[2.0, 4.0, 3.0], &[1.0 / 63.0, 1.0 / 61.0, 1.0 / 62.0]);
+        check(of(1.0), &[1.0, 1.0], &[0.5, 1.0 / 3.0]);
+    }
+}

@@ -1,0 +1,234 @@
+//! Models of gradient boosting as their makers dump them: JSON in, decision trees out.
+
+use millrace_expression::{Forest, ForestBuilder, Missing, Split, Subtree, string_hash};
+use serde_json::Value;
+
+/// The deepest tree that is read.
+const DEPTH: usize = 100;
+
+/// What `xgboost(file)` and `lightgbm(file)` stand for.
+pub(crate) fn read(kind: &str, text: &str) -> Result<Forest, String> {
+    let json: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    match kind {
+        "xgboost" => xgboost(&json),
+        _ => lightgbm(&json),
+    }
+}
+
+/// A list of trees; splits name their features and lead to children by their numbers.
+fn xgboost(json: &Value) -> Result<Forest, String> {
+    let trees = json.as_array().ok_or(
+        "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form",
+    )?;
+    let mut names = Vec::new();
+    for tree in trees {
+        names_in(tree, &mut names, 0)?;
+    }
+    names.sort_unstable();
+    names.dedup();
+    let mut builder = ForestBuilder::new(names.iter().copied()).map_err(|error| error.to_string())?;
+    for tree in trees {
+        let root = xgboost_node(tree, &names, &mut builder)?;
+        builder.tree(root);
+    }
+    Ok(builder.finish())
+}
+
+fn names_in<'j>(node: &'j Value, names: &mut Vec<&'j str>, depth: usize) -> Result<(), String> {
+    if depth > DEPTH {
+        return Err(format!("a tree is deeper than {DEPTH}"));
+    }
+    names.extend(node.get("split").and_then(Value::as_str));
+    for child in node.get("children").and_then(Value::as_array).into_iter().flatten() {
+        names_in(child, names, depth + 1)?;
+    }
+    Ok(())
+}
+
+/// As deep as [`names_in`] has gone.
+fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Result<Subtree, String> {
+    if let Some(leaf) = node.get("leaf") {
+        return Ok(builder.leaf(number(leaf, "leaf")?));
+    }
+    let name = node.get("split").and_then(Value::as_str).ok_or("a node has neither 'leaf' nor 'split'")?;
+    let input = names.binary_search(&name).map_err(|_| format!("feature {name} is not known"))?;
+    let children = node.get("children").and_then(Value::as_array).ok_or("a split has no 'children'")?;
+    let child = |to: &str| -> Result<&Value, String> {
+        let id = node.get(to).ok_or_else(|| format!("a split by {name} has no '{to}'"))?;
+        let found = children.iter().find(|child| child.get("nodeid") == Some(id));
+        found.ok_or_else(|| format!("'{to}' of a split by {name} is none of its children"))
+    };
+    let (yes, no) = (child("yes")?, child("no")?);
+    // A split without a condition is by an indicator: whether the feature is there.
+    let (split, missing) = match node.get("split_condition") {
+        Some(condition) => {
+            let goes_yes = node.get("missing") == node.get("yes");
+            let missing = if goes_yes { Missing::Holds } else { Missing::Fails };
+            (Split::Below(number(condition, "split_condition")?), missing)
+        }
+        None => (Split::OneOf(vec![1.0]), Missing::Fails),
+    };
+    let (yes, no) = (xgboost_node(yes, names, builder)?, xgboost_node(no, names, builder)?);
+    builder.split(input, split, missing, yes, no)
+}
+
+fn lightgbm(json: &Value) -> Result<Forest, String> {
+    let list = |name: &str| json.get(name).and_then(Value::as_array);
+    let names: Vec<&str> =
+        list("feature_names").ok_or("it has no 'feature_names'")?.iter().filter_map(Value::as_str).collect();
+    let trees: Vec<&Value> = list("tree_info")
+        .ok_or("it has no 'tree_info'")?
+        .iter()
+        .map(|tree| tree.get("tree_structure").ok_or("a tree has no 'tree_structure'"))
+        .collect::<Result<_, _>>()?;
+    if json.get("num_tree_per_iteration").and_then(Value::as_u64).unwrap_or(1) != 1 {
+        return Err("models of several classes have no one score".to_owned());
+    }
+    let categories = Categories::new(json, &trees, names.len())?;
+    let mut builder = ForestBuilder::new(names).map_err(|error| error.to_string())?;
+    for tree in trees {
+        let root = lightgbm_node(tree, &categories, &mut builder, 0)?;
+        builder.tree(root);
+    }
+    if json.get("average_output").and_then(Value::as_bool) == Some(true) {
+        builder.average();
+    }
+    let objective = json.get("objective").and_then(Value::as_str).unwrap_or("regression");
+    let mut words = objective.split_whitespace();
+    match words.next().unwrap_or_default() {
+        "binary" | "cross_entropy" => {
+            let steepness = words.find_map(|word| word.strip_prefix("sigmoid:")?.parse().ok());
+            builder.sigmoid(steepness.unwrap_or(1.0));
+        }
+        "regression" | "regression_l1" | "lambdarank" | "rank_xendcg" => {}
+        other => {
+            return Err(format!("its objective is '{other}'; there are binary, regression and lambdarank"));
+        }
+    }
+    Ok(builder.finish())
+}
+
+fn lightgbm_node(
+    node: &Value,
+    categories: &Categories,
+    builder: &mut ForestBuilder,
+    depth: usize,
+) -> Result<Subtree, String> {
+    if depth > DEPTH {
+        return Err(format!("a tree is deeper than {DEPTH}"));
+    }
+    if let Some(leaf) = node.get("leaf_value") {
+        return Ok(builder.leaf(number(leaf, "leaf_value")?));
+    }
+    let input = feature_of(node).ok_or("a node has neither 'leaf_value' nor 'split_feature'")?;
+    let child = |name: &str| node.get(name).ok_or_else(|| format!("a split has no '{name}'"));
+    let left = lightgbm_node(child("left_child")?, categories, builder, depth + 1)?;
+    let right = lightgbm_node(child("right_child")?, categories, builder, depth + 1)?;
+    let threshold = child("threshold")?;
+    if is_by_category(node) {
+        let split = Split::OneOf(categories.values(input, threshold)?);
+        return builder.split(input, split, Missing::Fails, left, right);
+    }
+    let default_left = node.get("default_left").and_then(Value::as_bool).unwrap_or(false);
+    let missing = match node.get("missing_type").and_then(Value::as_str) {
+        Some("NaN") if default_left => Missing::Holds,
+        Some("NaN") => Missing::Fails,
+        _ => Missing::IsZero,
+    };
+    builder.split(input, Split::AtMost(number(threshold, "threshold")?), missing, left, right)
+}
+
+fn is_by_category(node: &Value) -> bool {
+    node.get("decision_type").and_then(Value::as_str) == Some("==")
+}
+
+fn feature_of(node: &Value) -> Option<usize> {
+    node.get("split_feature")?.as_u64()?.try_into().ok()
+}
+
+/// What the numbers of categories mean, by feature.
+struct Categories(Vec<Option<Vec<f64>>>);
+
+impl Categories {
+    /// Of the features that some split asks for their category, in their order, each has one list of `pandas_categorical`.
+    fn new(json: &Value, trees: &[&Value], features: usize) -> Result<Self, String> {
+        let lists = json.get("pandas_categorical").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let mut by_category = vec![false; features];
+        match categorical_of(json) {
+            Some(named) if named.len() == lists.len() => {
+                named.into_iter().filter(|at| *at < features).for_each(|at| by_category[at] = true);
+            }
+            _ => trees.iter().for_each(|tree| mark(tree, &mut by_category, 0)),
+        }
+        if !lists.is_empty() && by_category.iter().filter(|by| **by).count() != lists.len() {
+            return Err(format!(
+                "'pandas_categorical' has {} lists, but {} features are split by category",
+                lists.len(),
+                by_category.iter().filter(|by| **by).count()
+            ));
+        }
+        let mut lists = lists.iter();
+        let mut of_features = Vec::with_capacity(features);
+        for by_category in by_category {
+            let list = if by_category { lists.next().and_then(Value::as_array) } else { None };
+            of_features.push(list.map(|list| list.iter().map(category).collect()));
+        }
+        Ok(Categories(of_features))
+    }
+
+    /// The values that `2||3` names.
+    fn values(&self, feature: usize, threshold: &Value) -> Result<Vec<f64>, String> {
+        let text = match threshold {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let wrong = || format!("a split by category has the threshold {text:?}");
+        text.split("||")
+            .map(|number| {
+                let at: usize = number.trim().parse().map_err(|_| wrong())?;
+                match self.0.get(feature) {
+                    Some(Some(list)) => list.get(at).copied().ok_or_else(wrong),
+                    _ => Ok(at as f64),
+                }
+            })
+            .collect()
+    }
+}
+
+/// The features whose values `feature_infos` lists.
+fn categorical_of(json: &Value) -> Option<Vec<usize>> {
+    let infos = json.get("feature_infos")?.as_object()?;
+    let names = json.get("feature_names")?.as_array()?;
+    let listed = |name: &Value| {
+        let values = infos.get(name.as_str()?)?.get("values")?.as_array()?;
+        (!values.is_empty()).then_some(())
+    };
+    Some(names.iter().enumerate().filter_map(|(at, name)| listed(name).map(|()| at)).collect())
+}
+
+fn mark(node: &Value, by_category: &mut [bool], depth: usize) {
+    if depth > DEPTH {
+        return;
+    }
+    if let Some(by) = feature_of(node).filter(|_| is_by_category(node)).and_then(|at| by_category.get_mut(at))
+    {
+        *by = true;
+    }
+    ["left_child", "right_child"]
+        .iter()
+        .filter_map(|side| node.get(side))
+        .for_each(|child| mark(child, by_category, depth + 1));
+}
+
+/// A category as features have it: strings by their hash.
+fn category(value: &Value) -> f64 {
+    match value {
+        Value::String(text) => string_hash(text),
+        Value::Bool(truth) => f64::from(u8::from(*truth)),
+        other => other.as_f64().unwrap_or(f64::NAN),
+    }
+}
+
+fn number(value: &Value, what: &str) -> Result<f64, String> {
+    value.as_f64().ok_or_else(|| format!("'{what}' must be a number, found {value}"))
+}

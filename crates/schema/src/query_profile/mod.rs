@@ -1,0 +1,178 @@
+//! `search/query-profiles/*.xml`: named values for request parameters, and the types that say what values there may be.
+//!
+//! [`QueryProfiles::values`] is what a request gets. Values are looked for in this order, and the first one holds: in the variants
+//! of a profile that the request's dimensions match, the most specific first, each followed by what it inherits; in the profile
+//! itself; in what it inherits, from left to right.
+
+mod read;
+mod types;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use self::read::Profile;
+use self::types::ProfileType;
+use crate::suggest::did_you_mean;
+use crate::{Error, Place};
+
+pub use self::values::ProfileValue;
+
+const DIRECTORY: &str = "search/query-profiles/";
+/// How deep profiles inherit and refer to each other before the package is refused.
+const DEPTH_MAX: usize = 16;
+/// Profiles that one profile takes in, each counted as often as it is reached.
+const STEPS_MAX: usize = 1_000;
+
+/// All query profiles of an application, and their types.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueryProfiles {
+    profiles: BTreeMap<Id, Profile>,
+    types: BTreeMap<Id, ProfileType>,
+}
+
+/// `name:major.minor.micro.qualifier`; numbers that are left out are 0.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Id {
+    name: String,
+    version: [u32; 3],
+    qualifier: String,
+}
+
+impl Id {
+    /// None where the version is no version.
+    fn parse(text: &str) -> Option<Self> {
+        let (name, version) = text.split_once(':').unwrap_or((text, ""));
+        let mut id = Id { name: name.to_owned(), version: [0; 3], qualifier: String::new() };
+        for (at, part) in version.splitn(4, '.').enumerate().filter(|(_, part)| !part.is_empty()) {
+            match id.version.get_mut(at) {
+                Some(number) => *number = part.parse().ok()?,
+                None => id.qualifier = part.to_owned(),
+            }
+        }
+        Some(id)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, micro] = self.version;
+        match (self.version == [0; 3], self.qualifier.is_empty()) {
+            (true, true) => f.write_str(&self.name),
+            (_, true) => write!(f, "{}:{major}.{minor}.{micro}", self.name),
+            (_, false) => write!(f, "{}:{major}.{minor}.{micro}.{}", self.name, self.qualifier),
+        }
+    }
+}
+
+/// The newest of those that `reference` names: a version may be given in part, or not at all.
+fn find<'m, T>(all: &'m BTreeMap<Id, T>, reference: &str) -> Option<&'m T> {
+    let (name, version) = reference.split_once(':').unwrap_or((reference, ""));
+    let parts: Vec<&str> = version.splitn(4, '.').filter(|part| !part.is_empty()).collect();
+    let matches = |id: &Id| {
+        id.name == name
+            && parts.iter().enumerate().all(|(at, part)| match id.version.get(at) {
+                Some(number) => part.parse() == Ok(*number),
+                None => id.qualifier == *part,
+            })
+    };
+    all.iter().rev().find(|(id, _)| matches(id)).map(|(_, found)| found)
+}
+
+impl QueryProfiles {
+    /// Reads all query profiles and types of a package, and checks what they say of each other.
+    pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+        let mut all = QueryProfiles::default();
+        let of_profiles = files
+            .iter()
+            .filter_map(|(path, bytes)| Some((path, path.strip_prefix(DIRECTORY)?, bytes)))
+            .filter(|(_, name, _)| name.ends_with(".xml"));
+        for (path, name, bytes) in of_profiles {
+            if name.starts_with("types/") {
+                let (id, read) = types::read(path, bytes)?;
+                insert(&mut all.types, id, read, |read| &read.place)?;
+            } else {
+                let (id, read) = read::read(path, bytes)?;
+                insert(&mut all.profiles, id, read, |read| &read.place)?;
+            }
+        }
+        for read in all.types.values() {
+            all.check_type(read, 0, &mut 0)?;
+        }
+        for profile in all.profiles.values() {
+            all.check(profile, 0, &mut 0)?;
+            all.check_types_of_values(profile)?;
+        }
+        Ok(all)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.profiles.is_empty()
+    }
+
+    /// Whether requests that name no profile get one.
+    pub fn has_default(&self) -> bool {
+        self.profile("default").is_some()
+    }
+
+    fn names(&self) -> String {
+        self.profiles.keys().map(Id::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The profile that a name means: itself, or, where types say that names are paths, the one at the longest part of its path.
+    fn profile(&self, reference: &str) -> Option<&Profile> {
+        let by_path = |path: &str| {
+            let profile = find(&self.profiles, path)?;
+            self.type_of(profile, 0).is_some_and(|of| self.matches_paths(of)).then_some(profile)
+        };
+        find(&self.profiles, reference).or_else(|| {
+            let (mut path, version) = reference.split_once(':').unwrap_or((reference, ""));
+            while let Some((parent, _)) = path.rsplit_once('/') {
+                if let Some(found) = by_path(&format!("{parent}:{version}")) {
+                    return Some(found);
+                }
+                path = parent;
+            }
+            None
+        })
+    }
+
+    /// Checks that everything a profile takes in is there, and that it ends.
+    fn check(&self, profile: &Profile, depth: usize, steps: &mut usize) -> Result<(), Error> {
+        *steps += 1;
+        let invalid = |reason: String| Err(Error::Invalid { place: profile.place.clone(), reason });
+        if depth > DEPTH_MAX || *steps > STEPS_MAX {
+            return invalid(format!(
+                "query profile '{}' inherits or contains itself, or too much",
+                profile.name
+            ));
+        }
+        if let Some(name) = &profile.type_name
+            && self.type_named(name).is_none()
+        {
+            let hint = did_you_mean(name, self.types.keys().map(|id| id.name.as_str()));
+            return invalid(format!("there is no query profile type '{name}'{hint}"));
+        }
+        for reference in profile.references() {
+            let Some(found) = self.profile(reference) else {
+                let hint = did_you_mean(reference, self.profiles.keys().map(|id| id.name.as_str()));
+                return invalid(format!(
+                    "query profile '{}' uses '{reference}', which is not declared{hint}",
+                    profile.name
+                ));
+            };
+            self.check(found, depth + 1, steps)?;
+        }
+        Ok(())
+    }
+}
+
+fn insert<T>(all: &mut BTreeMap<Id, T>, id: Id, read: T, place: impl Fn(&T) -> &Place) -> Result<(), Error> {
+    if let Some(first) = all.get(&id) {
+        let reason = format!("query profile '{id}' is declared at {} already", place(first));
+        return Err(Error::Invalid { place: place(&read).clone(), reason });
+    }
+    all.insert(id, read);
+    Ok(())
+}

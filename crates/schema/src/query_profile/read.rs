@@ -1,0 +1,180 @@
+//! Query profiles as they are written.
+
+use roxmltree::Node;
+
+use super::Id;
+use crate::{Error, Place, xml};
+
+/// A query profile as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Profile {
+    pub(super) name: String,
+    pub(super) type_name: Option<String>,
+    /// The request parameters that variants are chosen by.
+    pub(super) dimensions: Vec<String>,
+    pub(super) own: Part,
+    /// The most specific first.
+    pub(super) variants: Vec<Variant>,
+    pub(super) place: Place,
+}
+
+/// Values, and the profiles that more of them come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Part {
+    pub(super) entries: Vec<Entry>,
+    pub(super) inherits: Vec<String>,
+}
+
+/// Values for requests of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Variant {
+    /// For each dimension the value that it is for; none for any.
+    pub(super) dimensions: Vec<Option<String>>,
+    pub(super) part: Part,
+}
+
+/// A parameter, with dots for what is nested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) content: Content,
+    /// None where the type decides.
+    pub(super) overridable: Option<bool>,
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    Value(String),
+    /// The parameters of another profile, below this name.
+    Reference(String),
+}
+
+impl Profile {
+    /// The names of all profiles that this one may take in.
+    pub(super) fn references(&self) -> impl Iterator<Item = &str> {
+        let parts = std::iter::once(&self.own).chain(self.variants.iter().map(|variant| &variant.part));
+        parts.flat_map(|part| {
+            let referred = part.entries.iter().filter_map(|entry| match &entry.content {
+                Content::Reference(name) => Some(name.as_str()),
+                Content::Value(_) => None,
+            });
+            part.inherits.iter().map(String::as_str).chain(referred)
+        })
+    }
+}
+
+pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, Profile), Error> {
+    let document = xml::parse(path, xml::text(path, bytes)?)?;
+    let root = document.root_element();
+    let id = id(path, root, "query-profile")?;
+    let mut profile = Profile {
+        name: id.name.clone(),
+        type_name: root.attribute("type").map(str::to_owned),
+        dimensions: Vec::new(),
+        own: Part { entries: Vec::new(), inherits: words(root.attribute("inherits")) },
+        variants: Vec::new(),
+        place: xml::place(path, root),
+    };
+    for element in xml::elements(root) {
+        match element.tag_name().name() {
+            "description" => {}
+            "field" => field(path, element, "", &mut profile.own)?,
+            "dimensions" => {
+                let names = xml::content(element).split(',').map(str::trim).filter(|name| !name.is_empty());
+                profile.dimensions = names.map(str::to_owned).collect();
+            }
+            "query-profile" => profile.variants.push(variant(path, element)?),
+            name => {
+                let reason = format!(
+                    "unknown element <{name}>: expected <field name='…'>, <dimensions> or <query-profile for='…'>"
+                );
+                return xml::invalid(path, element, reason);
+            }
+        }
+    }
+    // What is said of dimensions further left counts more; of two alike the first one does.
+    let width = profile.variants.iter().map(|variant| variant.dimensions.len()).max().unwrap_or_default();
+    profile.variants.sort_by_cached_key(|variant| {
+        let is_any = |at| variant.dimensions.get(at).is_none_or(Option::is_none);
+        (0..width).map(is_any).collect::<Vec<bool>>()
+    });
+    Ok((id, profile))
+}
+
+/// The id of a profile or type, whose element has this name.
+pub(super) fn id(path: &str, root: Node<'_, '_>, name: &str) -> Result<Id, Error> {
+    let found = root.tag_name().name();
+    if found != name {
+        return xml::invalid(path, root, format!("expected <{name} id='…'>, found <{found}>"));
+    }
+    let Some(text) = root.attribute("id") else {
+        return xml::invalid(path, root, format!("<{name}> needs the attribute 'id'"));
+    };
+    match Id::parse(text) {
+        Some(id) => Ok(id),
+        None => xml::invalid(path, root, format!("'{text}' is no id: expected a name, or name:1.2.3")),
+    }
+}
+
+fn variant(path: &str, node: Node<'_, '_>) -> Result<Variant, Error> {
+    let Some(values) = node.attribute("for") else {
+        return xml::invalid(path, node, "a nested <query-profile> needs the attribute 'for'");
+    };
+    let values = values.split(',').map(str::trim);
+    let mut dimensions: Vec<Option<String>> =
+        values.map(|value| (value != "*").then(|| value.to_owned())).collect();
+    while dimensions.last() == Some(&None) {
+        dimensions.pop();
+    }
+    let mut part = Part { entries: Vec::new(), inherits: words(node.attribute("inherits")) };
+    for element in xml::elements(node) {
+        match element.tag_name().name() {
+            "description" => {}
+            "field" => field(path, element, "", &mut part)?,
+            name => {
+                let reason = format!("unknown element <{name}>: expected <field name='…'>");
+                return xml::invalid(path, element, reason);
+            }
+        }
+    }
+    Ok(Variant { dimensions, part })
+}
+
+/// Reads a field, or the fields of the profile inside it; as deep as the XML, which is bounded.
+fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut Part) -> Result<(), Error> {
+    let Some(name) = node.attribute("name") else {
+        return xml::invalid(path, node, "<field> needs the attribute 'name'");
+    };
+    let name = format!("{prefix}{name}");
+    if let Some(nested) = xml::child(node, "query-profile") {
+        for inner in xml::elements(nested).filter(|inner| inner.tag_name().name() == "field") {
+            field(path, inner, &format!("{name}."), part)?;
+        }
+        return Ok(());
+    }
+    let content = match xml::child(node, "ref") {
+        Some(reference) => Content::Reference(xml::content(reference).to_owned()),
+        None => Content::Value(xml::content(node).to_owned()),
+    };
+    if let Content::Value(text) = &content
+        && let Some(open) = text.rfind("%{")
+        && !text[open..].contains('}')
+    {
+        return xml::invalid(path, node, "'%{' is not closed: expected '}'");
+    }
+    let overridable = match node.attribute("overridable") {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(other) => {
+            return xml::invalid(path, node, format!("overridable is true or false, not '{other}'"));
+        }
+    };
+    part.entries.push(Entry { name, content, overridable, place: xml::place(path, node) });
+    Ok(())
+}
+
+pub(super) fn words(text: Option<&str>) -> Vec<String> {
+    text.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}

@@ -1,0 +1,269 @@
+//! Query profile types: which parameters there may be, and what values they have.
+
+use roxmltree::Node;
+
+use super::read::{Content, Profile, id, words};
+use super::{DEPTH_MAX, Id, QueryProfiles, STEPS_MAX, find};
+use crate::suggest::{did_you_mean, one_of};
+use crate::{Error, Place, xml};
+
+/// Types that are always there: they permit the parameters of the query API.
+const BUILT_IN: &[&str] = &["native", "model", "ranking", "presentation", "root", "DefaultQueryProfileType"];
+
+/// A query profile type as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ProfileType {
+    name: String,
+    inherits: Vec<String>,
+    strict: bool,
+    match_path: bool,
+    fields: Vec<FieldType>,
+    pub(super) place: Place,
+}
+
+/// A parameter of a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FieldType {
+    pub(super) name: String,
+    kind: Kind,
+    pub(super) mandatory: bool,
+    pub(super) overridable: bool,
+    /// In lower case.
+    pub(super) aliases: Vec<String>,
+}
+
+/// What values a parameter has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    String,
+    Integer,
+    Long,
+    Float,
+    Double,
+    Boolean,
+    Tensor,
+    /// The parameters below this name are those of a profile, of this type where one is named.
+    Profile(Option<String>),
+}
+
+const KINDS: &[&str] =
+    &["string", "integer", "long", "float", "double", "boolean", "tensor(…)", "query-profile:TYPE"];
+
+impl Kind {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "string" => Kind::String,
+            "integer" => Kind::Integer,
+            "long" => Kind::Long,
+            "float" => Kind::Float,
+            "double" => Kind::Double,
+            "boolean" => Kind::Boolean,
+            "query-profile" => Kind::Profile(None),
+            _ if text.starts_with("tensor") => Kind::Tensor,
+            _ => Kind::Profile(Some(text.strip_prefix("query-profile:")?.to_owned())),
+        })
+    }
+
+    /// What is wrong with a value.
+    fn fault(&self, value: &str) -> Option<&'static str> {
+        let value = value.trim();
+        match self {
+            Kind::String | Kind::Tensor | Kind::Profile(_) => None,
+            Kind::Integer => value.parse::<i32>().err().map(|_| "expected a whole number of 32 bits"),
+            Kind::Long => value.parse::<i64>().err().map(|_| "expected a whole number of 64 bits"),
+            Kind::Float | Kind::Double => value.parse::<f64>().err().map(|_| "expected a number"),
+            Kind::Boolean => {
+                (!matches!(value, "true" | "false" | "1" | "0" | "")).then_some("expected true or false")
+            }
+        }
+    }
+}
+
+pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, ProfileType), Error> {
+    let document = xml::parse(path, xml::text(path, bytes)?)?;
+    let root = document.root_element();
+    let id = id(path, root, "query-profile-type")?;
+    let mut read = ProfileType {
+        name: id.name.clone(),
+        inherits: words(root.attribute("inherits")),
+        place: xml::place(path, root),
+        ..ProfileType::default()
+    };
+    for element in xml::elements(root) {
+        match element.tag_name().name() {
+            "description" => {}
+            "strict" => read.strict = true,
+            "match" => read.match_path = element.attribute("path") == Some("true"),
+            "field" => read.fields.push(field(path, element)?),
+            name => {
+                let reason = format!(
+                    "unknown element <{name}>: expected <field name='…' type='…'>, <strict/> or <match>"
+                );
+                return xml::invalid(path, element, reason);
+            }
+        }
+    }
+    Ok((id, read))
+}
+
+fn field(path: &str, node: Node<'_, '_>) -> Result<FieldType, Error> {
+    let (Some(name), Some(kind)) = (node.attribute("name"), node.attribute("type")) else {
+        return xml::invalid(path, node, "<field> of a type needs the attributes 'name' and 'type'");
+    };
+    let Some(kind) = Kind::parse(kind) else {
+        return xml::invalid(
+            path,
+            node,
+            format!("unknown type '{kind}': expected {}", one_of(KINDS.iter().copied())),
+        );
+    };
+    Ok(FieldType {
+        name: name.to_owned(),
+        kind,
+        mandatory: node.attribute("mandatory") == Some("true"),
+        overridable: node.attribute("overridable") != Some("false"),
+        aliases: words(node.attribute("alias")).iter().map(|alias| alias.to_lowercase()).collect(),
+    })
+}
+
+impl QueryProfiles {
+    pub(super) fn type_named(&self, name: &str) -> Option<&ProfileType> {
+        find(&self.types, name)
+    }
+
+    /// The type of a profile: its own, or that of the first profile it inherits which has one.
+    pub(super) fn type_of(&self, profile: &Profile, depth: usize) -> Option<&ProfileType> {
+        match &profile.type_name {
+            Some(name) => self.type_named(name),
+            None if depth > DEPTH_MAX => None,
+            None => profile.own.inherits.iter().find_map(|name| {
+                find(&self.profiles, name).and_then(|parent| self.type_of(parent, depth + 1))
+            }),
+        }
+    }
+
+    pub(super) fn matches_paths(&self, of: &ProfileType) -> bool {
+        of.match_path || self.parents(of).any(|parent| self.matches_paths(parent))
+    }
+
+    fn parents<'s>(&'s self, of: &'s ProfileType) -> impl Iterator<Item = &'s ProfileType> {
+        of.inherits.iter().filter_map(|name| self.type_named(name))
+    }
+
+    fn is_strict(&self, of: &ProfileType) -> bool {
+        of.strict || self.parents(of).any(|parent| self.is_strict(parent))
+    }
+
+    /// Whether the parameters of the query API are permitted: a built-in type is inherited.
+    fn is_native(&self, of: &ProfileType) -> bool {
+        of.inherits.iter().any(|name| BUILT_IN.contains(&name.as_str()))
+            || self.parents(of).any(|parent| self.is_native(parent))
+    }
+
+    /// All parameters of a type, its own first.
+    pub(super) fn fields_of<'s>(&'s self, of: &'s ProfileType) -> Vec<&'s FieldType> {
+        let mut fields: Vec<&FieldType> = of.fields.iter().collect();
+        for parent in self.parents(of) {
+            for field in self.fields_of(parent) {
+                if !fields.iter().any(|known| known.name == field.name) {
+                    fields.push(field);
+                }
+            }
+        }
+        fields
+    }
+
+    /// What a type says of a parameter, whose name may go into nested profiles. `Err` where it is not permitted.
+    pub(super) fn declared<'s>(
+        &'s self,
+        of: &'s ProfileType,
+        name: &str,
+        is_built_in: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<&'s FieldType>, String> {
+        let fields = self.fields_of(of);
+        let lower = name.to_lowercase();
+        let named = |field: &&&FieldType| field.name == name || field.aliases.contains(&lower);
+        if let Some(field) = fields.iter().find(named) {
+            return Ok(Some(field));
+        }
+        let nested = fields.iter().find_map(|field| {
+            let rest = name.strip_prefix(field.name.as_str())?.strip_prefix('.')?;
+            Some((&field.kind, rest))
+        });
+        match nested {
+            Some((Kind::Profile(Some(inner)), rest)) => match self.type_named(inner) {
+                Some(inner) => self.declared(inner, rest, &|_| false),
+                None => Ok(None),
+            },
+            Some(_) => Ok(None),
+            None if self.is_strict(of) && !(self.is_native(of) && is_built_in(name)) => {
+                let hint = did_you_mean(name, fields.iter().map(|field| field.name.as_str()));
+                Err(format!("it is not declared in the strict query profile type '{}'{hint}", of.name))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Checks that what a type inherits and refers to is there, and that it ends.
+    pub(super) fn check_type(&self, of: &ProfileType, depth: usize, steps: &mut usize) -> Result<(), Error> {
+        *steps += 1;
+        let invalid = |reason: String| Err(Error::Invalid { place: of.place.clone(), reason });
+        if depth > DEPTH_MAX || *steps > STEPS_MAX {
+            return invalid(format!("query profile type '{}' inherits itself, or too much", of.name));
+        }
+        let unknown = |name: &str| {
+            let hint = did_you_mean(name, self.types.keys().map(|id| id.name.as_str()));
+            invalid(format!("query profile type '{}' uses '{name}', which is not declared{hint}", of.name))
+        };
+        for name in of.inherits.iter().filter(|name| !BUILT_IN.contains(&name.as_str())) {
+            match self.type_named(name) {
+                Some(parent) => self.check_type(parent, depth + 1, steps)?,
+                None => return unknown(name),
+            }
+        }
+        let inner = of.fields.iter().filter_map(|field| match &field.kind {
+            Kind::Profile(Some(name)) => Some(name.as_str()),
+            _ => None,
+        });
+        for name in inner {
+            if !BUILT_IN.contains(&name) && self.type_named(name).is_none() {
+                return unknown(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the values of a profile against its type.
+    pub(super) fn check_types_of_values(&self, profile: &Profile) -> Result<(), Error> {
+        let Some(of) = self.type_of(profile, 0) else { return Ok(()) };
+        let parts = std::iter::once(&profile.own).chain(profile.variants.iter().map(|variant| &variant.part));
+        for entry in parts.flat_map(|part| &part.entries) {
+            let Content::Value(value) = &entry.content else { continue };
+            // What is put in is known when a request comes.
+            let fault = match value.contains("%{") {
+                true => None,
+                false => self.fault(of, &entry.name, value, &|_| true),
+            };
+            if let Some(fault) = fault {
+                let reason = format!("field '{}': {fault}", entry.name);
+                return Err(Error::Invalid { place: entry.place.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a parameter by a type.
+    pub(super) fn fault(
+        &self,
+        of: &ProfileType,
+        name: &str,
+        value: &str,
+        is_built_in: &dyn Fn(&str) -> bool,
+    ) -> Option<String> {
+        match self.declared(of, name, is_built_in) {
+            Err(reason) => Some(reason),
+            Ok(None) => None,
+            Ok(Some(field)) => field.kind.fault(value).map(|fault| format!("{fault}, found '{value}'")),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a request gets from query profiles.
+
+use std::collections::BTreeMap;
+
+use super::QueryProfiles;
+use super::read::{Content, Part, Profile};
+use crate::Error;
+
+/// A value for a request parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileValue {
+    /// The parameter.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Whether a value in the request takes its place.
+    pub overridable: bool,
+}
+
+/// How deep values are put into values.
+const SUBSTITUTIONS_MAX: usize = 8;
+/// Parts of a profile that a request may replace.
+const REFERENCES_MAX: usize = 32;
+/// Bytes of a value with everything put in.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// What was found of a parameter first.
+struct Found {
+    value: String,
+    overridable: Option<bool>,
+    /// The names beside it begin so.
+    prefix: String,
+}
+
+/// A collection of values while it goes on.
+struct Collection<'r> {
+    request: &'r BTreeMap<String, String>,
+    found: BTreeMap<String, Found>,
+}
+
+impl QueryProfiles {
+    /// The values of the profile that a request names as `queryProfile`, or of the one called `default`. `is_built_in` tells
+    /// the names of the query API.
+    ///
+    /// # Errors
+    /// There is no such profile, or the request has what the profile's type does not permit.
+    pub fn values(
+        &self,
+        request: &BTreeMap<String, String>,
+        is_built_in: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<ProfileValue>, Error> {
+        let profile = match request.get("queryProfile") {
+            Some(name) => self.profile(name).ok_or_else(|| {
+                parameter("queryProfile", format!("there is none with id '{name}', only: {}", self.names()))
+            })?,
+            None => match self.profile("default") {
+                Some(profile) => profile,
+                None => return Ok(Vec::new()),
+            },
+        };
+        let mut collection = Collection { request, found: BTreeMap::new() };
+        // A part of the profile that the request replaces by another goes before what it replaces.
+        let references = request.iter().filter_map(|(name, value)| Some((name, value.strip_prefix("ref:")?)));
+        for (name, reference) in references.take(REFERENCES_MAX) {
+            let other = self
+                .profile(reference)
+                .ok_or_else(|| parameter(name, format!("there is no query profile '{reference}'")))?;
+            self.collect(other, &format!("{name}."), &mut collection);
+        }
+        self.collect(profile, "", &mut collection);
+        let of = self.type_of(profile, 0);
+        let mut values = Vec::with_capacity(collection.found.len());
+        for (name, found) in &collection.found {
+            let declared = of.and_then(|of| self.declared(of, name, is_built_in).ok().flatten());
+            let overridable = found.overridable.or(declared.map(|field| field.overridable)).unwrap_or(true);
+            let value = collection.substituted(&found.value, &found.prefix, 0);
+            values.push(ProfileValue { name: name.clone(), value, overridable });
+        }
+        if let Some(of) = of {
+            let own = values.iter().map(|value| (&value.name, &value.value));
+            for (name, value) in request.iter().chain(own) {
+                if let Some(fault) = self.fault(of, name, value, is_built_in) {
+                    return Err(parameter(name, fault));
+                }
+            }
+            for field in self.fields_of(of).iter().filter(|field| field.mandatory) {
+                let is_it = |name: &str| name == field.name || field.aliases.contains(&name.to_lowercase());
+                let inside = format!("{}.", field.name);
+                let mut names = request.keys().chain(collection.found.keys());
+                if !names.any(|name| is_it(name) || name.starts_with(&inside)) {
+                    let reason = format!("query profile '{}' wants it, and it is not given", profile.name);
+                    return Err(parameter(&field.name, reason));
+                }
+            }
+            // Aliases of the type are the request's words for its parameters.
+            for (name, value) in request {
+                if let Ok(Some(field)) = self.declared(of, name, is_built_in)
+                    && field.name != *name
+                    && field.aliases.contains(&name.to_lowercase())
+                {
+                    values.retain(|known| known.name != field.name || !known.overridable);
+                    if !values.iter().any(|known| known.name == field.name) {
+                        let (name, value) = (field.name.clone(), value.clone());
+                        values.push(ProfileValue { name, value, overridable: true });
+                    }
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Adds the values of a profile below `prefix`, where none was found before. Ends, since the package was checked.
+    fn collect(&self, profile: &Profile, prefix: &str, collection: &mut Collection<'_>) {
+        let dimensions = self.dimensions(profile);
+        for variant in &profile.variants {
+            let matches = variant.dimensions.iter().enumerate().all(|(at, wanted)| match wanted {
+                None => true,
+                Some(wanted) => {
+                    dimensions.get(at).and_then(|name| collection.request.get(name)) == Some(wanted)
+                }
+            });
+            if matches {
+                self.collect_part(&variant.part, prefix, collection);
+            }
+        }
+        self.collect_part(&profile.own, prefix, collection);
+    }
+
+    fn collect_part(&self, part: &Part, prefix: &str, collection: &mut Collection<'_>) {
+        // Of a name that is written twice the last one holds.
+        for entry in part.entries.iter().rev() {
+            let name = format!("{prefix}{}", entry.name);
+            match &entry.content {
+                Content::Value(value) => {
+                    collection.found.entry(name).or_insert_with(|| Found {
+                        value: value.clone(),
+                        overridable: entry.overridable,
+                        prefix: prefix.to_owned(),
+                    });
+                }
+                Content::Reference(reference) => {
+                    let replaced =
+                        collection.request.get(&name).is_some_and(|value| value.starts_with("ref:"));
+                    if !replaced && let Some(other) = self.profile(reference) {
+                        self.collect(other, &format!("{name}."), collection);
+                    }
+                }
+            }
+        }
+        for parent in &part.inherits {
+            if let Some(parent) = self.profile(parent) {
+                self.collect(parent, prefix, collection);
+            }
+        }
+    }
+
+    /// The dimensions of a profile: its own, or those of the first profile it inherits which has some.
+    fn dimensions<'s>(&'s self, profile: &'s Profile) -> &'s [String] {
+        if !profile.dimensions.is_empty() {
+            return &profile.dimensions;
+        }
+        let parents = profile.own.inherits.iter().filter_map(|name| self.profile(name));
+        parents.map(|parent| self.dimensions(parent)).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+}
+
+impl Collection<'_> {
+    /// The value with `%{name}` replaced by the request's value of the name, or the profile's; `%{.name}` by the value beside it.
+    fn substituted(&self, value: &str, prefix: &str, depth: usize) -> String {
+        let mut out = String::with_capacity(value.len());
+        let mut rest = value;
+        while let Some((before, (name, after))) =
+            rest.split_once("%{").and_then(|(before, after)| Some((before, after.split_once('}')?)))
+        {
+            out.push_str(before);
+            rest = after;
+            if depth == SUBSTITUTIONS_MAX || out.len() > VALUE_BYTES_MAX {
+                continue;
+            }
+            let local = name.strip_prefix('.').map(|name| format!("{prefix}{name}"));
+            let global = local.as_deref().unwrap_or(name);
+            match (self.request.get(global), self.found.get(global)) {
+                (Some(given), found) if found.is_none_or(|found| found.overridable != Some(false)) => {
+                    out.push_str(given);
+                }
+                (_, Some(found)) => {
+                    out.push_str(&self.substituted(&found.value, &found.prefix, depth + 1));
+                }
+                (_, None) => {}
+            }
+        }
+        out.push_str(rest);
+        out
+    }
+}
+
+fn parameter(name: &str, reason: String) -> Error {
+    Error::Parameter { name: name.to_owned(), reason }
+}

@@ -1,0 +1,202 @@
+//! Packages with query profiles, and what requests get from them.
+
+use std::collections::BTreeMap;
+
+use millrace_schema::Application;
+
+const SERVICES: &str = "<services><content id='mail'><documents><document type='mail' mode='streaming'/></documents></content></services>";
+
+/// An application with these profiles; those that begin with `<query-profile-type` are types.
+fn application(profiles: &[&str]) -> Result<Application, String> {
+    let mut files = vec![
+        ("services.xml".to_owned(), SERVICES),
+        ("schemas/mail.sd".to_owned(), "schema mail { document mail { field title type string { } } }"),
+    ];
+    for (number, text) in profiles.iter().enumerate() {
+        let directory = if text.starts_with("<query-profile-type") { "types/" } else { "" };
+        files.push((format!("search/query-profiles/{directory}{number}.xml"), *text));
+    }
+    let files = files.into_iter().map(|(path, text)| (path, text.as_bytes().to_vec())).collect();
+    Application::from_files(files).map_err(|error| error.to_string())
+}
+
+/// The values for a request, which is written `a=b&c=d`; `name!=value` for what a request cannot override.
+fn values(profiles: &[&str], request: &str) -> String {
+    let application = application(profiles).expect("the package is right");
+    let request: BTreeMap<String, String> = request
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    match application.query_profiles.values(&request, &|name| matches!(name, "hits" | "queryProfile")) {
+        Ok(values) => {
+            let text = values.iter().map(|value| {
+                format!("{}{}={}", value.name, if value.overridable { "" } else { "!" }, value.value)
+            });
+            text.collect::<Vec<_>>().join(" ")
+        }
+        Err(error) => format!("! {error}"),
+    }
+}
+
+#[track_caller]
+fn refused(profiles: &[&str], expected: &str) {
+    let message = application(profiles).expect_err("the package is wrong");
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn profiles_inherit_and_nest() {
+    let base = "<query-profile id='base'><field name='hits'>20</field><field name='timeout'>1s</field></query-profile>";
+    let second = "<query-profile id='second'><field name='timeout'>9s</field><field name='x'>1</field></query-profile>";
+    let own = "<query-profile id='default' inherits='base second'>
+        <field name='hits' overridable='false'>5</field>
+        <field name='ranking'><query-profile><field name='profile'>recent</field></query-profile></field>
+        <field name='user'><ref>base</ref></field></query-profile>";
+    let other = "<query-profile id='other'><field name='age'>7</field></query-profile>";
+    let all = [base, second, own, other];
+    assert_eq!(
+        values(&all, ""),
+        "hits!=5 ranking.profile=recent timeout=1s user.hits=20 user.timeout=1s x=1"
+    );
+    assert_eq!(values(&all, "queryProfile=second"), "timeout=9s x=1");
+    assert_eq!(values(&all, "user=ref:other"), "hits!=5 ranking.profile=recent timeout=1s user.age=7 x=1");
+    assert_eq!(values(&[base], ""), "");
+    assert_eq!(
+        values(&[base], "queryProfile=bse"),
+        "! parameter 'queryProfile': there is none with id 'bse', only: base"
+    );
+    assert_eq!(values(&all, "user=ref:none"), "! parameter 'user': there is no query profile 'none'");
+}
+
+#[test]
+fn versions_are_told_apart() {
+    let profile = |id: &str, hits: &str| {
+        format!("<query-profile id='{id}'><field name='hits'>{hits}</field></query-profile>")
+    };
+    let (one, two, three) = (profile("p:1.2", "12"), profile("p:1.10.1.beta", "110"), profile("p:2", "2"));
+    let all = [one.as_str(), two.as_str(), three.as_str()];
+    for (request, expected) in
+        [("p", "hits=2"), ("p:1", "hits=110"), ("p:1.2", "hits=12"), ("p:1.10.1.beta", "hits=110")]
+    {
+        assert_eq!(values(&all, &format!("queryProfile={request}")), expected, "{request}");
+    }
+    assert_eq!(
+        values(&all, "queryProfile=p:3"),
+        "! parameter 'queryProfile': there is none with id 'p:3', only: p:1.2.0, p:1.10.1.beta, p:2.0.0"
+    );
+}
+
+#[test]
+fn the_most_specific_variant_holds() {
+    let parent = "<query-profile id='parent'><field name='a'>of parent</field><field name='c'>of parent</field></query-profile>";
+    let base = "<query-profile id='base'><dimensions>region, model, bucket</dimensions></query-profile>";
+    let profile = "<query-profile id='default' inherits='base'>
+        <field name='a'>general</field>
+        <query-profile for='us'><field name='a'>us</field><field name='b'>us</field></query-profile>
+        <query-profile for='us,*,test'><field name='a'>us test</field></query-profile>
+        <query-profile for='us,nokia,*' inherits='parent'><field name='b'>us nokia</field></query-profile>
+        <query-profile for='us,nokia,test'><field name='a'>us nokia test</field></query-profile>
+    </query-profile>";
+    let all = [parent, base, profile];
+    for (request, expected) in [
+        ("", "a=general"),
+        ("region=us", "a=us b=us"),
+        ("region=no&model=nokia", "a=general"),
+        ("region=us&bucket=test", "a=us test b=us"),
+        ("region=us&model=nokia", "a=of parent b=us nokia c=of parent"),
+        ("region=us&model=nokia&bucket=test", "a=us nokia test b=us nokia c=of parent"),
+    ] {
+        assert_eq!(values(&all, request), expected, "{request}");
+    }
+}
+
+#[test]
+fn values_are_put_into_values() {
+    let inner = "<query-profile id='inner'><field name='greeting'>Hi %{.name} and %{name}</field><field name='name'>Bob</field></query-profile>";
+    let profile = "<query-profile id='default'><field name='message'>Hello %{name}, %{message2}%{nobody}!</field>
+        <field name='message2'>dear %{name}</field><field name='name'>Ann</field>
+        <field name='loop'>x%{loop}</field><field name='fixed' overridable='false'>1</field><field name='shows'>%{fixed}</field>
+        <field name='in'><ref>inner</ref></field></query-profile>";
+    let all = [inner, profile];
+    assert_eq!(
+        values(&all, "fixed=2"),
+        "fixed!=1 in.greeting=Hi Bob and Ann in.name=Bob loop=xxxxxxxxx message=Hello Ann, dear Ann! message2=dear Ann name=Ann shows=1"
+    );
+    assert!(values(&all, "name=Eve&nobody=x").contains("message=Hello Eve, dear Evex!"));
+    refused(&["<query-profile id='a'><field name='x'>%{y</field></query-profile>"], "is not closed");
+}
+
+#[test]
+fn types_say_what_there_may_be() {
+    let user = "<query-profile-type id='user'><strict/><field name='age' type='integer' mandatory='true'/></query-profile-type>";
+    let base = "<query-profile-type id='base' inherits='native'><strict/><field name='level' type='long' overridable='false'/></query-profile-type>";
+    let kind =
+        "<query-profile-type id='kind' inherits='base'><field name='on' type='boolean' alias='Switch knob'/>
+        <field name='user' type='query-profile:user' mandatory='true'/></query-profile-type>";
+    let profile = "<query-profile id='default' type='kind'><field name='level'>3</field></query-profile>";
+    let all = [user, base, kind, profile];
+    for (request, expected) in [
+        ("user.age=7", "level!=3"),
+        ("user.age=7&hits=4&on=true", "level!=3"),
+        ("user.age=7&SWITCH=false", "level!=3 on=false"),
+        ("hits=4", "! parameter 'user': query profile 'default' wants it, and it is not given"),
+        ("user.age=old", "! parameter 'user.age': expected a whole number of 32 bits, found 'old'"),
+        ("user.age=7&on=maybe", "! parameter 'on': expected true or false, found 'maybe'"),
+        (
+            "user.agee=7",
+            "! parameter 'user.agee': it is not declared in the strict query profile type 'user'",
+        ),
+        ("user.age=7&x=1", "! parameter 'x': it is not declared in the strict query profile type 'kind'"),
+    ] {
+        let found = values(&all, request);
+        assert!(found.starts_with(expected), "{request}: {found}");
+    }
+    let wrong = "<query-profile id='default' type='kind'><field name='level'>high</field></query-profile>";
+    refused(&[user, base, kind, wrong], "field 'level': expected a whole number of 64 bits, found 'high'");
+    refused(&[profile], "there is no query profile type 'kind'");
+    let odd = "<query-profile-type id='odd'><field name='x' type='text'/></query-profile-type>";
+    refused(&[odd], "unknown type 'text': expected 'string'");
+}
+
+#[test]
+fn names_can_be_paths() {
+    let kind = "<query-profile-type id='kind'><match path='true'/></query-profile-type>";
+    let outer = "<query-profile id='a1' type='kind'><field name='x'>1</field></query-profile>";
+    let inner = "<query-profile id='a1/b1' inherits='a1'><field name='x'>2</field></query-profile>";
+    let plain = "<query-profile id='c1'><field name='x'>3</field></query-profile>";
+    let all = [kind, outer, inner, plain];
+    assert_eq!(values(&all, "queryProfile=a1/b1/c1/d1"), "x=2");
+    assert_eq!(values(&all, "queryProfile=a1/b"), "x=1");
+    assert!(values(&all, "queryProfile=c1/d1").starts_with('!'));
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    for (profile, expected) in [
+        ("<query-profile id='base' inherits='base'/>", "inherits or contains itself"),
+        (
+            "<query-profile id='a'><field name='x'><ref>b</ref></field></query-profile>",
+            "uses 'b', which is not declared",
+        ),
+        (
+            "<query-profile id='a'><query-profile for='x' inherits='c'/></query-profile>",
+            "uses 'c', which is not declared",
+        ),
+        ("<query-profile id='a'><query-profile/></query-profile>", "needs the attribute 'for'"),
+        ("<query-profile id='a:x'/>", "'a:x' is no id"),
+        ("<query-profile/>", "needs the attribute 'id'"),
+        ("<query-profile id='a'><feeld/></query-profile>", "unknown element <feeld>"),
+        ("<query-profile id='a'><field/></query-profile>", "needs the attribute 'name'"),
+        (
+            "<query-profile id='a'><field name='x' overridable='no'>1</field></query-profile>",
+            "true or false, not 'no'",
+        ),
+        ("<query-profile-type id='t' inherits='t'/>", "inherits itself"),
+        ("<query-profile-type id='t' inherits='u'/>", "uses 'u', which is not declared"),
+    ] {
+        refused(&[profile], expected);
+    }
+    let twice = "<query-profile id='a'/>";
+    refused(&[twice, twice], "is declared at search/query-profiles/0.xml:1:1 already");
+}
