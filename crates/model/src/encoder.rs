@@ -78,8 +78,11 @@ impl Model for Encoder {
     fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error> {
         let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
         let length = self.length.unwrap_or(longest);
-        if longest > length || longest == 0 {
-            return Err(self.fail(format!("{longest} tokens, and it takes 1 to {length}")));
+        if longest == 0 {
+            return Err(self.fail("the text has no tokens"));
+        }
+        if longest > length {
+            return Err(self.fail(format!("the text has {longest} tokens, and it takes {length}")));
         }
         let rows = self.batch.unwrap_or(sequences.len());
         if sequences.len() > rows {

@@ -49,9 +49,9 @@ impl LazyEncoder {
         gone
     }
 
-    /// Whether the model is in memory.
+    /// Whether the model is in memory; not while it is being loaded.
     pub fn is_loaded(&self) -> bool {
-        self.lock().is_some()
+        self.loaded.try_lock().is_ok_and(|loaded| loaded.is_some())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Loaded>> {

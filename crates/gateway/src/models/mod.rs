@@ -26,7 +26,7 @@ pub(crate) use embeddings::Embeddings;
 
 /// Requests that may wait for a model at the same time: of queries, and documents being fed.
 const QUERIES_MAX: usize = 256;
-const FEEDS_MAX: usize = 128;
+const FEEDS_MAX: usize = 256;
 
 /// What all deployments of a node share of models.
 pub(crate) struct Models {
@@ -83,14 +83,14 @@ impl Models {
         };
         // Where a component stands does not make it another.
         let config = schema::Embedder { place: schema::Place::default(), ..config.clone() };
-        let mut known = self.lock();
-        known.retain(|known| known.embedder.strong_count() > 0);
-        let same = known.iter().find(|known| known.config == config && known.files == files);
-        if let Some(embedder) = same.and_then(|known| known.embedder.upgrade()) {
+        let same = |known: &&Known| known.config == config && known.files == files;
+        if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
             return Ok(embedder);
         }
         let embedder =
             Arc::new(Embedder::load(&config, &files, &self.scheduler).map_err(|error| error.to_string())?);
+        let mut known = self.lock();
+        known.retain(|known| known.embedder.strong_count() > 0);
         known.push(Known { config, files, embedder: Arc::downgrade(&embedder) });
         Ok(embedder)
     }
