@@ -90,6 +90,10 @@ impl ReadFile for RecordedFile {
         self.file.len()
     }
 
+    fn will_need(&self, offset: u64, length: u64) {
+        self.file.will_need(offset, length);
+    }
+
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
         let bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let mut reads = self.recorder.reads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -327,7 +327,7 @@ fn wrong_updates_are_refused() {
     check_update("{}", r#"{"names{é}":{"assign":"1"}}"#, "!'é' is no int");
     check_update("{}", r#"{"contacts{a}é":{"assign":1}}"#, "!expected '{', '[' or '.'");
     check_update("{}", r#"{"lead.last":{"assign":1}}"#, "!struct person has no field 'last'");
-    check_update("{}", r#"{"colour":{"assign":1}}"#, "!no field 'colour'");
+    check_update("{}", r#"{"colour":{"assign":1}}"#, "!Field 'colour' is not defined");
     check_update("{}", r#"{"year":{"assign":"x"}}"#, "!field 'year': 'x' is no int");
 }
 

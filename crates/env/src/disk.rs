@@ -102,4 +102,7 @@ pub trait ReadFile: Send + Sync + Debug {
     /// # Errors
     /// Those of the system; [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffers are full.
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()>;
+
+    /// Says that these bytes will be read soon, so that the system can fetch them while others are worked on.
+    fn will_need(&self, _offset: u64, _length: u64) {}
 }

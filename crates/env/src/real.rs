@@ -1,7 +1,10 @@
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut, Write};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::Advice;
 
 use crate::{AppendFile, Disk, ReadFile};
 
@@ -89,6 +92,11 @@ struct RealReadFile {
 impl ReadFile for RealReadFile {
     fn len(&self) -> io::Result<u64> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(at("ask for the length of", &self.path))
+    }
+
+    fn will_need(&self, offset: u64, length: u64) {
+        // It is a hint: where the system does not take it, reading waits a little longer.
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(length), Advice::WillNeed);
     }
 
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {

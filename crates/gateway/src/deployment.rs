@@ -10,7 +10,7 @@ use millrace_env::SystemClock;
 use millrace_indexing::{Columns, Components, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
 use millrace_schema::change::{self, Changes};
-use millrace_schema::{Application, ContentCluster, DocumentMode, Schema};
+use millrace_schema::{Application, ContentCluster, DocumentMode, Schema, Snippets};
 use millrace_selection::{Outcome, Selection};
 use millrace_store::Layout;
 
@@ -55,6 +55,8 @@ pub(crate) struct ClusterOfKind {
     collects_garbage: bool,
     /// What services.xml limits.
     pub(crate) limits: Limits,
+    /// How long dynamic summaries get.
+    pub(crate) snippets: Snippets,
 }
 
 impl Deployment {
@@ -209,6 +211,7 @@ fn clusters_of(application: &Application, schema: &Schema) -> Result<Vec<Cluster
             belongs,
             collects_garbage: cluster.garbage_collection,
             limits: Limits::new(application, cluster),
+            snippets: cluster.snippets,
         });
     }
     Ok(clusters)

@@ -5,6 +5,7 @@ mod text;
 
 pub use text::parsed;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use millrace_document::DataType;
@@ -29,6 +30,8 @@ pub(crate) struct Tree<'a> {
     profile: &'a str,
     pub leaves: Vec<Leaf>,
     pub terms: Vec<Term>,
+    /// The first field that typed text is about and that is not there.
+    unknown: RefCell<Option<Error>>,
 }
 
 /// Where an item stands.
@@ -48,7 +51,8 @@ impl<'a> Tree<'a> {
         inputs: &'a Inputs,
         profile: &'a str,
     ) -> Self {
-        Tree { schema, query, context, inputs, profile, leaves: Vec::new(), terms: Vec::new() }
+        let unknown = RefCell::new(None);
+        Tree { schema, query, context, inputs, profile, leaves: Vec::new(), terms: Vec::new(), unknown }
     }
 
     /// The root of the query's items.
@@ -167,6 +171,11 @@ impl<'a> Tree<'a> {
         };
         match target::resolve(self.schema, &path) {
             Err(Error::UnknownField { .. }) if (self.context.known_elsewhere)(field) => Ok(Vec::new()),
+            // What a person typed matches nothing there; whether it could match anything is seen once all of it is read.
+            Err(error @ Error::UnknownField { .. }) if place.typed => {
+                self.unknown.borrow_mut().get_or_insert(error);
+                Ok(Vec::new())
+            }
             targets => targets,
         }
     }

@@ -232,3 +232,100 @@ fn category(value: &Value) -> f64 {
 fn number(value: &Value, what: &str) -> Result<f64, String> {
     value.as_f64().ok_or_else(|| format!("'{what}' must be a number, found {value}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_expression::{
+        Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch,
+    };
+    use millrace_tensor::TensorType;
+
+    use super::*;
+
+    /// A model, and features `a` and `b` for it.
+    struct Model(std::sync::Arc<Forest>);
+
+    impl Scope for Model {
+        fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+            match name.name.as_str() {
+                "model" => Ok(Feature::Forest(std::sync::Arc::clone(&self.0))),
+                "a" | "b" => Ok(Feature::Input(TensorType::scalar())),
+                _ => Err(format!("no feature {name}")),
+            }
+        }
+
+        fn function(&self, _: &str) -> Option<FunctionBody<'_>> {
+            None
+        }
+    }
+
+    /// The value of twice a model for each pair of features.
+    fn values(kind: &str, json: &str, pairs: &[(f64, f64)]) -> Vec<f64> {
+        let model = Model(std::sync::Arc::new(read(kind, json).expect("the model is right")));
+        let expression = Expression::parse("2 * model").expect("an expression");
+        let program = Program::compile(&expression, &model).expect("its features are there");
+        let of = |name: &FeatureName| -> Vec<f64> {
+            pairs.iter().map(|pair| if name.name == "a" { pair.0 } else { pair.1 }).collect()
+        };
+        let inputs: Vec<Vec<f64>> = program.inputs().iter().map(|(name, _)| of(name)).collect();
+        let operands: Vec<Operand<'_>> = inputs.iter().map(|numbers| Operand::numbers(numbers)).collect();
+        let mut out = vec![0.0; pairs.len()];
+        program.evaluate(&mut Scratch::default(), pairs.len(), &operands).write(&mut out);
+        out
+    }
+
+    #[test]
+    fn xgboost_adds_a_leaf_of_each_tree() {
+        let json = r#"[
+            {"nodeid":0,"split":"a","split_condition":0.5,"yes":1,"no":2,"missing":2,"children":[
+                {"nodeid":1,"leaf":1},
+                {"nodeid":2,"split":"b","split_condition":1.5,"yes":3,"no":4,"missing":3,"children":[
+                    {"nodeid":3,"leaf":10},{"nodeid":4,"leaf":20}]}]},
+            {"nodeid":0,"leaf":0.25}]"#;
+        let found =
+            values("xgboost", json, &[(0.0, 9.0), (0.5, 1.0), (0.5, 1.5), (f64::NAN, 2.0), (1.0, f64::NAN)]);
+        assert_eq!(found, [2.5, 20.5, 40.5, 40.5, 20.5]);
+    }
+
+    #[test]
+    fn lightgbm_knows_categories_and_objectives() {
+        let json = r#"{"feature_names":["a","b"],"objective":"binary sigmoid:2","pandas_categorical":[["x","y","z"]],
+            "tree_info":[{"tree_structure":{"split_feature":1,"threshold":"0||2","decision_type":"==","default_left":false,
+                "missing_type":"NaN","left_child":{"leaf_value":0.0},
+                "right_child":{"split_feature":0,"threshold":1.0,"decision_type":"<=","default_left":true,"missing_type":"NaN",
+                    "left_child":{"leaf_value":1.0},"right_child":{"leaf_value":-1.0}}}}]}"#;
+        let [x, y, z] = ["x", "y", "z"].map(string_hash);
+        let found = values("lightgbm", json, &[(5.0, x), (5.0, z), (1.0, y), (1.5, y), (f64::NAN, f64::NAN)]);
+        let sigmoid = |sum: f64| 2.0 / (1.0 + (-2.0 * sum).exp());
+        let expected = [1.0, 1.0, sigmoid(1.0), sigmoid(-1.0), sigmoid(1.0)];
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_no_model_is_refused() {
+        #[track_caller]
+        fn check(kind: &str, json: &str, part: &str) {
+            let error = read(kind, json).map(|_| ()).expect_err("it is no model");
+            assert!(error.contains(part), "{json}: {error}");
+        }
+        check("xgboost", "{", "no JSON");
+        check("xgboost", r#"{"learner":{}}"#, "a list of trees");
+        check("xgboost", r#"[{"nodeid":0}]"#, "neither 'leaf' nor 'split'");
+        check(
+            "xgboost",
+            r#"[{"nodeid":0,"split":"a","split_condition":1,"yes":1,"no":2,"children":[{"nodeid":1,"leaf":1}]}]"#,
+            "none of its children",
+        );
+        check("lightgbm", "{}", "no 'feature_names'");
+        check(
+            "lightgbm",
+            r#"{"feature_names":["a"],"tree_info":[{"tree_structure":{"leaf_value":1}}],"objective":"multiclass"}"#,
+            "its objective is 'multiclass'",
+        );
+        check(
+            "lightgbm",
+            r#"{"feature_names":["a"],"tree_info":[{"tree_structure":{"split_feature":3,"threshold":1,"left_child":{"leaf_value":1},"right_child":{"leaf_value":1}}}]}"#,
+            "feature 3, but there are 1",
+        );
+    }
+}

@@ -144,6 +144,52 @@ fn one_feature_over_many_items() {
 }
 
 #[test]
+fn expressions_inside_of_features() {
+    check("rankingExpression(\"attribute(sent) * 2\")", [1980.0, 1900.0, f64::NEG_INFINITY]);
+    check("rankingExpression(twice(4))", [8.0; 3]);
+    check("foreach(terms,N,rankingExpression(\"term(N).weight*term(N).weight\"),true,max)", [40_000.0; 3]);
+    check("foreach(fields,F,foreach(terms,N,matches(F,N),true,sum),true,sum)", [3.0, 1.0, 2.0]);
+    check("foreach(terms,N,term(N).weight,\">1000\",min)", [0.0; 3]);
+    check("foreach(terms,N,value(2),\">1\",product)", [32.0; 3]);
+    refused("rankingExpression(\"1 +\")", "expected");
+}
+
+#[test]
+fn what_makes_tensors() {
+    check("sum(bm25_for_labels(title))", [0.0; 3]);
+    check("reduce(elementwise(bm25(notes),e,float), count)", [1.0, 0.0, 0.0]);
+    check("elementwise(bm25(notes),e,float){e:1} > 0", [1.0, 0.0, 0.0]);
+    check("queryTermDocumentFrequency(title){term:1}", [3.0; 3]);
+    check("sum(closest(parts))", [0.0; 3]);
+    check(
+        "sum(tensorFromLabelsWithOffset(attribute(numbers),n,o) * tensor(n{},o{}):{{n:5,o:1}:3,{n:5,o:0}:7})",
+        [3.0, 0.0, 0.0],
+    );
+    refused("elementwise(bm25(price),e,float)", "needs a text field");
+    refused("elementwise(nativeRank(title),e)", "write elementwise(bm25(field)");
+    refused("closest(vector)", "needs a tensor field with a mapped dimension");
+    refused("tensorFromStructs(attribute(numbers),a,b,float)", "needs an array of structs");
+}
+
+#[test]
+fn numbers_that_are_drawn() {
+    check("random(a) == random(b)", [0.0; 3]);
+    check("random(a).match == random(a).match", [1.0; 3]);
+    check("randomNormal(5,0)", [5.0; 3]);
+    check("randomNormalStable(5,0,x)", [5.0; 3]);
+    check("fabs(randomNormal(0,1)) < 10", [1.0; 3]);
+    refused("randomNormal(few,many)", "two numbers");
+}
+
+#[test]
+fn all_searched_fields_together() {
+    // title, notes and tags are searched, each by weight 100.
+    check("match.totalWeight", [300.0; 3]);
+    check("match - (fieldMatch(title) + fieldMatch(notes) + attributeMatch(tags)) / 3", [0.0; 3]);
+    refused("match.nothing", "match has the outputs");
+}
+
+#[test]
 fn segments() {
     check("fieldMatch(title).matches", [2.0, 1.0, 2.0]);
     check("fieldMatch(title).queryCompleteness", [1.0, 0.5, 1.0]);
@@ -157,7 +203,7 @@ fn segments() {
     check("fieldMatch(title).head", [0.0, 1.0, 2.0]);
     check("fieldMatch(title).tail", [1.0, 0.0, 1.0]);
     check("fieldMatch(title).earliness", [1.0, 0.8, 0.6]);
-    check("fieldMatch(title).proximity", [1.0, 1.0, 0.5f64.sqrt() / 3.0]);
+    check("fieldMatch(title).proximity", [1.0, 1.0, 0.24]);
     check("fieldMatch(title).weight", [0.5, 1.0 / 6.0, 0.5]);
     check("fieldMatch(title) > fieldMatch(title).absoluteProximity", [1.0, 1.0, 1.0]);
     refused("fieldMatch(title).beauty", "fieldMatch has the outputs match, proximity");

@@ -163,3 +163,47 @@ fn the_default_is_native_rank_and_unranked_is_nothing() {
     let error = Profile::compile(&schema, "other").expect_err("there is no such profile").to_string();
     assert_eq!(error, "schema test has no rank profile 'other'; it has default, unranked");
 }
+
+#[test]
+fn the_global_phase_compares_hits_with_each_other() {
+    // First phase: 2, 1, 3 for documents 0, 1, 2; prices 2.5, 10 and none.
+    let of = |expression: &str, count: usize| RankProfile {
+        global_phase: second(expression, count),
+        ..profile("matchCount(title)")
+    };
+    let close = |found: Vec<(usize, f64)>, expected: &[(usize, f64)]| {
+        let same = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() < 1e-9);
+        assert!(same, "{found:?}");
+    };
+    close(rank(of("normalize_linear(firstPhase)", 10), 10), &[(2, 1.0), (0, 0.5), (1, 0.0)]);
+    close(rank(of("reciprocal_rank(matchCount(title), 1)", 10), 10), &[(2, 0.5), (0, 1.0 / 3.0), (1, 0.25)]);
+    close(
+        rank(of("reciprocal_rank_fusion(firstPhase, 0 - matchCount(title))", 10), 10),
+        &[(1, 1.0 / 61.0 + 1.0 / 63.0), (2, 1.0 / 61.0 + 1.0 / 63.0), (0, 2.0 / 62.0)],
+    );
+    close(rank(of("relevanceScore + 10 * firstPhaseRank", 10), 10), &[(1, 31.0), (0, 22.0), (2, 13.0)]);
+    close(rank(of("firstPhaseMax - firstPhase", 10), 10), &[(1, 2.0), (0, 1.0), (2, 0.0)]);
+    // Those that are not ranked again do not overtake.
+    close(rank(of("normalize_linear(firstPhase)", 2), 10), &[(2, 1.0), (0, 0.0), (1, -1.0)]);
+    let refused = |profile: RankProfile, part: &str| {
+        let error = Profile::compile(&schema([profile]), "default").expect_err("it cannot work").to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(profile("normalize_linear(bm25(title))"), "only the global phase can");
+    refused(of("normalize_linear(reciprocal_rank(bm25(title)))", 1), "only the global phase can");
+    refused(of("reciprocal_rank(bm25(title), few)", 1), "k a number");
+    refused(of("reciprocal_rank_fusion(bm25(title))", 1), "at least two");
+}
+
+#[test]
+fn a_request_may_give_features_their_values() {
+    let (hits, _) = rank_with(profile("value(2) + attribute(sent) + bm25(title)"), 10, |plan| {
+        let number = |number| std::sync::Arc::new(millrace_tensor::Tensor::scalar(number));
+        plan.feature_values.insert("value( \"2\" )".to_owned(), number(5.0));
+        plan.feature_values.insert("attribute(sent)".to_owned(), number(1.0));
+        plan.feature_values.insert("bm25(title)".to_owned(), number(0.5));
+        plan.feature_values.insert("bm25(notes)".to_owned(), number(100.0));
+    });
+    assert_eq!(hits, [(0, 6.5), (1, 6.5), (2, 6.5)]);
+}

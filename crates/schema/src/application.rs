@@ -134,6 +134,23 @@ pub struct ContentCluster {
     pub garbage_interval_s: u64,
     /// Limits that differ from the defaults.
     pub tuning: Tuning,
+    /// How long dynamic summaries get.
+    pub snippets: Snippets,
+}
+
+/// How long dynamic summaries get, where services.xml says it. Lengths are in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Snippets {
+    /// The most snippets of a text.
+    pub max_matches: Option<usize>,
+    /// The wanted length of all snippets of a text together.
+    pub length: Option<usize>,
+    /// The most text on each side of what a snippet is around.
+    pub surround_max: Option<usize>,
+    /// Texts up to this length are shown whole.
+    pub min_length: Option<usize>,
+    /// Whether a text without any word of the query is shown by its beginning.
+    pub prefix: Option<bool>,
 }
 
 impl ContentCluster {

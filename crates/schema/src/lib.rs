@@ -37,7 +37,9 @@ mod services;
 mod suggest;
 mod xml;
 
-pub use application::{Application, ClusterDocument, Container, ContentCluster, DocumentMode, Tuning};
+pub use application::{
+    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
+};
 pub use embedder::{ColbertTokens, Embedder, EmbedderKind, Execution, Pooling, Prepend, TransformerNames};
 pub use error::{Error, Place};
 pub use field::{

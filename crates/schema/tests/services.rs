@@ -109,6 +109,26 @@ fn clusters_are_read() {
 }
 
 #[test]
+fn a_type_may_be_in_several_clusters_and_clusters_have_names() {
+    let services = format!(
+        "<services><container id='front'><search>\
+         <chain id='default'><searcher id='com.yahoo.prelude.searcher.JSONDebugSearcher'/><federation id='f'/></chain>\
+         <provider id='letters' type='local' cluster='c'/><provider id='more' type='local' cluster='d.mail'/>\
+         </search></container>{MAIL}{}</services>",
+        MAIL.replace("'c'", "'d'")
+    );
+    let application = application(&services, &[]).unwrap();
+    let with_mail = application.content.iter().filter(|cluster| cluster.document("mail").is_some());
+    assert_eq!(with_mail.map(|cluster| &*cluster.id).collect::<Vec<_>>(), ["c", "d"]);
+    let providers: Vec<(&str, &str)> =
+        application.providers.iter().map(|(name, cluster)| (name.as_str(), &**cluster)).collect();
+    assert_eq!(providers, [("letters", "c"), ("more", "d")]);
+    let warnings = application.warnings.join("\n");
+    assert!(warnings.contains("JSONDebugSearcher' has no effect"), "{warnings}");
+    assert!(warnings.contains("<federation> has no effect"), "{warnings}");
+}
+
+#[test]
 fn what_cannot_work_is_refused() {
     refuses("<services>", "not well-formed XML");
     refuses("<service/>", "expected <services>");
@@ -156,8 +176,16 @@ fn what_cannot_work_is_refused() {
     }
     refuses(&format!("<services>{MAIL}{MAIL}</services>"), "two content clusters with the id 'c'");
     refuses(
-        &format!("<services>{MAIL}{}</services>", MAIL.replace("'c'", "'d'")),
-        "are in cluster 'c' already",
+        &format!(
+            "<services>{MAIL}<container><search><provider id='p' type='local' cluster='e'/></search></container></services>"
+        ),
+        "there is no content cluster 'e'",
+    );
+    refuses(
+        &format!(
+            "<services>{MAIL}<container><search><provider id='p' cluster='c'/></search></container></services>"
+        ),
+        "other services are not searched",
     );
     for (inside, expected) in [
         ("<handler id='h' class='a.B' bundle='b'/>", "Java components do not run here"),
@@ -197,4 +225,30 @@ fn a_package_without_its_files_says_which() {
     check(&[("schemas/a.sd", "")], "there is no services.xml");
     check(&[("app/services.xml", "")], "not at the root but at app/services.xml");
     check(&[("services.xml", "<services/>")], "there are no schemas");
+}
+
+#[test]
+fn snippets_have_their_lengths() {
+    let config =
+        |inside: &str| format!("<config name='vespa.config.search.summary.juniperrc'>{inside}</config>");
+    let cluster = |inside: &str| MAIL.replace("<documents>", &format!("{inside}<documents>"));
+    let all = config("<length>64</length><prefix>false</prefix>");
+    let own = config(
+        "<length>1000</length><max_matches>2</max_matches><surround_max>9</surround_max><min_length>5</min_length>",
+    );
+    let services = format!("<services>{all}{}</services>", cluster(&own));
+    let application = application(&services, &[]).unwrap();
+    let snippets = application.content[0].snippets;
+    assert_eq!((snippets.length, snippets.max_matches), (Some(1000), Some(2)));
+    assert_eq!(
+        (snippets.surround_max, snippets.min_length, snippets.prefix),
+        (Some(9), Some(5), Some(false))
+    );
+    let warned = |part: &str| application.warnings.iter().any(|warning| warning.contains(part));
+    assert!(!warned("config"), "{:?}", application.warnings);
+    refuses(
+        &format!("<services>{}</services>", cluster(&config("<size>1</size>"))),
+        "unknown setting <size>",
+    );
+    refuses(&format!("<services>{}</services>", cluster(&config("<length>-1</length>"))), "-1");
 }

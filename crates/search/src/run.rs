@@ -7,6 +7,7 @@ use millrace_matching::{Matches, match_plan};
 use millrace_plan::{Plan, Scope};
 use millrace_ranking::{Profile, RankedHit};
 use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
+use millrace_schema::Snippets;
 use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
@@ -22,6 +23,7 @@ pub struct Search {
     selection: Option<Selection>,
     /// A document must match one of these to be seen; all are where there are none.
     within: Vec<Arc<Selection>>,
+    style: Style,
     sorting: Option<Sorting>,
     /// For each request, in order: what it is over this schema, or why it cannot be.
     groupings: Vec<Result<Arc<Grouping>, millrace_grouping::Error>>,
@@ -193,7 +195,22 @@ impl Search {
         if profile.has_global_phase() && sorting.is_some() {
             return Err(Error::SortedGlobalPhase { profile: plan.profile.clone() });
         }
-        Ok(Search { plan, profile, selection, within: Vec::new(), sorting, groupings, cluster })
+        Ok(Search {
+            plan,
+            profile,
+            selection,
+            within: Vec::new(),
+            style: Style::default(),
+            sorting,
+            groupings,
+            cluster,
+        })
+    }
+
+    /// Shows dynamic summaries as an application says.
+    pub fn with_snippets(mut self, snippets: &Snippets) -> Self {
+        self.style = Style::of(snippets);
+        self
     }
 
     /// Sees only documents that match one of these selections; all where there are none.
@@ -332,7 +349,7 @@ impl Search {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
-        let filler = Filler::new(&self.plan, summary, &Style::default())?;
+        let filler = Filler::new(&self.plan, summary, &self.style)?;
         let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits
             .iter()

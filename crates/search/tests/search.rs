@@ -16,7 +16,8 @@ use millrace_result::{Feature, FieldValue, GroupId, GroupList, GroupValue};
 use millrace_schema::{
     DocumentSummary, Phase, Place, RankProfile, Schema, Sourced, SummaryField, SummaryMode,
 };
-use millrace_search::{Deadline, Error, Outcome, Search};
+use millrace_search::{Deadline, Error, Outcome, Search, run_all};
+use millrace_selection::Selection;
 use support::{Fields, field, plan, schema};
 
 /// Title, folder, date and price of documents `d0`, `d1`, …; in chunks of two.
@@ -252,4 +253,71 @@ fn a_range_of_numbers() {
     let mut plan = plan(&schema, Node::Leaf(LeafId(0)), vec![("date", range)]);
     plan.sorting = vec![by(SortBy::DocumentId, false)];
     assert_eq!(names(&run(plan).unwrap()), "d1 d3 d4");
+}
+
+#[test]
+fn groups_are_made_of_the_documents_of_all_searches() {
+    let schema = test_schema();
+    let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
+    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let view = view(&schema);
+    let search = |grouping: &str| {
+        let mut plan = everything(&schema);
+        let mut query = (*plan.query).clone();
+        query.grouping = vec![grouping.to_owned()];
+        plan.query = Arc::new(query);
+        Search::new(Arc::new(plan), Arc::clone(&profile), "mails".into()).unwrap()
+    };
+    let counts = |outcomes: &[Outcome]| -> Vec<(GroupId, usize)> {
+        let [result] = outcomes[0].result.groupings.as_slice() else { panic!("one result of groups") };
+        let lists = result.root.lists.iter().filter_map(|list| match list {
+            GroupList::Groups { groups, .. } => Some(groups),
+            GroupList::Hits { .. } => None,
+        });
+        let hits = |list: &GroupList| match list {
+            GroupList::Hits { hits, .. } => hits.len(),
+            GroupList::Groups { .. } => 0,
+        };
+        lists.flatten().map(|group| (group.id.clone(), group.lists.iter().map(hits).sum())).collect()
+    };
+    let by_folder = search("all(group(folder) order(max(folder)) each(each(output(summary()))))");
+    let once = counts(&run_all(&[(&by_folder, &view)], &deadline).unwrap());
+    let outcomes = run_all(&[(&by_folder, &view), (&by_folder, &view)], &deadline).unwrap();
+    let twice: Vec<(GroupId, usize)> = once.iter().map(|(id, hits)| (id.clone(), hits * 2)).collect();
+    assert_eq!(counts(&outcomes), twice);
+    assert!(outcomes[1].result.groupings.is_empty());
+    // A search whose schema lacks the field has no part in the groups; where all lack it, that is an error.
+    let elsewhere = search("all(group(nothing) each(output(count())))");
+    assert!(run_all(&[(&elsewhere, &view)], &deadline).is_err());
+    assert_eq!(counts(&run_all(&[(&by_folder, &view), (&elsewhere, &view)], &deadline).unwrap()), once);
+}
+
+#[test]
+fn only_documents_of_the_clusters_asked_are_seen() {
+    let schema = test_schema();
+    let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
+    let view = view(&schema);
+    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let seen = |selections: &[&str]| {
+        let selections = selections.iter().map(|text| Arc::new(Selection::parse(text).unwrap())).collect();
+        let search =
+            Search::new(Arc::new(everything(&schema)), Arc::clone(&profile), "mails".into()).unwrap();
+        names(&search.within(selections).run(&view, &deadline).unwrap())
+    };
+    assert_eq!(seen(&[]), "d0 d1 d2 d3 d4 d5");
+    assert_eq!(seen(&["test.folder == 'inbox'"]), "d0 d2 d4");
+    assert_eq!(seen(&["test.folder == 'archive'", "test.date == 20"]), "d3 d5");
+}
+
+#[test]
+fn a_global_phase_takes_no_other_order() {
+    let mut schema = Arc::unwrap_or_clone(test_schema());
+    let place = Place::default();
+    let expression = Some(Sourced { value: "1".to_owned(), place });
+    schema.rank_profiles.get_mut("default").unwrap().global_phase = Phase { expression, ..Phase::default() };
+    let mut plan = everything(&Arc::new(schema));
+    assert!(run(plan.clone()).is_ok());
+    plan.sorting = vec![by(SortBy::DocumentId, false)];
+    let error = run(plan).unwrap_err().to_string();
+    assert!(error.contains("Sorting is not supported with global phase"), "{error}");
 }

@@ -24,8 +24,8 @@ pub struct Segment {
     sections: Vec<Section>,
 }
 
-/// One read of the disk fetches at most so many bytes, so that a first chunk can be worked on while others are still there to read.
-const READ_BYTES: u64 = 8 << 20;
+/// One read of the disk fetches at most so many bytes: while they are checked, the system fetches those after them.
+const READ_BYTES: u64 = 1 << 20;
 
 impl Segment {
     /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
@@ -242,6 +242,12 @@ impl Segment {
         self.rows(section, range, |row| {
             places.push((RowLayout::place(row, column), RowLayout::info(row).documents));
         })?;
+        if let (Some((first, _)), Some((last, _))) = (places.first(), places.last()) {
+            let length = (last.offset + padded(last)).saturating_sub(first.offset);
+            if length > READ_BYTES {
+                self.file.will_need(first.offset, length);
+            }
+        }
         let mut columns = Vec::with_capacity(places.len());
         let mut rest = &places[..];
         while let Some(&(first, _)) = rest.first() {

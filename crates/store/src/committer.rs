@@ -11,7 +11,8 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use millrace_bucket::SortKey;
 use millrace_document::{DocumentId, Timestamp};
@@ -175,10 +176,12 @@ impl Writes {
 
     /// Makes writes durable until the store closes. One thread can.
     pub fn run_committer(&self) {
-        while let Some(batch) =
-            self.commits.take(|commit| commit.value.bytes.len() + commit.key.as_bytes().len())
-        {
+        let bytes = |commit: &Commit| commit.value.bytes.len() + commit.key.as_bytes().len();
+        let mut last = LastCommit::default();
+        while let Some(batch) = self.commits.take(bytes, &last) {
+            let (writes, began) = (batch.len(), Instant::now());
             self.commit(batch.into());
+            last = LastCommit { writes, took: began.elapsed() };
         }
     }
 
@@ -326,6 +329,17 @@ impl Drop for Reply {
     }
 }
 
+/// What the next commit learns from the one before.
+#[derive(Default)]
+struct LastCommit {
+    writes: usize,
+    took: Duration,
+}
+
+/// Where syncs take so long, a commit waits a little for writers that were answered just now: most write again at once, and
+/// otherwise would wait for two syncs.
+const SLOW_SYNC: Duration = Duration::from_millis(1);
+
 /// Work for threads that wait for it.
 struct WorkQueue<T> {
     queue: Mutex<(VecDeque<T>, bool)>,
@@ -345,12 +359,16 @@ impl<T> WorkQueue<T> {
     }
 
     /// What has gathered, up to [`BATCH_BYTES`]; waits until there is some. `None`: it was closed, and all is done.
-    fn take(&self, bytes: impl Fn(&T) -> usize) -> Option<VecDeque<T>> {
+    fn take(&self, bytes: impl Fn(&T) -> usize, last: &LastCommit) -> Option<VecDeque<T>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = queue.0.len() + last.writes;
         let mut queue = self
             .ready
             .wait_while(queue, |(items, closed)| items.is_empty() && !*closed)
             .unwrap_or_else(PoisonError::into_inner);
+        if last.took >= SLOW_SYNC {
+            queue = self.gather(queue, expected, last.took);
+        }
         let mut total = 0;
         let end = queue.0.iter().position(|item| {
             total += bytes(item);
@@ -360,6 +378,26 @@ impl<T> WorkQueue<T> {
         let rest = queue.0.split_off(end);
         let taken = std::mem::replace(&mut queue.0, rest);
         (!taken.is_empty()).then_some(taken)
+    }
+
+    /// Waits for more, as long as they come one upon the other: until there are so many, or half a sync has gone by.
+    fn gather<'q>(
+        &'q self,
+        mut queue: MutexGuard<'q, (VecDeque<T>, bool)>,
+        expected: usize,
+        sync: Duration,
+    ) -> MutexGuard<'q, (VecDeque<T>, bool)> {
+        let began = Instant::now();
+        while queue.0.len() < expected && began.elapsed() < sync / 2 {
+            let before = queue.0.len();
+            let none_came = |(items, closed): &mut (VecDeque<T>, bool)| items.len() == before && !*closed;
+            let waited = self.ready.wait_timeout_while(queue, sync / 16, none_came);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if queue.0.len() == before {
+                break;
+            }
+        }
+        queue
     }
 
     /// The item that has waited longest, as [`WorkQueue::take`].

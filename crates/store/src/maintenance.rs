@@ -13,7 +13,7 @@ use millrace_document::Group;
 use millrace_segment::{MergeInput, MergePolicy, Writer, merge};
 
 use crate::manifest::SegmentRecord;
-use crate::marks::{Mark, MarkScope};
+use crate::marks::{Mark, MarkScope, Marks};
 use crate::prune::Pruning;
 use crate::rests::Rests;
 use crate::shared::Shared;
@@ -75,6 +75,9 @@ impl Maintenance {
         let tuning = shared.tuning();
         let now = shared.timestamps.now().0;
         let awake = |bucket: &&Arc<Bucket>| !self.rests.rests(bucket.id, now);
+        if self.empty_dropped(&state)? {
+            return Ok(true);
+        }
         if self.split_to_bits(&state, tuning.split_bits.min(Tuning::SPLIT_BITS_MAX))? {
             return Ok(true);
         }
@@ -160,6 +163,23 @@ impl Maintenance {
         })?;
         shared.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether there were some.
+    fn empty_dropped(&self, state: &State) -> Result<bool, Error> {
+        if !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some()) {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            let mut state = state.clone();
+            for bucket in &mut state.buckets {
+                if let Some(segments) = kept_segments(bucket, &state.marks) {
+                    *bucket = Arc::new(Bucket { id: bucket.id, segments });
+                }
+            }
+            Ok(state)
+        })?;
+        Ok(true)
     }
 
     /// Splits buckets that use fewer bits, all at once and without looking at their documents. Returns whether there were some.
@@ -285,6 +305,17 @@ fn halved_to_bits(bucket: &Arc<Bucket>, bits: u8) -> Vec<Arc<Bucket>> {
     };
     let children = bucket.id.children().into_iter().flatten();
     children.flat_map(|child| halved_to_bits(&half(child), bits)).collect()
+}
+
+/// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay. A segment that was written
+/// before a mark was made, and so does not have it applied, has no rows from after it either.
+fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
+    let (begin, end) = bucket.locations();
+    let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
+    let dropped = covering.map(|(.., timestamp)| timestamp).max()?;
+    let stays = |segment: &&BucketSegment| segment.record.applied >= dropped;
+    let kept: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
+    (kept.len() < bucket.segments.len()).then_some(kept)
 }
 
 /// The time of the last mark that reaches into a bucket; 0: none does.

@@ -118,29 +118,7 @@ impl Manifest {
             }
         }
         count(&mut out, self.marks.len());
-        for mark in &self.marks {
-            number(&mut out, mark.timestamp);
-            let text = |out: &mut Vec<u8>, text: &str| {
-                count(out, text.len());
-                out.extend(text.as_bytes());
-            };
-            match &mark.scope {
-                MarkScope::Group { document_type, group } => {
-                    out.push(if document_type.is_some() { 1 } else { 0 });
-                    text(&mut out, document_type.as_deref().unwrap_or_default());
-                    text(&mut out, group);
-                }
-                MarkScope::Type(name) => {
-                    out.push(2);
-                    text(&mut out, name);
-                }
-                MarkScope::Locations(first, last) => {
-                    out.push(3);
-                    out.extend(first.to_le_bytes());
-                    out.extend(last.to_le_bytes());
-                }
-            }
-        }
+        self.marks.iter().for_each(|mark| mark.encode(&mut out));
         let checksum = xxh3_64(&out);
         number(&mut out, checksum);
         out
@@ -167,20 +145,57 @@ impl Manifest {
             manifest.buckets.push((bucket, segments));
         }
         for _ in 0..reader.u32()? {
-            let timestamp = reader.u64()?;
-            let scope = match reader.u8()? {
-                0 => {
-                    reader.text()?;
-                    MarkScope::Group { document_type: None, group: reader.text()? }
-                }
-                1 => MarkScope::Group { document_type: Some(reader.text()?), group: reader.text()? },
-                2 => MarkScope::Type(reader.text()?),
-                3 => MarkScope::Locations(reader.u32()?, reader.u32()?),
-                _ => return None,
-            };
-            manifest.marks.push(Mark { scope, timestamp });
+            manifest.marks.push(Mark::read(reader)?);
         }
         reader.0.is_empty().then_some(manifest)
+    }
+}
+
+impl Mark {
+    /// Appends its bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let text = |out: &mut Vec<u8>, text: &str| {
+            out.extend((text.len() as u32).to_le_bytes());
+            out.extend(text.as_bytes());
+        };
+        out.extend(self.timestamp.to_le_bytes());
+        match &self.scope {
+            MarkScope::Group { document_type, group } => {
+                out.push(if document_type.is_some() { 1 } else { 0 });
+                text(out, document_type.as_deref().unwrap_or_default());
+                text(out, group);
+            }
+            MarkScope::Type(name) => {
+                out.push(2);
+                text(out, name);
+            }
+            MarkScope::Locations(first, last) => {
+                out.push(3);
+                out.extend(first.to_le_bytes());
+                out.extend(last.to_le_bytes());
+            }
+        }
+    }
+
+    /// The mark of these bytes; `None` when they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        Self::read(&mut reader).filter(|_| reader.0.is_empty())
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let timestamp = reader.u64()?;
+        let scope = match reader.u8()? {
+            0 => {
+                reader.text()?;
+                MarkScope::Group { document_type: None, group: reader.text()? }
+            }
+            1 => MarkScope::Group { document_type: Some(reader.text()?), group: reader.text()? },
+            2 => MarkScope::Type(reader.text()?),
+            3 => MarkScope::Locations(reader.u32()?, reader.u32()?),
+            _ => return None,
+        };
+        Some(Mark { scope, timestamp })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::marks::Marks;
 use crate::shared::{open_segment, segment_path, tail_path};
 use crate::state::{Bucket, BucketSegment, Generation, State};
-use crate::tail::{RowKey, Tails};
+use crate::tail::{RowKey, Tails, marks_of};
 use crate::timestamps::Timestamps;
 use crate::{Error, Options};
 
@@ -41,12 +41,17 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     let mut next_number = manifest.next_number;
     let mut seen = manifest.clock;
     let mut generations = Vec::new();
+    let mut marks = manifest.marks;
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
         let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
         seen = seen.max(count_rows(&generation)?);
+        marks.extend(marks_of(&*generation.tail)?);
         generations.push(Arc::new(generation));
     }
+    // Where two of them are about one scope, the later one counts.
+    marks.sort_by_key(|mark| mark.timestamp);
+    seen = marks.last().map_or(seen, |last| seen.max(last.timestamp));
     if generations.is_empty() {
         let directory = tail_path(options, next_number);
         let tail = tails.create(&directory)?;
@@ -67,7 +72,7 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
             Arc::new(Bucket { id, segments: segments.collect() })
         })
         .collect();
-    let state = State { generations, buckets, marks: Arc::new(Marks::new(&manifest.marks)) };
+    let state = State { generations, buckets, marks: Arc::new(Marks::new(&marks)) };
     state.manifest(next_number, seen).write(disk, &options.data_dir)?;
     let timestamps = Timestamps::new(Arc::clone(&options.clock), Timestamp(seen));
     Ok(Opened { state, next_number, timestamps })

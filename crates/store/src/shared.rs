@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use millrace_segment::{Cache, Segment};
 
+use crate::marks::{Mark, MarkScope};
 use crate::masks::MaskCache;
 use crate::state::State;
-use crate::tail::Tails;
+use crate::tail::{AppendError, Tails};
 use crate::tail_chunk::TailChunkCache;
 use crate::timestamps::Timestamps;
 use crate::{Error, Layout, Options, Tuning};
@@ -112,6 +113,31 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it.
+    pub fn mark(&self, scope: MarkScope) -> Result<(), Error> {
+        let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.health.check_writable()?;
+        let old = self.state();
+        let mark = Mark { scope, timestamp: self.timestamps.next().0 };
+        match old.generations[0].append_mark(&mark) {
+            Ok(()) => {
+                let new = old.with_mark(mark);
+                *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                Ok(())
+            }
+            Err(AppendError::Full) => {
+                // The log has no space. A manifest may still fit: it takes the place of the one that is there.
+                drop(one_at_a_time);
+                let again = || Mark { scope: mark.scope.clone(), timestamp: self.timestamps.next().0 };
+                self.publish(|state| Ok(state.with_mark(again())))
+            }
+            Err(AppendError::NotDurable(reason)) => {
+                self.health.poison(reason.clone());
+                Err(Error::Poisoned { reason })
+            }
+        }
     }
 
     /// The state, and a time: every mark of that time or before is in the state, and none will come later.

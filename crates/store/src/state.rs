@@ -9,8 +9,8 @@ use millrace_segment::Segment;
 
 use crate::Error;
 use crate::manifest::{Manifest, SegmentRecord};
-use crate::marks::Marks;
-use crate::tail::Tail;
+use crate::marks::{Mark, Marks};
+use crate::tail::{AppendError, Tail};
 
 /// One instant of the store.
 #[derive(Clone)]
@@ -48,6 +48,19 @@ impl Generation {
     /// The right to append, while it is held; see whether it is closed.
     pub fn gate(&self) -> MutexGuard<'_, bool> {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were full.
+    pub fn append_mark(&self, mark: &Mark) -> Result<(), AppendError> {
+        let mut closed = self.gate();
+        if *closed {
+            return Err(AppendError::Full);
+        }
+        let mut bytes = Vec::new();
+        mark.encode(&mut bytes);
+        let outcome = self.tail.append_mark(mark.timestamp, bytes);
+        *closed = outcome.is_err();
+        outcome
     }
 
     /// Counts rows that were appended.
@@ -98,6 +111,13 @@ pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
 }
 
 impl State {
+    /// The same with one more mark.
+    pub fn with_mark(&self, mark: Mark) -> State {
+        let mut marks = (*self.marks).clone();
+        marks.add(mark);
+        State { marks: Arc::new(marks), ..self.clone() }
+    }
+
     /// The bucket of a location.
     pub fn bucket(&self, location: u32) -> &Arc<Bucket> {
         let after = self.buckets.partition_point(|bucket| bucket.locations().0 <= location);

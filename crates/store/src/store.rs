@@ -10,11 +10,11 @@ use millrace_segment::Cache;
 
 use crate::committer::Writes;
 use crate::maintenance::Maintenance;
-use crate::marks::{Mark, MarkScope};
+use crate::marks::MarkScope;
 use crate::open::{Lock, Opened, open};
 use crate::sealing::Sealer;
 use crate::shared::Shared;
-use crate::state::{Bucket, locations};
+use crate::state::locations;
 use crate::tail::{FjallTails, Tails};
 use crate::{
     Error, Layout, Modification, Options, Refusal, Status, Swept, Tuning, ViewScope, Visit, VisitPage, Write,
@@ -134,7 +134,7 @@ impl Store {
         self.mark(MarkScope::Type(document_type.to_owned()))
     }
 
-    /// Drops all documents of a bucket, as [`Store::drop_group`] does, and its files at once.
+    /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being read.
     ///
     /// # Errors
     /// The drop cannot be made durable; the bucket uses more than 32 bits.
@@ -150,21 +150,7 @@ impl Store {
     fn mark(&self, scope: MarkScope) -> Result<(), Error> {
         let shared = &self.inner.shared;
         shared.check_open()?;
-        shared.publish(|state| {
-            let mut state = state.clone();
-            let mut marks = (*state.marks).clone();
-            if let MarkScope::Locations(first, last) = scope {
-                for bucket in &mut state.buckets {
-                    let (begin, end) = bucket.locations();
-                    if first <= begin && end <= last {
-                        *bucket = Arc::new(Bucket { id: bucket.id, segments: Vec::new() });
-                    }
-                }
-            }
-            marks.add(Mark { scope, timestamp: shared.timestamps.next().0 });
-            state.marks = Arc::new(marks);
-            Ok(state)
-        })?;
+        shared.mark(scope)?;
         shared.alarm.ring();
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use millrace_linguistics::Analyzer;
 use millrace_matching::WordMatcher;
 use millrace_plan::{LeafId, Node, Plan, Predicate, WordPattern};
+use millrace_schema::Snippets;
 
 use crate::Error;
 
@@ -30,6 +31,19 @@ pub struct Style {
 }
 
 impl Style {
+    /// The usual one, but for what an application says.
+    pub fn of(snippets: &Snippets) -> Self {
+        let usual = Style::default();
+        Style {
+            length: snippets.length.unwrap_or(usual.length),
+            max_matches: snippets.max_matches.unwrap_or(usual.max_matches),
+            min_length: snippets.min_length.unwrap_or(usual.min_length),
+            surround_max: snippets.surround_max.unwrap_or(usual.surround_max),
+            prefix: snippets.prefix.unwrap_or(usual.prefix),
+            ..usual
+        }
+    }
+
     /// The same, but words of the query are not marked.
     pub fn without_marks(&self) -> Self {
         Style { open: String::new(), close: String::new(), ..self.clone() }

@@ -96,7 +96,7 @@ fn wrong_json_is_refused_with_the_reason() {
         ("tensor(x[2])", r#""zz""#, "!16 hexadecimal digits a double cell"),
         ("tensor<float>(x[1])", "[1e39]", "!out of the range of a float cell"),
         ("tensor<bfloat16>(x[1])", "[3.4e38]", "!out of the range of a bfloat16 cell"),
-        ("tensor<int8>(x[1])", "[128]", "!out of the range of a int8 cell"),
+        ("tensor<int8>(x[1])", "[256]", "!out of the range of a int8 cell"),
         ("tensor(x{})", r#"[{"address":{"y":"a"},"value":1}]"#, "!no dimension 'y'"),
         ("tensor(x{},y{})", r#"[{"address":{"y":"a"},"value":1}]"#, "!must name every dimension"),
         ("tensor(x{})", r#"[{"address":{"x":"a"}}]"#, "!missing field `value`"),

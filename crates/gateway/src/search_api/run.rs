@@ -285,7 +285,9 @@ fn plan(
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
     let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
-    Ok(Search::new(Arc::new(plan), Arc::clone(profile), cluster)?.within(asked.within()))
+    let snippets = asked.cluster().map(|cluster| cluster.snippets).unwrap_or_default();
+    let search = Search::new(Arc::new(plan), Arc::clone(profile), cluster)?;
+    Ok(search.within(asked.within()).with_snippets(&snippets))
 }
 
 /// What of the store a plan reads: no other groups than the selection can be true of.

@@ -36,7 +36,15 @@ impl Tree<'_> {
             }
         };
         match item {
-            Some(item) => self.node(&item, Place { typed: true, ..place }),
+            Some(item) => {
+                let before = self.leaves.len();
+                self.unknown.take();
+                let node = self.node(&item, Place { typed: true, ..place })?;
+                match self.unknown.take() {
+                    Some(error) if self.leaves.len() == before => Err(error),
+                    _ => Ok(node),
+                }
+            }
             None if text.allow_empty => Ok(None),
             None => Err(Error::Empty(text.text.clone())),
         }

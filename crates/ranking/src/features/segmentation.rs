@@ -64,13 +64,13 @@ impl Segmentation {
         self.absolute_proximity() / f64::from(self.segments * self.segments).max(1.0)
     }
 
-    /// The sum of the distances from the beginning of each segment to that of the next in the field.
+    /// The sum over neighbouring segments in the field: from where one begins to where the other does, both counted.
     pub fn segment_distance(&self) -> u32 {
         let mut starts = std::iter::successors(self.starts.as_deref(), |start| start.before.as_deref());
         let Some(first) = starts.next().map(|start| start.at) else { return 0 };
         let (low, high) =
             starts.fold((first, first), |(low, high), start| (low.min(start.at), high.max(start.at)));
-        high - low
+        high - low + self.segments - 1
     }
 }
 

@@ -103,12 +103,13 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     Ok(Box::new(FieldMatch { field, output: *output, parameters }))
 }
 
-/// What each distance is worth: halved by every two positions in between; backward a third of that.
+/// What each distance is worth, in hundredths: halved by every two positions in between; backward a third of that.
 fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
     let own = setup.properties.numbers("fieldMatch", field, "proximityTable")?;
     if own.is_empty() {
-        let backward = (0..limit).rev().map(|i| 0.5f64.powf(f64::from(i) / 2.0) / 3.0);
-        return Ok(backward.chain((0..=limit).map(|i| 0.5f64.powf(f64::from(i) / 2.0))).collect());
+        let forward = |i: u32| 0.5f64.powf(f64::from(i) / 2.0);
+        let worth = (0..limit).rev().map(|i| forward(i) / 3.0).chain((0..=limit).map(forward));
+        return Ok(worth.map(|worth| (worth * 100.0).round() / 100.0).collect());
     }
     let wanted = limit as usize * 2 + 1;
     if own.len() == wanted {

@@ -1,5 +1,6 @@
 //! `match`: all fields that the query searches, as one.
 
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
 
@@ -18,10 +19,11 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     };
     let mut fields = Vec::new();
     for field in setup.schema.fields.values() {
+        let is_tensor = matches!(field.data_type, DataType::Tensor(_));
         let of = match (field.is_text(), &field.attribute) {
             (true, _) => "fieldMatch",
-            (false, Some(_)) => "attributeMatch",
-            (false, None) => continue,
+            (false, Some(_)) if !is_tensor => "attributeMatch",
+            (false, _) => continue,
         };
         let of = FeatureName { name: of.to_owned(), parameters: vec![field.name.to_string()], output: None };
         fields.push(Field {

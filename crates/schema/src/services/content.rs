@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, number, required, tuning};
+use super::{FILE, number, required, snippets, tuning};
 use crate::suggest::did_you_mean;
 use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Schema, xml};
 
@@ -34,6 +34,7 @@ pub(super) fn read(
             None => 3600,
         },
         tuning: tuning::read(node, warnings)?,
+        snippets: snippets::read(node)?,
     };
     for element in xml::elements(documents).filter(|element| element.tag_name().name() == "document") {
         let document = document(element, schemas, warnings)?;

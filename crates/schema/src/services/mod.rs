@@ -7,6 +7,7 @@ mod container;
 mod content;
 mod elements;
 mod embedder;
+mod snippets;
 mod tuning;
 
 use std::collections::BTreeMap;
@@ -137,6 +138,7 @@ fn check_elements(node: Node<'_, '_>, known: &[Element], warnings: &mut Vec<Stri
             Meaning::Refused(reason) => {
                 return xml::invalid(FILE, child, format!("<{name}> in <{parent}>: {reason}"));
             }
+            Meaning::NoEffect(_) if snippets::is_config(child) => {}
             Meaning::NoEffect(reason) => {
                 warnings.push(format!("{}: <{name}> has no effect: {reason}", xml::place(FILE, child)));
             }

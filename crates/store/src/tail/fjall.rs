@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 
-use super::{AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals};
+use super::{
+    AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals, marks_of,
+};
 use crate::Error;
 
-/// Generations as fjall databases of one keyspace each.
+/// Generations as fjall databases, with one keyspace for rows and one for marks.
 pub(crate) struct FjallTails;
 
-const KEYSPACE: &str = "rows";
+const ROWS: &str = "rows";
+const MARKS: &str = "marks";
 
 /// Rows are sealed long before their memtable has so many bytes, so that none is written twice.
 const MEMTABLE_BYTES: u64 = 1 << 40;
@@ -34,7 +37,9 @@ impl Tails for FjallTails {
         let failed = |error: io::Error| Error::io(&format!("copy the tail to {}", copy.display()), &error);
         self.delete(&copy)?;
         let outcome = copy_directory(directory, &copy).map_err(failed).and_then(|()| {
-            open_database(&copy)?.snapshot().range(&[], None, &mut |key, value| {
+            let tail = open_database(&copy)?;
+            marks_of(&*tail)?;
+            tail.snapshot().range(&[], None, &mut |key, value| {
                 Row::decode(&RowKey::parse(key)?, value)?;
                 Ok(ControlFlow::Continue(()))
             })
@@ -76,29 +81,51 @@ fn open_database(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
     let database =
         Database::builder(directory).worker_threads(1).cache_size(1 << 20).open().map_err(failed)?;
     let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-    let rows = database.keyspace(KEYSPACE, options).map_err(failed)?;
-    Ok(Arc::new(FjallTail { database, rows }))
+    let rows = database.keyspace(ROWS, options).map_err(failed)?;
+    let marks = database.keyspace(MARKS, options).map_err(failed)?;
+    Ok(Arc::new(FjallTail { database, rows, marks }))
 }
 
 struct FjallTail {
     database: Database,
     rows: Keyspace,
+    marks: Keyspace,
 }
 
 impl Tail for FjallTail {
     fn append(&self, rows: Vec<KeyValue>) -> Result<(), AppendError> {
+        self.commit(&self.rows, rows)
+    }
+
+    fn snapshot(&self) -> Box<dyn TailSnapshot> {
+        Box::new(FjallSnapshot { snapshot: self.database.snapshot(), rows: self.rows.clone() })
+    }
+
+    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
+        self.commit(&self.marks, vec![(timestamp.to_be_bytes().to_vec(), mark)])
+    }
+
+    fn marks(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let failed = |error: fjall::Error| Error::Tail {
+            action: "read the marks of the tail",
+            reason: error.to_string(),
+        };
+        let value = |guard: fjall::Guard| guard.into_inner().map(|(_, value)| value.to_vec()).map_err(failed);
+        self.marks.iter().map(value).collect()
+    }
+}
+
+impl FjallTail {
+    /// Writes all of a batch or nothing, durably.
+    fn commit(&self, keyspace: &Keyspace, entries: Vec<KeyValue>) -> Result<(), AppendError> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        for (key, value) in rows {
-            batch.insert(&self.rows, key, value);
+        for (key, value) in entries {
+            batch.insert(keyspace, key, value);
         }
         batch.commit().map_err(|error| match &error {
             fjall::Error::Io(source) if source.kind() == io::ErrorKind::StorageFull => AppendError::Full,
             _ => AppendError::NotDurable(error.to_string()),
         })
-    }
-
-    fn snapshot(&self) -> Box<dyn TailSnapshot> {
-        Box::new(FjallSnapshot { snapshot: self.database.snapshot(), rows: self.rows.clone() })
     }
 }
 

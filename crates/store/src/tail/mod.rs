@@ -19,6 +19,7 @@ use journal::check_journals;
 pub(crate) use row::{KEY_LIMIT, Row, RowKey, encode_put, encode_removed, row_key};
 
 use crate::Error;
+use crate::marks::Mark;
 
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
@@ -33,6 +34,12 @@ pub(crate) trait Tail: Send + Sync {
 
     /// The rows as they are now.
     fn snapshot(&self) -> Box<dyn TailSnapshot>;
+
+    /// Keeps a mark beside the rows, under the same log: when this returns it is durable.
+    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError>;
+
+    /// All marks that were kept so, also before the generation was opened.
+    fn marks(&self) -> Result<Vec<Vec<u8>>, Error>;
 }
 
 /// The rows of a generation at one instant.
@@ -48,6 +55,13 @@ pub(crate) enum AppendError {
     Full,
     /// They could not be made durable. What the disk holds of them is unknown.
     NotDurable(String),
+}
+
+/// The marks that a generation keeps.
+pub(crate) fn marks_of(tail: &dyn Tail) -> Result<Vec<Mark>, Error> {
+    let damaged =
+        || Error::Tail { action: "read the marks of the tail", reason: "one is not a mark".to_owned() };
+    tail.marks()?.iter().map(|bytes| Mark::decode(bytes).ok_or_else(damaged)).collect()
 }
 
 /// Makes, opens and drops generations.
