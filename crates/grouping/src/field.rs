@@ -173,10 +173,8 @@ impl Field {
     pub(crate) fn undefined(&self) -> Datum<'static> {
         match self.leaf {
             DataType::Bool => Datum::Bool(false),
-            DataType::Byte => Datum::Long(i64::from(i8::MIN)),
-            DataType::Int => Datum::Long(i64::from(i32::MIN)),
-            DataType::Long => Datum::Long(i64::MIN),
-            DataType::Float16 | DataType::Float | DataType::Double => Datum::Double(f64::NAN),
+            DataType::Byte | DataType::Int | DataType::Long => Datum::Long(0),
+            DataType::Float16 | DataType::Float | DataType::Double => Datum::Double(0.0),
             DataType::Raw => Datum::Raw(Cow::Borrowed(&[])),
             _ => Datum::Text(Cow::Borrowed("")),
         }
@@ -193,7 +191,7 @@ impl Field {
             (Reach::Whole, value) => self.leaf(value),
             (Reach::At(key), Some(Value::Map(entries))) => self.entry(entries, key),
             (Reach::AtKeyOf(field), Some(Value::Map(entries))) => self.entry(entries, &key_of(field)),
-            (Reach::At(_) | Reach::AtKeyOf(_), _) => self.undefined(),
+            (Reach::At(_) | Reach::AtKeyOf(_), _) => Datum::List(Vec::new()),
             (Reach::ZCurve, Some(Value::Array(places))) => {
                 self.pick(places.len(), element, |index| zcurve(Some(&places[index])))
             }
@@ -233,7 +231,11 @@ impl Field {
             Value::Byte(name) => key.parse() == Ok(*name),
             _ => false,
         });
-        self.leaf(found.map(|(_, value)| value))
+        match found {
+            Some((_, value)) => self.leaf(Some(value)),
+            // An entry that is not there is in no group, and counts as nothing.
+            None => Datum::List(Vec::new()),
+        }
     }
 
     fn leaf<'a>(&self, value: Option<&'a Value>) -> Datum<'a> {
