@@ -10,7 +10,7 @@ struct Line([u8; 64]);
 /// Immutable bytes that begin at a multiple of 64, shared by reference. Cloning costs a counter.
 #[derive(Clone)]
 pub struct Buffer {
-    lines: Arc<[Line]>,
+    lines: Arc<Vec<Line>>,
     len: usize,
 }
 
@@ -27,11 +27,9 @@ impl Buffer {
     /// # Errors
     /// Those of `fill`.
     pub fn fill_with<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        let zero = Line([0; 64]);
-        let mut lines: Arc<[Line]> = std::iter::repeat_n(zero, len.div_ceil(64)).collect();
-        let unique = Arc::get_mut(&mut lines).expect("the reference count of a new Arc is one");
-        fill(&mut bytemuck::cast_slice_mut::<Line, u8>(unique)[..len])?;
-        Ok(Buffer { lines, len })
+        let mut lines = zeroed(len);
+        fill(&mut bytemuck::cast_slice_mut::<Line, u8>(&mut lines)[..len])?;
+        Ok(Buffer { lines: Arc::new(lines), len })
     }
 
     /// Buffers of these lengths, all of which `fill` writes, for reading neighbours from a file at once. The slices that it is
@@ -43,18 +41,12 @@ impl Buffer {
         lens: &[usize],
         fill: impl FnOnce(&mut [&mut [u8]]) -> Result<(), E>,
     ) -> Result<Vec<Self>, E> {
-        let zero = Line([0; 64]);
-        let mut buffers: Vec<Arc<[Line]>> =
-            lens.iter().map(|len| std::iter::repeat_n(zero, len.div_ceil(64)).collect()).collect();
-        let mut slices: Vec<&mut [u8]> = buffers
-            .iter_mut()
-            .map(|lines| {
-                let unique = Arc::get_mut(lines).expect("the reference count of a new Arc is one");
-                bytemuck::cast_slice_mut::<Line, u8>(unique)
-            })
-            .collect();
+        let mut buffers: Vec<Vec<Line>> = lens.iter().map(|len| zeroed(*len)).collect();
+        let mut slices: Vec<&mut [u8]> =
+            buffers.iter_mut().map(|lines| bytemuck::cast_slice_mut::<Line, u8>(lines)).collect();
         fill(&mut slices)?;
-        Ok(buffers.into_iter().zip(lens).map(|(lines, &len)| Buffer { lines, len }).collect())
+        let buffer = |(lines, len): (Vec<Line>, &usize)| Buffer { lines: Arc::new(lines), len: *len };
+        Ok(buffers.into_iter().zip(lens).map(buffer).collect())
     }
 
     /// The bytes, and the zeros up to the next multiple of 64.
@@ -64,8 +56,13 @@ impl Buffer {
 
     /// Bytes of memory it takes.
     pub fn capacity(&self) -> usize {
-        self.lines.len() * 64
+        self.lines.capacity() * 64
     }
+}
+
+/// Lines for so many bytes, all zero. Large ones come from the system as they are, which writes them only when they are used.
+fn zeroed(bytes: usize) -> Vec<Line> {
+    bytemuck::allocation::zeroed_vec(bytes.div_ceil(64))
 }
 
 impl Deref for Buffer {
@@ -111,6 +108,6 @@ impl BufferBuilder {
 
     /// The buffer.
     pub fn finish(self) -> Buffer {
-        Buffer { lines: self.lines.into(), len: self.len }
+        Buffer { lines: Arc::new(self.lines), len: self.len }
     }
 }

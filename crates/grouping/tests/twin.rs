@@ -56,7 +56,7 @@ fn customer(row: &Row) -> String {
 }
 
 fn price(row: &Row) -> i64 {
-    i64::from(row.price.unwrap_or(i32::MIN))
+    i64::from(row.price.unwrap_or(0))
 }
 
 fn answer(text: &str, rows: &[Row], split: usize) -> String {

@@ -291,8 +291,14 @@ impl Threads {
     }
 }
 
+/// How far the threads of the background stand back behind those that somebody waits for: enough for them to be in nobody's way, and not
+/// so far that sealing falls behind a feed that takes all cores.
+const BACKGROUND_NICE: i32 = 5;
+
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
 fn background(shared: &Shared, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
+    // Requests go first. Where the system does not allow it, all are equal.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICE);
     let mut seen = 0;
     while !shared.health.closed.load(Ordering::SeqCst) {
         let wait = match tend() {

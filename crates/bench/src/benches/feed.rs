@@ -1,11 +1,14 @@
 //! Feeding through `/document/v1/`, durably: 64 puts under way, the clients on the same cores as the server, sealing and merging as
 //! they come.
 //!
-//! The limit is the same server stack where it only reads and parses the same bodies ([`Floor`]), with the same clients, in turns.
+//! The limit is the same server stack where it only reads and parses the same bodies ([`Floor`]), with the same clients, in turns. Where
+//! the disk is slow there is another one: all puts under way can share one fsync, but no put can be answered before it.
 
 use super::{Bench, Settings};
 use crate::clients::{Clients, Seen};
 use crate::floor::Floor;
+use crate::limit::append_durably;
+use crate::measure::Samples;
 use crate::node::LocalNode;
 use crate::puts::{Body, puts};
 use crate::{Error, Figure, Report, Unit};
@@ -28,6 +31,8 @@ const SHARE_MIN: f64 = 0.6;
 /// The node has several sealings in its time; the floor has nothing to wait for.
 const ROUNDS: usize = 6;
 const NODE_TURNS: u32 = 3;
+/// Bare appends in each round.
+const APPENDS: usize = 50;
 /// A feed that the node cannot keep up with is told so; it should be rare.
 const REFUSED_MAX: f64 = 0.01;
 
@@ -39,6 +44,7 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
     let (requests, bytes) = puts(body)?;
     let (mut node, mut parsing) = (Seen::default(), Seen::default());
     let mut next = 0;
+    let mut appends = Samples::new();
     for _ in 0..ROUNDS {
         let (seen, _) = of_floor.at_once(IN_FLIGHT, settings.time_per_case, 0, &requests)?;
         parsing.merge(&seen);
@@ -46,6 +52,8 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
             of_node.at_once(IN_FLIGHT, settings.time_per_case * NODE_TURNS, next, &requests)?;
         node.merge(&seen);
         next = after;
+        let batch = IN_FLIGHT * row_bytes(local.node(), node.times.len());
+        appends.merge(&append_durably(directory.path(), std::iter::repeat_n(batch, APPENDS))?);
     }
     let status = local.node().store().status();
     if status.documents < node.times.len() {
@@ -62,6 +70,11 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
             .beside("reading and parsing alone", parsing.rate())
             .at_least(SHARE_MIN),
     );
+    let shared_syncs = IN_FLIGHT as f64 / appends.median();
+    report.push(
+        Figure::new(&case, "rate", node.rate(), Unit::PerSecond("documents"))
+            .beside("64 for each bare append with fsync", shared_syncs),
+    );
     let volume = |rate: f64| rate * bytes as f64;
     report.push(
         Figure::new(&case, "volume", volume(node.rate()), Unit::BytesPerSecond)
@@ -73,4 +86,10 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
     report.push(Figure::new(&case, "answered 429", refused, Unit::Count("a put")).at_most(REFUSED_MAX));
     report.note(format!("{} seals, {} merges meanwhile", status.seals, status.merges));
     Ok(report)
+}
+
+/// Bytes that a document takes in the store.
+pub(super) fn row_bytes(node: &millrace_gateway::Node, documents: u64) -> usize {
+    let status = node.store().status();
+    ((status.segment_bytes + status.tail_bytes) / documents.max(1)) as usize
 }

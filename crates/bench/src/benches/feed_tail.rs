@@ -3,7 +3,7 @@
 //!
 //! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync, before and after.
 
-use super::feed::IN_FLIGHT;
+use super::feed::{IN_FLIGHT, row_bytes};
 use super::{Bench, Settings};
 use crate::clients::Clients;
 use crate::limit::append_durably;
@@ -58,10 +58,4 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         half.refused
     ));
     Ok(report)
-}
-
-/// Bytes that a document takes in the store.
-fn row_bytes(node: &millrace_gateway::Node, documents: u64) -> usize {
-    let status = node.store().status();
-    ((status.segment_bytes + status.tail_bytes) / documents.max(1)) as usize
 }
