@@ -81,13 +81,13 @@ fn tensors_in_formats() {
     let tensor = Tensor::parse("tensor<float>(cat{}):{pop:1.0,rock:0.2}", None).expect("a tensor");
     check_value(
         Value::Tensor(tensor.clone()),
-        r#"{"type":"tensor<float>(cat{})","cells":{"pop":1.0,"rock":0.20000000298023224}}"#,
+        r#"{"type":"tensor<float>(cat{})","cells":{"pop":1.0,"rock":0.2}}"#,
     );
     let hits = [hit(vec![("f", FieldValue::Value(Value::Tensor(tensor)))])];
     let response = Response { hits: &hits, ..Response::default() };
     let options = Options { tensors: "short-value".parse().expect("a format") };
     let text = json(&response, &options);
-    assert!(text.ends_with(r#""fields":{"f":{"pop":1.0,"rock":0.20000000298023224}}}]}}"#), "{text}");
+    assert!(text.ends_with(r#""fields":{"f":{"pop":1.0,"rock":0.2}}}]}}"#), "{text}");
 }
 
 #[test]

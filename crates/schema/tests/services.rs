@@ -99,10 +99,10 @@ fn clusters_are_read() {
     assert_eq!(container.document_size_max, Some(20 << 20));
     let warnings = application.warnings.join("\n");
     assert!(
-        warnings.contains("services.xml:15:15: mode='index' of 'mail' is read as 'streaming'"),
+        warnings.contains("services.xml:23:15: mode='index' of 'mail' is read as 'streaming'"),
         "{warnings}"
     );
-    assert!(warnings.contains("services.xml:17:15: <document-processing> has no effect"), "{warnings}");
+    assert!(warnings.contains("services.xml:25:15: <document-processing> has no effect"), "{warnings}");
     assert!(warnings.contains("max-documents='100' is read as 1024"), "{warnings}");
     assert!(warnings.contains("minimum-bits='14' is read as 12"), "{warnings}");
     assert!(warnings.contains("max-document-size of <document-api> is larger"), "{warnings}");
