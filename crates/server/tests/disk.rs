@@ -41,12 +41,15 @@ fn fill(server: &Server, first: usize) -> (usize, u16, String) {
     let title = "word ".repeat(20_000);
     for number in first..first + 100_000 {
         let body = format!("{{\"fields\":{{\"title\":\"{title}\",\"stars\":{number}}}}}");
-        let (status, answer) = server.call(Method::POST, &path(number), &body);
-        match status {
-            200 => {}
-            // The tail is full and about to be sealed.
-            429 => std::thread::sleep(std::time::Duration::from_millis(20)),
-            _ => return (number - first, status, answer["message"].as_str().unwrap_or("").to_owned()),
+        let (status, answer) = loop {
+            match server.call(Method::POST, &path(number), &body) {
+                // The tail is full and about to be sealed.
+                (429, _) => std::thread::sleep(std::time::Duration::from_millis(20)),
+                answered => break answered,
+            }
+        };
+        if status != 200 {
+            return (number - first, status, answer["message"].as_str().unwrap_or("").to_owned());
         }
     }
     panic!("the disk does not get full");
