@@ -1,12 +1,14 @@
 //! Aggregates of many groups at once: one vector a statistic, one place a group.
 
+use serde::{Deserialize, Serialize};
+
 use crate::datum::{Datum, double_order};
 use crate::level::Aggregate;
 use crate::node::Kind;
 use crate::request::Aggregator;
 
 /// The running values of one aggregate, by group number.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Accumulator {
     Count(Vec<u64>),
     SumLong(Vec<i64>),
@@ -21,7 +23,7 @@ pub(crate) enum Accumulator {
 }
 
 /// Count, mean and sum of squared distances from it: merged without loss of small differences (Welford, Chan).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Spread {
     count: f64,
     mean: f64,
@@ -69,6 +71,20 @@ impl Accumulator {
             Accumulator::Extreme(values, _) => values.resize(groups, None),
             Accumulator::Spread(values) => values.resize(groups, Spread::default()),
             Accumulator::Values(values) => values.resize(groups, Vec::new()),
+        }
+    }
+
+    /// How many groups it has room for.
+    pub(crate) fn groups(&self) -> usize {
+        match self {
+            Accumulator::Count(values) | Accumulator::Xor(values) => values.len(),
+            Accumulator::SumLong(values) => values.len(),
+            Accumulator::SumDouble(values) => values.len(),
+            Accumulator::AvgLong(values) => values.len(),
+            Accumulator::AvgDouble(values) => values.len(),
+            Accumulator::Extreme(values, _) => values.len(),
+            Accumulator::Spread(values) => values.len(),
+            Accumulator::Values(values) => values.len(),
         }
     }
 

@@ -1,10 +1,12 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::request::DisplayDouble;
 
 /// A value while an expression is evaluated. Text and bytes are borrowed from their column where they can be.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Datum<'a> {
     Null,
     Bool(bool),
