@@ -11,9 +11,11 @@ mod clock;
 mod disk;
 mod faulty;
 mod real;
+mod whole;
 
 pub use bounded::BoundedDisk;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{AppendFile, Disk, ReadFile};
 pub use faulty::{Fault, FaultyDisk};
 pub use real::RealDisk;
+pub use whole::{read_file, replace_file};

@@ -83,7 +83,10 @@ fn clusters_are_read() {
     assert_eq!((e5.prepend.query.as_str(), e5.prepend.document.as_str()), ("query: ", ""));
     assert_eq!(e5.execution.intra_op_threads, Some(2));
     let cluster = application.cluster_of("mail").unwrap();
-    assert_eq!((cluster.redundancy, cluster.garbage_collection, cluster.garbage_interval_s), (2, true, 60));
+    assert_eq!(
+        (cluster.topology.redundancy, cluster.garbage_collection, cluster.garbage_interval_s),
+        (2, true, 60)
+    );
     assert_eq!(cluster.belongs("mail").as_deref(), Some("(true) and (mail.date > now() - 86400)"));
     assert_eq!(cluster.belongs("note").as_deref(), Some("true"));
     assert_eq!(cluster.document("mail").unwrap().mode, DocumentMode::Streaming);
