@@ -455,7 +455,7 @@ impl Checker<'_> {
         for (index, argument) in arguments.iter().enumerate() {
             let (node, kind) = self.node(argument, &mut own)?;
             let number_wanted = match function.accepts {
-                Accepts::Any => false,
+                Accepts::Any | Accepts::Texts | Accepts::Bytes => false,
                 Accepts::Numbers => true,
                 Accepts::ListThenNumbers => index > 0,
             };
@@ -468,7 +468,11 @@ impl Checker<'_> {
             if function.accepts == Accepts::ListThenNumbers && index == 0 && !is_list(&node) {
                 return Err(Error::invalid(format!("'{expression}' needs an array as its first argument")));
             }
-            nodes.push(node);
+            nodes.push(match function.accepts {
+                Accepts::Texts => node.as_text(),
+                Accepts::Bytes => node.as_bytes(),
+                _ => node,
+            });
             kinds.push(kind);
         }
         if function.maps_elements(arguments.len()) {
@@ -510,7 +514,7 @@ impl Checker<'_> {
                     let reason = error.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
                     Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {reason}"))
                 })?;
-                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0)
+                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0.as_text())
             }
             Filter::Range { from, to, inclusive, input } => FilterNode::Range {
                 from: *from,
@@ -539,6 +543,7 @@ impl Checker<'_> {
 fn is_list(node: &Node) -> bool {
     match node {
         Node::Field { field, .. } => field.is_list(),
+        Node::Narrow { input, .. } => is_list(input),
         Node::Call { function, arguments } if function.returns == Returns::Same => {
             arguments.iter().any(is_list)
         }

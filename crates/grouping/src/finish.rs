@@ -133,12 +133,20 @@ impl Builder<'_> {
                 .then_with(|| list.table.keys[*a].order(&list.table.keys[*b]))
         });
         let (offset, end, continuation) = self.page(members.len(), spec.max, path);
-        let groups = members[offset..end]
+        let shown = &members[offset..end];
+        let groups = shown
             .iter()
-            .map(|(_, group)| {
+            .enumerate()
+            .map(|(place, (_, group))| {
                 let key = &list.table.keys[*group];
                 let (outputs, lists) = self.inside(&spec.level, &list.level, *group, path.group(key));
-                Group { id: group_id(key), relevance: list.level.ranks[*group], outputs, lists }
+                // Where the request says the order, relevance tells the place: from 1 in equal steps towards 0.
+                let relevance = if spec.order.is_empty() {
+                    list.level.ranks[*group]
+                } else {
+                    (shown.len() - place) as f64 / shown.len() as f64
+                };
+                Group { id: group_id(key), relevance, outputs, lists }
             })
             .collect();
         GroupList::Groups { label: spec.label.clone(), groups, continuation }

@@ -11,7 +11,7 @@ use quick_xml::escape::partial_escape;
 use quick_xml::events::BytesText;
 use quick_xml::writer::ElementWriter;
 
-use crate::group::{bounds, bytes_text, kind_text, value_text};
+use crate::group::{bounds, kind_text, value_text};
 use crate::hit::Features;
 use crate::number::{JavaNumbers, java_text};
 use crate::{Options, Response};
@@ -113,7 +113,7 @@ fn output(value: &GroupValue, element: ElementWriter<'_, &mut Vec<u8>>) -> io::R
         GroupValue::Double(value) => java_text(*value),
         GroupValue::String(text) => text.clone(),
         GroupValue::Bool(value) => value.to_string(),
-        GroupValue::Raw(bytes) => bytes_text(bytes),
+        GroupValue::Raw(bytes) => STANDARD.encode(bytes),
         GroupValue::Quantiles(quantiles) => quantiles
             .iter()
             .map(|(quantile, value)| format!("{}: {}", java_text(*quantile), java_text(*value)))
