@@ -469,8 +469,8 @@ impl Checker<'_> {
                 return Err(Error::invalid(format!("'{expression}' needs an array as its first argument")));
             }
             nodes.push(match function.accepts {
-                Accepts::Texts => node.as_text(),
-                Accepts::Bytes => node.as_bytes(),
+                Accepts::Texts => node.into_text(),
+                Accepts::Bytes => node.into_bytes(),
                 _ => node,
             });
             kinds.push(kind);
@@ -514,7 +514,7 @@ impl Checker<'_> {
                     let reason = error.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
                     Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {reason}"))
                 })?;
-                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0.as_text())
+                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0.into_text())
             }
             Filter::Range { from, to, inclusive, input } => FilterNode::Range {
                 from: *from,

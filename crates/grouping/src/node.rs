@@ -122,7 +122,7 @@ pub(crate) struct Context<'b> {
 
 impl Node {
     /// The node with its values as text shows them, which matters where a field is of single precision.
-    pub(crate) fn as_text(self) -> Node {
+    pub(crate) fn into_text(self) -> Node {
         match self.leaf_type() {
             Some(DataType::Float | DataType::Float16) => self.narrow(Narrow::Float),
             _ => self,
@@ -130,7 +130,7 @@ impl Node {
     }
 
     /// The node with its values in as many bytes as the type of the field has.
-    pub(crate) fn as_bytes(self) -> Node {
+    pub(crate) fn into_bytes(self) -> Node {
         match self.leaf_type() {
             Some(DataType::Bool | DataType::Byte) => self.narrow(Narrow::Bytes(1)),
             Some(DataType::Int) => self.narrow(Narrow::Bytes(4)),
