@@ -355,11 +355,8 @@ impl Checker<'_> {
         if let Some(index) = level.aggregates.iter().position(|aggregate| aggregate.text == text) {
             return Ok(GroupNode::Aggregate(index));
         }
-        // Aggregates are over all elements of a document, whichever one its group was made by.
-        let bound = std::mem::take(&mut self.bound);
-        let input = input.map(|input| self.node(input, &mut Vec::new())).transpose();
-        self.bound = bound;
-        let (input, kind) = input?.map_or((None, Kind::Long), |(node, kind)| (Some(node), kind));
+        let input = input.map(|input| self.node(input, &mut Vec::new())).transpose()?;
+        let (input, kind) = input.map_or((None, Kind::Long), |(node, kind)| (Some(node), kind));
         let needs_number = !matches!(aggregator, Aggregator::Min | Aggregator::Max | Aggregator::Xor);
         if needs_number && !kind.is_number() {
             return Err(Error::invalid(format!(
@@ -522,7 +519,17 @@ impl Checker<'_> {
                 inclusive: *inclusive,
                 input: self.node(input, &mut ignored)?.0,
             },
-            Filter::IsTrue(input) => FilterNode::IsTrue(self.node(input, &mut ignored)?.0),
+            Filter::IsTrue(input) => {
+                let (node, kind) = self.node(input, &mut ignored)?;
+                if kind != Kind::Bool {
+                    return Err(Error::invalid(format!(
+                        "istrue(…) needs boolean input, and '{input}' is {}; write range(1, inf, {input}) for numbers \
+                         that are not 0",
+                        kind.name()
+                    )));
+                }
+                FilterNode::IsTrue(node)
+            }
             Filter::Not(inner) => FilterNode::Not(Box::new(self.filter(inner)?)),
             Filter::And(a, b) => FilterNode::And(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),
             Filter::Or(a, b) => FilterNode::Or(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),

@@ -214,7 +214,7 @@ pub static FUNCTIONS: &[Function] = {
         function("time.monthofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).month)), "The month, 1 to 12."),
         function("time.dayofmonth", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
         function("time.dayofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_year)), "The day of the year, 0 to 365."),
-        function("time.dayofweek", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_week)), "The day of the week, Monday 0 to Sunday 6."),
+        function("time.dayofweek", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_week)), "The day of the week, Sunday 0 to Saturday 6."),
         function("time.hourofday", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 3600)), "The hour, 0 to 23."),
         function("time.minuteofhour", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 60 % 60)), "The minute, 0 to 59."),
         function("time.secondofminute", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day % 60)), "The second, 0 to 59."),

@@ -260,10 +260,9 @@ impl FilterNode {
                 let below = if inclusive.1 { value <= *to } else { value < *to };
                 above && below
             }),
-            FilterNode::IsTrue(input) => any(&input.eval(context), |value| match value {
-                Datum::Text(text) => text == "true",
-                value => value.to_double() != 0.0,
-            }),
+            FilterNode::IsTrue(input) => {
+                any(&input.eval(context), |value| matches!(value, Datum::Bool(true)))
+            }
             FilterNode::Not(inner) => !inner.passes(context),
             FilterNode::And(a, b) => a.passes(context) && b.passes(context),
             FilterNode::Or(a, b) => a.passes(context) || b.passes(context),
