@@ -174,7 +174,7 @@ impl Node {
             }),
             Node::DoubleWidth { input, width } => each(input.eval(context), |value| {
                 let from = (value.to_double() / width).floor() * width;
-                Datum::DoubleBucket(from, from + width)
+                if from.is_finite() { Datum::DoubleBucket(from, from + width) } else { Datum::Null }
             }),
             Node::Predefined { input, buckets } => each(input.eval(context), |value| buckets.find(&value)),
             Node::Collate { input, collator } => {
@@ -203,6 +203,8 @@ impl Collator {
         let mut key = Vec::new();
         // Writing to a Vec cannot fail.
         let _ = self.0.write_sort_key_to(text, &mut key);
+        // Keys that are kept or measured end as those of ICU do.
+        key.push(0);
         Datum::Raw(Cow::Owned(key))
     }
 }
