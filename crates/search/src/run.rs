@@ -60,7 +60,7 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
             }
         }
         let fill = &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references);
-        groupings.extend(merged.map(|merged| merged.finish(fill)).transpose()?);
+        groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
     }
     let mut outcomes: Vec<Outcome> = passes.into_iter().map(|pass| pass.outcome).collect();
     if let Some(first) = outcomes.first_mut() {
