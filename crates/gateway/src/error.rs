@@ -235,7 +235,7 @@ fn store_kind(error: &millrace_store::Error) -> Kind {
     use millrace_store::Error as Store;
     match error {
         Store::Overloaded => Kind::Overloaded,
-        Store::DiskFull { .. } => Kind::Storage,
+        Store::DiskFull { .. } | Store::NoSpace { .. } => Kind::Storage,
         Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => Kind::BadRequest,
         Store::Closed | Store::Poisoned { .. } => Kind::Unavailable,
         Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {

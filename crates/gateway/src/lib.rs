@@ -31,5 +31,5 @@ pub use deployment::Deployment;
 pub use error::{Error, Kind, StartError};
 pub use http::serve;
 pub use node::Node;
-pub use server::Server;
+pub use server::{Server, runtime};
 pub use settings::{Settings, TlsFiles};

@@ -17,6 +17,8 @@ use crate::{Error, ViewScope};
 pub(crate) struct State {
     /// Newest first; writes go to the first.
     pub generations: Vec<Arc<Generation>>,
+    /// The generation that takes the writes next; there is nothing in it. The manifest names it before the others.
+    pub spare: Option<Arc<Generation>>,
     /// In the order of keys; together they cover all keys.
     pub buckets: Vec<Arc<Bucket>>,
     pub marks: Arc<Marks>,
@@ -123,6 +125,13 @@ impl State {
         State { marks: Arc::new(marks), ..self.clone() }
     }
 
+    /// The same with the spare taking the writes; `None`: there is no spare.
+    pub fn rolled(&self) -> Option<State> {
+        let mut state = self.clone();
+        state.generations.insert(0, state.spare.take()?);
+        Some(state)
+    }
+
     /// The bucket of a location.
     pub fn bucket(&self, location: u32) -> &Arc<Bucket> {
         let after = self.buckets.partition_point(|bucket| bucket.locations().0 <= location);
@@ -154,7 +163,12 @@ impl State {
         Manifest {
             next_number,
             clock,
-            generations: self.generations.iter().map(|generation| generation.number).collect(),
+            generations: self
+                .spare
+                .iter()
+                .chain(&self.generations)
+                .map(|generation| generation.number)
+                .collect(),
             buckets: self
                 .buckets
                 .iter()
