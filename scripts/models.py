@@ -174,7 +174,7 @@ def bert(shape: Shape, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
         inner = g.gelu(g.linear(x, f"{name}.intermediate.dense"))
         x = g.norm(g.op("Add", g.linear(inner, f"{name}.output.dense"), x), f"{name}.output.LayerNorm", shape.epsilon)
     if shape.scores:
-        first = g.op("Gather", x, g.constant("first", np.array(0, dtype=np.int64)), axis=1)
+        first = g.op("Squeeze", g.op("Slice", x, g.integers(0), g.integers(1), g.integers(1)), g.integers(1))
         g.op("Identity", g.linear(first, "classifier"), output="logits")
     else:
         g.op("Identity", x, output="last_hidden_state")

@@ -107,6 +107,7 @@ fn a_row_that_the_model_fails_on_fails_alone() {
     let model = load("cross-encoder", Threads::default()).expect("it is a model");
     let evaluation = bind(&model, TOKENS, &["logits"]).expect("it fits");
     assert!(evaluation.is_batched());
+    assert_eq!(evaluation.output_types(), [tensor_type("tensor<float>(d0[1],d1[1])")]);
     let row = |token: f64| {
         let of = "tensor(d0[1],d1[6])";
         vec![
