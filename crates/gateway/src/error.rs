@@ -271,6 +271,7 @@ fn search_kind(error: &millrace_search::Error) -> Kind {
         | Search::Selection(_)
         | Search::SortedGlobalPhase { .. }
         | Search::Collation { .. } => Kind::BadRequest,
+        Search::Ranking(millrace_ranking::Error::Overloaded(_)) => Kind::Overloaded,
         Search::Matching(_)
         | Search::Ranking(_)
         | Search::Grouping(_)

@@ -77,7 +77,7 @@ fn values_of_the_request() {
     check("pi", [std::f64::consts::PI; 3]);
     refused("constant(nothing)", "there is no constant 'nothing'");
     refused("nothing", "there is no rank feature, function or constant 'nothing'");
-    refused("onnx(model)", "features of models");
+    refused("onnx(model)", "there is no such onnx-model, none");
     refused("term(x).weight", "needs the number of a term");
 }
 

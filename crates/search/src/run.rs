@@ -59,7 +59,8 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
                 Some(merged) => merged.merge(execution),
             }
         }
-        let fill = &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references);
+        let fill =
+            &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references, deadline);
         groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
     }
     let mut outcomes: Vec<Outcome> = passes.into_iter().map(|pass| pass.outcome).collect();
@@ -92,6 +93,7 @@ pub(crate) fn fill(
     passes: &[Pass<'_>],
     summary: Option<&str>,
     references: &[HitRef],
+    deadline: &Deadline,
 ) -> Result<Vec<Hit>, Error> {
     let mut filled: Vec<Option<Hit>> = vec![None; references.len()];
     for (part, pass) in (0u32..).zip(passes) {
@@ -106,7 +108,7 @@ pub(crate) fn fill(
                 document: hit.document,
             })
             .collect();
-        let hits = pass.search.fill(pass.view(), &pass.matches, summary, &hits)?;
+        let hits = pass.search.fill(pass.view(), &pass.matches, summary, &hits, deadline)?;
         own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
     }
     // Every reference is of some pass.
@@ -148,7 +150,7 @@ impl<'v> Pass<'v> {
         let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
         trace.group = watch.lap();
 
-        let hits = search.fill(seen, &matches, None, &ordered.hits)?;
+        let hits = search.fill(seen, &matches, None, &ordered.hits, deadline)?;
         trace.summary = watch.lap();
 
         trace.documents = matches.documents;
@@ -365,6 +367,7 @@ impl Search {
         matches: &Matches,
         summary: Option<&str>,
         hits: &[SortedHit],
+        deadline: &Deadline,
     ) -> Result<Vec<Hit>, Error> {
         if hits.is_empty() {
             return Ok(Vec::new());
@@ -375,7 +378,7 @@ impl Search {
             .iter()
             .map(|hit| RankedHit { chunk: hit.chunk, document: hit.document, score: hit.score })
             .collect();
-        let shown = self.features(view, matches, summary, &ranked)?;
+        let shown = self.features(view, matches, summary, &ranked, deadline)?;
         let ids = ids(view, &places)?;
         let filled = filler.fill(view, &places)?.into_iter().zip(shown).zip(ids).zip(hits);
         let hits = filled.map(|(((mut fields, shown), id), hit)| {
@@ -408,19 +411,21 @@ impl Search {
         matches: &Matches,
         summary: Option<&str>,
         hits: &[RankedHit],
+        deadline: &Deadline,
     ) -> Result<Vec<Vec<Shown>>, Error> {
+        let stop = || deadline.overdue();
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
         let mut shown: Vec<Vec<Shown>> = vec![Vec::new(); hits.len()];
         let mut show = |name, features: Vec<Features>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
-        show(MATCH_FEATURES, self.profile.match_features(plan, view, matches, hits)?);
+        show(MATCH_FEATURES, self.profile.match_features(plan, view, matches, hits, &stop)?);
         if !summary.omit_summary_features {
-            show(SUMMARY_FEATURES, self.profile.summary_features(plan, view, matches, hits)?);
+            show(SUMMARY_FEATURES, self.profile.summary_features(plan, view, matches, hits, &stop)?);
         }
         if plan.query.ranking.list_features {
-            show(RANK_FEATURES, self.profile.rank_features(plan, view, matches, hits)?);
+            show(RANK_FEATURES, self.profile.rank_features(plan, view, matches, hits, &stop)?);
         }
         Ok(shown)
     }

@@ -54,7 +54,7 @@ pub fn share(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<S
         }
         let mut hits = Vec::new();
         for (summary, references) in by_summary {
-            let filled = fill(&passes, summary, &references)?;
+            let filled = fill(&passes, summary, &references, deadline)?;
             let filled = references.into_iter().zip(filled);
             hits.extend(filled.map(|(reference, hit)| (summary.map(str::to_owned), reference, hit)));
         }
@@ -179,7 +179,7 @@ impl<'s> Groupings<'s> {
     }
 
     fn finish(self) -> Result<Vec<millrace_result::GroupingResult>, Error> {
-        let finish = |(execution, hits): (Option<Execution>, GroupHits)| {
+        let finish = |(number, (execution, hits)): (usize, (Option<Execution>, GroupHits))| {
             let fill = &mut |summary: Option<&str>, references: &[HitRef]| {
                 let summary = summary.map(str::to_owned);
                 let filled = references.iter().map(|hit| {
@@ -189,8 +189,8 @@ impl<'s> Groupings<'s> {
                 });
                 filled.collect()
             };
-            execution.map(|execution| execution.finish(fill)).transpose()
+            execution.map(|execution| execution.finish(number as u32, fill)).transpose()
         };
-        self.requests.into_iter().filter_map(|request| finish(request).transpose()).collect()
+        self.requests.into_iter().enumerate().filter_map(|request| finish(request).transpose()).collect()
     }
 }
