@@ -98,7 +98,7 @@ async fn search(
     let deadline = started + timeout;
     if let Some(location) = one_location(&query)?.filter(|_| node.cluster().is_some()) {
         let request = spread::forwarded(&query, headers, timeout)?;
-        let answer = cluster::hand_on(node, location, Access::Read, &hop, &request, deadline).await?;
+        let answer = cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await?;
         if let Some(response) = answer {
             return Ok(Answer::OfNode(response));
         }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
+use millrace_bucket::BucketId;
 use millrace_document::Location;
 
 use super::{Cluster, Forwarded, Hop, Place, is_unsettled};
@@ -30,14 +31,26 @@ enum Route {
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Finds the node for a request that has come so far.
-fn route(cluster: &dyn Cluster, location: Location, access: Access, hop: &Hop) -> Result<Route, Error> {
+fn route(
+    cluster: &dyn Cluster,
+    location: Location,
+    access: Access,
+    hop: &Hop,
+    part: Option<BucketId>,
+) -> Result<Route, Error> {
+    let part = part.map(|bucket| Hop::Buckets(vec![bucket]));
     let owner = match hop {
         // Whoever handed it on has decided.
-        Hop::Reader | Hop::Owned(_) | Hop::Buckets(_) => return Ok(Route::Here),
+        Hop::Reader | Hop::Owned(_) => return Ok(Route::Here),
         Hop::Client | Hop::Owner => cluster.owner(location).map_err(Error::Unsettled)?,
+        // So has the owner; but it is asked for its buckets in the same words.
+        Hop::Buckets(_) => match cluster.owner(location) {
+            Ok(Place::Here) => Place::Here,
+            _ => return Ok(Route::Here),
+        },
     };
     match (owner, hop) {
-        (Place::At(address), Hop::Client) => Ok(Route::There(vec![address], Hop::Owner)),
+        (Place::At(address), Hop::Client) => Ok(Route::There(vec![address], part.unwrap_or(Hop::Owner))),
         (Place::At(_), _) => {
             Err(Error::Unsettled("the nodes do not agree yet who owns the documents".to_owned()))
         }
@@ -55,12 +68,16 @@ fn route(cluster: &dyn Cluster, location: Location, access: Access, hop: &Hop) -
                 Place::At(address) => Some(address),
                 Place::Here => None,
             });
-            Ok(Route::There(addresses.collect(), Hop::Reader))
+            let told = match hop {
+                Hop::Buckets(_) => hop.clone(),
+                _ => part.unwrap_or(Hop::Reader),
+            };
+            Ok(Route::There(addresses.collect(), told))
         }
     }
 }
 
-/// Hands a request on until a node answers it, at most until `deadline`; `None` where this node is the one that answers it.
+/// Hands a request on (the part of it for one bucket, where that is given) until a node answers it, at most until `deadline`; `None` where this node is the one that answers it.
 ///
 /// Where the nodes do not agree, or one cannot be reached, the way is looked for again: the cluster is about to agree on another. A
 /// write that may have arrived is not sent again.
@@ -72,12 +89,13 @@ pub(crate) async fn hand_on(
     location: Location,
     access: Access,
     hop: &Hop,
+    part: Option<BucketId>,
     request: &Forwarded,
     deadline: Instant,
 ) -> Result<Option<Response>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
     loop {
-        let error = match route(&**cluster, location, access, hop) {
+        let error = match route(&**cluster, location, access, hop, part) {
             Ok(Route::Here) => return Ok(None),
             Ok(Route::There(addresses, next)) => {
                 match to_first(node, &addresses, &next, request).await {

@@ -1,5 +1,6 @@
 //! `/document/v1/`: single documents, visits, and changes of many documents at once.
 
+mod buckets;
 mod format;
 mod get;
 mod path;
@@ -16,7 +17,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
 use crate::cluster::{self, Access, Forwarded, Hop};
@@ -38,6 +39,10 @@ struct Call {
     parameters: Parameters,
     started: Instant,
     timeout: Duration,
+    /// How far the request has come.
+    hop: Hop,
+    /// The request again, where its documents lie on several nodes and this one gathers them.
+    spread: Option<Forwarded>,
 }
 
 impl Call {
@@ -86,6 +91,8 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
         node,
         started: Instant::now(),
         timeout: TIMEOUT,
+        hop: Hop::Client,
+        spread: None,
     };
     let target = match Target::parse(&call.path) {
         Ok(target) => target,
@@ -139,24 +146,36 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
 
 /// Has another node of the cluster answer, where that is for another to do; else the request comes back.
 async fn hand_on(
-    call: &Call,
+    call: &mut Call,
     target: &Target,
     request: Request,
 ) -> Result<ControlFlow<Response, Request>, Error> {
-    let Some(location) = target.location().filter(|_| call.node.cluster().is_some()) else {
+    if call.node.cluster().is_none() {
         return Ok(ControlFlow::Continue(request));
+    }
+    call.hop = Hop::of(request.headers())?;
+    let location = match &call.hop {
+        Hop::Buckets(buckets) => buckets.first().map(|bucket| Location::new(bucket.bits())),
+        _ => target.location(),
     };
-    let hop = Hop::of(request.headers())?;
     let access = match target {
         _ if request.method() == Method::GET => Access::Read,
         Target::Document(_) => Access::Write,
         Target::Documents(_) => Access::Sweep,
     };
     let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
-    Ok(match cluster::hand_on(&call.node, location, access, &hop, &request, call.deadline()).await? {
-        Some(response) => ControlFlow::Break(response),
-        None => ControlFlow::Continue(request.into_request()),
-    })
+    let Some(location) = location else {
+        call.spread = Some(request.clone()).filter(|_| call.hop == Hop::Client);
+        return Ok(ControlFlow::Continue(request.into_request()));
+    };
+    Ok(
+        match cluster::hand_on(&call.node, location, access, &call.hop, None, &request, call.deadline())
+            .await?
+        {
+            Some(response) => ControlFlow::Break(response),
+            None => ControlFlow::Continue(request.into_request()),
+        },
+    )
 }
 
 /// Reads the request and changes nothing: clients measure their connection so.

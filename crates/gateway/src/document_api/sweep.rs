@@ -9,17 +9,19 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_column::{Column, ColumnKey, View};
-use millrace_document::{Action, DocumentId, Group, OperationKind, Update, json};
+use millrace_document::{Action, Document, DocumentId, Group, OperationKind, Update, json};
 use millrace_indexing::Caller;
-use millrace_store::{Change, Modification, ViewScope, Visited, Write};
+use millrace_store::{Change, Modification, Refusal, ViewScope, Visited, Write};
 use serde_json::{Value, json as object};
 use tokio::sync::oneshot;
 
 use super::Call;
+use super::buckets::{self, Buckets};
 use super::path::Documents;
 use super::visit::Pass;
 use super::write::{apply, commit};
 use crate::Error;
+use crate::cluster::{Access, Hop};
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
@@ -169,28 +171,75 @@ fn count_where_all_begin_with(view: &dyn View, prefix: &[u8]) -> Result<Option<u
     Ok(Some(count))
 }
 
-/// Changes every document of `pass` until the end or the request's time for one go.
+/// What becomes of a document.
+type Decide = dyn Fn(Document) -> Result<Modification, Refusal> + Send + Sync;
+
+/// Changes every document of `pass` until the end or the request's time for one go, on whatever node it is.
 async fn sweep(
     call: &Call,
     pass: Pass,
-    change: impl Fn(millrace_document::Document) -> Result<Modification, millrace_store::Refusal>
-    + Send
-    + Sync
-    + 'static,
+    change: impl Fn(Document) -> Result<Modification, Refusal> + Send + Sync + 'static,
 ) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
-    let (pass, change) = (Arc::new(pass), Arc::new(change));
-    let mut continuation = pass.start();
-    let mut count = 0;
+    let (pass, change): (_, Arc<Decide>) = (Arc::new(pass), Arc::new(change));
     call.node.metrics().count(Metric::Visits);
+    let Some(request) = &call.spread else {
+        let from = pass.start();
+        let (count, continuation) = sweep_here(call, &pass, &change, from, deadline).await?;
+        return Ok(answer(call, count, continuation));
+    };
+    let mut place = Buckets::of(&call.node)?.resume(pass.start())?;
+    let mut count = 0;
     loop {
-        let (stepping, from) = (Arc::clone(&pass), continuation);
+        let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
+        let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
+        let (changed, inner) = match place.hand_on(&call.node, Access::Sweep, &asked, call.deadline()).await?
+        {
+            None => {
+                let pass = Arc::new(pass.within(&Hop::Buckets(vec![place.bucket()])));
+                sweep_here(call, &pass, &change, place.inner(), deadline).await?
+            }
+            Some((status, body)) if status == StatusCode::OK => swept(&body)?,
+            Some((status, body)) => return Err(buckets::refused(status, &body)),
+        };
+        count += changed;
+        match place.after(inner) {
+            Some(next) if Instant::now() < deadline => place = next,
+            next => return Ok(answer(call, count, next.map(|place| place.to_string()))),
+        }
+    }
+}
+
+/// How many documents another node has changed, and where it goes on.
+fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answer {
+        document_count: u64,
+        continuation: Option<String>,
+    }
+    let answer: Answer = serde_json::from_slice(body)
+        .map_err(|error| Error::Internal(format!("the answer of another node cannot be read: {error}")))?;
+    Ok((answer.document_count, answer.continuation))
+}
+
+/// Changes the documents of this node; how many, and where to go on.
+async fn sweep_here(
+    call: &Call,
+    pass: &Arc<Pass>,
+    change: &Arc<Decide>,
+    mut continuation: Option<String>,
+    deadline: Instant,
+) -> Result<(u64, Option<String>), Error> {
+    let mut count = 0;
+    loop {
+        let (stepping, from) = (Arc::clone(pass), continuation);
         let found = call.node.pool().run(move || stepping.step(from, TOGETHER)).await??;
         let mut writes = Vec::with_capacity(found.documents.len());
         for visited in found.documents {
             let Visited::Document(document, _) = visited else { continue };
-            let (pass, change) = (Arc::clone(&pass), Arc::clone(&change));
+            let (pass, change) = (Arc::clone(pass), Arc::clone(change));
             let modify = Change::Modify(Box::new(move |stored| match stored {
                 Some((document, _)) if pass.wants(&document) => change(document),
                 _ => Ok(Modification::Nothing),
@@ -212,7 +261,7 @@ async fn sweep(
         }
         continuation = found.continuation;
         if continuation.is_none() || Instant::now() >= deadline {
-            return Ok(answer(call, count, continuation));
+            return Ok((count, continuation));
         }
     }
 }

@@ -8,7 +8,7 @@ mod tls;
 
 pub(crate) use body::{collect, read_body};
 pub(crate) use compression::compress_response;
-pub(crate) use parameters::{Parameters, percent_decode};
+pub(crate) use parameters::{Parameters, form_encode, percent_decode};
 pub use server::serve;
 pub(crate) use tls::acceptor;
 

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
 use crate::Error;
 
 /// The parameters of a request, in their order; a name may stand more than once.
@@ -82,6 +84,15 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
+/// Names and values as [`Parameters::parse`] reads them.
+pub(crate) fn form_encode<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
+    let encode = |text| percent_encoding::utf8_percent_encode(text, TO_ENCODE).to_string();
+    pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
+}
+
+/// What stands in names and values most can stay as it is.
+const TO_ENCODE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
+
 /// `text` without its percent-encoding; what is not UTF-8 after that becomes the replacement character.
 pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy()
@@ -124,5 +135,8 @@ mod tests {
         assert_eq!(parameters.get("c"), Some("æ"));
         assert_eq!(parameters.get("d"), Some("é"));
         assert_eq!(parameters.get("e"), Some("\u{fffd}"));
+        let pairs = [("a.b", "x y+z&ä"), ("c", "")];
+        let read = Parameters::parse(&form_encode(pairs.into_iter()));
+        assert_eq!(read.iter().collect::<Vec<_>>(), pairs);
     }
 }

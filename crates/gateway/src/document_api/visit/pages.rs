@@ -1,0 +1,186 @@
+//! The documents of a visit, written, page by page: those of this node, or bucket after bucket from the nodes of a cluster.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::StatusCode;
+use millrace_store::Visited;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{PAGE, Pass};
+use crate::cluster::{Access, Forwarded, Hop};
+use crate::document_api::Call;
+use crate::document_api::buckets::{self, Buckets};
+use crate::document_api::format::Shape;
+use crate::{Error, Node};
+
+/// How documents follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As members of a JSON list, commas between them.
+    List,
+    /// Each on a line of its own.
+    Lines,
+}
+
+/// Some documents, written.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) bytes: Vec<u8>,
+    pub(super) documents: usize,
+    /// Where the next page begins; `None` at the end.
+    pub(super) next: Option<String>,
+}
+
+/// The pages of a visit.
+pub(super) struct Pages {
+    node: Arc<Node>,
+    pass: Arc<Pass>,
+    shape: Arc<Shape>,
+    form: Form,
+    deadline: Instant,
+    /// Where the documents lie on several nodes: the request, to be handed on.
+    spread: Option<Forwarded>,
+}
+
+/// The answer of another node.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    documents: Vec<&'a RawValue>,
+    continuation: Option<String>,
+}
+
+impl Pages {
+    pub(super) fn new(call: &Call, pass: Pass, shape: Shape, form: Form, deadline: Instant) -> Self {
+        let spread = call.spread.clone();
+        let (pass, shape) = (Arc::new(pass), Arc::new(shape));
+        Pages { node: Arc::clone(&call.node), pass, shape, form, deadline, spread }
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Where the request begins.
+    pub(super) fn start(&self) -> Option<String> {
+        self.pass.start()
+    }
+
+    /// The next page; it can be empty though others follow.
+    pub(super) async fn next(&self, from: Option<String>, wanted: usize) -> Result<Page, Error> {
+        let Some(request) = &self.spread else {
+            return self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
+        };
+        let mut place = Buckets::of(&self.node)?.resume(from)?;
+        loop {
+            let page = self.of_bucket(request, &place, wanted).await?;
+            let next = place.after(page.next);
+            let ends = page.documents > 0 || next.is_none() || Instant::now() >= self.deadline;
+            match next {
+                Some(next) if !ends => place = next,
+                next => {
+                    let next = next.map(|place| place.to_string());
+                    return Ok(Page { bytes: page.bytes, documents: page.documents, next });
+                }
+            }
+        }
+    }
+
+    async fn of_bucket(
+        &self,
+        request: &Forwarded,
+        place: &buckets::Place,
+        wanted: usize,
+    ) -> Result<Page, Error> {
+        let count = wanted.clamp(1, PAGE).to_string();
+        let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
+        let asked = place.request(request, &parameters);
+        match place.hand_on(&self.node, Access::Read, &asked, self.deadline).await? {
+            None => {
+                let pass = Arc::new(self.pass.within(&Hop::Buckets(vec![place.bucket()])));
+                self.of_this_node(pass, place.inner(), wanted).await
+            }
+            Some((status, body)) if status == StatusCode::OK => {
+                let answer: Answer<'_> = serde_json::from_slice(&body).map_err(|error| {
+                    Error::Internal(format!("the answer of another node cannot be read: {error}"))
+                })?;
+                let mut page = Page { next: answer.continuation, ..Page::default() };
+                for document in answer.documents {
+                    self.add(&mut page, document.get().as_bytes());
+                }
+                Ok(page)
+            }
+            Some((status, body)) => Err(buckets::refused(status, &body)),
+        }
+    }
+
+    /// Adds a document that another node has written, as in a list.
+    fn add(&self, page: &mut Page, document: &[u8]) {
+        match (self.form, document.strip_prefix(b"{\"id\":")) {
+            (Form::Lines, Some(rest)) => {
+                page.bytes.extend_from_slice(b"{\"put\":");
+                page.bytes.extend_from_slice(rest);
+            }
+            _ => {
+                if self.form == Form::List && page.documents > 0 {
+                    page.bytes.push(b',');
+                }
+                page.bytes.extend_from_slice(document);
+            }
+        }
+        if self.form == Form::Lines {
+            page.bytes.push(b'\n');
+        }
+        page.documents += 1;
+    }
+
+    async fn of_this_node(
+        &self,
+        pass: Arc<Pass>,
+        from: Option<String>,
+        wanted: usize,
+    ) -> Result<Page, Error> {
+        let (shape, form) = (Arc::clone(&self.shape), self.form);
+        let read = move || {
+            let found = pass.step(from, wanted)?;
+            let mut page = Page { next: found.continuation, ..Page::default() };
+            for visited in &found.documents {
+                if form == Form::List && page.documents > 0 {
+                    page.bytes.push(b',');
+                }
+                write(&mut page.bytes, &pass, &shape, visited, form)?;
+                page.documents += 1;
+            }
+            Ok(page)
+        };
+        self.node.pool().run(read).await?
+    }
+}
+
+/// Writes one document.
+fn write(out: &mut Vec<u8>, pass: &Pass, shape: &Shape, visited: &Visited, form: Form) -> Result<(), Error> {
+    match visited {
+        Visited::Document(document, _) => {
+            let id = Value::from(document.id.as_str());
+            let name = if form == Form::Lines { "put" } else { "id" };
+            out.extend_from_slice(format!("{{\"{name}\":{id},\"fields\":").as_bytes());
+            serde_json::to_writer(&mut *out, &shape.fields(&pass.deployment, document))
+                .map_err(|error| Error::Internal(error.to_string()))?;
+            out.push(b'}');
+        }
+        Visited::Removed(id, _) => {
+            out.extend_from_slice(format!("{{\"remove\":{}}}", Value::from(id.as_str())).as_bytes());
+        }
+    }
+    if form == Form::Lines {
+        out.push(b'\n');
+    }
+    Ok(())
+}

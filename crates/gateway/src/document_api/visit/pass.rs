@@ -1,0 +1,179 @@
+//! What of the store a request goes through, step by step.
+
+use std::sync::Arc;
+
+use millrace_document::{Document, DocumentId, Group, Timestamp};
+use millrace_schema::ContentCluster;
+use millrace_selection::Selection;
+use millrace_store::{Store, ViewScope, Visit, Visited};
+
+use super::PAGE;
+use crate::cluster::Hop;
+use crate::document_api::Call;
+use crate::document_api::path::Documents;
+use crate::document_api::write::holds;
+use crate::{Deployment, Error};
+
+/// What of the store a request goes through.
+#[derive(Clone)]
+pub(in crate::document_api) struct Pass {
+    pub(in crate::document_api) deployment: Arc<Deployment>,
+    store: Store,
+    visit: Visit,
+    /// Only documents of this namespace.
+    namespace: Option<String>,
+    selection: Option<Selection>,
+}
+
+/// What one step of a pass found.
+pub(in crate::document_api) struct Found {
+    pub(in crate::document_api) documents: Vec<Visited>,
+    /// Where the next step begins; `None` at the end.
+    pub(in crate::document_api) continuation: Option<String>,
+}
+
+impl Pass {
+    /// What the path and the parameters of a request say.
+    pub(in crate::document_api) fn new(call: &Call, documents: Documents) -> Result<Self, Error> {
+        let deployment = call.deployment()?;
+        let parameters = &call.parameters;
+        let cluster = parameters.get("cluster").map(|id| deployment.cluster(id)).transpose()?;
+        let document_types = match (&documents.of, cluster) {
+            (Some((_, document_type)), cluster) => {
+                let kind = deployment.kind(document_type)?;
+                let has = |cluster: &&ContentCluster| cluster.document(document_type).is_some();
+                if let Some(cluster) = cluster.filter(|cluster| !has(cluster)) {
+                    return Err(Error::parameter(
+                        "cluster",
+                        format!(
+                            "document type '{document_type}' is in cluster {}, not in '{}'",
+                            kind.cluster_names(),
+                            cluster.id
+                        ),
+                    ));
+                }
+                vec![document_type.clone()]
+            }
+            (None, Some(cluster)) => {
+                cluster.documents.iter().map(|document| document.document_type.to_string()).collect()
+            }
+            (None, None) => {
+                return Err(Error::parameter(
+                    "cluster",
+                    "must be set to a content cluster when visiting at the root /document/v1/ level",
+                ));
+            }
+        };
+        // Documents of global types would be in a space of their own; there are none.
+        let global = match parameters.get("bucketSpace") {
+            None | Some("default") => false,
+            Some("global") => true,
+            Some(other) => {
+                return Err(Error::parameter(
+                    "bucketSpace",
+                    format!("expected default or global, got '{other}'"),
+                ));
+            }
+        };
+        let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
+        let selection = selection.map(|text| deployment.selection(text)).transpose()?;
+        let visit = Visit {
+            document_types: if global { Vec::new() } else { document_types },
+            scope: within(
+                &call.hop,
+                match (documents.group, selection.as_ref().and_then(Selection::groups)) {
+                    (Some(group), _) => ViewScope::Groups(vec![group]),
+                    // Nothing of other groups is read.
+                    (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
+                    (None, None) => ViewScope::All,
+                },
+            ),
+            slice: slice(call)?,
+            continuation: parameters.get("continuation").filter(|text| !text.is_empty()).map(str::to_owned),
+            wanted: PAGE,
+            tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
+            ..between(call, Visit::all(&[]))?
+        };
+        let namespace = documents.of.map(|(namespace, _)| namespace);
+        Ok(Pass { deployment, store: call.node.store().clone(), visit, namespace, selection })
+    }
+
+    /// Goes on from `continuation` for up to `wanted` documents of the store, and hands out those that are selected.
+    pub(in crate::document_api) fn step(
+        &self,
+        continuation: Option<String>,
+        wanted: usize,
+    ) -> Result<Found, Error> {
+        let visit = Visit { continuation, wanted: wanted.clamp(1, PAGE), ..self.visit.clone() };
+        if visit.document_types.is_empty() {
+            return Ok(Found { documents: Vec::new(), continuation: None });
+        }
+        let page = self.store.visit(&visit)?;
+        let mut documents = page.visited;
+        documents.retain(|visited| match visited {
+            Visited::Document(document, _) => self.wants(document),
+            Visited::Removed(id, _) => self.wants_id(id),
+        });
+        Ok(Found { documents, continuation: page.continuation })
+    }
+
+    /// The part of it that a node was asked for.
+    pub(in crate::document_api) fn within(&self, hop: &Hop) -> Pass {
+        let visit = Visit { scope: within(hop, self.visit.scope.clone()), ..self.visit.clone() };
+        Pass { visit, ..self.clone() }
+    }
+
+    /// Where the request begins.
+    pub(in crate::document_api) fn start(&self) -> Option<String> {
+        self.visit.continuation.clone()
+    }
+
+    /// Whether a document is one of those that the request addresses.
+    pub(in crate::document_api) fn wants(&self, document: &Document) -> bool {
+        self.wants_id(&document.id)
+            && self.selection.as_ref().is_none_or(|selection| holds(selection, document))
+    }
+
+    fn wants_id(&self, id: &DocumentId) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| namespace == id.namespace())
+    }
+}
+
+/// The part of a scope that a node was asked for, where it was asked for a part.
+fn within(hop: &Hop, scope: ViewScope) -> ViewScope {
+    match (hop, scope) {
+        (Hop::Buckets(buckets), ViewScope::Groups(mut groups)) => {
+            groups.retain(|group: &Group| buckets.iter().any(|bucket| bucket.intersects(group)));
+            ViewScope::Groups(groups)
+        }
+        (Hop::Buckets(buckets), _) => ViewScope::Buckets(buckets.clone()),
+        (_, scope) => scope,
+    }
+}
+
+/// `slices` and `sliceId`.
+fn slice(call: &Call) -> Result<(u32, u32), Error> {
+    let slices = call.parameters.number("slices", 1, u64::from(u32::MAX))?;
+    let slice = call.parameters.number("sliceId", 0, u64::from(u32::MAX))?;
+    match (slices, slice) {
+        (None, None) => Ok((0, 1)),
+        (Some(slices), Some(slice)) if slice < slices => Ok((slice as u32, slices as u32)),
+        (Some(slices), Some(slice)) => Err(Error::parameter(
+            "sliceId",
+            format!("expected less than slices, which is {slices}; got {slice}"),
+        )),
+        (Some(_), None) => Err(Error::parameter("sliceId", "must be set where slices is")),
+        (None, Some(_)) => Err(Error::parameter("slices", "must be set where sliceId is")),
+    }
+}
+
+/// `fromTimestamp` (inclusive) and `toTimestamp` (exclusive; 0 stands for no end).
+fn between(call: &Call, visit: Visit) -> Result<Visit, Error> {
+    let from = call.parameters.number("fromTimestamp", 0, u64::MAX)?.unwrap_or(0);
+    let to = call.parameters.number("toTimestamp", 0, u64::MAX)?.unwrap_or(0);
+    if to != 0 && to < from {
+        return Err(Error::parameter("toTimestamp", "must not be less than fromTimestamp"));
+    }
+    let to = if to == 0 { u64::MAX } else { to - 1 };
+    Ok(Visit { from: Timestamp(from), to: Timestamp(to), ..visit })
+}

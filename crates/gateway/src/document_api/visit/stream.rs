@@ -1,0 +1,115 @@
+//! Answers that are sent while the visit goes on.
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::channel::{Channel, Sender};
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
+use super::pages::{Form, Pages};
+use super::{PAGE, head, tail};
+use crate::Error;
+use crate::metrics::Metric;
+
+/// An answer that is sent while the visit goes on.
+pub(super) fn answer(path: &str, pages: Pages, deadline: Instant) -> Response {
+    let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(2);
+    let content_type = match pages.form() {
+        Form::Lines => "application/jsonl;charset=utf-8",
+        Form::List => "application/json;charset=utf-8",
+    };
+    tokio::spawn(Streaming { pages, deadline, path: path.to_owned(), sender }.run());
+    let mut response = Response::new(Body::new(body));
+    response
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));
+    response
+}
+
+/// A visit whose answer is being sent.
+struct Streaming {
+    pages: Pages,
+    deadline: Instant,
+    path: String,
+    sender: Sender<Bytes, std::convert::Infallible>,
+}
+
+impl Streaming {
+    /// Sends page after page, no faster than the client takes them. Ends when the client leaves.
+    async fn run(mut self) {
+        let mut continuation = self.pages.start();
+        let mut count = 0;
+        let lines = self.pages.form() == Form::Lines;
+        let mut pending = if lines { Vec::new() } else { head(&self.path) };
+        let failure = loop {
+            let page = match self.pages.next(continuation.clone(), PAGE).await {
+                Ok(page) => page,
+                Err(error) => break Some(error),
+            };
+            if !lines && count > 0 && page.documents > 0 {
+                pending.push(b',');
+            }
+            count += page.documents;
+            pending.extend_from_slice(&page.bytes);
+            if lines && let Some(token) = &page.next {
+                line(&mut pending, &json!({ "continuation": { "token": token } }));
+            }
+            if !self.send(&mut pending).await {
+                return;
+            }
+            continuation = page.next;
+            if continuation.is_none() || Instant::now() >= self.deadline {
+                break None;
+            }
+        };
+        self.pages.node().metrics().add(Metric::DocumentsVisited, count as u64);
+        self.end(pending, count, continuation, failure).await;
+    }
+
+    /// Sends what comes after the documents.
+    async fn end(
+        mut self,
+        mut pending: Vec<u8>,
+        count: usize,
+        continuation: Option<String>,
+        failure: Option<Error>,
+    ) {
+        match (self.pages.form() == Form::Lines, failure) {
+            (true, failure) => {
+                if let Some(error) = &failure {
+                    let message = json!({ "message": { "text": error.to_string(), "severity": "error" } });
+                    line(&mut pending, &message);
+                }
+                line(&mut pending, &json!({ "sessionStats": { "documentCount": count } }));
+                match continuation {
+                    Some(token) => line(&mut pending, &json!({ "continuation": { "token": token } })),
+                    None if failure.is_none() => {
+                        line(&mut pending, &json!({ "continuation": { "percentFinished": 100.0 } }));
+                    }
+                    None => {}
+                }
+            }
+            (false, Some(error)) => {
+                let message = Value::from(error.to_string());
+                pending.extend_from_slice(
+                    format!("],\"documentCount\":{count},\"message\":{message}}}").as_bytes(),
+                );
+            }
+            (false, None) => tail(&mut pending, count, continuation.as_deref()),
+        }
+        self.send(&mut pending).await;
+    }
+
+    /// Sends `bytes`, which are empty then. False when the client has left.
+    async fn send(&mut self, bytes: &mut Vec<u8>) -> bool {
+        let bytes = std::mem::take(bytes);
+        bytes.is_empty() || self.sender.send_data(Bytes::from(bytes)).await.is_ok()
+    }
+}
+
+fn line(out: &mut Vec<u8>, value: &Value) {
+    out.extend_from_slice(value.to_string().as_bytes());
+    out.push(b'\n');
+}

@@ -1,0 +1,165 @@
+//! Values as bytes. Numbers are little-endian; texts and lists begin with a count of 4 bytes.
+
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+
+use crate::Error;
+
+pub(crate) fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend(number.to_le_bytes());
+}
+
+pub(crate) fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    // A message is smaller than that.
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
+    bytes(out, text.as_bytes());
+}
+
+pub(crate) fn count(out: &mut Vec<u8>, count: usize) {
+    out.extend((count as u32).to_le_bytes());
+}
+
+pub(crate) fn bucket(out: &mut Vec<u8>, bucket: BucketId) {
+    out.push(bucket.used_bits());
+    number(out, bucket.bits());
+}
+
+pub(crate) fn version(out: &mut Vec<u8>, version: &Version) {
+    text(out, version.id.as_str());
+    number(out, version.timestamp.0);
+    out.push(u8::from(version.body.is_some()));
+    if let Some(body) = &version.body {
+        bytes(out, body);
+    }
+}
+
+pub(crate) fn drop(out: &mut Vec<u8>, drop: &Drop) {
+    number(out, drop.timestamp.0);
+    match &drop.scope {
+        DropScope::Group { document_type, group } => {
+            out.push(u8::from(document_type.is_some()));
+            text(out, document_type.as_deref().unwrap_or_default());
+            text(out, &group.key());
+        }
+        DropScope::Type(name) => {
+            out.push(2);
+            text(out, name);
+        }
+    }
+}
+
+/// Takes values off the front of bytes.
+pub(crate) struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    pub(crate) fn new(bytes: &'b [u8]) -> Self {
+        Reader(bytes)
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(self) -> Result<(), Error> {
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Message("bytes are left after a message")) }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Error::Message("a message breaks off"))?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Error> {
+        Ok(self.take::<1>()?[0])
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, Error> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Error::Message("a truth value is neither 0 nor 1")),
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, Error> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// How many items follow, each of `least` bytes or more: no more than there can be.
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Error> {
+        let count = u32::from_le_bytes(self.take()?) as usize;
+        match count.checked_mul(least.max(1)).is_some_and(|bytes| bytes <= self.0.len()) {
+            true => Ok(count),
+            false => Err(Error::Message("a list is longer than its message")),
+        }
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'b [u8], Error> {
+        let length = self.count(1)?;
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'b str, Error> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Error::Message("a text is not UTF-8"))
+    }
+
+    pub(crate) fn list<T>(
+        &mut self,
+        least: usize,
+        mut item: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let count = self.count(least)?;
+        (0..count).map(|_| item(self)).collect()
+    }
+
+    pub(crate) fn bucket(&mut self) -> Result<BucketId, Error> {
+        let used_bits = self.byte()?;
+        if used_bits > 32 {
+            return Err(Error::Message("a bucket uses more than 32 bits"));
+        }
+        Ok(BucketId::new(used_bits, self.number()?))
+    }
+
+    pub(crate) fn timestamp(&mut self) -> Result<Timestamp, Error> {
+        self.number().map(Timestamp)
+    }
+
+    pub(crate) fn id(&mut self) -> Result<DocumentId, Error> {
+        DocumentId::parse(self.text()?).map_err(|_| Error::Message("an id is none"))
+    }
+
+    pub(crate) fn version(&mut self) -> Result<Version, Error> {
+        let (id, timestamp) = (self.id()?, self.timestamp()?);
+        let body = self.flag()?.then(|| self.bytes().map(Arc::from)).transpose()?;
+        Ok(Version { id, timestamp, body })
+    }
+
+    pub(crate) fn drop(&mut self) -> Result<Drop, Error> {
+        let timestamp = self.timestamp()?;
+        let kind = self.byte()?;
+        let document_type = self.text()?.to_owned();
+        let scope = match kind {
+            2 => DropScope::Type(document_type),
+            0 | 1 => {
+                let group = Group::from_key(self.text()?).ok_or(Error::Message("a group is none"))?;
+                DropScope::Group { document_type: (kind == 1).then_some(document_type), group }
+            }
+            _ => return Err(Error::Message("a drop is of no known kind")),
+        };
+        Ok(Drop { scope, timestamp })
+    }
+}
+
+/// Reads bytes as any message there is; for fuzzing.
+pub fn fuzz(bytes: &[u8]) {
+    // Whether they are one does not matter: reading them must end.
+    let _ = crate::message::read_request(bytes);
+    let _ = crate::message::read_reply(bytes);
+    let _ = crate::bulk::fuzz(bytes);
+}

@@ -1,0 +1,360 @@
+//! Requests and replies as bytes.
+
+use std::sync::Arc;
+
+use millrace_cluster::{
+    Birth, Content, Failure, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
+    RowContent,
+};
+
+use crate::Error;
+use crate::codec::{self, Reader, bucket, count, number, text};
+
+/// The bytes of a request.
+pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
+    let mut out = Vec::with_capacity(match request {
+        Request::Apply(rows) => 64 + rows.iter().map(|row| row.content.bytes() + 16).sum::<usize>(),
+        _ => 128,
+    });
+    out.extend(fence.from.0.to_le_bytes());
+    number(&mut out, fence.version);
+    number(&mut out, fence.number);
+    number(&mut out, fence.void_below);
+    match request {
+        Request::Ping => out.push(0),
+        Request::Owned => out.push(1),
+        Request::Info(of) => {
+            out.push(2);
+            bucket(&mut out, *of);
+        }
+        Request::Apply(rows) => {
+            out.push(3);
+            count(&mut out, rows.len());
+            rows.iter().for_each(|row| write_row(&mut out, row));
+        }
+        Request::Read { bucket: of, id } => {
+            out.push(4);
+            bucket(&mut out, *of);
+            text(&mut out, id.as_str());
+        }
+        Request::Create(of) => {
+            out.push(5);
+            bucket(&mut out, *of);
+        }
+        Request::Pull { bucket: of, from, pull } => {
+            out.push(6);
+            bucket(&mut out, *of);
+            out.extend(from.0.to_le_bytes());
+            out.push(match pull {
+                Pull::Whole => 0,
+                Pull::Missing => 1,
+            });
+        }
+        Request::Complete { bucket: of, expected } => {
+            out.push(7);
+            bucket(&mut out, *of);
+            write_content(&mut out, expected);
+        }
+        Request::Delete { bucket: of, expected } => {
+            out.push(8);
+            bucket(&mut out, *of);
+            write_content(&mut out, expected);
+        }
+    }
+    out
+}
+
+/// The request of these bytes.
+pub(crate) fn read_request(bytes: &[u8]) -> Result<(Fence, Request), Error> {
+    let mut reader = Reader::new(bytes);
+    let from = node(&mut reader)?;
+    let (version, number, void_below) = (reader.number()?, reader.number()?, reader.number()?);
+    let fence = Fence { from, version, number, void_below };
+    let request = match reader.byte()? {
+        0 => Request::Ping,
+        1 => Request::Owned,
+        2 => Request::Info(reader.bucket()?),
+        3 => Request::Apply(reader.list(11, read_row)?),
+        4 => Request::Read { bucket: reader.bucket()?, id: reader.id()? },
+        5 => Request::Create(reader.bucket()?),
+        6 => Request::Pull {
+            bucket: reader.bucket()?,
+            from: node(&mut reader)?,
+            pull: match reader.byte()? {
+                0 => Pull::Whole,
+                1 => Pull::Missing,
+                _ => return Err(Error::Message("a pull is of no known kind")),
+            },
+        },
+        7 => Request::Complete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
+        8 => Request::Delete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
+        _ => return Err(Error::Message("a request is of no known kind")),
+    };
+    reader.end()?;
+    Ok((fence, request))
+}
+
+/// The bytes of a reply.
+pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    number(&mut out, reply.version);
+    match &reply.response {
+        Response::Refused(refused) => out.extend([
+            0,
+            match refused {
+                Refused::Stale => 0,
+                Refused::Void => 1,
+                Refused::NotOwner => 2,
+                Refused::Absent => 3,
+                Refused::Busy => 4,
+            },
+        ]),
+        Response::Here => out.push(1),
+        Response::Replicas { replicas, newest } => {
+            out.push(2);
+            number(&mut out, newest.0);
+            count(&mut out, replicas.len());
+            for (of, info) in replicas {
+                bucket(&mut out, *of);
+                write_content(&mut out, &info.content);
+                out.push(u8::from(info.complete));
+                number(&mut out, info.newest.0);
+            }
+        }
+        Response::Applied(failures) => {
+            out.push(3);
+            count(&mut out, failures.len());
+            for (place, failure) in failures {
+                number(&mut out, *place as u64);
+                write_failure(&mut out, failure);
+            }
+        }
+        Response::Document(found) => {
+            out.extend([4, u8::from(found.is_some())]);
+            if let Some(version) = found {
+                codec::version(&mut out, version);
+            }
+        }
+        Response::Done => out.push(5),
+        Response::Failed(failure) => {
+            out.push(6);
+            write_failure(&mut out, failure);
+        }
+    }
+    out
+}
+
+/// The reply of these bytes.
+pub(crate) fn read_reply(bytes: &[u8]) -> Result<Reply, Error> {
+    let mut reader = Reader::new(bytes);
+    let version = reader.number()?;
+    let response = match reader.byte()? {
+        0 => Response::Refused(match reader.byte()? {
+            0 => Refused::Stale,
+            1 => Refused::Void,
+            2 => Refused::NotOwner,
+            3 => Refused::Absent,
+            4 => Refused::Busy,
+            _ => return Err(Error::Message("a refusal is of no known kind")),
+        }),
+        1 => Response::Here,
+        2 => {
+            let newest = reader.timestamp()?;
+            let replica = |reader: &mut Reader<'_>| {
+                let of = reader.bucket()?;
+                let content = read_content(reader)?;
+                let complete = reader.flag()?;
+                Ok((of, ReplicaInfo { content, complete, newest: reader.timestamp()? }))
+            };
+            Response::Replicas { replicas: reader.list(34, replica)?, newest }
+        }
+        3 => {
+            let failure = |reader: &mut Reader<'_>| {
+                let place = reader.number()?;
+                let place = usize::try_from(place).map_err(|_| Error::Message("a place is out of reach"))?;
+                Ok((place, read_failure(reader)?))
+            };
+            Response::Applied(reader.list(9, failure)?)
+        }
+        4 => Response::Document(reader.flag()?.then(|| reader.version()).transpose()?),
+        5 => Response::Done,
+        6 => Response::Failed(read_failure(&mut reader)?),
+        _ => return Err(Error::Message("a reply is of no known kind")),
+    };
+    reader.end()?;
+    Ok(Reply { version, response })
+}
+
+fn node(reader: &mut Reader<'_>) -> Result<NodeKey, Error> {
+    Ok(NodeKey(u16::from_le_bytes([reader.byte()?, reader.byte()?])))
+}
+
+fn write_row(out: &mut Vec<u8>, row: &Row) {
+    bucket(out, row.bucket);
+    out.push(match row.birth {
+        None => 0,
+        Some(Birth::Complete) => 1,
+        Some(Birth::Incomplete) => 2,
+    });
+    match &*row.content {
+        RowContent::Version(version) => {
+            out.push(0);
+            codec::version(out, version);
+        }
+        RowContent::Drop(drop) => {
+            out.push(1);
+            codec::drop(out, drop);
+        }
+    }
+}
+
+fn read_row(reader: &mut Reader<'_>) -> Result<Row, Error> {
+    let bucket = reader.bucket()?;
+    let birth = match reader.byte()? {
+        0 => None,
+        1 => Some(Birth::Complete),
+        2 => Some(Birth::Incomplete),
+        _ => return Err(Error::Message("a birth is of no known kind")),
+    };
+    let content = match reader.byte()? {
+        0 => RowContent::Version(reader.version()?),
+        1 => RowContent::Drop(reader.drop()?),
+        _ => return Err(Error::Message("a row is of no known kind")),
+    };
+    Ok(Row { bucket, content: Arc::new(content), birth })
+}
+
+fn write_content(out: &mut Vec<u8>, content: &Content) {
+    number(out, content.documents);
+    number(out, content.checksum);
+}
+
+fn read_content(reader: &mut Reader<'_>) -> Result<Content, Error> {
+    Ok(Content { documents: reader.number()?, checksum: reader.number()? })
+}
+
+fn write_failure(out: &mut Vec<u8>, failure: &Failure) {
+    let (kind, reason) = match failure {
+        Failure::NoReplica => (0, ""),
+        Failure::Differs => (1, ""),
+        Failure::DiskFull { reason } => (2, reason.as_str()),
+        Failure::Overloaded => (3, ""),
+        Failure::Interrupted => (4, ""),
+        Failure::Storage { reason } => (5, reason.as_str()),
+    };
+    out.push(kind);
+    if matches!(kind, 2 | 5) {
+        text(out, reason);
+    }
+}
+
+fn read_failure(reader: &mut Reader<'_>) -> Result<Failure, Error> {
+    Ok(match reader.byte()? {
+        0 => Failure::NoReplica,
+        1 => Failure::Differs,
+        2 => Failure::DiskFull { reason: reader.text()?.to_owned() },
+        3 => Failure::Overloaded,
+        4 => Failure::Interrupted,
+        5 => Failure::Storage { reason: reader.text()?.to_owned() },
+        _ => return Err(Error::Message("a failure is of no known kind")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_bucket::BucketId;
+    use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+
+    use super::*;
+
+    fn id() -> DocumentId {
+        DocumentId::parse("id:n:mail:g=ann:1").unwrap()
+    }
+
+    fn requests() -> Vec<Request> {
+        let of = BucketId::new(10, 77);
+        let expected = Content { documents: 3, checksum: u64::MAX };
+        let row = |content, birth| Row { bucket: of, content: Arc::new(content), birth };
+        let version = |body: Option<&[u8]>| {
+            RowContent::Version(Version { id: id(), timestamp: Timestamp(9), body: body.map(Arc::from) })
+        };
+        let drop = |scope| RowContent::Drop(Drop { scope, timestamp: Timestamp(11) });
+        let group = |document_type: Option<&str>| DropScope::Group {
+            document_type: document_type.map(str::to_owned),
+            group: Group::Number(7),
+        };
+        vec![
+            Request::Ping,
+            Request::Owned,
+            Request::Info(of),
+            Request::Apply(vec![
+                row(version(Some(b"body")), None),
+                row(version(None), Some(Birth::Complete)),
+                row(drop(group(Some("mail"))), Some(Birth::Incomplete)),
+                row(drop(group(None)), None),
+                row(drop(DropScope::Type("mail".to_owned())), None),
+            ]),
+            Request::Read { bucket: of, id: id() },
+            Request::Create(of),
+            Request::Pull { bucket: of, from: NodeKey(3), pull: Pull::Whole },
+            Request::Pull { bucket: of, from: NodeKey(3), pull: Pull::Missing },
+            Request::Complete { bucket: of, expected },
+            Request::Delete { bucket: of, expected },
+        ]
+    }
+
+    fn responses() -> Vec<Response> {
+        let info = ReplicaInfo {
+            content: Content { documents: 1, checksum: 2 },
+            complete: true,
+            newest: Timestamp(3),
+        };
+        let failures = [
+            Failure::NoReplica,
+            Failure::Differs,
+            Failure::DiskFull { reason: "full".to_owned() },
+            Failure::Overloaded,
+            Failure::Interrupted,
+            Failure::Storage { reason: "broken".to_owned() },
+        ];
+        let refused = [Refused::Stale, Refused::Void, Refused::NotOwner, Refused::Absent, Refused::Busy];
+        let version = Version { id: id(), timestamp: Timestamp(9), body: None };
+        let mut responses = vec![
+            Response::Here,
+            Response::Replicas { replicas: vec![(BucketId::new(10, 5), info)], newest: Timestamp(4) },
+            Response::Applied(failures.iter().cloned().enumerate().collect()),
+            Response::Document(None),
+            Response::Document(Some(version)),
+            Response::Done,
+        ];
+        responses.extend(refused.map(Response::Refused));
+        responses.extend(failures.map(Response::Failed));
+        responses
+    }
+
+    #[test]
+    fn messages_arrive_as_they_were_sent() {
+        let fence = Fence { from: NodeKey(2), version: 7, number: 8, void_below: 5 };
+        for request in requests() {
+            let bytes = write_request(&fence, &request);
+            assert_eq!(read_request(&bytes).unwrap(), (fence, request));
+        }
+        for response in responses() {
+            let reply = Reply { version: 7, response };
+            assert_eq!(read_reply(&write_reply(&reply)).unwrap(), reply);
+        }
+    }
+
+    #[test]
+    fn messages_that_break_off_or_go_on_are_refused() {
+        let fence = Fence { from: NodeKey(2), version: 7, number: 8, void_below: 5 };
+        for request in requests() {
+            let mut bytes = write_request(&fence, &request);
+            for end in 0..bytes.len() {
+                assert!(read_request(&bytes[..end]).is_err(), "{request:?} to {end}");
+            }
+            bytes.push(0);
+            assert!(read_request(&bytes).is_err(), "{request:?}");
+        }
+    }
+}

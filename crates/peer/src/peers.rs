@@ -1,0 +1,244 @@
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millrace_cluster::{Fence, Reply, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::message::{read_reply, write_request};
+use crate::{MESSAGE_BYTES_MAX, REQUESTS};
+
+/// What is called with the answer; `None`: none will come.
+type Answered = Box<dyn FnOnce(Option<Reply>) + Send>;
+
+/// Requests that wait for one node's connection.
+const QUEUE_MAX: usize = 8192;
+
+/// How long a node may take to accept a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A node from which nothing has come for so long, though it was asked, has lost the connection.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// After a connection could not be made, the next is tried so much later: what is sent meanwhile is lost at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections to other nodes for requests: one to each, made when it is needed.
+pub struct Peers {
+    runtime: Handle,
+    links: Mutex<HashMap<String, mpsc::Sender<Outgoing>>>,
+}
+
+struct Outgoing {
+    fence: Fence,
+    request: Request,
+    answered: Answered,
+}
+
+impl Peers {
+    /// Connections whose tasks run on this runtime.
+    pub fn new(runtime: Handle) -> Self {
+        Peers { runtime, links: Mutex::default() }
+    }
+
+    /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with `None` when none will come:
+    /// the connection is broken or cannot be made, or too much waits for it. It is called on a thread of the runtime or on this one.
+    pub fn send(
+        &self,
+        address: &str,
+        fence: Fence,
+        request: Request,
+        answered: impl FnOnce(Option<Reply>) + Send + 'static,
+    ) {
+        let mut outgoing = Outgoing { fence, request, answered: Box::new(answered) };
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = links.entry(address.to_owned()).or_insert_with(|| self.link(address));
+        match link.try_send(outgoing) {
+            Ok(()) => return,
+            Err(mpsc::error::TrySendError::Full(refused)) => outgoing = refused,
+            // The runtime is about to end.
+            Err(mpsc::error::TrySendError::Closed(refused)) => outgoing = refused,
+        }
+        std::mem::drop(links);
+        (outgoing.answered)(None);
+    }
+
+    /// Forgets connections to nodes other than these.
+    pub fn keep(&self, addresses: &dyn Fn(&str) -> bool) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|address, _| addresses(address));
+    }
+
+    fn link(&self, address: &str) -> mpsc::Sender<Outgoing> {
+        let (sender, receiver) = mpsc::channel(QUEUE_MAX);
+        self.runtime.spawn(run(address.to_owned(), receiver));
+        sender
+    }
+}
+
+/// Keeps the connection to one node while anybody sends.
+async fn run(address: String, mut queue: mpsc::Receiver<Outgoing>) {
+    while let Some(first) = queue.recv().await {
+        let stream = match connect(&address).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(address, %error, "a node cannot be reached");
+                (first.answered)(None);
+                lose_for(PAUSE, &mut queue).await;
+                continue;
+            }
+        };
+        let (reading, writing) = stream.into_split();
+        let waiting = Arc::new(Waiting::default());
+        let error = tokio::select! {
+            error = write(writing, first, &mut queue, &waiting) => error,
+            error = read(reading, &waiting) => error,
+        };
+        tracing::debug!(address, %error, "the connection to a node has ended");
+        waiting.lose();
+    }
+}
+
+/// Answers what comes within so long that it is lost.
+async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<Outgoing>) {
+    let lose = async {
+        while let Some(outgoing) = queue.recv().await {
+            (outgoing.answered)(None);
+        }
+    };
+    // That the time is over is what is waited for.
+    let _ = timeout(pause, lose).await;
+}
+
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let connecting = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        stream.write_all(&REQUESTS).await?;
+        Ok(stream)
+    };
+    timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// What was sent and is not answered.
+#[derive(Default)]
+struct Waiting(Mutex<HashMap<u64, Answered>>);
+
+impl Waiting {
+    fn add(&self, id: u64, answered: Answered) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answered);
+    }
+
+    fn take(&self, id: u64) -> Option<Answered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn lose(&self) {
+        let lost = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        lost.into_values().for_each(|answered| answered(None));
+    }
+}
+
+/// Sends what comes, until the connection breaks.
+async fn write(
+    stream: OwnedWriteHalf,
+    first: Outgoing,
+    queue: &mut mpsc::Receiver<Outgoing>,
+    waiting: &Waiting,
+) -> io::Error {
+    let mut stream = BufWriter::with_capacity(64 << 10, stream);
+    let mut next = Some(first);
+    let mut id = 0;
+    loop {
+        let Outgoing { fence, request, answered } = match next.take() {
+            Some(outgoing) => outgoing,
+            None => match queue.try_recv() {
+                Ok(outgoing) => outgoing,
+                // Nothing more waits: what was written goes out.
+                Err(_) => {
+                    if let Err(error) = stream.flush().await {
+                        return error;
+                    }
+                    match queue.recv().await {
+                        Some(outgoing) => outgoing,
+                        None => return io::Error::other("nobody sends any more"),
+                    }
+                }
+            },
+        };
+        id += 1;
+        let payload = write_request(&fence, &request);
+        if payload.len() > MESSAGE_BYTES_MAX {
+            answered(None);
+            continue;
+        }
+        waiting.add(id, answered);
+        if let Err(error) = write_frame(&mut stream, id, &payload).await {
+            return error;
+        }
+    }
+}
+
+/// Hands out answers, until the connection breaks.
+async fn read(stream: OwnedReadHalf, waiting: &Waiting) -> io::Error {
+    let mut stream = BufReader::with_capacity(64 << 10, stream);
+    loop {
+        let (id, payload) = match timeout(SILENCE_MAX, read_frame(&mut stream)).await {
+            Ok(Ok(frame)) => frame,
+            Ok(Err(error)) => return error,
+            // A frame that has begun is lost with this, but after so long it would have come.
+            Err(_) if waiting.is_empty() && stream.buffer().is_empty() => continue,
+            Err(_) => return io::ErrorKind::TimedOut.into(),
+        };
+        let Some(answered) = waiting.take(id) else { continue };
+        match read_reply(&payload) {
+            Ok(reply) => answered(Some(reply)),
+            Err(error) => {
+                answered(None);
+                return io::Error::other(error);
+            }
+        }
+    }
+}
+
+/// A message: its length, its number, its bytes.
+pub(crate) async fn write_frame(
+    stream: &mut (impl AsyncWriteExt + Unpin),
+    id: u64,
+    payload: &[u8],
+) -> io::Result<()> {
+    let mut head = [0; 12];
+    // No message is so long.
+    head[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&id.to_le_bytes());
+    stream.write_all(&head).await?;
+    stream.write_all(payload).await
+}
+
+/// As [`write_frame`] wrote it.
+pub(crate) async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<(u64, Vec<u8>)> {
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await?;
+    let [a, b, c, d, id @ ..] = head;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other("a message is longer than any"));
+    }
+    // Room is made as bytes come, not as they are promised.
+    let mut payload = Vec::with_capacity(length.min(1 << 20));
+    let read = stream.take(length as u64).read_to_end(&mut payload).await?;
+    if read < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((u64::from_le_bytes(id), payload))
+}

@@ -1,0 +1,112 @@
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::{Fence, Reply, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::bulk::{self, Source};
+use crate::message::{read_request, write_reply};
+use crate::peers::{read_frame, write_frame};
+use crate::{BULK, REQUESTS};
+
+/// What answers other nodes.
+pub trait Service: Send + Sync + 'static {
+    /// Answers a request: calls `reply` once, on any thread, soon or late. Called on a thread that waits for the network, so it only hands
+    /// the request on.
+    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>);
+
+    /// What transfers are answered from.
+    fn source(&self) -> Arc<dyn Source>;
+}
+
+/// Requests of one connection that are not answered: no more are read before one is.
+const UNANSWERED_MAX: usize = 4096;
+
+/// How long a connection may take to say what it is for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves other nodes at `listener` until `stop` turns true, or its sender is gone.
+pub async fn serve(listener: TcpListener, service: Arc<dyn Service>, mut stop: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve_connection(stream, Arc::clone(&service)));
+                }
+                Err(error) => {
+                    // Out of file descriptors, mostly: connections that end will free some.
+                    tracing::warn!(%error, "a node's connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve_connection(mut stream: TcpStream, service: Arc<dyn Service>) {
+    let mut purpose = [0; 8];
+    let read = timeout(PATIENCE, stream.read_exact(&mut purpose)).await;
+    let outcome = match (read, purpose) {
+        (Ok(Ok(_)), REQUESTS) => serve_requests(stream, service).await,
+        (Ok(Ok(_)), BULK) => serve_bulk(stream, service.source()).await,
+        (Ok(Ok(_)), _) => Err(io::Error::other("it does not begin as one of this protocol")),
+        (Ok(Err(error)), _) => Err(error),
+        (Err(_), _) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    if let Err(error) = outcome
+        && error.kind() != io::ErrorKind::UnexpectedEof
+    {
+        tracing::debug!(%error, "a node's connection has ended");
+    }
+}
+
+async fn serve_requests(stream: TcpStream, service: Arc<dyn Service>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (reading, writing) = stream.into_split();
+    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply)>();
+    let unanswered = Arc::new(Semaphore::new(UNANSWERED_MAX));
+    let permits = Arc::clone(&unanswered);
+    let answer = async move {
+        let mut stream = BufWriter::with_capacity(64 << 10, writing);
+        while let Some((id, reply)) = queue.recv().await {
+            write_frame(&mut stream, id, &write_reply(&reply)).await?;
+            if queue.is_empty() {
+                stream.flush().await?;
+            }
+        }
+        Ok(())
+    };
+    let ask = async move {
+        let mut stream = BufReader::with_capacity(64 << 10, reading);
+        loop {
+            let (id, payload) = read_frame(&mut stream).await?;
+            let (fence, request) = read_request(&payload).map_err(io::Error::other)?;
+            let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
+            let replies = replies.clone();
+            let reply = move |reply| {
+                // Whoever asked may have gone.
+                let _ = replies.send((id, reply));
+                std::mem::drop(permit);
+            };
+            service.request(fence, request, Box::new(reply));
+        }
+    };
+    tokio::select! {
+        outcome = answer => outcome,
+        outcome = ask => outcome,
+    }
+}
+
+async fn serve_bulk(stream: TcpStream, source: Arc<dyn Source>) -> io::Result<()> {
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    tokio::task::spawn_blocking(move || bulk::serve(stream, &*source)).await.map_err(io::Error::other)?
+}
