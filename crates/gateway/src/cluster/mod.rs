@@ -42,6 +42,9 @@ pub enum WriteError {
     /// The cluster cannot take the write now. Nothing was written.
     #[error("{0}")]
     Unavailable(String),
+    /// A replica could not take it; others may have.
+    #[error("{0}")]
+    Failed(String),
     /// Not every replica has said that it has the write: some may have it, and then all will.
     #[error("{0}")]
     Unknown(String),
@@ -88,6 +91,7 @@ impl From<WriteError> for crate::Error {
         match error {
             WriteError::Store(error) => error.into(),
             WriteError::Unavailable(reason) => crate::Error::Unsettled(reason),
+            WriteError::Failed(reason) => crate::Error::Internal(reason),
             WriteError::Unknown(reason) => crate::Error::Unknown(reason),
         }
     }

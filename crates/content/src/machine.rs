@@ -1,0 +1,362 @@
+//! The thread that drives the distributor and the keeper of a node: everything that happens comes in through one queue, and everything
+//! that follows is handed on to where it may take its time.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millrace_cluster::distributor::{self, Change, Distributor, Event, Ticket, Write};
+use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
+use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
+use millrace_membership::Membership;
+use millrace_peer::Peers;
+use tokio::runtime::Handle;
+
+use crate::pull::{Fetch, LaidAside, Wanted};
+use crate::storage::Replicas;
+
+/// What is called with the outcome of a write.
+pub(crate) type WriteDone =
+    Box<dyn FnOnce(Result<distributor::Written, distributor::RequestError>) + Send>;
+
+/// What is called with the answer to another node.
+type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
+
+/// What happens.
+pub(crate) enum Input {
+    State(Arc<ClusterState>),
+    Confirmed { version: u64, asked: Instant },
+    Write { change: Change, deadline: Instant, done: WriteDone },
+    /// Another node asks.
+    Request { fence: Fence, request: Request, reply: ReplyTo },
+    /// Another node answered; `None`: it will not.
+    Answer { from: NodeKey, number: u64, reply: Option<Reply> },
+    Decided { decision: distributor::Decision, outcome: Result<distributor::Modification, distributor::Refusal> },
+    /// Work on the store is done.
+    Done { job: Job, response: Response },
+    /// A fetch has brought a part, or is at its end.
+    Fetched { job: Job, outcome: Result<Option<LaidAside>, Failure> },
+    Stop,
+}
+
+/// Inputs that are taken in one turn.
+const TURN_MAX: usize = 1024;
+
+/// The thread looks at the time at least so often.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The driven machines, and the queue to them.
+pub(crate) struct Machine {
+    inputs: Sender<Input>,
+    distributor: Arc<Mutex<Distributor>>,
+    base: Instant,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the machines work with.
+pub(crate) struct Parts {
+    pub(crate) me: NodeKey,
+    pub(crate) incarnation: u64,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) membership: Membership,
+    pub(crate) runtime: Handle,
+}
+
+impl Machine {
+    /// Starts the thread.
+    pub(crate) fn start(parts: Parts) -> std::io::Result<Self> {
+        let (inputs, queue) = mpsc::channel();
+        let distributor = Distributor::new(parts.me, parts.incarnation, distributor::Settings::default());
+        let distributor = Arc::new(Mutex::new(distributor));
+        let base = Instant::now();
+        let driver = Driver {
+            keeper: Keeper::new(parts.me, parts.incarnation),
+            parts,
+            base,
+            inputs: inputs.clone(),
+            distributor: Arc::clone(&distributor),
+            events: Vec::new(),
+            state: None,
+            next_ticket: 0,
+            writes: HashMap::new(),
+            next_call: 0,
+            calls: HashMap::new(),
+            fetches: HashMap::new(),
+            laid_aside: HashMap::new(),
+        };
+        let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || driver.run(&queue))?;
+        Ok(Machine { inputs, distributor, base, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Hands something over. After the machine has stopped, nothing comes of it.
+    pub(crate) fn send(&self, input: Input) {
+        let _ = self.inputs.send(input);
+    }
+
+    /// A way to hand things over from elsewhere.
+    pub(crate) fn inputs(&self) -> Sender<Input> {
+        self.inputs.clone()
+    }
+
+    /// Asks the distributor something.
+    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, Now) -> T) -> T {
+        let now = now(self.base);
+        ask(&mut self.distributor.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+
+    /// Ends the thread. What is under way is left as it is: others carry it on.
+    pub(crate) fn stop(&self) {
+        self.send(Input::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the cluster's thread ended before its time");
+        }
+    }
+}
+
+fn now(base: Instant) -> Now {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { monotonic: base.elapsed(), wall_us: wall.as_micros() as u64 }
+}
+
+/// Who waits for the keeper's reply.
+enum Caller {
+    /// This node's own distributor, for the request of this number.
+    Own(u64),
+    Other(ReplyTo),
+}
+
+struct Driver {
+    parts: Parts,
+    base: Instant,
+    inputs: Sender<Input>,
+    distributor: Arc<Mutex<Distributor>>,
+    keeper: Keeper,
+    /// For the distributor's next turn.
+    events: Vec<Event>,
+    state: Option<Arc<ClusterState>>,
+    next_ticket: u64,
+    writes: HashMap<Ticket, WriteDone>,
+    next_call: u64,
+    calls: HashMap<Call, Caller>,
+    fetches: HashMap<Job, Fetch>,
+    laid_aside: HashMap<Job, LaidAside>,
+}
+
+impl Driver {
+    fn run(mut self, queue: &Receiver<Input>) {
+        loop {
+            let wake = self.lock().next_wake();
+            let wait = wake.map_or(TICK, |wake| wake.saturating_sub(self.base.elapsed()).min(TICK));
+            let first = if self.events.is_empty() { queue.recv_timeout(wait) } else { Err(RecvTimeoutError::Timeout) };
+            let inputs = first.into_iter().chain(queue.try_iter().take(TURN_MAX));
+            for input in inputs {
+                if matches!(input, Input::Stop) {
+                    return;
+                }
+                self.take(input);
+            }
+            let mut effects = Vec::new();
+            let events = std::mem::take(&mut self.events);
+            self.lock().handle(now(self.base), events, &mut effects);
+            effects.into_iter().for_each(|effect| self.carry_out(effect));
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Distributor> {
+        self.distributor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::State(state) => {
+                self.parts.replicas.set_bits(state.distribution().bits);
+                self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
+                self.state = Some(Arc::clone(&state));
+                self.keep(replica::Event::State(Arc::clone(&state)));
+                self.events.push(Event::State(state));
+            }
+            Input::Confirmed { version, asked } => {
+                let asked = asked.saturating_duration_since(self.base);
+                self.events.push(Event::Confirmed { version, asked });
+            }
+            Input::Write { change, deadline, done } => {
+                self.next_ticket += 1;
+                let ticket = Ticket(self.next_ticket);
+                self.writes.insert(ticket, done);
+                let deadline = deadline.saturating_duration_since(self.base);
+                self.events.push(Event::Write(Write { ticket, deadline, change }));
+            }
+            Input::Request { fence, request, reply } => self.asked(fence, request, Caller::Other(reply)),
+            Input::Answer { from, number, reply: Some(reply) } => {
+                self.events.push(Event::Reply { from, number, reply });
+            }
+            Input::Answer { from, number, reply: None } => self.events.push(Event::Lost { to: from, number }),
+            Input::Decided { decision, outcome } => self.events.push(Event::Decided { decision, outcome }),
+            Input::Done { job, response } => self.keep(replica::Event::Done { job, response }),
+            Input::Fetched { job, outcome } => self.fetched(job, outcome),
+            // Looked for before.
+            Input::Stop => {}
+        }
+    }
+
+    fn asked(&mut self, fence: Fence, request: Request, caller: Caller) {
+        self.next_call += 1;
+        let call = Call(self.next_call);
+        self.calls.insert(call, caller);
+        self.keep(replica::Event::Request { call, fence, request });
+    }
+
+    fn fetched(&mut self, job: Job, outcome: Result<Option<LaidAside>, Failure>) {
+        // One that was cancelled may still have told something.
+        if !self.fetches.contains_key(&job) {
+            return;
+        }
+        let outcome = match outcome {
+            Ok(Some(part)) => {
+                self.laid_aside.insert(job, part);
+                Ok(Fetched::Part)
+            }
+            Ok(None) => Ok(Fetched::End),
+            Err(failure) => Err(failure),
+        };
+        if !matches!(outcome, Ok(Fetched::Part)) {
+            self.fetches.remove(&job);
+        }
+        self.keep(replica::Event::Fetched { job, outcome });
+    }
+
+    fn keep(&mut self, event: replica::Event) {
+        let mut effects = Vec::new();
+        self.keeper.handle(event, &mut effects);
+        for effect in effects {
+            match effect {
+                replica::Effect::Reply { call, reply } => self.reply(call, reply),
+                replica::Effect::FetchState { .. } => self.fetch_state(),
+                replica::Effect::Run { job, work } => {
+                    let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
+                    self.parts.runtime.spawn_blocking(move || {
+                        let response = work.run(&*replicas);
+                        // The machine may have stopped.
+                        let _ = inputs.send(Input::Done { job, response });
+                    });
+                }
+                replica::Effect::Fetch { job, bucket, from, pull } => match self.fetches.get(&job) {
+                    Some(fetch) => fetch.go_on(),
+                    None => self.begin_fetch(job, bucket, from, pull),
+                },
+                replica::Effect::Install { job, .. } => self.install(job),
+                replica::Effect::Cancel { job } => {
+                    self.fetches.remove(&job);
+                    self.laid_aside.remove(&job);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, call: Call, reply: Reply) {
+        match self.calls.remove(&call) {
+            Some(Caller::Own(number)) => {
+                self.events.push(Event::Reply { from: self.parts.me, number, reply });
+            }
+            Some(Caller::Other(reply_to)) => reply_to(reply),
+            None => {}
+        }
+    }
+
+    fn begin_fetch(
+        &mut self,
+        job: Job,
+        bucket: millrace_bucket::BucketId,
+        from: NodeKey,
+        pull: millrace_cluster::Pull,
+    ) {
+        let Some(address) = self.address(from) else {
+            let reason = format!("node {from} is not in the cluster state");
+            return self.keep(replica::Event::Fetched { job, outcome: Err(Failure::Storage { reason }) });
+        };
+        let inputs = self.inputs.clone();
+        let told = move |outcome| {
+            // The machine may have stopped.
+            let _ = inputs.send(Input::Fetched { job, outcome });
+        };
+        let wanted = Wanted { bucket, address, pull };
+        let fetch = Fetch::begin(wanted, Arc::clone(&self.parts.replicas), Box::new(told));
+        self.fetches.insert(job, fetch);
+    }
+
+    fn install(&mut self, job: Job) {
+        let Some(part) = self.laid_aside.remove(&job) else {
+            let reason = "a part that was fetched is not there".to_owned();
+            let response = Response::Failed(Failure::Storage { reason });
+            return self.keep(replica::Event::Done { job, response });
+        };
+        let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
+        self.parts.runtime.spawn_blocking(move || {
+            let response = match part.install(&replicas) {
+                Ok(()) => Response::Done,
+                Err(failure) => Response::Failed(failure),
+            };
+            // The machine may have stopped.
+            let _ = inputs.send(Input::Done { job, response });
+        });
+    }
+
+    fn address(&self, node: NodeKey) -> Option<String> {
+        Some(self.state.as_ref()?.nodes().get(&node)?.address.clone())
+    }
+
+    fn fetch_state(&self) {
+        let membership = self.parts.membership.clone();
+        self.parts.runtime.spawn(async move {
+            // What it finds comes the way that every state comes; where coordination cannot be reached, it is asked again.
+            if let Err(error) = membership.refresh().await {
+                tracing::debug!(%error, "the newest cluster state cannot be fetched");
+            }
+        });
+    }
+
+    fn carry_out(&mut self, effect: distributor::Effect) {
+        match effect {
+            distributor::Effect::Send { to, fence, request } if to == self.parts.me => {
+                self.asked(fence, request, Caller::Own(fence.number));
+            }
+            distributor::Effect::Send { to, fence, request } => {
+                let (inputs, number) = (self.inputs.clone(), fence.number);
+                let answered = move |reply| {
+                    // The machine may have stopped.
+                    let _ = inputs.send(Input::Answer { from: to, number, reply });
+                };
+                match self.address(to) {
+                    Some(address) => self.parts.peers.send(&address, fence, request, answered),
+                    None => answered(None),
+                }
+            }
+            distributor::Effect::Written { ticket, outcome } => {
+                if let Some(done) = self.writes.remove(&ticket) {
+                    done(outcome);
+                }
+            }
+            // Documents are read by the gateway, from the store.
+            distributor::Effect::Found { .. } => {}
+            distributor::Effect::Decide { decision, modify, current } => {
+                let inputs = self.inputs.clone();
+                self.parts.runtime.spawn_blocking(move || {
+                    // Whoever waits for the decision must not wait for ever.
+                    let decided = catch_unwind(AssertUnwindSafe(|| (modify.0)(current)));
+                    let outcome = decided.unwrap_or_else(|_| {
+                        let reason = "the modification failed on this document; it was not changed".to_owned();
+                        Err(distributor::Refusal { code: 500, reason })
+                    });
+                    // The machine may have stopped.
+                    let _ = inputs.send(Input::Decided { decision, outcome });
+                });
+            }
+            distributor::Effect::FetchState { .. } => self.fetch_state(),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A node of a cluster, as its gateway and its operators see it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
+use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
+use millrace_document::{Document, DropScope, Group, Location, Timestamp, Version, wire};
+use millrace_gateway::cluster::{Cluster, Done, Place, WriteError};
+use millrace_membership::Membership;
+use millrace_peer::{Peers, Service, Source};
+use millrace_store::{Refusal, Store, Write, Written};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::machine::{Input, Machine, Parts};
+use crate::source::StoreSource;
+use crate::storage::Replicas;
+
+/// How often the distributor is told what coordination confirmed.
+const CONFIRM: Duration = Duration::from_millis(500);
+
+/// A node's part in its cluster. Dropped, it takes none any more; [`ContentNode::stop`] does that in order.
+pub struct ContentNode {
+    me: NodeKey,
+    machine: Arc<Machine>,
+    membership: Membership,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl ContentNode {
+    /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `listener`.
+    ///
+    /// # Errors
+    /// A thread cannot be had.
+    pub async fn start(
+        store: Store,
+        membership: Membership,
+        listener: TcpListener,
+    ) -> std::io::Result<Arc<Self>> {
+        let incarnation = membership.incarnation();
+        let (me, state) = first_state(&membership, incarnation).await;
+        let runtime = Handle::current();
+        let replicas = Arc::new(Replicas::new(store));
+        let machine = Arc::new(Machine::start(Parts {
+            me,
+            incarnation,
+            replicas: Arc::clone(&replicas),
+            peers: Arc::new(Peers::new(runtime.clone())),
+            membership: membership.clone(),
+            runtime,
+        })?);
+        machine.send(Input::State(state));
+        let (stop, stopped) = watch::channel(false);
+        let answers = Arc::new(Answers { machine: Arc::clone(&machine), source: Arc::new(StoreSource(replicas)) });
+        let tasks = vec![
+            tokio::spawn(millrace_peer::serve(listener, answers, stopped)),
+            tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
+            tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
+        ];
+        Ok(Arc::new(ContentNode { me, machine, membership, stop, tasks }))
+    }
+
+    /// This node's key.
+    pub fn key(&self) -> NodeKey {
+        self.me
+    }
+
+    /// How far the buckets that this node owns are from where they should be.
+    pub fn figures(&self) -> distributor::Figures {
+        self.machine.ask(|distributor, _| distributor.figures())
+    }
+
+    /// What is done, or is to be done, to the buckets that this node owns.
+    pub fn operations(&self) -> Vec<distributor::OperationView> {
+        self.machine.ask(|distributor, _| distributor.operations())
+    }
+
+    /// The version of the cluster state that it acts by, and whether it is sure that none is newer.
+    pub fn standing(&self) -> (u64, bool) {
+        self.machine.ask(|distributor, now| {
+            (distributor.version().unwrap_or(0), distributor.is_confirmed(now.monotonic))
+        })
+    }
+
+    /// Takes no part any more. The membership is left to its owner.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.machine.stop();
+    }
+
+    fn state(&self) -> Result<Arc<ClusterState>, String> {
+        let state = self.membership.states().borrow().clone();
+        state.ok_or_else(|| "this node knows no cluster state yet".to_owned())
+    }
+
+    /// Where the gateway of a node is.
+    fn place(&self, state: &ClusterState, node: NodeKey) -> Result<Place, String> {
+        if node == self.me {
+            return Ok(Place::Here);
+        }
+        let name = state.nodes().get(&node).map(|node| node.name.as_str()).unwrap_or_default();
+        let pictures = self.membership.pictures();
+        let picture = pictures.borrow();
+        let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
+        match url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/') {
+            "" => Err(format!("node {node} ({name}) has not said where it serves documents")),
+            address => Ok(Place::At(address.to_owned())),
+        }
+    }
+}
+
+impl Drop for ContentNode {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Waits for a cluster state that has this run of the node.
+async fn first_state(membership: &Membership, incarnation: u64) -> (NodeKey, Arc<ClusterState>) {
+    let mut states = membership.states();
+    loop {
+        let state = states.borrow_and_update().clone();
+        if let (Some(key), Some(state)) = (membership.key(), state)
+            && state.nodes().get(&key).is_some_and(|node| node.incarnation == incarnation)
+        {
+            return (key, state);
+        }
+        if states.changed().await.is_err() {
+            // The membership has ended; so will whoever waits.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Hands every new state to the machine.
+async fn follow(membership: Membership, machine: Arc<Machine>) {
+    let mut states = membership.states();
+    loop {
+        let state = states.borrow_and_update().clone();
+        if let Some(state) = state {
+            machine.send(Input::State(state));
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells the machine what coordination confirms.
+async fn confirm(membership: Membership, machine: Arc<Machine>) {
+    let mut interval = tokio::time::interval(CONFIRM);
+    loop {
+        interval.tick().await;
+        if let Some(confirmation) = membership.confirmation() {
+            machine.send(Input::Confirmed { version: confirmation.version, asked: confirmation.at });
+        }
+    }
+}
+
+/// What other nodes are answered from.
+struct Answers {
+    machine: Arc<Machine>,
+    source: Arc<StoreSource>,
+}
+
+impl Service for Answers {
+    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>) {
+        self.machine.send(Input::Request { fence, request, reply });
+    }
+
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.source) as Arc<dyn Source>
+    }
+}
+
+impl Cluster for ContentNode {
+    fn owner(&self, location: Location) -> Result<Place, String> {
+        let state = self.state()?;
+        let owner = state.owner(state.bucket(location));
+        self.place(&state, owner.ok_or_else(|| "no node of the cluster serves now".to_owned())?)
+    }
+
+    fn readers(&self, location: Location) -> Result<Vec<Place>, String> {
+        let state = self.state()?;
+        let bucket = state.bucket(location);
+        match self.machine.ask(|distributor, now| distributor.route(bucket, now)) {
+            Ok(route) => Ok(vec![self.place(&state, route.node)?]),
+            // There are no documents; that can be said here.
+            Err(NoRoute::Nothing) => Ok(vec![Place::Here]),
+            Err(NoRoute::Elsewhere(_)) => Err("the documents have got another owner".to_owned()),
+            Err(NoRoute::NotYet) => Err("the owner does not know yet who has the documents".to_owned()),
+        }
+    }
+
+    fn owners(&self) -> Result<(u64, Vec<Place>), String> {
+        let state = self.state()?;
+        let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
+        let places = serving.map(|(key, _)| self.place(&state, *key)).collect::<Result<_, _>>()?;
+        Ok((state.version(), places))
+    }
+
+    fn owned(&self, version: u64) -> Result<Vec<(Place, Vec<BucketId>)>, String> {
+        let state = self.state()?;
+        if state.version() != version {
+            return Err("the cluster state has changed".to_owned());
+        }
+        let bits = state.distribution().bits;
+        let routes = self.machine.ask(|distributor, now| {
+            let mut routes: BTreeMap<NodeKey, Vec<BucketId>> = BTreeMap::new();
+            for bucket in (0..1_u64 << bits).map(|number| BucketId::new(bits, number)) {
+                match distributor.route(bucket, now) {
+                    Ok(route) if route.version == version => routes.entry(route.node).or_default().push(bucket),
+                    Ok(_) | Err(NoRoute::NotYet) => return None,
+                    Err(NoRoute::Elsewhere(_) | NoRoute::Nothing) => {}
+                }
+            }
+            Some(routes)
+        });
+        let routes = routes.ok_or_else(|| "the owner does not know yet who has the documents".to_owned())?;
+        routes.into_iter().map(|(node, buckets)| Ok((self.place(&state, node)?, buckets))).collect()
+    }
+
+    fn bucket(&self, location: Location) -> BucketId {
+        match self.state() {
+            Ok(state) => state.bucket(location),
+            Err(_) => BucketId::ROOT,
+        }
+    }
+
+    fn write(&self, write: Write, deadline: Instant, done: Done) {
+        let Write { id, change } = write;
+        let change = match change {
+            millrace_store::Change::Put(document) => {
+                Change::Put { id, body: wire::encode_fields(&document).into() }
+            }
+            millrace_store::Change::Remove => Change::Remove(id),
+            millrace_store::Change::Modify(modify) => {
+                Change::Modify { id, modify: Box::new(|current| decide(modify, current)) }
+            }
+        };
+        self.send(change, deadline, done);
+    }
+
+    fn drop_group(&self, document_type: Option<&str>, group: &Group, deadline: Instant, done: Done) {
+        let Some(bits) = group.location_bits() else {
+            let reason = "documents without a group lie everywhere: remove them one by one".to_owned();
+            return done(Err(WriteError::Unavailable(reason)));
+        };
+        let bucket = self.bucket(Location::new(u64::from(bits)));
+        let scope =
+            DropScope::Group { document_type: document_type.map(str::to_owned), group: group.clone() };
+        self.send(Change::Drop { bucket, scope }, deadline, done);
+    }
+}
+
+impl ContentNode {
+    fn send(&self, change: Change, deadline: Instant, done: Done) {
+        let done = Box::new(move |outcome: Result<distributor::Written, RequestError>| {
+            done(outcome.map(written).map_err(refused));
+        });
+        self.machine.send(Input::Write { change, deadline, done });
+    }
+}
+
+/// Runs a modification of a document over its newest version.
+fn decide(
+    modify: millrace_store::Modify,
+    current: Option<Version>,
+) -> Result<Modification, distributor::Refusal> {
+    let damaged = |error: millrace_document::Error| distributor::Refusal { code: 500, reason: error.to_string() };
+    let found: Option<(Document, Timestamp)> = match current {
+        None => None,
+        Some(version) => {
+            let timestamp = version.timestamp;
+            version.document().map_err(damaged)?.map(|document| (document, timestamp))
+        }
+    };
+    let decided = modify(found);
+    let decided = decided.map_err(|Refusal { code, reason }| distributor::Refusal { code, reason })?;
+    Ok(match decided {
+        millrace_store::Modification::Put(document) => {
+            Modification::Put(wire::encode_fields(&document).into())
+        }
+        millrace_store::Modification::Remove => Modification::Remove,
+        millrace_store::Modification::Nothing => Modification::Nothing,
+    })
+}
+
+fn written(written: distributor::Written) -> Written {
+    Written { timestamp: written.timestamp, existed: written.existed, changed: written.changed }
+}
+
+fn refused(error: RequestError) -> WriteError {
+    match error {
+        RequestError::Refused(refusal) => {
+            let refusal = Refusal { code: refusal.code, reason: refusal.reason };
+            WriteError::Store(millrace_store::Error::Refused(refusal))
+        }
+        RequestError::Overloaded | RequestError::Failed(Failure::Overloaded) => {
+            WriteError::Store(millrace_store::Error::Overloaded)
+        }
+        RequestError::Moved { unfinished: None, .. } => {
+            WriteError::Unavailable("the documents have got another owner".to_owned())
+        }
+        RequestError::Late => WriteError::Unavailable(error.to_string()),
+        RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
+            WriteError::Unknown("not all replicas answered in time".to_owned())
+        }
+        RequestError::Failed(failure) => WriteError::Failed(failure.to_string()),
+    }
+}

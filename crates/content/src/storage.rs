@@ -1,0 +1,142 @@
+//! The store as the place of replicas.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::replica::Storage;
+use millrace_cluster::{Birth, Content, Failure, ReplicaInfo, Row, RowContent};
+use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_store::{Error, Store};
+
+/// A store's replicas.
+pub(crate) struct Replicas {
+    store: Store,
+    /// The bits of the cluster's buckets; 0 before they are known.
+    bits: AtomicU8,
+}
+
+/// Removals that are older than this are not compared: some replicas may have forgotten them. In steps, so that nodes that ask at
+/// about one time ask for the same.
+const REMOVALS: Duration = Duration::from_secs(24 * 3600);
+
+impl Replicas {
+    pub(crate) fn new(store: Store) -> Self {
+        Replicas { store, bits: AtomicU8::new(0) }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// How many bits the cluster's buckets have.
+    pub(crate) fn set_bits(&self, bits: u8) {
+        self.bits.store(bits, Ordering::Relaxed);
+    }
+
+    fn info(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure> {
+        let found = self.store.replica_infos(&[bucket], removals_since()).map_err(failure)?;
+        Ok(found.into_iter().next().flatten().map(converted))
+    }
+}
+
+/// Since when removals count where replicas are compared.
+pub(crate) fn removals_since() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let day = REMOVALS.as_micros() as u64;
+    Timestamp((now.as_micros() as u64 / day).saturating_sub(1) * day)
+}
+
+fn converted(info: millrace_store::ReplicaInfo) -> ReplicaInfo {
+    ReplicaInfo {
+        content: Content { documents: info.documents, checksum: info.checksum },
+        complete: info.complete,
+        newest: info.newest,
+    }
+}
+
+/// What the store says, as others are told.
+pub(crate) fn failure(error: Error) -> Failure {
+    match error {
+        Error::DiskFull { .. } => Failure::DiskFull { reason: error.to_string() },
+        Error::Overloaded => Failure::Overloaded,
+        other => Failure::Storage { reason: other.to_string() },
+    }
+}
+
+impl Storage for Replicas {
+    fn replicas(&self, wanted: &dyn Fn(BucketId) -> bool) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
+        let bits = self.bits.load(Ordering::Relaxed);
+        let mut buckets = self.store.replica_buckets(bits).map_err(failure)?;
+        buckets.retain(|bucket| wanted(*bucket));
+        let infos = self.store.replica_infos(&buckets, removals_since()).map_err(failure)?;
+        let found = buckets.into_iter().zip(infos);
+        Ok(found.filter_map(|(bucket, info)| Some((bucket, converted(info?)))).collect())
+    }
+
+    fn exists(&self, bucket: BucketId) -> bool {
+        self.store.has_replica(bucket)
+    }
+
+    fn newest(&self) -> Timestamp {
+        self.store.newest()
+    }
+
+    fn create(&self, bucket: BucketId, birth: Birth) -> Result<(), Failure> {
+        self.store.create_replicas(&[bucket], birth == Birth::Complete).map_err(failure)
+    }
+
+    fn apply(&self, rows: &[&Row]) -> Vec<Result<(), Failure>> {
+        let mut outcomes = vec![Ok(()); rows.len()];
+        let mut places = Vec::with_capacity(rows.len());
+        let mut versions = Vec::with_capacity(rows.len());
+        for (place, row) in rows.iter().enumerate() {
+            match &*row.content {
+                RowContent::Version(version) => {
+                    places.push(place);
+                    versions.push(version.clone());
+                }
+                RowContent::Drop(drop) => outcomes[place] = self.store.apply_drop(drop).map_err(failure),
+            }
+        }
+        if let Err(failure) = apply(&self.store, versions) {
+            places.into_iter().for_each(|place| outcomes[place] = Err(failure.clone()));
+        }
+        outcomes
+    }
+
+    fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<Version>, Failure> {
+        match self.store.version(id).map_err(failure)? {
+            None if !self.store.has_replica(bucket) => Err(Failure::NoReplica),
+            found => Ok(found),
+        }
+    }
+
+    fn complete(&self, bucket: BucketId) -> Result<(), Failure> {
+        self.store.complete_replicas(&[bucket]).map_err(failure)
+    }
+
+    fn delete(&self, bucket: BucketId) -> Result<(), Failure> {
+        let Some(info) = self.info(bucket)? else { return Ok(()) };
+        let expected = [(bucket, info.content.checksum)];
+        let deleted = self.store.delete_replicas(&expected, removals_since()).map_err(failure)?;
+        if deleted == [true] { Ok(()) } else { Err(Failure::Differs) }
+    }
+}
+
+/// Makes versions durable; waits until they are.
+pub(crate) fn apply(store: &Store, versions: Vec<Version>) -> Result<(), Failure> {
+    if versions.is_empty() {
+        return Ok(());
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    store.apply(versions, move |outcome| {
+        // Whoever waits does so until this comes.
+        let _ = sender.send(outcome);
+    });
+    match receiver.recv() {
+        Ok(outcome) => outcome.map_err(failure),
+        Err(_) => Err(Failure::Storage { reason: "the store has dropped a write; see the log".to_owned() }),
+    }
+}
