@@ -7,7 +7,7 @@ use millrace_cluster::Configuration;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Embedder, Error, QueryProfiles, Schema, ValidationOverride};
+use crate::{Embedder, Error, Execution, QueryProfiles, Schema, ValidationOverride};
 use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
@@ -126,6 +126,8 @@ pub struct Container {
     pub document_size_max: Option<u64>,
     /// Its embedders, of all container clusters.
     pub embedders: Vec<Embedder>,
+    /// Where `<model-evaluation/>` is there: how the models are executed of which it says so, by name.
+    pub model_evaluation: Option<BTreeMap<String, Execution>>,
 }
 
 /// A content cluster of services.xml.
