@@ -243,6 +243,16 @@ fn who_is_not_listed_gets_the_next_key_for_ever() {
 }
 
 #[test]
+fn keys_that_were_lost_are_read_from_the_state() {
+    let mut cluster = Cluster::new(grouped(0.0));
+    cluster.run("0 start a b c d\n1 start y\n2 start x");
+    let before = cluster.assignments.clone();
+    cluster.assignments = Assignments::default();
+    assert_eq!(cluster.run("3 lead\n100").told.len(), 3);
+    assert_eq!(cluster.assignments, before);
+}
+
+#[test]
 fn a_listed_node_takes_its_key_from_whoever_joined_with_it() {
     let mut cluster = Cluster::new(flat(1));
     cluster.run("0 start a x");
