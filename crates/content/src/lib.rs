@@ -7,10 +7,12 @@
 //!
 //! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
 
+mod joining;
 mod machine;
 mod node;
 mod pull;
 mod source;
 mod storage;
 
+pub use joining::Joining;
 pub use node::ContentNode;

@@ -19,8 +19,7 @@ use crate::pull::{Fetch, LaidAside, Wanted};
 use crate::storage::Replicas;
 
 /// What is called with the outcome of a write.
-pub(crate) type WriteDone =
-    Box<dyn FnOnce(Result<distributor::Written, distributor::RequestError>) + Send>;
+pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, distributor::RequestError>) + Send>;
 
 /// What is called with the answer to another node.
 type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
@@ -28,17 +27,41 @@ type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
 /// What happens.
 pub(crate) enum Input {
     State(Arc<ClusterState>),
-    Confirmed { version: u64, asked: Instant },
-    Write { change: Change, deadline: Instant, done: WriteDone },
+    Confirmed {
+        version: u64,
+        asked: Instant,
+    },
+    Write {
+        change: Change,
+        deadline: Instant,
+        done: WriteDone,
+    },
     /// Another node asks.
-    Request { fence: Fence, request: Request, reply: ReplyTo },
+    Request {
+        fence: Fence,
+        request: Request,
+        reply: ReplyTo,
+    },
     /// Another node answered; `None`: it will not.
-    Answer { from: NodeKey, number: u64, reply: Option<Reply> },
-    Decided { decision: distributor::Decision, outcome: Result<distributor::Modification, distributor::Refusal> },
+    Answer {
+        from: NodeKey,
+        number: u64,
+        reply: Option<Reply>,
+    },
+    Decided {
+        decision: distributor::Decision,
+        outcome: Result<distributor::Modification, distributor::Refusal>,
+    },
     /// Work on the store is done.
-    Done { job: Job, response: Response },
+    Done {
+        job: Job,
+        response: Response,
+    },
     /// A fetch has brought a part, or is at its end.
-    Fetched { job: Job, outcome: Result<Option<LaidAside>, Failure> },
+    Fetched {
+        job: Job,
+        outcome: Result<Option<LaidAside>, Failure>,
+    },
     Stop,
 }
 
@@ -152,7 +175,11 @@ impl Driver {
         loop {
             let wake = self.lock().next_wake();
             let wait = wake.map_or(TICK, |wake| wake.saturating_sub(self.base.elapsed()).min(TICK));
-            let first = if self.events.is_empty() { queue.recv_timeout(wait) } else { Err(RecvTimeoutError::Timeout) };
+            let first = if self.events.is_empty() {
+                queue.recv_timeout(wait)
+            } else {
+                Err(RecvTimeoutError::Timeout)
+            };
             let inputs = first.into_iter().chain(queue.try_iter().take(TURN_MAX));
             for input in inputs {
                 if matches!(input, Input::Stop) {
@@ -349,7 +376,8 @@ impl Driver {
                     // Whoever waits for the decision must not wait for ever.
                     let decided = catch_unwind(AssertUnwindSafe(|| (modify.0)(current)));
                     let outcome = decided.unwrap_or_else(|_| {
-                        let reason = "the modification failed on this document; it was not changed".to_owned();
+                        let reason =
+                            "the modification failed on this document; it was not changed".to_owned();
                         Err(distributor::Refusal { code: 500, reason })
                     });
                     // The machine may have stopped.

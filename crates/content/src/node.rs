@@ -8,9 +8,10 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
 use millrace_document::{Document, DropScope, Group, Location, Timestamp, Version, wire};
-use millrace_gateway::cluster::{Cluster, Done, Place, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Place, Published, WriteError};
 use millrace_membership::Membership;
 use millrace_peer::{Peers, Service, Source};
+use millrace_schema::Application;
 use millrace_store::{Refusal, Store, Write, Written};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -57,7 +58,8 @@ impl ContentNode {
         })?);
         machine.send(Input::State(state));
         let (stop, stopped) = watch::channel(false);
-        let answers = Arc::new(Answers { machine: Arc::clone(&machine), source: Arc::new(StoreSource(replicas)) });
+        let answers =
+            Arc::new(Answers { machine: Arc::clone(&machine), source: Arc::new(StoreSource(replicas)) });
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, answers, stopped)),
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
@@ -216,7 +218,9 @@ impl Cluster for ContentNode {
             let mut routes: BTreeMap<NodeKey, Vec<BucketId>> = BTreeMap::new();
             for bucket in (0..1_u64 << bits).map(|number| BucketId::new(bits, number)) {
                 match distributor.route(bucket, now) {
-                    Ok(route) if route.version == version => routes.entry(route.node).or_default().push(bucket),
+                    Ok(route) if route.version == version => {
+                        routes.entry(route.node).or_default().push(bucket)
+                    }
                     Ok(_) | Err(NoRoute::NotYet) => return None,
                     Err(NoRoute::Elsewhere(_) | NoRoute::Nothing) => {}
                 }
@@ -227,11 +231,8 @@ impl Cluster for ContentNode {
         routes.into_iter().map(|(node, buckets)| Ok((self.place(&state, node)?, buckets))).collect()
     }
 
-    fn bucket(&self, location: Location) -> BucketId {
-        match self.state() {
-            Ok(state) => state.bucket(location),
-            Err(_) => BucketId::ROOT,
-        }
+    fn bucket(&self, location: Location) -> Result<BucketId, String> {
+        Ok(self.state()?.bucket(location))
     }
 
     fn write(&self, write: Write, deadline: Instant, done: Done) {
@@ -253,10 +254,22 @@ impl Cluster for ContentNode {
             let reason = "documents without a group lie everywhere: remove them one by one".to_owned();
             return done(Err(WriteError::Unavailable(reason)));
         };
-        let bucket = self.bucket(Location::new(u64::from(bits)));
+        let bucket = match self.bucket(Location::new(u64::from(bits))) {
+            Ok(bucket) => bucket,
+            Err(reason) => return done(Err(WriteError::Unavailable(reason))),
+        };
         let scope =
             DropScope::Group { document_type: document_type.map(str::to_owned), group: group.clone() };
         self.send(Change::Drop { bucket, scope }, deadline, done);
+    }
+
+    fn publish<'a>(
+        &'a self,
+        archive: Vec<u8>,
+        application: &'a Application,
+        generation: u64,
+    ) -> Published<'a> {
+        publish(&self.membership, archive, application, generation)
     }
 }
 
@@ -269,12 +282,26 @@ impl ContentNode {
     }
 }
 
+/// Publishes an application with what it wants of the cluster.
+pub(crate) fn publish<'a>(
+    membership: &'a Membership,
+    archive: Vec<u8>,
+    application: &'a Application,
+    generation: u64,
+) -> Published<'a> {
+    Box::pin(async move {
+        let published = membership.publish(&archive, &application.topology(), generation).await;
+        published.map(|package| package.generation).map_err(|error| error.to_string())
+    })
+}
+
 /// Runs a modification of a document over its newest version.
 fn decide(
     modify: millrace_store::Modify,
     current: Option<Version>,
 ) -> Result<Modification, distributor::Refusal> {
-    let damaged = |error: millrace_document::Error| distributor::Refusal { code: 500, reason: error.to_string() };
+    let damaged =
+        |error: millrace_document::Error| distributor::Refusal { code: 500, reason: error.to_string() };
     let found: Option<(Document, Timestamp)> = match current {
         None => None,
         Some(version) => {

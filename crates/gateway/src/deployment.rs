@@ -249,7 +249,10 @@ pub(crate) fn now_s() -> i64 {
 }
 
 /// The files of a package as a zip archive.
-pub(crate) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
+///
+/// # Errors
+/// A file has a name or a size that no archive can have.
+pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
     // Writing to memory fails for names and sizes only that no archive could have brought.
     let fail =
         |error: &dyn std::fmt::Display| Error::Internal(format!("the package cannot be kept: {error}"));

@@ -28,7 +28,7 @@ mod settings;
 mod status_api;
 mod upkeep;
 
-pub use deployment::Deployment;
+pub use deployment::{Deployment, pack};
 pub use error::{Error, Kind, StartError};
 pub use http::serve;
 pub use node::Node;

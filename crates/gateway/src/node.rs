@@ -97,6 +97,12 @@ impl Node {
         &self.store
     }
 
+    /// The names of the content clusters of the active application; none where none is active.
+    pub fn content_clusters(&self) -> Vec<String> {
+        let Ok(deployment) = self.deployments.current() else { return Vec::new() };
+        deployment.application.content.iter().map(|cluster| cluster.id.to_string()).collect()
+    }
+
     /// Makes the node one of a cluster, from the next request on. A node is of one cluster all its life: a second call is passed over.
     pub fn join(&self, cluster: Arc<dyn Cluster>) {
         if self.cluster.set(cluster).is_err() {

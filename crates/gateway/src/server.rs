@@ -22,6 +22,8 @@ pub struct Server {
     data: TcpListener,
     config: TcpListener,
     tls: Option<TlsAcceptor>,
+    /// Endpoints of others beside the own ones: on the data port, and on that of deployment.
+    beside: (Router, Router),
 }
 
 impl Server {
@@ -37,7 +39,7 @@ impl Server {
         if let Ok(address) = data.local_addr() {
             node.bound(address.port());
         }
-        Ok(Server { node, data, config, tls })
+        Ok(Server { node, data, config, tls, beside: Default::default() })
     }
 
     /// Where documents and queries are served, and where deployment is.
@@ -48,6 +50,13 @@ impl Server {
         Ok((self.data.local_addr()?, self.config.local_addr()?))
     }
 
+    /// With more endpoints: on the port of documents and queries, and on that of deployment.
+    #[must_use]
+    pub fn beside(mut self, data: Router, config: Router) -> Self {
+        self.beside = (data, config);
+        self
+    }
+
     /// Serves until `stop` is done; then lets the requests under way end, and closes the store.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let (stopped, stopping) = watch::channel(false);
@@ -55,12 +64,17 @@ impl Server {
         let data = http::serve(
             self.data,
             self.tls.clone(),
-            data_router(Arc::clone(&self.node)),
+            self.beside.0.merge(data_router(Arc::clone(&self.node))),
             stopping.clone(),
             drain,
         );
-        let config =
-            http::serve(self.config, self.tls, config_router(Arc::clone(&self.node)), stopping, drain);
+        let config = http::serve(
+            self.config,
+            self.tls,
+            self.beside.1.merge(config_router(Arc::clone(&self.node))),
+            stopping,
+            drain,
+        );
         let stop = async {
             stop.await;
             // Both servers wait for this; if they have ended by themselves, there is nobody to tell.

@@ -143,6 +143,11 @@ impl Membership {
         Ok(self.shared.known())
     }
 
+    /// Names this run of the process: the cluster state has a part for it once it has this incarnation under the node's name.
+    pub fn incarnation(&self) -> u64 {
+        self.tasks.own.borrow().registration.incarnation
+    }
+
     /// This node's key, once the cluster state has it.
     pub fn key(&self) -> Option<NodeKey> {
         let state = self.shared.states.borrow();

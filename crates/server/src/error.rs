@@ -47,6 +47,9 @@ pub enum Error {
     /// An argument has a value it cannot have.
     #[error("{0}")]
     Argument(String),
+    /// The node cannot take part in its cluster.
+    #[error("cannot join the cluster: {0}")]
+    Cluster(String),
     /// The system refuses threads or signals.
     #[error("cannot start: {0}")]
     Runtime(std::io::Error),

@@ -1,6 +1,7 @@
 //! The binary `millrace`: one server, and everything to be done with it from a command line.
 
 mod cli;
+mod cluster;
 mod commands;
 mod error;
 mod file_limit;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use millrace_gateway::{Settings, TlsFiles};
+use millrace_membership::Role;
 use serde::Deserialize;
 
+use crate::cluster::{ClusterSettings, host_of};
 use crate::error::Error;
 
 /// Every setting; what is not given has its default. The TOML file has the same names.
@@ -63,6 +65,21 @@ pub struct ServeArguments {
     /// Seconds after which a model that nobody uses leaves memory [default: 900].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_MODEL_IDLE_S")]
     pub model_idle_s: Option<u64>,
+    /// Be one node of a cluster that agrees through etcd: etcd://HOST:PORT, several with commas between [default: be alone].
+    #[arg(long, value_name = "URL", env = "MILLRACE_CLUSTER")]
+    pub cluster: Option<String>,
+    /// The node's name in the cluster, the same after each start [default: the machine's name].
+    #[arg(long, env = "MILLRACE_NAME")]
+    pub name: Option<String>,
+    /// What the node does in the cluster, with commas between: gateway, content, controller [default: all].
+    #[arg(long, env = "MILLRACE_ROLES")]
+    pub roles: Option<String>,
+    /// The port that other nodes of the cluster speak to [default: 19100].
+    #[arg(long, value_name = "PORT", env = "MILLRACE_PEER_PORT")]
+    pub peer_port: Option<u16>,
+    /// The host by which other nodes reach this one [default: the address it listens at].
+    #[arg(long, value_name = "HOST", env = "MILLRACE_ADVERTISE")]
+    pub advertise: Option<String>,
     /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
     pub log: Option<String>,
@@ -74,6 +91,8 @@ pub struct Resolved {
     pub settings: Settings,
     /// The application to deploy first.
     pub app: Option<PathBuf>,
+    /// The node's part in a cluster.
+    pub cluster: Option<ClusterSettings>,
     /// What to log.
     pub log: String,
 }
@@ -123,11 +142,42 @@ impl ServeArguments {
             drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
             data_dir: defaults.data_dir,
         };
+        let cluster = self.cluster.clone().or(file.cluster).map(|coordination| {
+            let roles = self.roles.clone().or(file.roles);
+            let roles = roles.map_or(Ok(Role::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
+            Ok::<_, Error>(ClusterSettings {
+                coordination,
+                name: self.name.clone().or(file.name).map_or_else(machine_name, Ok)?,
+                roles,
+                peer_port: self.peer_port.or(file.peer_port).unwrap_or(19_100),
+                advertise: self
+                    .advertise
+                    .clone()
+                    .or(file.advertise)
+                    .unwrap_or_else(|| host_of(settings.listen)),
+                directory: settings.data_dir.join("cluster"),
+            })
+        });
         Ok(Resolved {
+            cluster: cluster.transpose()?,
             settings,
             app: self.app.clone().or(file.app),
             log: self.log.clone().or(file.log).unwrap_or_else(|| "warn".to_owned()),
         })
+    }
+}
+
+fn role(text: &str) -> Result<Role, Error> {
+    text.trim().parse().map_err(|error: millrace_membership::Error| Error::Argument(error.to_string()))
+}
+
+/// What the system calls the machine.
+fn machine_name() -> Result<String, Error> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() {
+        Err(Error::Argument("the machine has no name; give one with --name".to_owned()))
+    } else {
+        Ok(name)
     }
 }
 

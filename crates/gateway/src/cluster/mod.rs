@@ -10,10 +10,12 @@ mod forward;
 mod hop;
 mod route;
 
+use std::pin::Pin;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_document::{Group, Location};
+use millrace_schema::Application;
 use millrace_store::{Write, Written};
 
 pub(crate) use self::forward::{Forwarded, Forwarder};
@@ -77,14 +79,29 @@ pub trait Cluster: Send + Sync + 'static {
     fn owned(&self, version: u64) -> Result<Vec<(Place, Vec<BucketId>)>, String>;
 
     /// The bucket of this location.
-    fn bucket(&self, location: Location) -> BucketId;
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn bucket(&self, location: Location) -> Result<BucketId, String>;
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: Write, deadline: Instant, done: Done);
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group`] does on one. This node is the owner.
     fn drop_group(&self, document_type: Option<&str>, group: &Group, deadline: Instant, done: Done);
+
+    /// Makes an application the active one on all nodes, each of which fetches its archive; answers its generation, which is `generation`
+    /// or a later one.
+    fn publish<'a>(
+        &'a self,
+        archive: Vec<u8>,
+        application: &'a Application,
+        generation: u64,
+    ) -> Published<'a>;
 }
+
+/// The answer to [`Cluster::publish`], to come: an error says why the application is not the active one.
+pub type Published<'a> = Pin<Box<dyn Future<Output = Result<u64, String>> + Send + 'a>>;
 
 impl From<WriteError> for crate::Error {
     fn from(error: WriteError) -> Self {

@@ -11,6 +11,7 @@ use millrace_schema::Application;
 use millrace_schema::change::Effect;
 use serde_json::{Value, json};
 
+use crate::deployment::pack;
 use crate::http::{self, Parameters};
 use crate::{Deployment, Error, Node};
 
@@ -173,6 +174,12 @@ async fn activate_deployment(
     deployment: Arc<Deployment>,
     based_on: u64,
 ) -> Result<(), Error> {
+    if let Some(cluster) = node.cluster() {
+        let packing = Arc::clone(&deployment);
+        let archive = node.pool().run(move || pack(&packing.application.files)).await??;
+        let published = cluster.publish(archive, &deployment.application, deployment.generation).await;
+        published.map_err(Error::Unsettled)?;
+    }
     let worker = Arc::clone(node);
     node.pool().run(move || worker.activate(deployment, based_on)).await?
 }

@@ -36,7 +36,10 @@ impl Buckets {
     /// Those of the cluster that the node is one of.
     pub(super) fn of(node: &Node) -> Result<Self, Error> {
         match node.cluster() {
-            Some(cluster) => Ok(Buckets { bits: cluster.bucket(Location::new(0)).used_bits().min(31) }),
+            Some(cluster) => {
+                let first = cluster.bucket(Location::new(0)).map_err(Error::Unsettled)?;
+                Ok(Buckets { bits: first.used_bits().min(31) })
+            }
             None => Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned())),
         }
     }

@@ -1,34 +1,56 @@
 //! `millrace serve`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use millrace_gateway::{Node, Server};
 use millrace_schema::Application;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use crate::cluster::ClusterNode;
 use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{Resolved, ServeArguments};
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
-    let Resolved { mut settings, app, log } = arguments.resolve()?;
+    let Resolved { mut settings, app, cluster, log } = arguments.resolve()?;
     let filter =
         EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     settings.open_files_max = file_limit::raise();
     let workers = settings.threads;
+    let listen = settings.listen;
     let node = Node::open(settings)?;
-    if let Some(path) = app {
+    let application = app.map(|path| {
         let fail = |reason: String| Error::Application { path: path.clone(), reason };
-        let application = Application::from_dir(&path).map_err(|error| fail(error.to_string()))?;
-        node.deploy(application).map_err(|error| fail(error.to_string()))?;
+        Application::from_dir(&path)
+            .map_err(|error| fail(error.to_string()))
+            .map(|application| (path, application))
+    });
+    let mut application = application.transpose()?;
+    if cluster.is_none()
+        && let Some((path, application)) = application.take()
+    {
+        node.deploy(application).map_err(|error| Error::Application { path, reason: error.to_string() })?;
     }
     let runtime = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
     runtime.block_on(async {
-        let server = Server::bind(node).await?;
+        let mut server = Server::bind(Arc::clone(&node)).await?;
         let (data, config) = server.addresses().map_err(Error::Runtime)?;
+        let member = match &cluster {
+            None => None,
+            Some(settings) => {
+                let member = ClusterNode::join(&node, settings, listen, data).await?;
+                if let Some((_, application)) = &application {
+                    member.publish_first(application).await?;
+                }
+                let (of_data, of_config) = member.routers(&node);
+                server = server.beside(of_data, of_config);
+                Some(member)
+            }
+        };
         let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
         eprintln!("millrace: documents and queries at {data}, deployment at {config}");
@@ -37,6 +59,12 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
                 tokio::select! {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
+                }
+                if let Some(member) = &member {
+                    member.stopping().await;
+                }
+                if let Some(member) = member {
+                    member.leave().await;
                 }
             })
             .await;

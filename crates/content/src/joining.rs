@@ -1,0 +1,85 @@
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use millrace_bucket::BucketId;
+use millrace_document::{Group, Location};
+use millrace_gateway::cluster::{Cluster, Done, Place, Published, WriteError};
+use millrace_membership::Membership;
+use millrace_schema::Application;
+use millrace_store::Write;
+
+use crate::ContentNode;
+
+/// A node's cluster from the first request on: until the node has its part in it, every answer is that it has none yet.
+pub struct Joining {
+    membership: Membership,
+    joined: OnceLock<Arc<ContentNode>>,
+}
+
+impl Joining {
+    /// On the way into the cluster of this membership.
+    pub fn new(membership: Membership) -> Self {
+        Joining { membership, joined: OnceLock::new() }
+    }
+
+    /// The node has its part. A second call is passed over.
+    pub fn joined(&self, node: Arc<ContentNode>) {
+        if self.joined.set(node).is_err() {
+            tracing::warn!("the node has its part in the cluster already");
+        }
+    }
+
+    /// The node's part, once it has one.
+    pub fn part(&self) -> Option<&Arc<ContentNode>> {
+        self.joined.get()
+    }
+
+    fn node(&self) -> Result<&Arc<ContentNode>, String> {
+        self.part().ok_or_else(|| "this node has no part in the cluster yet".to_owned())
+    }
+}
+
+impl Cluster for Joining {
+    fn owner(&self, location: Location) -> Result<Place, String> {
+        self.node()?.owner(location)
+    }
+
+    fn readers(&self, location: Location) -> Result<Vec<Place>, String> {
+        self.node()?.readers(location)
+    }
+
+    fn owners(&self) -> Result<(u64, Vec<Place>), String> {
+        self.node()?.owners()
+    }
+
+    fn owned(&self, version: u64) -> Result<Vec<(Place, Vec<BucketId>)>, String> {
+        self.node()?.owned(version)
+    }
+
+    fn bucket(&self, location: Location) -> Result<BucketId, String> {
+        self.node()?.bucket(location)
+    }
+
+    fn write(&self, write: Write, deadline: Instant, done: Done) {
+        match self.node() {
+            Ok(node) => node.write(write, deadline, done),
+            Err(reason) => done(Err(WriteError::Unavailable(reason))),
+        }
+    }
+
+    fn drop_group(&self, document_type: Option<&str>, group: &Group, deadline: Instant, done: Done) {
+        match self.node() {
+            Ok(node) => node.drop_group(document_type, group, deadline, done),
+            Err(reason) => done(Err(WriteError::Unavailable(reason))),
+        }
+    }
+
+    fn publish<'a>(
+        &'a self,
+        archive: Vec<u8>,
+        application: &'a Application,
+        generation: u64,
+    ) -> Published<'a> {
+        crate::node::publish(&self.membership, archive, application, generation)
+    }
+}

@@ -1,0 +1,234 @@
+//! A server that is one node of a cluster.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use millrace_content::{ContentNode, Joining};
+use millrace_coordination::Etcd;
+use millrace_gateway::Node;
+use millrace_membership::rest::{self, Shown};
+use millrace_membership::{BucketFigures, IdealFigures, Membership, NodeFigures, Role, Settings};
+use millrace_schema::Application;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::error::Error;
+
+/// How a node takes part in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// Where coordination is: `etcd://HOST:PORT`, several with commas between.
+    pub coordination: String,
+    /// The node's name.
+    pub name: String,
+    /// What it does.
+    pub roles: Vec<Role>,
+    /// The port that other nodes speak to.
+    pub peer_port: u16,
+    /// The host by which others reach this node.
+    pub advertise: String,
+    /// Where it keeps what it must know of the cluster after a restart.
+    pub directory: PathBuf,
+}
+
+/// How long coordination may take to answer at the start.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After a package could not be fetched or activated, it is tried again so much later.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A node's part in a cluster, while the server runs.
+pub struct ClusterNode {
+    membership: Membership,
+    joining: Arc<Joining>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl ClusterNode {
+    /// Joins; the node's part follows as soon as the cluster has given it one.
+    ///
+    /// # Errors
+    /// The settings are none, the name is another's, or the port is taken.
+    pub async fn join(
+        node: &Arc<Node>,
+        settings: &ClusterSettings,
+        listen: IpAddr,
+        data: SocketAddr,
+    ) -> Result<Self, Error> {
+        let address = settings.coordination.strip_prefix("etcd://").ok_or_else(|| {
+            Error::Argument(format!(
+                "cluster '{}': it begins with etcd://, as in etcd://127.0.0.1:2379",
+                settings.coordination
+            ))
+        })?;
+        let etcd = Etcd::new(address).map_err(|error| Error::Cluster(error.to_string()))?;
+        let listener = TcpListener::bind((listen, settings.peer_port))
+            .await
+            .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
+        let peer_port = listener.local_addr().map_err(Error::Runtime)?.port();
+        let own = Settings {
+            roles: settings.roles.clone(),
+            url: format!("http://{}:{}", settings.advertise, data.port()),
+            ..Settings::new(
+                &settings.name,
+                format!("{}:{peer_port}", settings.advertise),
+                &settings.directory,
+            )
+        };
+        let membership =
+            Membership::join(Arc::new(etcd), own).await.map_err(|error| Error::Cluster(error.to_string()))?;
+        let joining = Arc::new(Joining::new(membership.clone()));
+        node.join(Arc::clone(&joining) as Arc<dyn millrace_gateway::cluster::Cluster>);
+        let tasks = vec![
+            tokio::spawn(take_part(Arc::clone(node), membership.clone(), Arc::clone(&joining), listener)),
+            tokio::spawn(follow_packages(Arc::clone(node), membership.clone())),
+        ];
+        Ok(ClusterNode { membership, joining, tasks })
+    }
+
+    /// The endpoints of a cluster's node: on the data port, and on that of deployment.
+    pub fn routers(&self, node: &Arc<Node>) -> (Router, Router) {
+        let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
+        let of_node = Arc::clone(node);
+        let figures = Arc::new(move || figures(&of_node, &membership, &joining));
+        let own = Arc::clone(&figures);
+        let own_key = self.membership.clone();
+        let clusters = Arc::clone(node);
+        let shown = Shown {
+            membership: self.membership.clone(),
+            clusters: move || clusters.content_clusters(),
+            figures: move |key| (own_key.key() == Some(key)).then(|| own()),
+        };
+        let state = |State(figures): State<Arc<dyn Fn() -> NodeFigures + Send + Sync>>| async move {
+            axum::Json(figures())
+        };
+        let figures: Arc<dyn Fn() -> NodeFigures + Send + Sync> = figures;
+        let data = Router::new().route("/state/v1/cluster", get(state)).with_state(figures);
+        (data, rest::router(Arc::new(shown)))
+    }
+
+    /// Makes the application of a fresh cluster the active one; where there is one already, that stays.
+    ///
+    /// # Errors
+    /// Coordination cannot be reached.
+    pub async fn publish_first(&self, application: &Application) -> Result<(), Error> {
+        // What coordination says first is all that there is.
+        let mut pictures = self.membership.pictures();
+        let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
+        if known.is_err() {
+            let reason = "coordination does not answer; is etcd running at the address that was given?";
+            return Err(Error::Cluster(reason.to_owned()));
+        }
+        if self.membership.package().is_some() {
+            return Ok(());
+        }
+        let archive =
+            millrace_gateway::pack(&application.files).map_err(|error| Error::Cluster(error.to_string()))?;
+        match self.membership.publish(&archive, &application.topology(), 1).await {
+            // Another node was first.
+            Ok(_) | Err(millrace_membership::Error::Conflict(_)) => Ok(()),
+            Err(error) => Err(Error::Cluster(error.to_string())),
+        }
+    }
+
+    /// Tells the others that this node is about to stop, so that they ask it for nothing more.
+    pub async fn stopping(&self) {
+        self.membership.stopping().await;
+    }
+
+    /// Takes no part any more.
+    pub async fn leave(self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        if let Some(part) = self.joining.part() {
+            part.stop();
+        }
+        self.membership.leave().await;
+    }
+}
+
+/// The host by which others reach a node that listens at this address.
+pub fn host_of(listen: IpAddr) -> String {
+    match listen {
+        IpAddr::V4(address) if address == Ipv4Addr::UNSPECIFIED => "127.0.0.1".to_owned(),
+        IpAddr::V6(address) => format!("[{address}]"),
+        IpAddr::V4(address) => address.to_string(),
+    }
+}
+
+async fn take_part(node: Arc<Node>, membership: Membership, joining: Arc<Joining>, listener: TcpListener) {
+    match ContentNode::start(node.store().clone(), membership, listener).await {
+        Ok(part) => joining.joined(part),
+        Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
+    }
+}
+
+/// Activates every package that is published.
+async fn follow_packages(node: Arc<Node>, membership: Membership) {
+    let mut pictures = membership.pictures();
+    let mut activated = 0;
+    loop {
+        let package = pictures.borrow_and_update().package.clone();
+        if let Some(package) = package.filter(|package| package.generation > activated) {
+            match activate(&node, &membership, &package).await {
+                Ok(()) => {
+                    activated = package.generation;
+                    membership.activated(activated);
+                }
+                Err(reason) => {
+                    tracing::warn!(
+                        generation = package.generation,
+                        reason,
+                        "the application is not active here yet"
+                    );
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+            }
+        }
+        if pictures.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn activate(
+    node: &Arc<Node>,
+    membership: &Membership,
+    package: &millrace_membership::Package,
+) -> Result<(), String> {
+    let archive = membership.fetch(package).await.map_err(|error| error.to_string())?;
+    let node = Arc::clone(node);
+    let deploy = move || {
+        let application = Application::from_zip(&archive).map_err(|error| error.to_string())?;
+        node.deploy(application).map(|_| ()).map_err(|error| error.to_string())
+    };
+    tokio::task::spawn_blocking(deploy).await.map_err(|error| error.to_string())?
+}
+
+/// How the node's data is and moves.
+fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeFigures {
+    let status = node.store().status();
+    let mut figures = NodeFigures {
+        name: membership.settings().name.clone(),
+        key: membership.key(),
+        documents: status.documents,
+        bytes: status.segment_bytes + status.tail_bytes,
+        ..NodeFigures::default()
+    };
+    if let Some(part) = joining.part() {
+        let of_buckets = part.figures();
+        (figures.version, figures.confirmed) = part.standing();
+        figures.buckets = BucketFigures { owned: of_buckets.buckets, ..figures.buckets };
+        figures.ideal = IdealFigures {
+            distance: of_buckets.distance,
+            unknown: of_buckets.unknown,
+            ..IdealFigures::default()
+        };
+    }
+    figures
+}
