@@ -35,7 +35,7 @@ pub async fn serve(listener: TcpListener, service: Arc<dyn Service>, mut stop: w
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     connections.spawn(serve_connection(stream, Arc::clone(&service)));
@@ -49,6 +49,11 @@ pub async fn serve(listener: TcpListener, service: Arc<dyn Service>, mut stop: w
             Some(_) = connections.join_next() => {}
         }
     }
+}
+
+/// Returns when `stop` is true. Its sender being gone is a stop too.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 async fn serve_connection(mut stream: TcpStream, service: Arc<dyn Service>) {

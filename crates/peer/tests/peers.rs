@@ -1,0 +1,209 @@
+//! Two ends of real connections.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::{Fence, NodeKey, Reply, Request, Response};
+use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_peer::{Bulk, Error, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+const BUCKET: BucketId = BucketId::new(10, 77);
+
+fn id(number: u32) -> DocumentId {
+    DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
+}
+
+fn fence(number: u64) -> Fence {
+    Fence { from: NodeKey(1), version: 5, number, void_below: 0 }
+}
+
+/// Answers pings with their numbers, the second of each two first; nothing else.
+#[derive(Default)]
+struct Twin {
+    held: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Service for Twin {
+    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>) {
+        if request != Request::Ping {
+            return;
+        }
+        let answer = move || reply(Reply { version: fence.number, response: Response::Here });
+        let mut held = self.held.lock().expect("no test panics while it holds this");
+        match held.take() {
+            None => *held = Some(Box::new(answer)),
+            Some(first) => {
+                answer();
+                first();
+            }
+        }
+    }
+
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(TwinSource)
+    }
+}
+
+struct TwinSource;
+
+struct TwinParcel(usize);
+
+impl Parcel for TwinParcel {
+    fn shares(&self) -> Vec<(BucketId, u64, u64)> {
+        vec![(BUCKET, self.0 as u64, 3)]
+    }
+
+    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&bytes(self.0))?;
+        // One that cannot be read to its end.
+        if self.0 == 7 { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
+    }
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31) as u8).collect()
+}
+
+impl Source for TwinSource {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
+        match buckets {
+            [] => Err("nothing is asked for".to_owned()),
+            [BUCKET] => Ok(vec![Box::new(TwinParcel(1_000_000)), Box::new(TwinParcel(0))]),
+            _ => Ok(vec![Box::new(TwinParcel(7))]),
+        }
+    }
+
+    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
+        let key = |number| VersionKey { id: id(number), timestamp: Timestamp(u64::from(number)) };
+        Ok(match after {
+            None => VersionPage { versions: vec![key(1), key(2)], after: Some("place".to_owned()) },
+            Some(place) => VersionPage { versions: vec![key(place.len() as u32)], after: None },
+        })
+    }
+
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
+        let version = |id: &DocumentId| Version {
+            id: id.clone(),
+            timestamp: Timestamp(9),
+            body: (*id != id_of_removed()).then(|| Arc::from(&b"body"[..])),
+        };
+        Ok(ids.iter().map(version).collect())
+    }
+}
+
+fn id_of_removed() -> DocumentId {
+    id(2)
+}
+
+/// A node that answers, and how to end it.
+fn node(runtime: &Runtime) -> (String, watch::Sender<bool>) {
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let (stop, stopped) = watch::channel(false);
+    runtime.spawn(serve(listener, Arc::new(Twin::default()), stopped));
+    (address, stop)
+}
+
+fn ask(peers: &Peers, address: &str, numbers: &[u64], request: &Request) -> Vec<Option<u64>> {
+    let (sender, answers) = mpsc::channel();
+    for number in numbers {
+        let sender = sender.clone();
+        peers.send(address, fence(*number), request.clone(), move |reply: Option<Reply>| {
+            let _ = sender.send(reply.map(|reply| reply.version));
+        });
+    }
+    let mut answered: Vec<Option<u64>> = numbers
+        .iter()
+        .map(|_| answers.recv_timeout(Duration::from_secs(30)).expect("every request is answered or lost"))
+        .collect();
+    answered.sort_unstable();
+    answered
+}
+
+#[test]
+fn answers_find_their_requests_in_any_order() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, _stop) = node(&runtime);
+    let peers = Peers::new(runtime.handle().clone());
+    let numbers: Vec<u64> = (0..200).collect();
+    let expected: Vec<Option<u64>> = numbers.iter().copied().map(Some).collect();
+    assert_eq!(ask(&peers, &address, &numbers, &Request::Ping), expected);
+}
+
+#[test]
+fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() {
+    let runtime = Runtime::new().expect("a runtime");
+    let peers = Peers::new(runtime.handle().clone());
+    assert_eq!(ask(&peers, "127.0.0.1:1", &[1], &Request::Ping), [None], "nobody is there");
+    let (address, stop) = node(&runtime);
+    let (sender, lost) = mpsc::channel();
+    peers.send(&address, fence(1), Request::Owned, move |reply: Option<Reply>| {
+        let _ = sender.send(reply);
+    });
+    assert_eq!(ask(&peers, &address, &[2, 3], &Request::Ping), [Some(2), Some(3)]);
+    stop.send_replace(true);
+    assert_eq!(lost.recv_timeout(Duration::from_secs(30)), Ok(None));
+    let (other, _stop) = node(&runtime);
+    assert_eq!(ask(&peers, &other, &[4, 5], &Request::Ping), [Some(4), Some(5)]);
+}
+
+#[test]
+fn bytes_that_are_no_message_end_their_connection_and_no_other() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, _stop) = node(&runtime);
+    let peers = Peers::new(runtime.handle().clone());
+    let hostile: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"MILLREQ\x01\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
+        b"MILLREQ\x01\x03\0\0\0\0\0\0\0\0\0\0\0abc",
+        b"MILLBLK\x01\xff\xff\xff\xff",
+        b"MILLBLK\x01\x01\0\0\0\x09",
+        b"MILLBLK\x01\x05\0\0\0\x01\xff\xff\xff\xff",
+    ];
+    for bytes in hostile {
+        let ended = runtime.block_on(async {
+            let mut stream = TcpStream::connect(&address).await.expect("the node listens");
+            stream.write_all(bytes).await.expect("the node reads");
+            let mut rest = Vec::new();
+            tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await
+        });
+        assert!(ended.is_ok(), "{bytes:?}");
+        assert_eq!(ask(&peers, &address, &[1, 2], &Request::Ping), [Some(1), Some(2)]);
+    }
+}
+
+#[test]
+fn transfers_come_whole_or_not_at_all() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, _stop) = node(&runtime);
+    let mut bulk = Bulk::connect(&address).expect("the node listens");
+    let take = |taken: &mut Vec<u8>, piece: &[u8]| {
+        taken.extend_from_slice(piece);
+        Ok(())
+    };
+    assert_eq!(bulk.export(&[BUCKET]).expect("it can be read"), 2);
+    for expected in [1_000_000, 0] {
+        let begin = |shares: &[(BucketId, u64, u64)]| {
+            assert_eq!(shares, [(BUCKET, expected as u64, 3)]);
+            Ok(Vec::new())
+        };
+        assert_eq!(bulk.parcel(begin, take).expect("it comes whole"), bytes(expected));
+    }
+    let page = bulk.versions(BUCKET, None).expect("they can be read");
+    assert_eq!((page.versions.len(), page.after.as_deref()), (2, Some("place")));
+    let page = bulk.versions(BUCKET, Some("place")).expect("they can be read");
+    assert_eq!((page.versions[0].id.clone(), page.after), (id(5), None));
+    let found = bulk.bodies(&[id(1), id_of_removed()]).expect("they can be read");
+    assert_eq!(found.iter().map(|version| version.body.is_some()).collect::<Vec<_>>(), [true, false]);
+    assert!(
+        matches!(bulk.export(&[]), Err(Error::Refused { reason, .. }) if reason == "nothing is asked for")
+    );
+    assert_eq!(bulk.export(&[BUCKET, BUCKET]).expect("it can be read, it is thought"), 1);
+    assert!(bulk.parcel(|_| Ok(Vec::new()), take).is_err(), "it broke off");
+}
