@@ -12,16 +12,21 @@ use crate::{ChunkInfo, Error, Section, catalog};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
-/// The file has a temporary name until [`Writer::finish`]; a writer that is dropped before leaves only that, for the next start to
-/// delete. Columns are gathered and written column by column: a whole group's, and more groups' until there are some MB.
+/// A file that is [created](Writer::create) has a temporary name until [`Writer::finish`]; a writer that is dropped before leaves only
+/// that, for the next start to delete. Columns are gathered and written column by column: a whole group's, and more groups' until there are some MB.
 pub struct Writer<'a> {
-    disk: &'a dyn Disk,
-    path: PathBuf,
-    temporary: PathBuf,
-    file: Box<dyn AppendFile>,
+    names: Option<Names<'a>>,
+    file: Box<dyn AppendFile + 'a>,
     offset: u64,
     sections: Vec<Section>,
     open: Option<OpenSection>,
+}
+
+/// What a file on a disk is called, before it is finished and then.
+struct Names<'a> {
+    disk: &'a dyn Disk,
+    path: PathBuf,
+    temporary: PathBuf,
 }
 
 /// A chunk to be written.
@@ -73,17 +78,18 @@ impl<'a> Writer<'a> {
     /// The file cannot be created.
     pub fn create(disk: &'a dyn Disk, path: &Path) -> Result<Self, Error> {
         let temporary = path.with_extension("writing");
-        let mut file = disk.create(&temporary)?;
+        let file = disk.create(&temporary)?;
+        let names = Names { disk, path: path.to_owned(), temporary };
+        Ok(Writer { names: Some(names), ..Self::stream(file)? })
+    }
+
+    /// Writes to wherever this leads: [`Writer::finish`] syncs it and gives it no name.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn stream(mut file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
         file.append(&header())?;
-        Ok(Writer {
-            disk,
-            path: path.to_owned(),
-            temporary,
-            file,
-            offset: BLOCK as u64,
-            sections: Vec::new(),
-            open: None,
-        })
+        Ok(Writer { names: None, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
     /// Begins the documents of a type, whose name comes after those before, with these columns, which are sorted.
@@ -165,9 +171,11 @@ impl<'a> Writer<'a> {
         append(&mut *self.file, &mut self.offset, &catalog)?;
         append(&mut *self.file, &mut self.offset, &trailer.encode())?;
         self.file.sync()?;
-        self.disk.rename(&self.temporary, &self.path)?;
-        if let Some(directory) = self.path.parent() {
-            self.disk.sync_directory(directory)?;
+        if let Some(Names { disk, path, temporary }) = &self.names {
+            disk.rename(temporary, path)?;
+            if let Some(directory) = path.parent() {
+                disk.sync_directory(directory)?;
+            }
         }
         Ok(Summary {
             bytes: self.offset,
@@ -183,7 +191,10 @@ impl<'a> Writer<'a> {
     /// It cannot be unlinked.
     pub fn abandon(self) -> Result<(), Error> {
         drop(self.file);
-        Ok(self.disk.unlink(&self.temporary)?)
+        match &self.names {
+            Some(names) => Ok(names.disk.unlink(&names.temporary)?),
+            None => Ok(()),
+        }
     }
 
     fn end_section(&mut self) -> Result<(), Error> {

@@ -45,13 +45,14 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
         let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
-        seen = seen.max(count_rows(&generation)?);
+        count_rows(&generation)?;
+        seen = seen.max(generation.newest());
         marks.extend(marks_of(&*generation.tail)?);
         generations.push(Arc::new(generation));
     }
     // Where two of them are about one scope, the later one counts.
     marks.sort_by_key(|mark| mark.timestamp);
-    seen = marks.last().map_or(seen, |last| seen.max(last.timestamp));
+    seen = marks.iter().fold(seen, |seen, mark| seen.max(mark.timestamp).max(mark.since));
     if generations.is_empty() {
         let directory = tail_path(options, next_number);
         let tail = tails.create(&directory)?;
@@ -72,7 +73,8 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
             Arc::new(Bucket { id, segments: segments.collect() })
         })
         .collect();
-    let state = State { generations, buckets, marks: Arc::new(Marks::new(&marks)) };
+    let incomplete = Arc::new(manifest.incomplete.into_iter().collect());
+    let state = State { generations, buckets, marks: Arc::new(Marks::new(&marks)), incomplete };
     state.manifest(next_number, seen).write(disk, &options.data_dir)?;
     let timestamps = Timestamps::new(Arc::clone(&options.clock), Timestamp(seen));
     Ok(Opened { state, next_number, timestamps })
@@ -117,17 +119,18 @@ fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -
     Ok(())
 }
 
-/// Counts a generation's rows; returns the highest timestamp among them.
-fn count_rows(generation: &Generation) -> Result<u64, Error> {
-    let (mut rows, mut bytes, mut newest) = (0, 0, 0);
+/// Counts a generation's rows, and notes their timestamps.
+fn count_rows(generation: &Generation) -> Result<(), Error> {
+    let (mut rows, mut bytes) = (0, 0);
     generation.tail.snapshot().range(&[], None, &mut |key, value| {
         rows += 1;
         bytes += (key.len() + value.len()) as u64;
-        newest = newest.max(RowKey::parse(key)?.timestamp.0);
+        let timestamp = RowKey::parse(key)?.timestamp.0;
+        generation.expect(timestamp, timestamp);
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     generation.count(rows, bytes);
-    Ok(newest)
+    Ok(())
 }
 
 /// Keeps other processes out of a data directory, as long as it lives.

@@ -5,5 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod isolation;
+mod late;
 mod model;
+mod replica;
 mod writes;
