@@ -203,29 +203,34 @@ fn group(key: u16, layout: &Layout, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Res
     Ok(Group { key, members })
 }
 
+/// A state for tests: nodes by a letter for each: `u`p, `r`etired, `m`aintenance, `d`own.
+#[cfg(test)]
+pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> ClusterState {
+    let entry = |letter| NodeEntry {
+        name: "n".to_owned(),
+        address: "localhost:1".to_owned(),
+        state: match letter {
+            'u' => NodeState::Up,
+            'r' => NodeState::Retired,
+            'm' => NodeState::Maintenance,
+            _ => NodeState::Down,
+        },
+        capacity: 1.0,
+        incarnation: 1,
+    };
+    let nodes: BTreeMap<NodeKey, NodeEntry> =
+        states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(letter))).collect();
+    let layout = Layout::Nodes(nodes.keys().copied().collect());
+    ClusterState::new(version, nodes, Distribution { bits: 8, redundancy, layout })
+        .expect("the layout is complete")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Nodes by a letter for each: `u`p, `r`etired, `m`aintenance, `d`own.
     fn state(states: &str, redundancy: u16) -> ClusterState {
-        let entry = |letter| NodeEntry {
-            name: "n".to_owned(),
-            address: "localhost:1".to_owned(),
-            state: match letter {
-                'u' => NodeState::Up,
-                'r' => NodeState::Retired,
-                'm' => NodeState::Maintenance,
-                _ => NodeState::Down,
-            },
-            capacity: 1.0,
-            incarnation: 1,
-        };
-        let nodes: BTreeMap<NodeKey, NodeEntry> =
-            states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(letter))).collect();
-        let layout = Layout::Nodes(nodes.keys().copied().collect());
-        ClusterState::new(7, nodes, Distribution { bits: 8, redundancy, layout })
-            .expect("the layout is complete")
+        test_state(states, redundancy, 7)
     }
 
     fn buckets() -> impl Iterator<Item = BucketId> {

@@ -12,21 +12,16 @@ use crate::{ChunkInfo, Error, Section, catalog};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
-/// A file that is [created](Writer::create) has a temporary name until [`Writer::finish`]; a writer that is dropped before leaves only
-/// that, for the next start to delete. Columns are gathered and written column by column: a whole group's, and more groups' until there are some MB.
+/// The file of [`Writer::create`] has a temporary name until [`Writer::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
+/// and with it the space; only a crash leaves one, for the next start to delete. Columns are gathered and written column by column: a
+/// whole group's, and more groups' until there are some MB.
 pub struct Writer<'a> {
-    names: Option<Names<'a>>,
+    /// `None`: it is no file.
+    name: Option<FileName<'a>>,
     file: Box<dyn AppendFile + 'a>,
     offset: u64,
     sections: Vec<Section>,
     open: Option<OpenSection>,
-}
-
-/// What a file on a disk is called, before it is finished and then.
-struct Names<'a> {
-    disk: &'a dyn Disk,
-    path: PathBuf,
-    temporary: PathBuf,
 }
 
 /// A chunk to be written.
@@ -55,6 +50,43 @@ pub struct Summary {
     pub newest: u64,
 }
 
+/// The name that the file has now. It goes with its owner, unless it is kept.
+struct FileName<'a> {
+    disk: &'a dyn Disk,
+    path: PathBuf,
+    /// What it is called when it is finished.
+    finished: PathBuf,
+    kept: bool,
+}
+
+impl FileName<'_> {
+    /// Gives the file the name that it is to have.
+    fn keep(&mut self) -> std::io::Result<()> {
+        self.disk.rename(&self.path, &self.finished)?;
+        self.path.clone_from(&self.finished);
+        if let Some(directory) = self.path.parent() {
+            self.disk.sync_directory(directory)?;
+        }
+        self.kept = true;
+        Ok(())
+    }
+
+    /// Takes the name away, and with it the file.
+    fn unlink(mut self) -> std::io::Result<()> {
+        self.kept = true;
+        self.disk.unlink(&self.path)
+    }
+}
+
+impl Drop for FileName<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Whoever dropped it has an error to report that says more than this one would; the next start tries again.
+            let _ = self.disk.unlink(&self.path);
+        }
+    }
+}
+
 struct OpenSection {
     section: Section,
     infos: Vec<ChunkInfo>,
@@ -79,17 +111,21 @@ impl<'a> Writer<'a> {
     pub fn create(disk: &'a dyn Disk, path: &Path) -> Result<Self, Error> {
         let temporary = path.with_extension("writing");
         let file = disk.create(&temporary)?;
-        let names = Names { disk, path: path.to_owned(), temporary };
-        Ok(Writer { names: Some(names), ..Self::stream(file)? })
+        let name = FileName { disk, path: temporary, finished: path.to_owned(), kept: false };
+        Self::begin(Some(name), file)
     }
 
     /// Writes to wherever this leads: [`Writer::finish`] syncs it and gives it no name.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn stream(mut file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
+    pub fn stream(file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
+        Self::begin(None, file)
+    }
+
+    fn begin(name: Option<FileName<'a>>, mut file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
         file.append(&header())?;
-        Ok(Writer { names: None, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
+        Ok(Writer { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
     /// Begins the documents of a type, whose name comes after those before, with these columns, which are sorted.
@@ -171,11 +207,8 @@ impl<'a> Writer<'a> {
         append(&mut *self.file, &mut self.offset, &catalog)?;
         append(&mut *self.file, &mut self.offset, &trailer.encode())?;
         self.file.sync()?;
-        if let Some(Names { disk, path, temporary }) = &self.names {
-            disk.rename(temporary, path)?;
-            if let Some(directory) = path.parent() {
-                disk.sync_directory(directory)?;
-            }
+        if let Some(name) = &mut self.name {
+            name.keep()?;
         }
         Ok(Summary {
             bytes: self.offset,
@@ -191,8 +224,8 @@ impl<'a> Writer<'a> {
     /// It cannot be unlinked.
     pub fn abandon(self) -> Result<(), Error> {
         drop(self.file);
-        match &self.names {
-            Some(names) => Ok(names.disk.unlink(&names.temporary)?),
+        match self.name {
+            Some(name) => Ok(name.unlink()?),
             None => Ok(()),
         }
     }

@@ -22,9 +22,13 @@ pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, 
     })
 }
 
-/// The newest version of a document, be it a removal, unless it was dropped.
+/// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
 pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version>, Error> {
-    let Some(newest) = newest(shared, id)? else { return Ok(None) };
+    let Some(newest) = newest(shared, id)? else {
+        let location = (id.location().reversed() >> 32) as u32;
+        let dropped = shared.state().marks.dropped(id.document_type(), location, &id.group().key());
+        return Ok((dropped > 0).then(|| Version::removal(id.clone(), Timestamp(dropped))));
+    };
     Ok(Some(match newest {
         Newest::InTail(row) if row.removed => Version::removal(id.clone(), row.timestamp),
         Newest::InTail(row) => Version::put(&row.document, row.timestamp),

@@ -7,6 +7,8 @@
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
 //! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit that changes what it finds.
+//! - [`Store::apply`] takes versions with their timestamps, as other replicas have them; [`Store::replica_infos`] says what there is of a
+//!   bucket, [`Store::export`] and [`Store::import`] move it as files.
 //! - A [`Layout`] tells which columns a document type has, and makes them.
 //!
 //! ```no_run
@@ -40,12 +42,14 @@ mod manifest;
 mod marks;
 mod masks;
 mod merging;
+mod new_segments;
 mod open;
 mod options;
 mod prune;
 mod reading;
 mod replica;
 mod rests;
+mod rolling;
 mod sealing;
 mod shared;
 mod state;
@@ -70,7 +74,7 @@ pub use replica::{ReplicaInfo, VersionKey, VersionPage};
 pub use status::Status;
 pub use store::Store;
 pub use sweep::Swept;
-pub use transfer::{Import, Parcel, Share};
+pub use transfer::{Arrived, Import, Parcel, Share};
 pub use tuning::Tuning;
 pub use visit::{ViewScope, Visit, VisitPage, Visited};
 pub use write::{Change, Modification, Modify, Refusal, Write, Written};

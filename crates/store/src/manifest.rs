@@ -30,8 +30,8 @@ pub(crate) struct Manifest {
     pub buckets: Vec<(BucketId, Vec<SegmentRecord>)>,
     /// What was dropped.
     pub marks: Vec<Mark>,
-    /// Buckets of which there may be more elsewhere.
-    pub incomplete: Vec<BucketId>,
+    /// Buckets of which there is a replica here, and whether it is complete.
+    pub replicas: Vec<(BucketId, bool)>,
 }
 
 /// A segment as a bucket has it.
@@ -45,6 +45,26 @@ pub(crate) struct SegmentRecord {
     pub documents: u64,
     /// Nothing in it was dropped at this time or before and is still there.
     pub applied: u64,
+}
+
+/// A manifest could not be put in place durably.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub error: Error,
+    pub in_place: InPlace,
+}
+
+/// Whether a manifest that could not be made durable may be the one that the next start finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    No,
+    Unknown,
+}
+
+impl From<Unwritten> for Error {
+    fn from(unwritten: Unwritten) -> Self {
+        unwritten.error
+    }
 }
 
 impl Manifest {
@@ -88,16 +108,20 @@ impl Manifest {
     }
 
     /// Puts it in place of the one that is there.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), Unwritten> {
         let temporary = directory.join("manifest.writing");
         let write = || -> io::Result<()> {
             let mut file = disk.create(&temporary)?;
             file.append(&self.encode())?;
-            file.sync()?;
+            file.sync()
+        };
+        let place = || -> io::Result<()> {
             disk.rename(&temporary, &path(directory))?;
             disk.sync_directory(directory)
         };
-        write().map_err(|error| Error::io("write the manifest", &error))
+        let failed = |error| Error::io("write the manifest", &error);
+        write().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::No })?;
+        place().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::Unknown })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -123,10 +147,11 @@ impl Manifest {
         }
         count(&mut out, self.marks.len());
         self.marks.iter().for_each(|mark| mark.encode(&mut out));
-        count(&mut out, self.incomplete.len());
-        for bucket in &self.incomplete {
+        count(&mut out, self.replicas.len());
+        for (bucket, complete) in &self.replicas {
             out.push(bucket.used_bits());
             number(&mut out, bucket.bits());
+            out.push(u8::from(*complete));
         }
         let checksum = xxh3_64(&out);
         number(&mut out, checksum);
@@ -157,7 +182,7 @@ impl Manifest {
         }
         if version >= 2 {
             for _ in 0..reader.u32()? {
-                manifest.incomplete.push(reader.bucket()?);
+                manifest.replicas.push((reader.bucket()?, reader.u8()? == 1));
             }
         }
         reader.0.is_empty().then_some(manifest)

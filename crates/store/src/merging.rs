@@ -16,6 +16,7 @@ use millrace_segment::{MergeInput, MergePolicy, Writer};
 use crate::maintenance::reaches;
 use crate::manifest::SegmentRecord;
 use crate::marks::Mark;
+use crate::new_segments::NewSegments;
 use crate::shared::Shared;
 use crate::state::{Bucket, BucketSegment, State};
 use crate::{Error, Layout};
@@ -142,24 +143,23 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
     let policy =
         Policy { shared, state: &state, layout: shared.layout().0, forget: forget(shared, &state, run) };
     let number = shared.next_number();
-    let path = shared.segment_path(number);
-    let mut writer = Writer::create(&*shared.options.disk, &path)?;
+    let mut writer = Writer::create(&*shared.options.disk, &shared.segment_path(number))?;
     if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
         return Ok(writer.abandon()?);
     }
+    let mut file = NewSegments::new(shared);
     let merged = if writer.is_empty() {
         writer.abandon()?;
         None
     } else {
-        let summary = writer.finish()?;
-        Some((summary, shared.open_segment(number)?))
+        Some(file.finish(number, writer, applied)?)
     };
     let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
     let mut changed = Vec::new();
-    shared.publish(|state| {
+    let published = file.publish(|state| {
         let mut new = state.clone();
         if brings_older(state, run, policy.forget) {
-            return Ok(new);
+            return Err(Error::Closed);
         }
         for (place, bucket) in run.present(state) {
             let (gone, mut segments): (Vec<_>, Vec<_>) = bucket
@@ -167,23 +167,26 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
                 .iter()
                 .cloned()
                 .partition(|segment| run.segments.contains(&segment.record.number));
-            if let Some((summary, opened)) = &merged {
+            if let Some(merged) = &merged {
                 let share = gone.iter().map(|segment| segment.record.bytes).sum::<u64>();
                 let of =
                     |count: u64| (u128::from(count) * u128::from(share) / u128::from(total.max(1))) as u64;
-                let (bytes, documents) = (of(summary.bytes), of(summary.documents));
-                let record = SegmentRecord { number, bytes, documents, applied };
-                segments.push(BucketSegment { record, opened: Ok(Arc::clone(opened)) });
+                let mut segment = merged.clone();
+                segment.record.bytes = of(segment.record.bytes);
+                segment.record.documents = of(segment.record.documents);
+                segments.push(segment);
             }
             changed.push(bucket.id);
             new.buckets[place] = Arc::new(Bucket { id: bucket.id, segments });
         }
-        Ok(new)
-    })?;
-    shared.counts.merged(&changed, &run.segments, merged.is_some().then_some(number));
-    if merged.is_some() && changed.is_empty() {
-        shared.options.disk.unlink(&path).map_err(|error| Error::io("take back a merged segment", &error))?;
+        if changed.is_empty() { Err(Error::Closed) } else { Ok(new) }
+    });
+    match published {
+        // What came or went meanwhile does not fit: the next choice knows of it, and the file goes.
+        Err(Error::Closed) => return Ok(()),
+        published => published?,
     }
+    shared.counts.merged(&changed, &run.segments, merged.is_some().then_some(number));
     shared.counters.merges.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -41,15 +41,20 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     let mut next_number = manifest.next_number;
     let mut seen = manifest.clock;
     let mut generations = Vec::new();
+    let mut first_is_empty = false;
     let mut marks = manifest.marks;
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
         let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
-        count_rows(&generation)?;
+        let rows = count_rows(&generation)?;
         seen = seen.max(generation.newest());
-        marks.extend(marks_of(&*generation.tail)?);
+        let of_generation = marks_of(&*generation.tail)?;
+        first_is_empty |= generations.is_empty() && rows == 0 && of_generation.is_empty();
+        marks.extend(of_generation);
         generations.push(Arc::new(generation));
     }
+    // A spare that never took over is one again.
+    let spare = (first_is_empty && generations.len() > 1).then(|| generations.remove(0));
     // Where two of them are about one scope, the later one counts.
     marks.sort_by_key(|mark| mark.timestamp);
     seen = marks.iter().fold(seen, |seen, mark| seen.max(mark.timestamp).max(mark.since));
@@ -73,9 +78,12 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
             Arc::new(Bucket { id, segments: segments.collect() })
         })
         .collect();
-    let incomplete = Arc::new(manifest.incomplete.into_iter().collect());
-    let state = State { generations, buckets, marks: Arc::new(Marks::new(&marks)), incomplete };
-    state.manifest(next_number, seen).write(disk, &options.data_dir)?;
+    let replicas = Arc::new(manifest.replicas.into_iter().collect());
+    let state = State { generations, spare, buckets, marks: Arc::new(Marks::new(&marks)), replicas };
+    // Where the manifest names them all, a disk without space is no hindrance.
+    if manifest.generations.is_empty() {
+        state.manifest(next_number, seen).write(disk, &options.data_dir)?;
+    }
     let timestamps = Timestamps::new(Arc::clone(&options.clock), Timestamp(seen));
     Ok(Opened { state, next_number, timestamps })
 }
@@ -120,7 +128,7 @@ fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -
 }
 
 /// Counts a generation's rows, and notes their timestamps.
-fn count_rows(generation: &Generation) -> Result<(), Error> {
+fn count_rows(generation: &Generation) -> Result<u64, Error> {
     let (mut rows, mut bytes) = (0, 0);
     generation.tail.snapshot().range(&[], None, &mut |key, value| {
         rows += 1;
@@ -130,7 +138,7 @@ fn count_rows(generation: &Generation) -> Result<(), Error> {
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     generation.count(rows, bytes);
-    Ok(())
+    Ok(rows)
 }
 
 /// Keeps other processes out of a data directory, as long as it lives.

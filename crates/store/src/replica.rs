@@ -1,6 +1,6 @@
 //! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and how it gives it up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct ReplicaInfo {
     pub checksum: u64,
     /// No version that the store has seen, of any bucket, has a higher timestamp.
     pub newest: Timestamp,
-    /// Whether it has all that it should: [`Store::begin_replicas`].
+    /// Whether it has all that it should: [`Store::create_replicas`].
     pub complete: bool,
 }
 
@@ -69,12 +69,15 @@ impl Store {
         buckets.iter().map(|bucket| info(shared, &counting, *bucket, removals_since)).collect()
     }
 
-    /// From now on, what there is of these buckets is known not to be all, until [`Store::complete_replicas`]. Durable when it returns.
+    /// From now on there is a replica of each of these buckets, if only an empty one: complete, or known to lack something until
+    /// [`Store::complete_replicas`]. One that is there stays as it is. Durable when it returns.
     ///
     /// # Errors
     /// The manifest cannot be written; a bucket uses more than 32 bits.
-    pub fn begin_replicas(&self, buckets: &[BucketId]) -> Result<(), Error> {
-        self.change_incomplete(buckets, |incomplete, bucket| incomplete.insert(bucket))
+    pub fn create_replicas(&self, buckets: &[BucketId], complete: bool) -> Result<(), Error> {
+        self.change_replicas(buckets, |replicas, bucket| {
+            replicas.entry(bucket).or_insert(complete);
+        })
     }
 
     /// These buckets have all that they should. Durable when it returns.
@@ -82,27 +85,56 @@ impl Store {
     /// # Errors
     /// The manifest cannot be written; a bucket uses more than 32 bits.
     pub fn complete_replicas(&self, buckets: &[BucketId]) -> Result<(), Error> {
-        self.change_incomplete(buckets, |incomplete, bucket| incomplete.remove(&bucket))
+        self.change_replicas(buckets, |replicas, bucket| {
+            replicas.insert(bucket, true);
+        })
     }
 
-    fn change_incomplete(
+    fn change_replicas(
         &self,
         buckets: &[BucketId],
-        change: impl Fn(&mut BTreeSet<BucketId>, BucketId) -> bool,
+        change: impl Fn(&mut BTreeMap<BucketId, bool>, BucketId),
     ) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
         buckets.iter().try_for_each(|bucket| check_bits(*bucket))?;
         let changed = |state: &State| {
-            let mut incomplete = (*state.incomplete).clone();
-            let mut any = false;
-            buckets.iter().for_each(|bucket| any |= change(&mut incomplete, *bucket));
-            any.then(|| State { incomplete: Arc::new(incomplete), ..state.clone() })
+            let mut replicas = (*state.replicas).clone();
+            buckets.iter().for_each(|bucket| change(&mut replicas, *bucket));
+            State { replicas: Arc::new(replicas), ..state.clone() }
         };
-        if changed(&shared.state()).is_none() {
+        let state = shared.state();
+        if changed(&state).replicas == state.replicas {
             return Ok(());
         }
-        shared.publish(|state| Ok(changed(state).unwrap_or_else(|| state.clone())))
+        shared.publish(|state| Ok(changed(state)))
+    }
+
+    /// Whether there is a replica of a bucket that was created, or has documents in files: no file is looked at.
+    pub fn has_replica(&self, bucket: BucketId) -> bool {
+        let state = self.shared().state();
+        state.replicas.contains_key(&bucket)
+            || parts(&state, bucket).iter().any(|part| !part.segments.is_empty())
+    }
+
+    /// Buckets of so many bits of which there can be something: [`Store::replica_infos`] says what.
+    ///
+    /// # Errors
+    /// The tail cannot be read.
+    pub fn replica_buckets(&self, bits: u8) -> Result<Vec<BucketId>, Error> {
+        let state = self.shared().state();
+        let mut buckets: BTreeSet<BucketId> = state.replicas.keys().copied().collect();
+        for part in state.buckets.iter().filter(|part| !part.segments.is_empty()) {
+            buckets.extend(with_bits(part.id, bits));
+        }
+        for generation in &state.generations {
+            generation.tail.snapshot().range(&[], None, &mut |key, _| {
+                let location = RowKey::parse(key)?.location;
+                buckets.insert(BucketId::new(bits.min(32), u64::from(location.reverse_bits())));
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(buckets.into_iter().collect())
     }
 
     /// Gives up what there is of these buckets, each only where its checksum is this one. Returns where it was.
@@ -138,7 +170,7 @@ impl Store {
         versions(self.shared(), bucket, removals_since, after, wanted)
     }
 
-    /// The newest version of a document, be it a removal; `None` when there is none, or it was dropped.
+    /// The newest version of a document, be it a removal; one that was dropped is a removal of that time. `None` when there is none.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -166,19 +198,23 @@ pub(crate) fn check_bits(bucket: BucketId) -> Result<(), Error> {
     Err(Error::Io { action: format!("look up {bucket}"), reason })
 }
 
-/// The store's own buckets that a bucket consists of; where it is a part of one, that part, with the segments of the whole.
+/// The store's own buckets that a bucket consists of; where it is a part of one, that part.
 pub(crate) fn parts(state: &State, bucket: BucketId) -> Vec<Arc<Bucket>> {
-    let (first, last) = locations(bucket);
-    let reaching = state.buckets.iter().filter(|part| {
-        let (begin, end) = part.locations();
-        begin <= last && first <= end
-    });
-    reaching
-        .map(|part| match part.id.used_bits() < bucket.used_bits() {
-            true => part_of(part, bucket),
-            false => Arc::clone(part),
-        })
-        .collect()
+    let whole = state.bucket(locations(bucket).0);
+    if whole.id.used_bits() < bucket.used_bits() {
+        return vec![part_of(whole, bucket)];
+    }
+    state.within(&ViewScope::Buckets(vec![bucket]))
+}
+
+/// The bucket of so many bits that this one is a part of, or those that are parts of it.
+fn with_bits(bucket: BucketId, bits: u8) -> Vec<BucketId> {
+    match bucket.children() {
+        Some(halves) if bucket.used_bits() < bits => {
+            halves.into_iter().flat_map(|half| with_bits(half, bits)).collect()
+        }
+        _ => vec![BucketId::new(bits.min(bucket.used_bits()), bucket.bits())],
+    }
 }
 
 /// A part of a bucket, which is taken to have its even share.
@@ -204,11 +240,13 @@ fn info(
     for part in parts(state, bucket) {
         counts.add(&counting.bucket(&part)?);
     }
-    let complete = !state.incomplete.contains(&bucket);
+    let created = state.replicas.get(&bucket).copied();
     let span = span(shared);
-    if complete && counts.is_empty(removals_since.0, span) {
+    if created.is_none() && counts.is_empty(removals_since.0, span) {
         return Ok(None);
     }
+    // What was there before it became a replica is all that there was.
+    let complete = created.unwrap_or(true);
     let checksum = counts.checksum(removals_since.0, span);
     let newest = shared.timestamps.last();
     Ok(Some(ReplicaInfo { documents: counts.documents, checksum, newest, complete }))
@@ -268,7 +306,7 @@ fn delete(
     // No row comes between looking and deleting: it would be lost.
     shared.publish_alone(|state| {
         let mut new = state.clone();
-        let mut incomplete = (*state.incomplete).clone();
+        let mut replicas = (*state.replicas).clone();
         for ((bucket, _), agreed) in buckets.iter().zip(&mut agreed) {
             *agreed = *agreed
                 && segments_of(state, *bucket) == segments_of(&counted, *bucket)
@@ -280,10 +318,10 @@ fn delete(
                     gone.push(part.id);
                     *part = Arc::new(Bucket { id: part.id, segments: Vec::new() });
                 }
-                incomplete.remove(bucket);
+                replicas.remove(bucket);
             }
         }
-        new.incomplete = Arc::new(incomplete);
+        new.replicas = Arc::new(replicas);
         Ok(new)
     })?;
     gone.extend(ids);
@@ -323,19 +361,16 @@ fn versions(
     let types = types_of(&shared.state(), bucket)?;
     let remaining = types.into_iter().filter(|of| after.is_none_or(|(after, _)| of.as_str() >= after));
     let mut page = VersionPage::default();
-    let (first, _) = locations(bucket);
-    let bits = u32::from(bucket.used_bits());
-    let slice = (first.checked_shr(32 - bits).unwrap_or(0), 1_u32.checked_shl(bits).unwrap_or(u32::MAX));
     for document_type in remaining {
         let continuation = after.filter(|(of, _)| *of == document_type).map(|(_, place)| place.to_owned());
         let found = visit(
             shared,
             &Visit {
                 document_types: vec![document_type.clone()],
-                scope: ViewScope::All,
+                scope: ViewScope::Buckets(vec![bucket]),
                 from: Timestamp(0),
                 to: Timestamp(u64::MAX),
-                slice,
+                slice: (0, 1),
                 continuation: continuation.filter(|place| !place.is_empty()),
                 wanted: wanted - page.versions.len(),
                 tombstones: true,

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
 use millrace_document::Timestamp;
 use millrace_segment::{Cache, Segment};
 
 use crate::counts::CountCache;
+use crate::manifest::{InPlace, Unwritten};
 use crate::marks::{Mark, MarkScope};
 use crate::masks::MaskCache;
-use crate::state::State;
+use crate::state::{Generation, State};
 use crate::tail::{AppendError, Tails};
 use crate::tail_chunk::TailChunkCache;
 use crate::timestamps::Timestamps;
@@ -46,6 +47,7 @@ pub(crate) struct Caches {
 pub(crate) struct Health {
     poisoned: Mutex<Option<String>>,
     troubles: Mutex<Vec<(&'static str, String)>>,
+    no_space: Mutex<Option<Error>>,
     pub closed: AtomicBool,
 }
 
@@ -102,20 +104,29 @@ impl Shared {
     /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
     /// any more lose their names; views that read them still can.
     pub fn publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+        Ok(self.try_publish(change)?)
+    }
+
+    /// As [`Shared::publish`]; an error tells whether the new state may be the one that the next start finds.
+    pub fn try_publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Unwritten> {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.replace(&self.state(), change)
     }
 
-    /// The same while no row is appended: the change sees all rows that there are until it holds. Writes wait meanwhile.
+    /// As [`Shared::publish`], while no row is appended: the change sees all rows that there are until it holds. Writes wait meanwhile.
     pub fn publish_alone(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.state();
         let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
-        self.replace(&old, change)
+        Ok(self.replace(&old, change)?)
     }
 
-    fn replace(&self, old: &State, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
-        let new = change(old)?;
+    fn replace(
+        &self,
+        old: &State,
+        change: impl FnOnce(&State) -> Result<State, Error>,
+    ) -> Result<(), Unwritten> {
+        let new = change(old).map_err(|error| Unwritten { error, in_place: InPlace::No })?;
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
@@ -128,6 +139,30 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no file is touched.
+    /// Returns the generation whose place it took; that is to be closed.
+    pub fn roll(&self) -> Option<Arc<Generation>> {
+        let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.roll_alone(&one_at_a_time)
+    }
+
+    /// As [`Shared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
+    pub fn try_roll(&self) -> Option<Arc<Generation>> {
+        let one_at_a_time = match self.publishing.try_lock() {
+            Ok(lock) => lock,
+            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.roll_alone(&one_at_a_time)
+    }
+
+    fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Option<Arc<Generation>> {
+        let old = self.state();
+        let new = old.rolled()?;
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Some(Arc::clone(&old.generations[0]))
     }
 
     /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it. What is
@@ -259,6 +294,16 @@ impl Health {
             }
             troubles.push((work, reason));
         }
+    }
+
+    /// Notes whether sealing has space: why not, or `None`.
+    pub fn note_space(&self, error: Option<Error>) {
+        *self.no_space.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Why the tail cannot be sealed, where that is because of the disk's space.
+    pub fn no_space(&self) -> Option<Error> {
+        self.no_space.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn troubles(&self) -> Vec<String> {

@@ -3,14 +3,16 @@
 //! 1. [`Store::export`] seals what the tail has of the buckets, and takes the segments that they have then: open files, which can be read
 //!    even when they lose their names. They become [`Parcel`]s: a file that is mostly the buckets' own as it is, and of the others only
 //!    the ranges that are asked for, merged into one file on the way.
-//! 2. [`Store::import`] begins a file for a parcel, [`Import`] takes its bytes, and [`Import::finish`] makes it durable, reads all of it
-//!    and compares checksums, and lets the buckets have it: with one manifest, so that it is there as a whole or not at all.
+//! 2. [`Store::import`] begins a file for a parcel, [`Import`] takes its bytes, and [`Import::arrive`] makes it durable, reads all of it
+//!    and compares checksums. [`Arrived::install`] lets the buckets have it: with one manifest, so that it is there as a whole or not
+//!    at all.
 //!
 //! What is written meanwhile does not matter: of two versions of a document the newer counts, whichever came first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
@@ -18,12 +20,12 @@ use millrace_env::AppendFile;
 use millrace_segment::{MergeInput, Segment, Writer};
 
 use crate::committer::TIMESTAMP_LIMIT;
-use crate::manifest::SegmentRecord;
+use crate::manifest::{InPlace, SegmentRecord};
 use crate::merging::{Policy, last_mark};
 use crate::replica::{check_bits, isolated, parts, seal_buckets};
 use crate::sealing::add;
 use crate::shared::Shared;
-use crate::state::{BucketSegment, State};
+use crate::state::BucketSegment;
 use crate::{Error, Store};
 
 /// Ranges of files are gathered until a parcel has so many bytes.
@@ -69,7 +71,7 @@ impl Store {
         plan(shared, buckets)
     }
 
-    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before [`Import::finish`].
+    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before [`Arrived::install`].
     ///
     /// # Errors
     /// The disk has no room for it; a file cannot be made; a bucket uses more than 32 bits.
@@ -280,26 +282,52 @@ impl Import {
         self.bytes
     }
 
-    /// All bytes have come: makes them durable, checks them, and gives the buckets the segment.
+    /// All bytes have come: makes them durable and checks them. The buckets do not have them yet.
     ///
     /// # Errors
-    /// It cannot be made durable; it is not a whole segment; the manifest cannot be written. Then nothing has changed.
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// It cannot be made durable; it is not a whole segment. Then nothing is left of it.
+    pub fn arrive(mut self) -> Result<Arrived, Error> {
         let Some(mut file) = self.file.take() else { return Err(Error::Closed) };
-        let outcome = self.install(&mut *file);
-        if outcome.is_err() {
-            self.discard();
-        }
-        outcome
+        let arrived = Arrived {
+            shared: Arc::clone(&self.shared),
+            number: self.number,
+            path: self.temporary.clone(),
+            shares: std::mem::take(&mut self.shares),
+            opened: None,
+            named: AtomicBool::new(false),
+        };
+        arrived.check(&mut *file)
     }
 
-    fn install(&self, file: &mut dyn AppendFile) -> Result<(), Error> {
-        let shared = &self.shared;
+    /// The same, and then the buckets have it.
+    ///
+    /// # Errors
+    /// Those of [`Import::arrive`] and [`Arrived::install`].
+    pub fn finish(self) -> Result<(), Error> {
+        self.arrive()?.install(None)
+    }
+}
+
+/// A segment from another store, durable and checked. Its file goes with it, unless a bucket has it by then.
+pub struct Arrived {
+    shared: Arc<Shared>,
+    number: u64,
+    path: PathBuf,
+    shares: Vec<Share>,
+    opened: Option<Arc<Segment>>,
+    /// A manifest may name it.
+    named: AtomicBool,
+}
+
+impl Arrived {
+    fn check(mut self, file: &mut dyn AppendFile) -> Result<Self, Error> {
+        let shared = Arc::clone(&self.shared);
         let failed = |error: std::io::Error| Error::io("finish an import", &error);
         file.sync().map_err(failed)?;
         let path = shared.segment_path(self.number);
         let disk = &*shared.options.disk;
-        disk.rename(&self.temporary, &path).map_err(failed)?;
+        disk.rename(&self.path, &path).map_err(failed)?;
+        self.path.clone_from(&path);
         disk.sync_directory(&shared.options.data_dir.join("segments")).map_err(failed)?;
         let opened = shared.open_segment(self.number)?;
         opened.verify()?;
@@ -307,39 +335,63 @@ impl Import {
             let reason = format!("a version is of {}, which is no time", opened.newest());
             return Err(Error::Corrupt { path, offset: 0, reason });
         }
-        shared.timestamps.see(Timestamp(opened.newest()));
-        shared.publish(|state| Ok(self.added(state, &opened)))
+        self.opened = Some(opened);
+        Ok(self)
     }
 
-    fn added(&self, state: &State, opened: &Arc<Segment>) -> State {
-        let mut state = state.clone();
-        for share in &self.shares {
-            state.buckets = isolated(&state.buckets, share.bucket);
-            // Drops that this store knows of are not applied in it.
-            let record = SegmentRecord {
-                number: self.number,
-                bytes: share.bytes,
-                documents: share.documents,
-                applied: 0,
-            };
-            add(&mut state.buckets, share.bucket, &BucketSegment { record, opened: Ok(Arc::clone(opened)) });
+    /// What it has of which buckets.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Gives it to those of its buckets that are named, or to all, at once and durably. Each is to be named once.
+    ///
+    /// # Errors
+    /// The manifest cannot be written.
+    pub fn install(&self, only: Option<&[BucketId]>) -> Result<(), Error> {
+        let Some(opened) = &self.opened else { return Err(Error::Closed) };
+        self.shared.timestamps.see(Timestamp(opened.newest()));
+        let wanted = |share: &&Share| only.is_none_or(|only| only.contains(&share.bucket));
+        let published = self.shared.try_publish(|state| {
+            let mut state = state.clone();
+            for share in self.shares.iter().filter(wanted) {
+                state.buckets = isolated(&state.buckets, share.bucket);
+                // Drops that this store knows of are not applied in it.
+                let record = SegmentRecord {
+                    number: self.number,
+                    bytes: share.bytes,
+                    documents: share.documents,
+                    applied: 0,
+                };
+                add(
+                    &mut state.buckets,
+                    share.bucket,
+                    &BucketSegment { record, opened: Ok(Arc::clone(opened)) },
+                );
+            }
+            Ok(state)
+        });
+        if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
+            self.named.store(true, Ordering::SeqCst);
         }
-        state
+        Ok(published?)
     }
+}
 
-    fn discard(&self) {
-        let disk = &*self.shared.options.disk;
-        let path = self.shared.segment_path(self.number);
-        // One of the two is there, or none; what stays behind is deleted by the next start.
-        let _ = disk.unlink(&self.temporary);
-        let _ = disk.unlink(&path);
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        if !self.named.load(Ordering::SeqCst) {
+            // What stays behind is deleted by the next start.
+            let _ = self.shared.options.disk.unlink(&self.path);
+        }
     }
 }
 
 impl Drop for Import {
     fn drop(&mut self) {
         if self.file.take().is_some() {
-            self.discard();
+            // What stays behind is deleted by the next start.
+            let _ = self.shared.options.disk.unlink(&self.temporary);
         }
     }
 }

@@ -8,4 +8,5 @@ mod isolation;
 mod late;
 mod model;
 mod replica;
+mod transfer;
 mod writes;

@@ -180,15 +180,20 @@ fn that_a_replica_is_not_complete_is_remembered() {
         infos(store, &[a, b]).into_iter().map(|info| info.map(|info| info.complete)).collect::<Vec<_>>()
     };
     assert_eq!(complete(&store), [None, None]);
-    store.begin_replicas(&[a, b]).expect("begun");
+    store.create_replicas(&[a, b], false).expect("created");
+    store.create_replicas(&[a], true).expect("it stays as it is");
     assert_eq!(complete(&store), [Some(false), Some(false)]);
+    assert!(store.has_replica(a) && !store.has_replica(buckets()[2]));
     store.complete_replicas(&[a]).expect("completed");
     store.close();
     store = open(small(directory.path()));
-    assert_eq!(complete(&store), [None, Some(false)], "a complete replica of nothing is none");
-    let checksum = infos(&store, &[b])[0].expect("begun").checksum;
+    assert_eq!(complete(&store), [Some(true), Some(false)]);
+    let known: std::collections::BTreeSet<_> =
+        store.replica_buckets(BUCKETS).expect("listed").into_iter().collect();
+    assert_eq!(known, [a, b].into());
+    let checksum = infos(&store, &[b])[0].expect("created").checksum;
     assert_eq!(store.delete_replicas(&[(b, checksum)], Timestamp(0)).expect("deleted"), [true]);
-    assert_eq!(complete(&store), [None, None]);
+    assert_eq!(complete(&store), [Some(true), None]);
 }
 
 #[test]
