@@ -4,6 +4,7 @@ mod drop;
 mod feed;
 mod feed_tail;
 mod model;
+mod moving;
 mod nn;
 mod nn_cold;
 mod nn_http;
@@ -83,6 +84,7 @@ pub const BENCHES: &[Bench] = &[
     restart::MEMORY,
     restart::START,
     placement::BENCH,
+    moving::BENCH,
     model::BENCH,
 ];
 

@@ -27,8 +27,9 @@ use crate::{ChunkInfo, Error, GroupEntry, NewChunk, Segment, Writer};
 pub struct MergeInput {
     /// The segment.
     pub segment: Arc<Segment>,
-    /// Only documents whose location, reversed, has its first 32 bits in this range, both ends included.
-    pub locations: (u32, u32),
+    /// Only documents whose location, reversed, has its first 32 bits in one of these ranges, both ends included. In order; none
+    /// reaches into another.
+    pub locations: Vec<(u32, u32)>,
 }
 
 /// What a merge cannot know from the sources.
@@ -117,6 +118,12 @@ fn merge_section(
     Ok(true)
 }
 
+/// Whether a location is in one of these ranges.
+fn is_inside(ranges: &[(u32, u32)], location: u32) -> bool {
+    let place = ranges.partition_point(|(_, last)| *last < location);
+    ranges.get(place).is_some_and(|(first, _)| *first <= location)
+}
+
 /// The group whose rows come next: location and key. Documents without a group are in one as long as no other comes between.
 fn next_group(cursors: &[Cursor]) -> Option<(u32, String)> {
     cursors.iter().filter_map(Cursor::group).min()
@@ -126,7 +133,7 @@ fn next_group(cursors: &[Cursor]) -> Option<(u32, String)> {
 struct Cursor {
     segment: Arc<Segment>,
     section: usize,
-    last_location: u32,
+    ranges: Vec<(u32, u32)>,
     entries: std::vec::IntoIter<GroupEntry>,
     entry: Option<GroupEntry>,
     chunk: u32,
@@ -144,20 +151,22 @@ struct KeyColumns {
 
 impl Cursor {
     fn new(input: &MergeInput, section: usize) -> Result<Self, Error> {
-        let (first, last) = input.locations;
+        let ranges = input.locations.clone();
         let mut entries = Vec::new();
-        input.segment.groups(section, first, |entry| {
-            let beyond = entry.location > last;
-            // What begins before the range reaches into it only where it has no group.
-            if !beyond && (entry.location >= first || entry.group.is_empty()) {
-                entries.push(entry);
-            }
-            !beyond
-        })?;
+        if let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) {
+            input.segment.groups(section, *first, |entry| {
+                let beyond = entry.location > *last;
+                // What begins before a range reaches into it only where it has no group.
+                if !beyond && (entry.group.is_empty() || is_inside(&ranges, entry.location)) {
+                    entries.push(entry);
+                }
+                !beyond
+            })?;
+        }
         let mut cursor = Cursor {
             segment: Arc::clone(&input.segment),
             section,
-            last_location: last,
+            ranges,
             entries: entries.into_iter(),
             entry: None,
             chunk: 0,
@@ -166,9 +175,6 @@ impl Cursor {
             sort_key: None,
         };
         cursor.next_entry()?;
-        while cursor.location().is_some_and(|location| location < first) {
-            cursor.next_row()?;
-        }
         Ok(cursor)
     }
 
@@ -195,6 +201,33 @@ impl Cursor {
     }
 
     fn next_entry(&mut self) -> Result<(), Error> {
+        self.begin_entry()?;
+        self.skip_outside()
+    }
+
+    fn next_row(&mut self) -> Result<(), Error> {
+        self.step()?;
+        self.skip_outside()
+    }
+
+    /// Moves on to a row inside the ranges; past the last range, to the end.
+    fn skip_outside(&mut self) -> Result<(), Error> {
+        while let Some(location) = self.location() {
+            let place = self.ranges.partition_point(|(_, last)| *last < location);
+            match self.ranges.get(place) {
+                Some((first, _)) if *first <= location => break,
+                Some(_) => self.step()?,
+                None => {
+                    self.entries = Vec::new().into_iter();
+                    self.entry = None;
+                    self.sort_key = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_entry(&mut self) -> Result<(), Error> {
         self.entry = self.entries.next();
         if let Some(entry) = &self.entry {
             self.chunk = entry.first_chunk;
@@ -207,7 +240,7 @@ impl Cursor {
         Ok(())
     }
 
-    fn next_row(&mut self) -> Result<(), Error> {
+    fn step(&mut self) -> Result<(), Error> {
         let Some(entry) = &self.entry else { return Ok(()) };
         let last_chunk = entry.first_chunk + entry.chunks;
         self.row += 1;
@@ -216,13 +249,13 @@ impl Cursor {
             self.chunk += 1;
             self.keys = None;
             if self.chunk >= last_chunk {
-                return self.next_entry();
+                return self.begin_entry();
             }
         }
         self.read_key()
     }
 
-    /// Reads the key of the row it stands at; past the range, the source is at its end.
+    /// Reads the key of the row it stands at.
     fn read_key(&mut self) -> Result<(), Error> {
         if self.keys.is_none() {
             self.keys = Some(self.read_key_columns()?);
@@ -232,11 +265,6 @@ impl Cursor {
         let id = id.and_then(|id| DocumentId::parse(id).ok());
         let id = id.ok_or_else(|| self.segment.corrupt(0, "a document id is not one"))?;
         self.sort_key = Some(SortKey::new(&id));
-        if self.location().is_some_and(|location| location > self.last_location) {
-            self.entries = Vec::new().into_iter();
-            self.entry = None;
-            self.sort_key = None;
-        }
         Ok(())
     }
 

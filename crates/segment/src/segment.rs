@@ -94,6 +94,24 @@ impl Segment {
         &self.sections
     }
 
+    /// Bytes of the file as they are, unchecked: to be sent to another node, which checks them.
+    ///
+    /// # Errors
+    /// They cannot be read, or the file has not so many.
+    pub fn read_raw(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        Ok(self.file.read_at(offset, &mut [bytes])?)
+    }
+
+    /// The lowest timestamp of a version in it.
+    pub fn oldest(&self) -> u64 {
+        self.sections.iter().map(|section| section.oldest).min().unwrap_or(u64::MAX)
+    }
+
+    /// The highest timestamp of a version in it.
+    pub fn newest(&self) -> u64 {
+        self.sections.iter().map(|section| section.newest).max().unwrap_or(0)
+    }
+
     /// The number of the section of a document type.
     pub fn section(&self, document_type: &str) -> Option<usize> {
         self.sections.binary_search_by(|section| section.document_type.as_str().cmp(document_type)).ok()

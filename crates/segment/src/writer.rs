@@ -12,13 +12,13 @@ use crate::{ChunkInfo, Error, Section, catalog};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
-/// The file has a temporary name until [`Writer::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
+/// The file of [`Writer::create`] has a temporary name until [`Writer::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
 /// and with it the space; only a crash leaves one, for the next start to delete. Columns are gathered and written column by column: a
 /// whole group's, and more groups' until there are some MB.
 pub struct Writer<'a> {
-    name: FileName<'a>,
-    path: PathBuf,
-    file: Box<dyn AppendFile>,
+    /// `None`: it is no file.
+    name: Option<FileName<'a>>,
+    file: Box<dyn AppendFile + 'a>,
     offset: u64,
     sections: Vec<Section>,
     open: Option<OpenSection>,
@@ -54,10 +54,23 @@ pub struct Summary {
 struct FileName<'a> {
     disk: &'a dyn Disk,
     path: PathBuf,
+    /// What it is called when it is finished.
+    finished: PathBuf,
     kept: bool,
 }
 
 impl FileName<'_> {
+    /// Gives the file the name that it is to have.
+    fn keep(&mut self) -> std::io::Result<()> {
+        self.disk.rename(&self.path, &self.finished)?;
+        self.path.clone_from(&self.finished);
+        if let Some(directory) = self.path.parent() {
+            self.disk.sync_directory(directory)?;
+        }
+        self.kept = true;
+        Ok(())
+    }
+
     /// Takes the name away, and with it the file.
     fn unlink(mut self) -> std::io::Result<()> {
         self.kept = true;
@@ -97,17 +110,22 @@ impl<'a> Writer<'a> {
     /// The file cannot be created.
     pub fn create(disk: &'a dyn Disk, path: &Path) -> Result<Self, Error> {
         let temporary = path.with_extension("writing");
-        let mut file = disk.create(&temporary)?;
-        let name = FileName { disk, path: temporary, kept: false };
+        let file = disk.create(&temporary)?;
+        let name = FileName { disk, path: temporary, finished: path.to_owned(), kept: false };
+        Self::begin(Some(name), file)
+    }
+
+    /// Writes to wherever this leads: [`Writer::finish`] syncs it and gives it no name.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn stream(file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
+        Self::begin(None, file)
+    }
+
+    fn begin(name: Option<FileName<'a>>, mut file: Box<dyn AppendFile + 'a>) -> Result<Self, Error> {
         file.append(&header())?;
-        Ok(Writer {
-            name,
-            path: path.to_owned(),
-            file,
-            offset: BLOCK as u64,
-            sections: Vec::new(),
-            open: None,
-        })
+        Ok(Writer { name, file, offset: BLOCK as u64, sections: Vec::new(), open: None })
     }
 
     /// Begins the documents of a type, whose name comes after those before, with these columns, which are sorted.
@@ -189,12 +207,9 @@ impl<'a> Writer<'a> {
         append(&mut *self.file, &mut self.offset, &catalog)?;
         append(&mut *self.file, &mut self.offset, &trailer.encode())?;
         self.file.sync()?;
-        self.name.disk.rename(&self.name.path, &self.path)?;
-        self.name.path.clone_from(&self.path);
-        if let Some(directory) = self.path.parent() {
-            self.name.disk.sync_directory(directory)?;
+        if let Some(name) = &mut self.name {
+            name.keep()?;
         }
-        self.name.kept = true;
         Ok(Summary {
             bytes: self.offset,
             documents: self.sections.iter().map(|section| section.documents).sum(),
@@ -209,7 +224,10 @@ impl<'a> Writer<'a> {
     /// It cannot be unlinked.
     pub fn abandon(self) -> Result<(), Error> {
         drop(self.file);
-        Ok(self.name.unlink()?)
+        match self.name {
+            Some(name) => Ok(name.unlink()?),
+            None => Ok(()),
+        }
     }
 
     fn end_section(&mut self) -> Result<(), Error> {

@@ -212,34 +212,48 @@ impl MergePolicy for Policy {
     }
 }
 
+fn keep_newest(versions: &mut Versions, key: Vec<u8>, version: (String, u64, bool)) {
+    if versions.get(&key).is_none_or(|known| known.1 < version.1) {
+        versions.insert(key, version);
+    }
+}
+
 fn check_merge(
     sources: &[Vec<(usize, u8, bool)>],
     chunk: usize,
     dropped: u64,
     forget: u64,
-    range: (u32, u32),
+    ranges: &[(u32, u32)],
 ) {
     let directory = tempfile::tempdir().expect("a directory");
     let groups = ["", "g=ann", "g=bob", "n=1", "n=4294967297"];
     let mut expected = Versions::new();
     let mut inputs = Vec::new();
-    let mut timestamp = 0;
+    let mut count = 0;
     for (number, source) in sources.iter().enumerate() {
         let mut of_source = Versions::new();
         for (group, name, removed) in source {
-            timestamp += 1;
+            // Sources are in no order of time; within one, the newest version of a document is taken.
+            count += 1;
+            let timestamp = count * 7919 % 1009;
             let id = format!("id:x:mail:{}:{name}", groups[group % groups.len()]);
-            of_source.insert(key(&id), (id, timestamp, *removed));
+            keep_newest(&mut of_source, key(&id), (id, timestamp, *removed));
         }
-        expected.extend(of_source.clone());
+        for (key, version) in of_source.clone() {
+            keep_newest(&mut expected, key, version);
+        }
         let path = directory.path().join(format!("{number}.seg"));
         write(&path, &of_source, chunk, number % 2 == 0);
-        inputs.push(MergeInput { segment: open(&path, number as u64).expect("opened"), locations: range });
+        inputs.push(MergeInput {
+            segment: open(&path, number as u64).expect("opened"),
+            locations: ranges.to_vec(),
+        });
     }
     expected.retain(|key, (id, timestamp, removed)| {
         let location = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
         let is_dropped = id.contains(":g=ann:") && *timestamp <= dropped;
-        (range.0..=range.1).contains(&location) && !is_dropped && !(*removed && *timestamp < forget)
+        let inside = ranges.iter().any(|(first, last)| (*first..=*last).contains(&location));
+        inside && !is_dropped && !(*removed && *timestamp < forget)
     });
     let path = directory.path().join("merged.seg");
     let mut writer = Writer::create(&RealDisk, &path).expect("created");
@@ -262,9 +276,14 @@ proptest! {
         chunk in 1..20usize,
         dropped in 0..100u64,
         forget in 0..100u64,
-        first in prop_oneof![Just(0), any::<u32>()],
-        last in prop_oneof![Just(u32::MAX), any::<u32>()],
+        bounds in prop_oneof![
+            Just([0, u32::MAX].into()),
+            proptest::collection::btree_set(any::<u32>(), 2),
+            proptest::collection::btree_set(any::<u32>(), 6),
+        ],
     ) {
-        check_merge(&sources, chunk, dropped, forget, (first.min(last), first.max(last)));
+        let bounds: Vec<u32> = bounds.into_iter().collect();
+        let ranges: Vec<(u32, u32)> = bounds.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        check_merge(&sources, chunk, dropped, forget, &ranges);
     }
 }

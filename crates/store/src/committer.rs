@@ -6,6 +6,9 @@
 //!    writes gather.
 //! 4. The writes are answered, and those that waited in their lanes go on.
 //!
+//! Versions that come with their timestamps ([`Writes::apply`]) take the same way without a lane: who gave the timestamps has put them
+//! in order.
+//!
 //! Both queues are bounded by what is counted in at step 1.
 
 use std::collections::VecDeque;
@@ -15,11 +18,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::SortKey;
-use millrace_document::{DocumentId, Timestamp};
+use millrace_document::{DocumentId, Timestamp, Version};
 
 use crate::lanes::{LaneWrite, Lanes};
 use crate::shared::Shared;
-use crate::tail::{AppendError, KEY_LIMIT, encode_put, encode_removed, row_key};
+use crate::state::Generation;
+use crate::tail::{AppendError, KEY_LIMIT, KeyValue, encode_fields, encode_put, encode_removed, row_key};
 use crate::{Change, Error, Modification, Modify, Write, Written};
 
 /// What is called with the outcome of a write.
@@ -53,12 +57,33 @@ struct RowValue {
     removes: bool,
 }
 
-/// A row on its way to the tail.
+/// What is on its way to the tail, to be answered when it is there.
 struct Commit {
-    key: SortKey,
-    value: RowValue,
-    existed: Option<bool>,
+    rows: CommitRows,
     reply: Reply,
+}
+
+enum CommitRows {
+    /// A row that still needs its timestamp.
+    Written { key: SortKey, value: RowValue, existed: Option<bool> },
+    /// Rows that have theirs, all or none of which are kept.
+    Given { rows: Vec<KeyValue>, oldest: u64, newest: u64, bytes: usize, removes: bool },
+}
+
+impl CommitRows {
+    fn bytes(&self) -> usize {
+        match self {
+            CommitRows::Written { key, value, .. } => key.as_bytes().len() + value.bytes.len(),
+            CommitRows::Given { bytes, .. } => *bytes,
+        }
+    }
+
+    fn removes(&self) -> bool {
+        match self {
+            CommitRows::Written { value, .. } => value.removes,
+            CommitRows::Given { removes, .. } => *removes,
+        }
+    }
 }
 
 impl LaneWrite for Accepted {
@@ -95,7 +120,8 @@ impl Writes {
                 Work::Modify(..) => 0,
             };
         let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
-        if let Err(error) = self.check(&key, &work) {
+        let removes = matches!(work, Work::Row(RowValue { removes: true, .. }));
+        if let Err(error) = check_key(&key).and_then(|()| self.check(removes)) {
             return reply.send(Err(error));
         }
         if let Some(accepted) = self.lanes.enter(Accepted { key, work, reply }) {
@@ -103,15 +129,23 @@ impl Writes {
         }
     }
 
-    fn check(&self, key: &SortKey, work: &Work) -> Result<(), Error> {
+    /// Takes on versions that have their timestamps, or answers at once why not.
+    pub fn apply(&self, versions: Vec<Version>, done: Done) {
+        let given = given_rows(versions);
+        let bytes = given.as_ref().map_or(0, CommitRows::bytes);
+        let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
+        let rows = given.and_then(|rows| self.check(rows.removes()).map(|()| rows));
+        match rows {
+            Ok(rows) if rows.bytes() == 0 => reply.send(Ok(Written::default())),
+            Ok(rows) => self.commits.push(Commit { rows, reply }),
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+
+    fn check(&self, removes: bool) -> Result<(), Error> {
         let shared = &self.shared;
         shared.check_open()?;
         shared.health.check_writable()?;
-        let length = key.as_bytes().len();
-        if length > KEY_LIMIT {
-            return Err(Error::IdTooLong { length, limit: KEY_LIMIT });
-        }
-        let removes = matches!(work, Work::Row(RowValue { removes: true, .. }));
         if shared.counters.writes_in_flight.load(Ordering::Relaxed) > shared.options.queue_writes
             || shared.counters.bytes_in_flight.load(Ordering::Relaxed) > shared.options.queue_bytes
         {
@@ -128,9 +162,24 @@ impl Writes {
     fn run(&self, accepted: Accepted) {
         match accepted.work {
             Work::Row(value) => {
-                self.commits.push(Commit { key: accepted.key, value, existed: None, reply: accepted.reply })
+                let rows = CommitRows::Written { key: accepted.key, value, existed: None };
+                self.commits.push(Commit { rows, reply: accepted.reply });
             }
             Work::Modify(..) => self.modifications.push(accepted),
+        }
+    }
+
+    /// Something was committed, or could not be.
+    fn finish_commit(&self, commit: Commit, timestamp: Timestamp, outcome: Result<(), Error>) {
+        match commit.rows {
+            CommitRows::Written { key, existed, .. } => {
+                let written = Written { timestamp, existed, changed: true };
+                self.finish(&key, commit.reply, outcome.map(|()| written));
+            }
+            CommitRows::Given { newest, .. } => {
+                let written = Written { timestamp: Timestamp(newest), existed: None, changed: true };
+                commit.reply.send(outcome.map(|()| written));
+            }
         }
     }
 
@@ -146,7 +195,8 @@ impl Writes {
             let Accepted { key, work: Work::Modify(id, modify), reply } = accepted else { continue };
             match self.modify(&id, modify) {
                 Ok((Some(value), existed)) => {
-                    self.commits.push(Commit { key, value, existed: Some(existed.is_some()), reply });
+                    let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
+                    self.commits.push(Commit { rows, reply });
                 }
                 Ok((None, existed)) => {
                     let timestamp = existed.unwrap_or_default();
@@ -179,7 +229,7 @@ impl Writes {
 
     /// Makes writes durable until the store closes. One thread can.
     pub fn run_committer(&self) {
-        let bytes = |commit: &Commit| commit.value.bytes.len() + commit.key.as_bytes().len();
+        let bytes = |commit: &Commit| commit.rows.bytes();
         let mut last = LastCommit::default();
         while let Some(batch) = self.commits.take(bytes, &last) {
             let (writes, began) = (batch.len(), Instant::now());
@@ -195,20 +245,19 @@ impl Writes {
         };
         let (mut batch, refused_writes): (Vec<_>, Vec<_>) = match &refused {
             None => (batch, Vec::new()),
-            Some(Error::DiskFull { .. }) => batch.into_iter().partition(|commit| commit.value.removes),
+            Some(Error::DiskFull { .. }) => batch.into_iter().partition(|commit| commit.rows.removes()),
             Some(_) => (Vec::new(), batch),
         };
         for commit in refused_writes {
             let error = refused.clone().unwrap_or(Error::Closed);
-            self.finish(&commit.key, commit.reply, Err(error));
+            self.finish_commit(commit, Timestamp::default(), Err(error));
         }
         if batch.is_empty() {
             return;
         }
         let (timestamps, outcome) = self.append(&mut batch);
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
-            let written = Written { timestamp, existed: commit.existed, changed: true };
-            self.finish(&commit.key, commit.reply, outcome.clone().map(|()| written));
+            self.finish_commit(commit, timestamp, outcome.clone());
         }
     }
 
@@ -226,17 +275,13 @@ impl Writes {
                 }
                 continue;
             }
-            // Under the gate, so that every timestamp of a generation is above those of the one before.
-            let timestamps: Vec<Timestamp> = batch.iter().map(|_| shared.timestamps.next()).collect();
-            let row = |(commit, timestamp): (&mut Commit, &Timestamp)| {
-                (row_key(&commit.key, *timestamp), std::mem::take(&mut commit.value.bytes))
-            };
-            let rows: Vec<_> = batch.iter_mut().zip(&timestamps).map(row).collect();
+            let (timestamps, rows) = self.take_rows(batch, generation);
+            let count = rows.len() as u64;
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
             let outcome = generation.tail.append(rows);
             return match outcome {
                 Ok(()) => {
-                    generation.count(batch.len() as u64, bytes);
+                    generation.count(count, bytes);
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
@@ -261,6 +306,31 @@ impl Writes {
                 }
             };
         }
+    }
+
+    /// The rows of a batch for a generation, whose gate is held: so the timestamps that are given here are above those of the
+    /// generation before, and those that were given elsewhere are known before the rows can be seen.
+    fn take_rows(&self, batch: &mut [Commit], generation: &Generation) -> (Vec<Timestamp>, Vec<KeyValue>) {
+        let clock = &self.shared.timestamps;
+        let mut timestamps = Vec::with_capacity(batch.len());
+        let mut all = Vec::with_capacity(batch.len());
+        for commit in batch {
+            match &mut commit.rows {
+                CommitRows::Written { key, value, .. } => {
+                    let timestamp = clock.next();
+                    generation.expect(timestamp.0, timestamp.0);
+                    all.push((row_key(key, timestamp), std::mem::take(&mut value.bytes)));
+                    timestamps.push(timestamp);
+                }
+                CommitRows::Given { rows, oldest, newest, .. } => {
+                    clock.see(Timestamp(*newest));
+                    generation.expect(*oldest, *newest);
+                    all.append(rows);
+                    timestamps.push(Timestamp(*newest));
+                }
+            }
+        }
+        (timestamps, all)
     }
 
     /// The generation was closed: because the next one has taken over, or because the disk was full, and none could.
@@ -299,6 +369,38 @@ impl Writes {
     pub fn close_commits(&self) {
         self.commits.close();
     }
+}
+
+fn check_key(key: &SortKey) -> Result<(), Error> {
+    let length = key.as_bytes().len();
+    if length > KEY_LIMIT { Err(Error::IdTooLong { length, limit: KEY_LIMIT }) } else { Ok(()) }
+}
+
+/// No clock is trusted that has gone beyond this: above it there would be no room for later timestamps.
+pub(crate) const TIMESTAMP_LIMIT: u64 = 1 << 62;
+
+/// The rows of versions that have their timestamps.
+fn given_rows(versions: Vec<Version>) -> Result<CommitRows, Error> {
+    let (mut oldest, mut newest, mut bytes, mut removes) = (u64::MAX, 0, 0, true);
+    let mut rows = Vec::with_capacity(versions.len());
+    for version in versions {
+        let key = SortKey::new(&version.id);
+        check_key(&key)?;
+        let refused = |reason: String| Error::Version { id: version.id.to_string(), reason };
+        if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
+            return Err(refused(format!("{} is no time", version.timestamp.0)));
+        }
+        // Whatever the tail has must be a document when it is sealed.
+        version.document().map_err(|error| refused(error.to_string()))?;
+        let value = version.body.as_deref().map_or_else(encode_removed, encode_fields);
+        oldest = oldest.min(version.timestamp.0);
+        newest = newest.max(version.timestamp.0);
+        removes &= version.body.is_none();
+        let key = row_key(&key, version.timestamp);
+        bytes += key.len() + value.len();
+        rows.push((key, value));
+    }
+    Ok(CommitRows::Given { rows, oldest, newest, bytes, removes })
 }
 
 /// Owes an answer to a writer, and gives one in any case.

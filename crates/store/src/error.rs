@@ -75,6 +75,14 @@ pub enum Error {
         /// The most there can be.
         limit: usize,
     },
+    /// A version of a document that came with its timestamp is none. Nothing that came with it was written.
+    #[error("version of {id}: {reason}; nothing of what came with it was written")]
+    Version {
+        /// Of which document.
+        id: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A modification refused the document that it found.
     #[error("{0}")]
     Refused(crate::Refusal),

@@ -2,7 +2,7 @@ use std::ops::ControlFlow;
 
 use millrace_bucket::SortKey;
 use millrace_column::{ColumnKey, Form};
-use millrace_document::{Document, DocumentId, Timestamp};
+use millrace_document::{Document, DocumentId, Timestamp, Version};
 
 use crate::Error;
 use crate::columns;
@@ -13,41 +13,82 @@ use crate::tail::{Row, RowKey};
 
 /// The newest version of a document, unless that is a removal or was dropped.
 pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
-    let state = shared.state();
-    let location = id.location().reversed();
-    let group = id.group().key();
-    let dropped = state.marks.dropped(id.document_type(), (location >> 32) as u32, &group);
-    let in_tail = find_in_tail(&state, &SortKey::new(id))?;
-    if let Some(row) = in_tail {
-        let counts = !row.removed && row.timestamp.0 > dropped;
-        return Ok(counts.then_some((row.document, row.timestamp)));
-    }
-    match find_in_segments(&state, id, location, &group)? {
-        Some(found) if !found.removed && found.timestamp > dropped => {
-            let document = read(shared, id, &found)?;
-            Ok(Some((document, Timestamp(found.timestamp))))
+    Ok(match newest(shared, id)? {
+        Some(Newest::InTail(row)) => (!row.removed).then_some((row.document, row.timestamp)),
+        Some(Newest::InSegment(found)) if !found.removed => {
+            Some((read(shared, id, &found)?, Timestamp(found.timestamp)))
         }
-        _ => Ok(None),
-    }
+        _ => None,
+    })
 }
 
-/// The newest row of a document; those in the tail are newer than all in segments.
+/// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
+pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version>, Error> {
+    let Some(newest) = newest(shared, id)? else {
+        let location = (id.location().reversed() >> 32) as u32;
+        let dropped = shared.state().marks.dropped(id.document_type(), location, &id.group().key());
+        return Ok((dropped > 0).then(|| Version::removal(id.clone(), Timestamp(dropped))));
+    };
+    Ok(Some(match newest {
+        Newest::InTail(row) if row.removed => Version::removal(id.clone(), row.timestamp),
+        Newest::InTail(row) => Version::put(&row.document, row.timestamp),
+        Newest::InSegment(found) if found.removed => Version::removal(id.clone(), Timestamp(found.timestamp)),
+        Newest::InSegment(found) => Version::put(&read(shared, id, &found)?, Timestamp(found.timestamp)),
+    }))
+}
+
+/// Where the newest version of a document is.
+enum Newest {
+    InTail(Row),
+    InSegment(Found),
+}
+
+fn newest(shared: &Shared, id: &DocumentId) -> Result<Option<Newest>, Error> {
+    let state = shared.state();
+    let location = id.location().reversed();
+    let short = (location >> 32) as u32;
+    let group = id.group().key();
+    let dropped = state.marks.dropped(id.document_type(), short, &group);
+    let in_tail = find_in_tail(&state, &SortKey::new(id))?;
+    let sealed = state.bucket(short).newest();
+    let in_segments = match &in_tail {
+        // Most rows are newer than all that was sealed before them.
+        Some(row) if sealed.is_some_and(|sealed| row.timestamp.0 > sealed) => None,
+        _ => find_in_segments(&state, id, location, &group)?,
+    };
+    let newest = match (in_tail, in_segments) {
+        (Some(row), Some(found)) if row.timestamp.0 < found.timestamp => Newest::InSegment(found),
+        (Some(row), _) => Newest::InTail(row),
+        (None, Some(found)) => Newest::InSegment(found),
+        (None, None) => return Ok(None),
+    };
+    let timestamp = match &newest {
+        Newest::InTail(row) => row.timestamp.0,
+        Newest::InSegment(found) => found.timestamp,
+    };
+    Ok((timestamp > dropped).then_some(newest))
+}
+
+/// The newest row of a document in the tail.
 fn find_in_tail(state: &State, key: &SortKey) -> Result<Option<Row>, Error> {
     let mut from = key.as_bytes().to_vec();
     from.push(0);
     let mut to = key.as_bytes().to_vec();
     to.push(1);
+    let mut newest: Option<Row> = None;
     for generation in &state.generations {
+        // Most rows of a generation are newer than all of the one before.
+        if newest.as_ref().is_some_and(|newest| newest.timestamp.0 >= generation.newest()) {
+            continue;
+        }
         let mut found = None;
         generation.tail.snapshot().range(&from, Some(&to), &mut |key, value| {
             found = Some(Row::decode(&RowKey::parse(key)?, value)?);
             Ok(ControlFlow::Break(()))
         })?;
-        if found.is_some() {
-            return Ok(found);
-        }
+        newest = newest.into_iter().chain(found).max_by_key(|row: &Row| row.timestamp);
     }
-    Ok(None)
+    Ok(newest)
 }
 
 /// A version in a segment.

@@ -7,6 +7,8 @@
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
 //! - [`Store::get`], [`Store::visit`] and the drops are what their names say; [`Store::sweep`] is a visit that changes what it finds.
+//! - [`Store::apply`] takes versions with their timestamps, as other replicas have them; [`Store::replica_infos`] says what there is of a
+//!   bucket, [`Store::export`] and [`Store::import`] move it as files.
 //! - A [`Layout`] tells which columns a document type has, and makes them.
 //!
 //! ```no_run
@@ -29,7 +31,9 @@
 mod check;
 mod columns;
 mod committer;
+mod counts;
 mod error;
+mod found;
 mod get;
 mod lanes;
 mod layout;
@@ -37,11 +41,13 @@ mod maintenance;
 mod manifest;
 mod marks;
 mod masks;
+mod merging;
 mod new_segments;
 mod open;
 mod options;
 mod prune;
 mod reading;
+mod replica;
 mod rests;
 mod rolling;
 mod sealing;
@@ -53,6 +59,7 @@ mod sweep;
 mod tail;
 mod tail_chunk;
 mod timestamps;
+mod transfer;
 mod tuning;
 mod view;
 mod visit;
@@ -63,9 +70,11 @@ pub use check::{Finding, Report, check};
 pub use error::Error;
 pub use layout::Layout;
 pub use options::Options;
+pub use replica::{ReplicaInfo, VersionKey, VersionPage};
 pub use status::Status;
 pub use store::Store;
 pub use sweep::Swept;
+pub use transfer::{Arrived, Import, Parcel, Share};
 pub use tuning::Tuning;
 pub use visit::{ViewScope, Visit, VisitPage, Visited};
 pub use write::{Change, Modification, Modify, Refusal, Write, Written};

@@ -1,53 +1,24 @@
-//! Work on segments in the background: a bucket's segments are merged, large buckets are split, marks that nothing needs any
+//! Work on segments in the background: buckets' segments are merged, large buckets are split, marks that nothing needs any
 //! more are forgotten, and so are removals. A bucket where this fails rests for a while.
 //!
-//! What to do is chosen by functions of plain values ([`choose`], [`should_split`]); doing it is another matter.
+//! What to do is chosen by functions of plain values ([`crate::merging::choose`], [`should_split`]); doing it is another matter.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnKey, Form};
 use millrace_document::Group;
-use millrace_segment::{MergeInput, MergePolicy, Writer, merge};
 
-use crate::manifest::SegmentRecord;
 use crate::marks::{Mark, MarkScope, Marks};
-use crate::new_segments::NewSegments;
+use crate::merging::{MergeRun, forgettable, merge};
 use crate::prune::Pruning;
 use crate::rests::Rests;
 use crate::shared::Shared;
 use crate::state::{Bucket, BucketSegment, State, locations};
-use crate::{Error, Layout, Tuning};
+use crate::{Error, Tuning};
 
-/// Segments of about one size are merged when there are so many.
-const FAN_IN: usize = 4;
-/// Two segments are of about one size when neither is so many times the other.
-const TIER: u64 = 4;
-/// The most segments of a bucket: above it the smallest are merged, whatever their sizes.
-const SEGMENTS_MAX: usize = 10;
 /// No two buckets share more bits than a group's documents do.
 const SPLIT_BITS_MAX: u8 = 32;
-
-/// Which segments of a bucket to merge, by their place in the list; empty: none.
-pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
-    let mut by_size: Vec<usize> = (0..segments.len()).collect();
-    by_size.sort_by_key(|index| segments[*index].bytes);
-    let size = |place: usize| segments[by_size[place]].bytes.max(1);
-    // The longest run of one size, from the smallest on: cheap merges first.
-    for first in 0..by_size.len() {
-        let run = (first..by_size.len()).take_while(|place| size(*place) <= size(first) * TIER).count();
-        if run >= FAN_IN {
-            return by_size[first..first + run].to_vec();
-        }
-    }
-    if segments.len() > SEGMENTS_MAX {
-        return by_size[..FAN_IN].to_vec();
-    }
-    // What was dropped takes space until its segment is written anew.
-    by_size.into_iter().find(|index| segments[*index].applied < last_mark).into_iter().collect()
-}
 
 /// Whether a bucket is to be split.
 pub(crate) fn should_split(bucket: &Bucket, tuning: &Tuning) -> bool {
@@ -89,21 +60,15 @@ impl Maintenance {
             // All its documents have one location: until there are others, looking again is of no use.
             self.rests.rest(bucket.id, now);
         }
-        for bucket in state.buckets.iter().filter(awake) {
-            let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
-            let chosen = choose(&records, last_mark(&state, bucket));
-            if !chosen.is_empty() {
-                self.or_rest(bucket, self.merge(bucket, &chosen))?;
-                self.rests.forget(bucket.id);
-                return Ok(true);
-            }
+        if let Some(run) = MergeRun::next(&state, |bucket| awake(&bucket)) {
+            self.merge(&run)?;
+            return Ok(true);
         }
-        let horizon = now.saturating_sub(tuning.tombstone_retention.as_micros() as u64);
+        let horizon = forgettable(&self.shared, &state);
         let interval = tuning.prune_interval.as_micros() as u64;
         if let Some(pruned) = self.pruning.next(&state, now, interval, horizon)? {
             if let Some(bucket) = state.buckets.iter().find(|bucket| bucket.id == pruned) {
-                let all: Vec<usize> = (0..bucket.segments.len()).collect();
-                self.or_rest(bucket, self.merge(bucket, &all))?;
+                self.merge(&MergeRun::whole(bucket))?;
             }
             return Ok(true);
         }
@@ -118,50 +83,17 @@ impl Maintenance {
         outcome
     }
 
-    fn merge(&self, bucket: &Bucket, chosen: &[usize]) -> Result<(), Error> {
-        let shared = &self.shared;
-        let (state, applied) = shared.settled_state();
-        let segments = bucket.open_segments()?;
-        let inputs: Vec<MergeInput> = chosen
-            .iter()
-            .map(|index| MergeInput { segment: Arc::clone(segments[*index]), locations: bucket.locations() })
-            .collect();
-        let gone: Vec<u64> = chosen.iter().map(|index| bucket.segments[*index].record.number).collect();
-        let all = chosen.len() == bucket.segments.len();
-        let retention = shared.tuning().tombstone_retention.as_micros() as u64;
-        let policy = Policy {
-            shared,
-            state: &state,
-            layout: shared.layout().0,
-            // Only a merge of all that the bucket has knows that nothing older would rise again.
-            forget: if all { shared.timestamps.now().0.saturating_sub(retention) } else { 0 },
-        };
-        let number = shared.next_number();
-        let mut writer = Writer::create(&*shared.options.disk, &shared.segment_path(number))?;
-        if !merge(&inputs, &mut writer, &policy)? {
-            return Ok(writer.abandon()?);
+    /// Merges; where that fails, the first of the buckets rests, so that others have their turn.
+    fn merge(&self, run: &MergeRun) -> Result<(), Error> {
+        let outcome = merge(&self.shared, run);
+        match &outcome {
+            Ok(()) => run.buckets().iter().for_each(|bucket| self.rests.forget(*bucket)),
+            Err(_) => {
+                let now = self.shared.timestamps.now().0;
+                run.buckets().iter().for_each(|bucket| self.rests.rest(*bucket, now));
+            }
         }
-        let mut file = NewSegments::new(shared);
-        let merged = if writer.is_empty() {
-            writer.abandon()?;
-            None
-        } else {
-            Some(file.finish(number, writer, applied)?)
-        };
-        file.publish(|state| {
-            replace(state, bucket.id, |old| {
-                let mut segments: Vec<BucketSegment> = old
-                    .segments
-                    .iter()
-                    .filter(|segment| !gone.contains(&segment.record.number))
-                    .cloned()
-                    .collect();
-                segments.extend(merged);
-                vec![Bucket { id: old.id, segments }]
-            })
-        })?;
-        shared.counters.merges.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        outcome
     }
 
     /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether there were some.
@@ -257,18 +189,23 @@ impl Maintenance {
 
     /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
     fn forget_marks(&self, state: &State) -> Result<bool, Error> {
-        // Rows that come from now on are newer than the marks.
+        // Rows that come from now on are newer than the marks, but for marks and rows whose times were given.
+        let retention = self.shared.tuning().tombstone_retention.as_micros() as u64;
+        let remembered_from = self.shared.timestamps.now().0.saturating_sub(retention);
         let no_rows = state.generations.iter().all(|generation| generation.rows.load(Ordering::Relaxed) == 0);
         if state.marks.is_empty() || !no_rows {
             return Ok(false);
         }
         let is_applied = |mark: &Mark, state: &State| {
+            if mark.given && mark.since >= remembered_from {
+                return false;
+            }
             let mut segments = state
                 .buckets
                 .iter()
                 .filter(|bucket| reaches(&mark.scope, bucket))
                 .flat_map(|bucket| &bucket.segments);
-            segments.all(|segment| segment.record.applied >= mark.timestamp)
+            segments.all(|segment| segment.record.applied >= mark.since)
         };
         if !state.marks.list().iter().any(|mark| is_applied(mark, state)) {
             return Ok(false);
@@ -277,9 +214,8 @@ impl Maintenance {
             let mut new = state.clone();
             let mut marks = (*state.marks).clone();
             if state.generations.len() == 1 {
-                marks.retain(|mark| {
-                    !is_applied(mark, state) || mark.timestamp >= self.shared.timestamps.last().0
-                });
+                marks
+                    .retain(|mark| !is_applied(mark, state) || mark.since >= self.shared.timestamps.last().0);
             }
             new.marks = Arc::new(marks);
             Ok(new)
@@ -294,41 +230,26 @@ fn halved_to_bits(bucket: &Arc<Bucket>, bits: u8) -> Vec<Arc<Bucket>> {
     if bucket.id.used_bits() >= bits {
         return vec![Arc::clone(bucket)];
     }
-    let half = |id| {
-        let mut segments = bucket.segments.clone();
-        for segment in &mut segments {
-            segment.record.bytes = segment.record.bytes.div_ceil(2);
-            segment.record.documents = segment.record.documents.div_ceil(2);
-        }
-        Arc::new(Bucket { id, segments })
-    };
     let children = bucket.id.children().into_iter().flatten();
-    children.flat_map(|child| halved_to_bits(&half(child), bits)).collect()
+    children.flat_map(|child| halved_to_bits(&bucket.half(child), bits)).collect()
 }
 
-/// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay. A segment that was written
-/// before a mark was made, and so does not have it applied, has no rows from after it either.
+/// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay.
 fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
     let (begin, end) = bucket.locations();
     let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
     let dropped = covering.map(|(.., timestamp)| timestamp).max()?;
-    let stays = |segment: &&BucketSegment| segment.record.applied >= dropped;
+    let stays = |segment: &&BucketSegment| match &segment.opened {
+        Ok(opened) => opened.newest() > dropped,
+        // What cannot be read was written before the drop where it does not have it applied.
+        Err(_) => segment.record.applied >= dropped,
+    };
     let kept: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
     (kept.len() < bucket.segments.len()).then_some(kept)
 }
 
-/// The time of the last mark that reaches into a bucket; 0: none does.
-fn last_mark(state: &State, bucket: &Bucket) -> u64 {
-    if state.marks.is_empty() {
-        return 0;
-    }
-    let marks = state.marks.list();
-    let reaching = marks.iter().filter(|mark| reaches(&mark.scope, bucket));
-    reaching.map(|mark| mark.timestamp).max().unwrap_or(0)
-}
-
 /// Whether a bucket can have documents in a scope.
-fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
+pub(crate) fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
     let (first, last) = bucket.locations();
     match scope {
         MarkScope::Group { group, .. } => {
@@ -348,85 +269,4 @@ fn replace(state: &State, id: BucketId, with: impl FnOnce(&Bucket) -> Vec<Bucket
         state.buckets.splice(place..=place, with(&old).into_iter().map(Arc::new));
     }
     Ok(state)
-}
-
-/// How segments of this store are merged.
-struct Policy<'a> {
-    shared: &'a Shared,
-    state: &'a State,
-    layout: Arc<dyn Layout>,
-    forget: u64,
-}
-
-impl MergePolicy for Policy<'_> {
-    fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
-        let mut columns: Vec<ColumnKey> = match self.layout.columns(document_type) {
-            // Values stay though the schema has no such field now: it may have it again. What is derived can be made again.
-            Some(known) => known
-                .into_iter()
-                .chain(present.iter().filter(|key| key.form == Form::Value).cloned())
-                .collect(),
-            None => present.to_vec(),
-        };
-        columns.sort_unstable();
-        columns.dedup();
-        columns
-    }
-
-    fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column> {
-        self.layout.derive(document_type, key, value)
-    }
-
-    fn dropped(&self, document_type: &str, location: u32, group: &str) -> u64 {
-        self.state.marks.dropped(document_type, location, group)
-    }
-
-    fn forget_removals_before(&self) -> u64 {
-        self.forget
-    }
-
-    fn cancelled(&self) -> bool {
-        // Asked once a group: the place to step aside for writers.
-        if self.shared.counters.writes_in_flight.load(Ordering::Relaxed) > 0 {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        self.shared.health.closed.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Sizes of segments; `!` after a size: a mark is not applied in it. Expected: the sizes that are merged.
-    fn check(sizes: &str, expected: &str) {
-        let segments: Vec<SegmentRecord> = sizes
-            .split_whitespace()
-            .map(|size| SegmentRecord {
-                number: 0,
-                bytes: size.trim_end_matches('!').parse().unwrap_or(0),
-                documents: 0,
-                applied: if size.ends_with('!') { 1 } else { 9 },
-            })
-            .collect();
-        let mut chosen: Vec<u64> = choose(&segments, 5).iter().map(|index| segments[*index].bytes).collect();
-        chosen.sort_unstable();
-        let chosen: Vec<String> = chosen.iter().map(u64::to_string).collect();
-        assert_eq!(chosen.join(" "), expected, "{sizes}");
-    }
-
-    #[test]
-    fn segments_of_one_size_are_merged() {
-        check("", "");
-        check("100", "");
-        check("100 100 100", "");
-        check("100 120 90 300", "90 100 120 300");
-        check("1000 10 10 11 10", "10 10 10 11");
-        check("1000 3000 100 100", "");
-        check("100 100! 100", "100");
-        check(
-            "1 10 100 1000 10000 100000 1000000 10000000 100000000 1000000000 10000000000",
-            "1 10 100 1000",
-        );
-    }
 }

@@ -14,7 +14,7 @@ use crate::Error;
 use crate::marks::{Mark, MarkScope};
 
 const MAGIC: [u8; 8] = *b"MILLMAN\x01";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const NAME: &str = "manifest";
 
 /// What the manifest says.
@@ -30,6 +30,8 @@ pub(crate) struct Manifest {
     pub buckets: Vec<(BucketId, Vec<SegmentRecord>)>,
     /// What was dropped.
     pub marks: Vec<Mark>,
+    /// Buckets of which there is a replica here, and whether it is complete.
+    pub replicas: Vec<(BucketId, bool)>,
 }
 
 /// A segment as a bucket has it.
@@ -88,8 +90,8 @@ impl Manifest {
         if reader.array() != Some(MAGIC) {
             return Err(damaged(0, "the file does not begin as a manifest does"));
         }
-        match reader.u32() {
-            Some(VERSION) => {}
+        let version = match reader.u32() {
+            Some(version @ 1..=VERSION) => version,
             version => {
                 return Err(Error::DataDirectory {
                     path: directory.to_owned(),
@@ -99,8 +101,10 @@ impl Manifest {
                     ),
                 });
             }
-        }
-        Self::decode(&mut reader).map(Some).ok_or_else(|| damaged(12, "the manifest's lists do not add up"))
+        };
+        Self::decode(&mut reader, version)
+            .map(Some)
+            .ok_or_else(|| damaged(12, "the manifest's lists do not add up"))
     }
 
     /// Puts it in place of the one that is there.
@@ -143,20 +147,25 @@ impl Manifest {
         }
         count(&mut out, self.marks.len());
         self.marks.iter().for_each(|mark| mark.encode(&mut out));
+        count(&mut out, self.replicas.len());
+        for (bucket, complete) in &self.replicas {
+            out.push(bucket.used_bits());
+            number(&mut out, bucket.bits());
+            out.push(u8::from(*complete));
+        }
         let checksum = xxh3_64(&out);
         number(&mut out, checksum);
         out
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(reader: &mut Reader<'_>, version: u32) -> Option<Self> {
         let mut manifest =
             Manifest { next_number: reader.u64()?, clock: reader.u64()?, ..Manifest::default() };
         for _ in 0..reader.u32()? {
             manifest.generations.push(reader.u64()?);
         }
         for _ in 0..reader.u32()? {
-            let used_bits = reader.u8().filter(|bits| *bits <= 32)?;
-            let bucket = BucketId::new(used_bits, reader.u64()?);
+            let bucket = reader.bucket()?;
             let mut segments = Vec::new();
             for _ in 0..reader.u32()? {
                 segments.push(SegmentRecord {
@@ -171,9 +180,17 @@ impl Manifest {
         for _ in 0..reader.u32()? {
             manifest.marks.push(Mark::read(reader)?);
         }
+        if version >= 2 {
+            for _ in 0..reader.u32()? {
+                manifest.replicas.push((reader.bucket()?, reader.u8()? == 1));
+            }
+        }
         reader.0.is_empty().then_some(manifest)
     }
 }
+
+/// Before the kind of a mark whose time another clock has given stands this, and when the store learned of it.
+const GIVEN: u8 = 4;
 
 impl Mark {
     /// Appends its bytes to `out`.
@@ -183,6 +200,10 @@ impl Mark {
             out.extend(text.as_bytes());
         };
         out.extend(self.timestamp.to_le_bytes());
+        if self.given {
+            out.push(GIVEN);
+            out.extend(self.since.to_le_bytes());
+        }
         match &self.scope {
             MarkScope::Group { document_type, group } => {
                 out.push(if document_type.is_some() { 1 } else { 0 });
@@ -209,7 +230,12 @@ impl Mark {
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let timestamp = reader.u64()?;
-        let scope = match reader.u8()? {
+        let (mut since, mut kind) = (timestamp, reader.u8()?);
+        let given = kind == GIVEN;
+        if given {
+            (since, kind) = (reader.u64()?, reader.u8()?);
+        }
+        let scope = match kind {
             0 => {
                 reader.text()?;
                 MarkScope::Group { document_type: None, group: reader.text()? }
@@ -219,7 +245,7 @@ impl Mark {
             3 => MarkScope::Locations(reader.u32()?, reader.u32()?),
             _ => return None,
         };
-        Some(Mark { scope, timestamp })
+        Some(Mark { scope, timestamp, since, given })
     }
 }
 
@@ -246,6 +272,11 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    fn bucket(&mut self) -> Option<BucketId> {
+        let used_bits = self.u8().filter(|bits| *bits <= 32)?;
+        Some(BucketId::new(used_bits, self.u64()?))
     }
 
     fn text(&mut self) -> Option<String> {

@@ -7,6 +7,10 @@ use std::collections::HashMap;
 pub(crate) struct Mark {
     pub scope: MarkScope,
     pub timestamp: u64,
+    /// When this store learned of it, by its own clock: what was written to files before does not honour it yet.
+    pub since: u64,
+    /// The timestamp is that of another clock. Versions from before it may still come, so it is remembered as long as removals are.
+    pub given: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +26,17 @@ pub(crate) enum MarkScope {
 /// All marks, to be asked quickly.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks {
-    groups: HashMap<String, Vec<(Option<String>, u64)>>,
-    types: HashMap<String, u64>,
-    locations: Vec<(u32, u32, u64)>,
+    groups: HashMap<String, Vec<(Option<String>, When)>>,
+    types: HashMap<String, When>,
+    locations: Vec<(u32, u32, When)>,
+}
+
+/// A mark but for its scope.
+#[derive(Debug, Clone, Copy)]
+struct When {
+    timestamp: u64,
+    since: u64,
+    given: bool,
 }
 
 impl Marks {
@@ -34,20 +46,23 @@ impl Marks {
         all
     }
 
-    /// Adds a mark; one of the same scope with an earlier time is forgotten.
+    /// Adds a mark. Of two of one scope, the one with the later time is kept.
     pub fn add(&mut self, mark: Mark) {
+        let when = When { timestamp: mark.timestamp, since: mark.since, given: mark.given };
         match mark.scope {
             MarkScope::Group { document_type, group } => {
                 let marks = self.groups.entry(group).or_default();
-                marks.retain(|(of, _)| *of != document_type);
-                marks.push((document_type, mark.timestamp));
+                match marks.iter_mut().find(|(of, _)| *of == document_type) {
+                    Some((_, known)) => known.replace(when),
+                    None => marks.push((document_type, when)),
+                }
             }
-            MarkScope::Type(name) => {
-                self.types.insert(name, mark.timestamp);
-            }
+            MarkScope::Type(name) => self.types.entry(name).or_insert(when).replace(when),
             MarkScope::Locations(first, last) => {
-                self.locations.retain(|(from, to, _)| (*from, *to) != (first, last));
-                self.locations.push((first, last, mark.timestamp));
+                match self.locations.iter_mut().find(|(from, to, _)| (*from, *to) == (first, last)) {
+                    Some((.., known)) => known.replace(when),
+                    None => self.locations.push((first, last, when)),
+                }
             }
         }
     }
@@ -59,20 +74,21 @@ impl Marks {
     }
 
     pub fn list(&self) -> Vec<Mark> {
+        let mark = |scope, when: &When| Mark {
+            scope,
+            timestamp: when.timestamp,
+            since: when.since,
+            given: when.given,
+        };
         let groups = self.groups.iter().flat_map(|(group, marks)| {
-            marks.iter().map(|(document_type, timestamp)| Mark {
-                scope: MarkScope::Group { document_type: document_type.clone(), group: group.clone() },
-                timestamp: *timestamp,
+            marks.iter().map(move |(document_type, when)| {
+                let scope = MarkScope::Group { document_type: document_type.clone(), group: group.clone() };
+                mark(scope, when)
             })
         });
-        let types = self
-            .types
-            .iter()
-            .map(|(name, timestamp)| Mark { scope: MarkScope::Type(name.clone()), timestamp: *timestamp });
-        let locations = self
-            .locations
-            .iter()
-            .map(|&(first, last, timestamp)| Mark { scope: MarkScope::Locations(first, last), timestamp });
+        let types = self.types.iter().map(|(name, when)| mark(MarkScope::Type(name.clone()), when));
+        let locations = self.locations.iter();
+        let locations = locations.map(|(first, last, when)| mark(MarkScope::Locations(*first, *last), when));
         groups.chain(types).chain(locations).collect()
     }
 
@@ -81,13 +97,13 @@ impl Marks {
         let of_group = self.groups.get(group).into_iter().flatten();
         let of_group = of_group
             .filter(|(of, _)| of.as_deref().is_none_or(|of| of == document_type))
-            .map(|(_, timestamp)| *timestamp);
-        let of_type = self.types.get(document_type).copied();
+            .map(|(_, when)| when.timestamp);
+        let of_type = self.types.get(document_type).map(|when| when.timestamp);
         let of_location = self
             .locations
             .iter()
             .filter(|(first, last, _)| (*first..=*last).contains(&location))
-            .map(|(_, _, timestamp)| *timestamp);
+            .map(|(.., when)| when.timestamp);
         of_group.chain(of_type).chain(of_location).max().unwrap_or(0)
     }
 
@@ -98,10 +114,19 @@ impl Marks {
 
     /// Ranges of places and when they were dropped.
     pub fn locations(&self) -> impl Iterator<Item = (u32, u32, u64)> + '_ {
-        self.locations.iter().copied()
+        self.locations.iter().map(|(first, last, when)| (*first, *last, when.timestamp))
     }
 
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.types.is_empty() && self.locations.is_empty()
+    }
+}
+
+impl When {
+    /// The other takes its place, where that is later.
+    fn replace(&mut self, other: When) {
+        if other.timestamp > self.timestamp {
+            *self = When { given: self.given || other.given, ..other };
+        }
     }
 }

@@ -46,10 +46,10 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
         let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
-        let newest = count_rows(&generation)?;
-        seen = seen.max(newest);
+        let rows = count_rows(&generation)?;
+        seen = seen.max(generation.newest());
         let of_generation = marks_of(&*generation.tail)?;
-        first_is_empty |= generations.is_empty() && newest == 0 && of_generation.is_empty();
+        first_is_empty |= generations.is_empty() && rows == 0 && of_generation.is_empty();
         marks.extend(of_generation);
         generations.push(Arc::new(generation));
     }
@@ -57,7 +57,7 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     let spare = (first_is_empty && generations.len() > 1).then(|| generations.remove(0));
     // Where two of them are about one scope, the later one counts.
     marks.sort_by_key(|mark| mark.timestamp);
-    seen = marks.last().map_or(seen, |last| seen.max(last.timestamp));
+    seen = marks.iter().fold(seen, |seen, mark| seen.max(mark.timestamp).max(mark.since));
     if generations.is_empty() {
         let directory = tail_path(options, next_number);
         let tail = tails.create(&directory)?;
@@ -78,7 +78,8 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
             Arc::new(Bucket { id, segments: segments.collect() })
         })
         .collect();
-    let state = State { generations, spare, buckets, marks: Arc::new(Marks::new(&marks)) };
+    let replicas = Arc::new(manifest.replicas.into_iter().collect());
+    let state = State { generations, spare, buckets, marks: Arc::new(Marks::new(&marks)), replicas };
     // Where the manifest names them all, a disk without space is no hindrance.
     if manifest.generations.is_empty() {
         state.manifest(next_number, seen).write(disk, &options.data_dir)?;
@@ -126,17 +127,18 @@ fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -
     Ok(())
 }
 
-/// Counts a generation's rows; returns the highest timestamp among them, 0 where there are none.
+/// Counts a generation's rows, and notes their timestamps.
 fn count_rows(generation: &Generation) -> Result<u64, Error> {
-    let (mut rows, mut bytes, mut newest) = (0, 0, 0);
+    let (mut rows, mut bytes) = (0, 0);
     generation.tail.snapshot().range(&[], None, &mut |key, value| {
         rows += 1;
         bytes += (key.len() + value.len()) as u64;
-        newest = newest.max(RowKey::parse(key)?.timestamp.0);
+        let timestamp = RowKey::parse(key)?.timestamp.0;
+        generation.expect(timestamp, timestamp);
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     generation.count(rows, bytes);
-    Ok(newest)
+    Ok(rows)
 }
 
 /// Keeps other processes out of a data directory, as long as it lives.

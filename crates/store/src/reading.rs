@@ -1,10 +1,10 @@
 //! The documents of one type as they are at an instant, found group by group.
 //!
 //! A [`Reading`] holds a state and snapshots of its generations of the tail. For a group it finds the chunks in the segments of the
-//! group's bucket and the rows of the tail, nothing else, and decides which versions count. Rows of the tail are newer than all in
-//! segments, since generations are sealed in order.
+//! group's bucket and the rows of the tail, nothing else, and decides which versions count: the newest of each document, wherever it
+//! lies. Rows of the tail are mostly newer than what is sealed; those that came from a replica need not be.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use millrace_column::ColumnKey;
 use millrace_document::Group;
 use millrace_segment::{ChunkInfo, Segment};
 
-use crate::masks::{GroupIn, Mask, SegmentChunks, clear, ids, is_set};
+use crate::found::{Found, TailKey};
+use crate::masks::{GroupIn, Mask, SegmentChunks, clear};
 use crate::shared::Shared;
 use crate::state::{Bucket, State};
-use crate::tail::{Row, RowKey, TailSnapshot};
+use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
 use crate::tail_chunk::{self, TailChunk};
 use crate::{Error, Layout};
 
@@ -53,16 +54,11 @@ pub(crate) enum Source {
 /// What is called with each group and its chunks.
 pub(crate) type GroupVisitor<'a> = dyn FnMut(&Group, Vec<Part>) -> Result<ControlFlow<()>, Error> + 'a;
 
+/// What is called with each group and where its documents are.
+pub(crate) type FoundVisitor<'a> = dyn FnMut(&GroupIn<'_>, Found) -> Result<ControlFlow<()>, Error> + 'a;
+
 /// Groups by location and key, and where their documents are.
 type Groups = BTreeMap<(u32, String), Found>;
-
-/// Where the group's documents are.
-#[derive(Default)]
-struct Found {
-    segments: Vec<SegmentChunks>,
-    /// Keys of tail rows, the newest version of each document, in order.
-    tail: Vec<Vec<u8>>,
-}
 
 impl<'a> Reading<'a> {
     /// As the store is now.
@@ -85,23 +81,43 @@ impl<'a> Reading<'a> {
         let location = bits.reverse_bits();
         let key = group.key();
         let bucket = self.state.bucket(location);
+        let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
+        let locations = bucket.locations();
+        self.resolve(&GroupIn { document_type, location, group: &key, locations }, found)
+    }
+
+    /// Where a group's documents are. `prefix`: what their sort keys begin with.
+    pub fn find_group(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        location: u32,
+        key: &str,
+        prefix: &[u8],
+    ) -> Result<Found, Error> {
         let mut found = Found::default();
         for segment in bucket.open_segments()? {
             let Some(section) = segment.section(document_type) else { continue };
-            let Some(entry) = segment.group(section, location, &key)? else { continue };
+            let Some(entry) = segment.group(section, location, key)? else { continue };
             let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
             let infos = segment.chunks(section, chunks.clone())?;
             let chunks = chunks.zip(infos).collect();
             found.segments.push(SegmentChunks { segment: Arc::clone(segment), section, chunks });
         }
         found.tail =
-            self.tail_keys(&prefix, after(&prefix).as_deref(), |row| row.document_type() == document_type)?;
-        let locations = bucket.locations();
-        self.resolve(&GroupIn { document_type, location, group: &key, locations }, found)
+            self.tail_keys(prefix, after(prefix).as_deref(), |row| row.document_type() == document_type)?;
+        Ok(found)
     }
 
     /// The chunks of the documents of a bucket that have no group.
     pub fn ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Vec<Part>, Error> {
+        let found = self.find_ungrouped(document_type, bucket)?;
+        let locations = bucket.locations();
+        self.resolve(&GroupIn { document_type, location: locations.0, group: "", locations }, found)
+    }
+
+    /// Where they are.
+    pub fn find_ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Found, Error> {
         let mut found = Found::default();
         self.entries_of_bucket(document_type, bucket, |segment, section, entry| {
             if entry.group.is_empty() {
@@ -115,8 +131,7 @@ impl<'a> Reading<'a> {
         let to = last.checked_add(1).map(u32::to_be_bytes);
         let wanted = |row: &RowKey<'_>| row.group.is_empty() && row.document_type() == document_type;
         found.tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
-        let group = GroupIn { document_type, location: first, group: "", locations: (first, last) };
-        self.resolve(&group, found)
+        Ok(found)
     }
 
     /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order, until it breaks off.
@@ -129,6 +144,23 @@ impl<'a> Reading<'a> {
         from: (u32, &str),
         visit: &mut GroupVisitor<'_>,
     ) -> Result<ControlFlow<()>, Error> {
+        self.find_groups(document_type, bucket, from, &mut |group, found| {
+            let parts = self.resolve(group, found)?;
+            match Group::from_key(group.group) {
+                Some(group) => visit(&group, parts),
+                None => Ok(ControlFlow::Continue(())),
+            }
+        })
+    }
+
+    /// The same, but only where each group's documents are.
+    pub fn find_groups(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        from: (u32, &str),
+        visit: &mut FoundVisitor<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
         let (first, last) = bucket.locations();
         let mut begin = first.max(from.0);
         loop {
@@ -136,9 +168,7 @@ impl<'a> Reading<'a> {
             for ((location, group), mut found) in groups {
                 found.read_infos()?;
                 let in_bucket = GroupIn { document_type, location, group: &group, locations: (first, last) };
-                let parts = self.resolve(&in_bucket, found)?;
-                let Some(group) = Group::from_key(&group) else { continue };
-                if let ControlFlow::Break(()) = visit(&group, parts)? {
+                if let ControlFlow::Break(()) = visit(&in_bucket, found)? {
                     return Ok(ControlFlow::Break(()));
                 }
             }
@@ -191,7 +221,7 @@ impl<'a> Reading<'a> {
             wanted(row.location, row.group) && row.document_type() == document_type
         })?;
         for key in keys {
-            let row = RowKey::parse(&key)?;
+            let row = RowKey::parse(&key.key)?;
             groups.entry((row.location, row.group.to_owned())).or_default().tail.push(key);
         }
         Ok((groups, end))
@@ -223,27 +253,27 @@ impl<'a> Reading<'a> {
     }
 
     /// The keys of tail rows in a range, the newest version of each document alone, in order.
-    fn tail_keys(
+    pub fn tail_keys(
         &self,
         from: &[u8],
         to: Option<&[u8]>,
         wanted: impl Fn(&RowKey<'_>) -> bool,
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        let mut keys: Vec<Vec<u8>> = Vec::new();
+    ) -> Result<Vec<TailKey>, Error> {
+        let mut keys: Vec<TailKey> = Vec::new();
         for snapshot in &self.snapshots {
-            snapshot.range(from, to, &mut |key, _| {
+            snapshot.range(from, to, &mut |key, value| {
                 let row = RowKey::parse(key)?;
-                let newest = keys.last().is_none_or(|last| !is_same_document(last, row.sort_key));
+                let newest = keys.last().is_none_or(|last| !is_same_document(&last.key, row.sort_key));
                 if newest && wanted(&row) {
-                    keys.push(key.to_vec());
+                    keys.push(TailKey { key: key.to_vec(), removed: is_removal(value) });
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
         }
         if self.snapshots.len() > 1 {
-            keys.sort_unstable();
+            keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             keys.dedup_by(|later, first| {
-                RowKey::parse(later).is_ok_and(|later| is_same_document(first, later.sort_key))
+                RowKey::parse(&later.key).is_ok_and(|later| is_same_document(&first.key, later.sort_key))
             });
         }
         Ok(keys)
@@ -251,6 +281,15 @@ impl<'a> Reading<'a> {
 
     /// Decides which versions of a group count.
     fn resolve(&self, group: &GroupIn<'_>, found: Found) -> Result<Vec<Part>, Error> {
+        let (mut parts, tail) = self.newest(group, found)?;
+        if !tail.is_empty() {
+            parts.extend(self.tail_parts(group, &tail)?);
+        }
+        Ok(parts)
+    }
+
+    /// Decides which versions of a group count, in segments and among the rows of the tail: no document is looked at.
+    pub fn newest(&self, group: &GroupIn<'_>, mut found: Found) -> Result<(Vec<Part>, Vec<TailKey>), Error> {
         let marks = &self.state.marks;
         let masks = self.shared.caches.masks.masks(group, &found.segments, marks)?;
         let mut parts = Vec::new();
@@ -265,17 +304,16 @@ impl<'a> Reading<'a> {
             }
         }
         if !found.tail.is_empty() {
-            replace_in_segments(&found, &mut parts)?;
-            parts.extend(self.tail_parts(group, &found.tail)?);
+            found.replace(&mut parts)?;
         }
-        Ok(parts)
+        Ok((parts, found.tail))
     }
 
     /// Rows of the tail as chunks, from the cache where it has them.
-    fn tail_parts(&self, group: &GroupIn<'_>, keys: &[Vec<u8>]) -> Result<Vec<Part>, Error> {
+    fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<Part>, Error> {
         let mut parts = Vec::new();
         for keys in keys.chunks(millrace_column::CHUNK_DOCS) {
-            let name = tail_chunk::name(self.layout_number, keys.iter().map(Vec::as_slice));
+            let name = tail_chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
             let chunk = match self.shared.caches.tail_chunks.get(name) {
                 Some(chunk) => chunk,
                 None => {
@@ -292,21 +330,21 @@ impl<'a> Reading<'a> {
         Ok(parts)
     }
 
-    fn tail_chunk(&self, document_type: &str, keys: &[Vec<u8>]) -> Result<TailChunk, Error> {
+    fn tail_chunk(&self, document_type: &str, keys: &[TailKey]) -> Result<TailChunk, Error> {
         let mut rows: Vec<Option<Row>> = vec![None; keys.len()];
         let mut bytes = 0;
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
             return Ok(TailChunk::new(document_type, Arc::clone(&self.layout), Vec::new(), 0));
         };
-        let mut end = last.clone();
+        let mut end = last.key.clone();
         end.push(0);
         for snapshot in &self.snapshots {
             let mut next = 0;
-            snapshot.range(first, Some(&end), &mut |key, value| {
-                while next < keys.len() && keys[next].as_slice() < key {
+            snapshot.range(&first.key, Some(&end), &mut |key, value| {
+                while next < keys.len() && keys[next].key.as_slice() < key {
                     next += 1;
                 }
-                if next < keys.len() && keys[next] == key {
+                if next < keys.len() && keys[next].key == key {
                     rows[next] = Some(Row::decode(&RowKey::parse(key)?, value)?);
                     bytes += key.len() + value.len();
                 }
@@ -347,66 +385,6 @@ impl<'a> Reading<'a> {
         };
         Part { source: Source::Tail(chunk), info, newest, live }
     }
-}
-
-impl Found {
-    fn read_infos(&mut self) -> Result<(), Error> {
-        for source in &mut self.segments {
-            for (chunk, info) in &mut source.chunks {
-                if let Some(read) = source.segment.chunks(source.section, *chunk..*chunk + 1)?.pop() {
-                    *info = read;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn add(
-        &mut self,
-        segment: &Arc<Segment>,
-        section: usize,
-        chunks: impl Iterator<Item = (u32, ChunkInfo)>,
-    ) {
-        match self.segments.last_mut() {
-            Some(last) if Arc::ptr_eq(&last.segment, segment) => last.chunks.extend(chunks),
-            _ => self.segments.push(SegmentChunks {
-                segment: Arc::clone(segment),
-                section,
-                chunks: chunks.collect(),
-            }),
-        }
-    }
-}
-
-/// Takes out of the segments' masks what the tail has newer versions of. Only the chunks that can have such a document are read.
-fn replace_in_segments(found: &Found, parts: &mut [Part]) -> Result<(), Error> {
-    let mut first_part = 0;
-    for source in &found.segments {
-        let mut candidates: HashMap<usize, Vec<&str>> = HashMap::new();
-        for key in &found.tail {
-            let row = RowKey::parse(key)?;
-            let location = row.reversed_location();
-            let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
-            let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
-            for chunk in before.saturating_sub(1)..after {
-                candidates.entry(chunk).or_default().push(row.id);
-            }
-        }
-        for (index, wanted) in candidates {
-            let (chunk, info) = source.chunks[index];
-            let ids = ids(source, chunk..chunk + 1)?;
-            let part = &mut parts[first_part + index];
-            let wanted: std::collections::HashSet<&[u8]> = wanted.into_iter().map(str::as_bytes).collect();
-            for row in 0..info.documents as usize {
-                if is_set(&part.newest, row) && ids[0].get(row).is_some_and(|id| wanted.contains(id)) {
-                    clear(&mut part.newest, row, info.documents);
-                    clear(&mut part.live, row, info.documents);
-                }
-            }
-        }
-        first_part += source.chunks.len();
-    }
-    Ok(())
 }
 
 /// Whether the row of this key is a version of the document with this sort key.

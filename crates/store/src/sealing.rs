@@ -1,7 +1,8 @@
 //! Sealing: what the tail holds becomes segments.
 //!
 //! 1. The next generation takes over the writes.
-//! 2. The old one's rows are written bucket by bucket: the newest version of each document, in columns.
+//! 2. The old one's rows are written: the newest version of each document, in columns. Buckets with few rows share a file with those
+//!    next to them: a file of its own for each would cost a sync for each.
 //! 3. The manifest gets the segments and loses the generation, at once.
 //! 4. When the last reader has gone, the generation's files are deleted.
 //!
@@ -12,6 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use millrace_bucket::BucketId;
 use millrace_column::{ColumnKey, Form};
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
@@ -106,13 +108,11 @@ impl Sealer {
         let (layout, _) = shared.layout();
         let (state, applied) = shared.settled_state();
         let mut files = NewSegments::new(shared);
-        let mut written: Vec<(millrace_bucket::BucketId, BucketSegment)> = Vec::new();
-        for bucket in &state.buckets {
+        let mut written: Vec<(BucketId, BucketSegment)> = Vec::new();
+        for run in runs(&state.buckets, &*snapshot)? {
             let sealing =
-                SealBucket { shared, layout: &*layout, snapshot: &*snapshot, bucket, marks: &state.marks };
-            if let Some(segment) = sealing.run(applied, &mut files)? {
-                written.push((bucket.id, segment));
-            }
+                SealRun { shared, layout: &*layout, snapshot: &*snapshot, run: &run, marks: &state.marks };
+            written.extend(sealing.run(applied, &mut files)?);
         }
         files.publish(|state| {
             let mut state = state.clone();
@@ -169,10 +169,10 @@ fn idle_for(shared: &Shared, us: u64) -> bool {
 }
 
 /// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
-fn add(buckets: &mut [Arc<Bucket>], id: millrace_bucket::BucketId, segment: &BucketSegment) {
+pub(crate) fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
     for bucket in buckets {
-        let covers = bucket.id.used_bits() >= id.used_bits()
-            && millrace_bucket::BucketId::new(id.used_bits(), bucket.id.bits()) == id;
+        let covers =
+            bucket.id.used_bits() >= id.used_bits() && BucketId::new(id.used_bits(), bucket.id.bits()) == id;
         if covers {
             let mut segments = bucket.segments.clone();
             let mut segment = segment.clone();
@@ -188,43 +188,112 @@ fn add(buckets: &mut [Arc<Bucket>], id: millrace_bucket::BucketId, segment: &Buc
 /// What is called with each row: its key, taken apart, and its value.
 type KeyVisitor<'a> = dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error> + 'a;
 
-/// The rows of one bucket in one generation.
-struct SealBucket<'a> {
+/// A file is closed when so many bytes of rows are in it and a bucket ends.
+const FILE_BYTES: u64 = 16 << 20;
+
+/// Buckets one after another that are sealed into one file.
+#[derive(Default)]
+struct Run {
+    /// Those that have rows.
+    buckets: Vec<Rows>,
+    /// The first and the last location of all of them.
+    locations: (u32, u32),
+    bytes: u64,
+    types: BTreeSet<String>,
+}
+
+/// How much of a run is a bucket's.
+struct Rows {
+    bucket: BucketId,
+    documents: u64,
+    bytes: u64,
+}
+
+/// What buckets have in a generation, in runs.
+fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>, Error> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut next = buckets.iter();
+    // No bucket yet: the first row begins one.
+    let mut locations: Option<(u32, u32)> = None;
+    snapshot.range(&[], None, &mut |key, value| {
+        let key = RowKey::parse(key)?;
+        while locations.is_none_or(|(_, last)| last < key.location) {
+            let Some(bucket) = next.next() else { return Ok(ControlFlow::Break(())) };
+            locations = Some(bucket.locations());
+            if bucket.locations().1 < key.location {
+                continue;
+            }
+            if runs.last().is_none_or(|run| run.bytes >= FILE_BYTES) {
+                runs.push(Run { locations: bucket.locations(), ..Run::default() });
+            }
+            if let Some(run) = runs.last_mut() {
+                run.locations.1 = bucket.locations().1;
+                run.buckets.push(Rows { bucket: bucket.id, documents: 0, bytes: 0 });
+            }
+        }
+        if let Some(run) = runs.last_mut() {
+            run.add(&key, value);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(runs)
+}
+
+impl Run {
+    /// Counts a row of the last bucket.
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) {
+        let bytes = (key.sort_key.len() + value.len()) as u64;
+        self.bytes += bytes;
+        if let Some(rows) = self.buckets.last_mut() {
+            rows.documents += 1;
+            rows.bytes += bytes;
+        }
+        if !self.types.contains(key.document_type()) {
+            self.types.insert(key.document_type().to_owned());
+        }
+    }
+}
+
+/// The rows of a run in one generation.
+struct SealRun<'a> {
     shared: &'a Shared,
     layout: &'a dyn Layout,
     snapshot: &'a dyn TailSnapshot,
-    bucket: &'a Bucket,
+    run: &'a Run,
     marks: &'a Marks,
 }
 
-impl SealBucket<'_> {
-    fn run(&self, applied: u64, files: &mut NewSegments<'_>) -> Result<Option<BucketSegment>, Error> {
-        let mut types = BTreeSet::new();
-        self.rows(&mut |key, _| {
-            if !types.contains(key.document_type()) {
-                types.insert(key.document_type().to_owned());
-            }
-            Ok(())
-        })?;
-        if types.is_empty() {
-            return Ok(None);
-        }
+impl SealRun<'_> {
+    /// Writes the file. Returns what each bucket has of it.
+    fn run(
+        &self,
+        applied: u64,
+        files: &mut NewSegments<'_>,
+    ) -> Result<Vec<(BucketId, BucketSegment)>, Error> {
         let number = self.shared.next_number();
         let path = self.shared.segment_path(number);
         let mut writer = Writer::create(&*self.shared.options.disk, &path)?;
-        for document_type in &types {
+        for document_type in &self.run.types {
             self.write_type(document_type, &mut writer)?;
         }
         if writer.is_empty() {
             writer.abandon()?;
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        files.finish(number, writer, applied).map(Some)
+        let file = files.finish(number, writer, applied)?;
+        let of_bucket = |rows: &Rows| {
+            let mut segment = file.clone();
+            let share = u128::from(file.record.bytes) * u128::from(rows.bytes);
+            segment.record.bytes = (share / u128::from(self.run.bytes.max(1))) as u64;
+            segment.record.documents = rows.documents;
+            (rows.bucket, segment)
+        };
+        Ok(self.run.buckets.iter().map(of_bucket).collect())
     }
 
-    /// All rows of the bucket.
+    /// All rows of the run.
     fn rows(&self, visit: &mut KeyVisitor<'_>) -> Result<(), Error> {
-        let (first, last) = self.bucket.locations();
+        let (first, last) = self.run.locations;
         let to = last.checked_add(1).map(u32::to_be_bytes);
         self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {
             visit(&RowKey::parse(key)?, value)?;

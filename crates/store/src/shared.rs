@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
+use millrace_document::Timestamp;
 use millrace_segment::{Cache, Segment};
 
+use crate::counts::CountCache;
 use crate::manifest::{InPlace, Unwritten};
 use crate::marks::{Mark, MarkScope};
 use crate::masks::MaskCache;
@@ -23,6 +25,7 @@ pub(crate) struct Shared {
     pub caches: Caches,
     pub health: Health,
     pub counters: Counters,
+    pub counts: CountCache,
     pub alarm: Alarm,
     state: RwLock<Arc<State>>,
     /// Held while a new state is made, so that they are made one after another.
@@ -82,6 +85,7 @@ impl Shared {
             },
             health: Health::default(),
             counters: Counters::default(),
+            counts: CountCache::default(),
             alarm: Alarm::default(),
             state: RwLock::new(Arc::new(state)),
             publishing: Mutex::new(()),
@@ -106,8 +110,23 @@ impl Shared {
     /// As [`Shared::publish`]; an error tells whether the new state may be the one that the next start finds.
     pub fn try_publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Unwritten> {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.replace(&self.state(), change)
+    }
+
+    /// As [`Shared::publish`], while no row is appended: the change sees all rows that there are until it holds. Writes wait meanwhile.
+    pub fn publish_alone(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+        let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.state();
-        let new = change(&old).map_err(|error| Unwritten { error, in_place: InPlace::No })?;
+        let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
+        Ok(self.replace(&old, change)?)
+    }
+
+    fn replace(
+        &self,
+        old: &State,
+        change: impl FnOnce(&State) -> Result<State, Error>,
+    ) -> Result<(), Unwritten> {
+        let new = change(old).map_err(|error| Unwritten { error, in_place: InPlace::No })?;
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
@@ -146,12 +165,13 @@ impl Shared {
         Some(Arc::clone(&old.generations[0]))
     }
 
-    /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it.
-    pub fn mark(&self, scope: MarkScope) -> Result<(), Error> {
+    /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it. What is
+    /// dropped was written until now, or until the time that another clock has given.
+    pub fn mark(&self, scope: MarkScope, given: Option<Timestamp>) -> Result<(), Error> {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writable()?;
         let old = self.state();
-        let mark = Mark { scope, timestamp: self.timestamps.next().0 };
+        let mark = self.new_mark(scope, given);
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {
                 let new = old.with_mark(mark);
@@ -161,8 +181,7 @@ impl Shared {
             Err(AppendError::Full) => {
                 // The log has no space. A manifest may still fit: it takes the place of the one that is there.
                 drop(one_at_a_time);
-                let again = || Mark { scope: mark.scope.clone(), timestamp: self.timestamps.next().0 };
-                self.publish(|state| Ok(state.with_mark(again())))
+                self.publish(|state| Ok(state.with_mark(self.new_mark(mark.scope.clone(), given))))
             }
             Err(AppendError::NotDurable(reason)) => {
                 self.health.poison(reason.clone());
@@ -171,7 +190,14 @@ impl Shared {
         }
     }
 
-    /// The state, and a time: every mark of that time or before is in the state, and none will come later.
+    fn new_mark(&self, scope: MarkScope, given: Option<Timestamp>) -> Mark {
+        given.into_iter().for_each(|timestamp| self.timestamps.see(timestamp));
+        let since = self.timestamps.next().0;
+        let timestamp = given.map_or(since, |timestamp| timestamp.0);
+        Mark { scope, timestamp, since, given: given.is_some() }
+    }
+
+    /// The state, and a time: every mark that the store learned of until then is in the state, and none will come with that time.
     pub fn settled_state(&self) -> (Arc<State>, u64) {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         (self.state(), self.timestamps.next().0)

@@ -1,5 +1,6 @@
 //! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each change makes a new one.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,8 @@ pub(crate) struct State {
     /// In the order of keys; together they cover all keys.
     pub buckets: Vec<Arc<Bucket>>,
     pub marks: Arc<Marks>,
+    /// Buckets of which there is a replica here, and whether it is complete.
+    pub replicas: Arc<BTreeMap<BucketId, bool>>,
 }
 
 /// A generation of the tail.
@@ -31,6 +34,8 @@ pub(crate) struct Generation {
     pub tail: Arc<dyn Tail>,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
+    oldest: AtomicU64,
+    newest: AtomicU64,
     /// Set under the lock that appends hold: nothing is appended from then on.
     closed: Mutex<bool>,
 }
@@ -43,6 +48,8 @@ impl Generation {
             tail,
             rows: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            oldest: AtomicU64::new(u64::MAX),
+            newest: AtomicU64::new(0),
             closed: Mutex::new(false),
         }
     }
@@ -60,9 +67,25 @@ impl Generation {
         }
         let mut bytes = Vec::new();
         mark.encode(&mut bytes);
-        let outcome = self.tail.append_mark(mark.timestamp, bytes);
+        let outcome = self.tail.append_mark(mark.since, bytes);
         *closed = outcome.is_err();
         outcome
+    }
+
+    /// Rows with timestamps in this range come: to be called before they can be seen.
+    pub fn expect(&self, oldest: u64, newest: u64) {
+        self.oldest.fetch_min(oldest, Ordering::SeqCst);
+        self.newest.fetch_max(newest, Ordering::SeqCst);
+    }
+
+    /// No row has a lower timestamp.
+    pub fn oldest(&self) -> u64 {
+        self.oldest.load(Ordering::SeqCst)
+    }
+
+    /// No row has a higher timestamp.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::SeqCst)
     }
 
     /// Counts rows that were appended.
@@ -92,9 +115,30 @@ impl Bucket {
         locations(self.id)
     }
 
+    /// One of its two halves, which is taken to have as much in it as the other.
+    pub fn half(&self, id: BucketId) -> Arc<Bucket> {
+        let mut segments = self.segments.clone();
+        for segment in &mut segments {
+            segment.record.bytes = segment.record.bytes.div_ceil(2);
+            segment.record.documents = segment.record.documents.div_ceil(2);
+        }
+        Arc::new(Bucket { id, segments })
+    }
+
+    /// Whether it has this segment.
+    pub fn has_segment(&self, number: u64) -> bool {
+        self.segments.iter().any(|segment| segment.record.number == number)
+    }
+
     /// Its segments.
     pub fn open_segments(&self) -> Result<Vec<&Arc<Segment>>, Error> {
         self.segments.iter().map(|segment| segment.opened.as_ref().map_err(Clone::clone)).collect()
+    }
+
+    /// No version in its segments has a higher timestamp; `None` where one of them could not be opened.
+    pub fn newest(&self) -> Option<u64> {
+        let newest = |segment: &BucketSegment| segment.opened.as_ref().ok().map(|segment| segment.newest());
+        self.segments.iter().map(newest).try_fold(0, |highest, newest| Some(highest.max(newest?)))
     }
 
     pub fn bytes(&self) -> u64 {
@@ -175,7 +219,13 @@ impl State {
                 .map(|bucket| (bucket.id, bucket.segments.iter().map(|segment| segment.record).collect()))
                 .collect(),
             marks: self.marks.list(),
+            replicas: self.replicas.iter().map(|(bucket, complete)| (*bucket, *complete)).collect(),
         }
+    }
+
+    /// No row in the tail has a lower timestamp.
+    pub fn oldest_in_tail(&self) -> u64 {
+        self.generations.iter().map(|generation| generation.oldest()).min().unwrap_or(u64::MAX)
     }
 
     /// The numbers of all segments, each once.

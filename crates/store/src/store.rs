@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_column::View;
-use millrace_document::{Document, DocumentId, Group, Timestamp};
+use millrace_document::{Document, DocumentId, DropScope, Group, Timestamp, Version};
 use millrace_env::ThreadClass;
 use millrace_segment::Cache;
 
-use crate::committer::Writes;
+use crate::committer::{TIMESTAMP_LIMIT, Writes};
 use crate::maintenance::Maintenance;
 use crate::marks::MarkScope;
 use crate::open::{Lock, Opened, open};
+use crate::replica::check_bits;
 use crate::rolling::Roller;
 use crate::sealing::Sealer;
 use crate::shared::Shared;
@@ -91,6 +92,28 @@ impl Store {
         self.inner.writes.accept(write, Box::new(done));
     }
 
+    /// Writes versions that have their timestamps already: those of other replicas. They may come in any order, and more than once; of
+    /// each document the newest counts. All of them are kept or none; `done` is called as in [`Store::write`]. Timestamps that this
+    /// store gives are above them from then on.
+    pub fn apply(&self, versions: Vec<Version>, done: impl FnOnce(Result<(), Error>) + Send + 'static) {
+        self.inner.writes.apply(versions, Box::new(|outcome| done(outcome.map(drop))));
+    }
+
+    /// Drops as another replica has dropped. Versions from before it that come later are dropped too, as long as removals are
+    /// remembered.
+    ///
+    /// # Errors
+    /// The drop cannot be made durable.
+    pub fn apply_drop(&self, drop: &millrace_document::Drop) -> Result<(), Error> {
+        let scope = match &drop.scope {
+            DropScope::Group { document_type, group } => {
+                MarkScope::Group { document_type: document_type.clone(), group: group.key() }
+            }
+            DropScope::Type(name) => MarkScope::Type(name.clone()),
+        };
+        self.mark(scope, Some(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
+    }
+
     /// The document of this id and when it was written; `None` when there is none.
     ///
     /// # Errors
@@ -126,7 +149,7 @@ impl Store {
     /// The drop cannot be made durable.
     pub fn drop_group(&self, document_type: Option<&str>, group: &Group) -> Result<(), Error> {
         let document_type = document_type.map(str::to_owned);
-        self.mark(MarkScope::Group { document_type, group: group.key() })
+        self.mark(MarkScope::Group { document_type, group: group.key() }, None)
     }
 
     /// Drops all documents of a type, as [`Store::drop_group`] does.
@@ -134,7 +157,7 @@ impl Store {
     /// # Errors
     /// The drop cannot be made durable.
     pub fn drop_type(&self, document_type: &str) -> Result<(), Error> {
-        self.mark(MarkScope::Type(document_type.to_owned()))
+        self.mark(MarkScope::Type(document_type.to_owned()), None)
     }
 
     /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being read.
@@ -142,18 +165,23 @@ impl Store {
     /// # Errors
     /// The drop cannot be made durable; the bucket uses more than 32 bits.
     pub fn drop_bucket(&self, bucket: BucketId) -> Result<(), Error> {
-        if bucket.used_bits() > 32 {
-            let reason = "a store's buckets use at most 32 bits; name one of them".to_owned();
-            return Err(Error::Io { action: format!("drop {bucket}"), reason });
-        }
+        check_bits(bucket)?;
         let (first, last) = locations(bucket);
-        self.mark(MarkScope::Locations(first, last))
+        self.mark(MarkScope::Locations(first, last), None)
     }
 
-    fn mark(&self, scope: MarkScope) -> Result<(), Error> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.inner.sealer
+    }
+
+    fn mark(&self, scope: MarkScope, given: Option<Timestamp>) -> Result<(), Error> {
         let shared = &self.inner.shared;
         shared.check_open()?;
-        shared.mark(scope)?;
+        shared.mark(scope, given)?;
         shared.alarm.ring();
         Ok(())
     }

@@ -26,7 +26,12 @@ impl Timestamps {
         Timestamp(now.max(last.saturating_add(1)))
     }
 
-    /// The last one given.
+    /// Every timestamp from now on is above this one, which another clock has given.
+    pub fn see(&self, timestamp: Timestamp) {
+        self.last.fetch_max(timestamp.0, Ordering::SeqCst);
+    }
+
+    /// The last one given or seen.
     pub fn last(&self) -> Timestamp {
         Timestamp(self.last.load(Ordering::SeqCst))
     }

@@ -357,7 +357,8 @@ impl<'a> RowReader<'a> {
             let values = keys
                 .filter(|key| match key.form {
                     Form::Value => self.wanted.is_none_or(|wanted| wanted.contains(&key.field)),
-                    Form::Rest => true,
+                    // Any field can be in the rest.
+                    Form::Rest => self.wanted.is_none_or(|wanted| !wanted.is_empty()),
                     _ => false,
                 })
                 .map(|key| Ok((key.clone(), self.parts[part].column(key)?)))

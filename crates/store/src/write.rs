@@ -62,7 +62,7 @@ impl fmt::Display for Refusal {
 }
 
 /// A write that is durable, and visible to every view that is opened from now on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// The version's timestamp; of the version that stays, where the change was [`Modification::Nothing`] and there is one.
     pub timestamp: Timestamp,

@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 pub(crate) use self::fjall::FjallTails;
 use journal::check_journals;
-pub(crate) use row::{KEY_LIMIT, Row, RowKey, encode_put, encode_removed, row_key};
+pub(crate) use row::{
+    KEY_LIMIT, Row, RowKey, encode_fields, encode_put, encode_removed, is_removal, row_key,
+};
 
 use crate::Error;
 use crate::marks::Mark;

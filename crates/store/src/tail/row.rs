@@ -31,9 +31,22 @@ pub(crate) fn encode_put(document: &Document) -> Vec<u8> {
     bytes
 }
 
+/// The same for the wire form of a document's fields.
+pub(crate) fn encode_fields(fields: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1 + fields.len());
+    bytes.push(PUT);
+    bytes.extend_from_slice(fields);
+    bytes
+}
+
 /// The value of a removal's row.
 pub(crate) fn encode_removed() -> Vec<u8> {
     vec![REMOVED]
+}
+
+/// Whether a row of this value is a removal.
+pub(crate) fn is_removal(value: &[u8]) -> bool {
+    value.first() == Some(&REMOVED)
 }
 
 /// The parts of a row's key.

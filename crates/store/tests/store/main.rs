@@ -5,5 +5,8 @@ mod crash;
 mod damage;
 mod faults;
 mod isolation;
+mod late;
 mod model;
+mod replica;
+mod transfer;
 mod writes;

@@ -11,8 +11,8 @@ use proptest::strategy::Union;
 use crate::common::{get, id, open, options, put, remove, shown, visited};
 
 /// Documents are few, so that operations meet.
-const GROUPS: [&str; 6] = ["", "g=ann", "g=bob", "n=1", "n=4294967297", "n=2"];
-const TYPES: [&str; 2] = ["mail", "note"];
+pub const GROUPS: [&str; 6] = ["", "g=ann", "g=bob", "n=1", "n=4294967297", "n=2"];
+pub const TYPES: [&str; 2] = ["mail", "note"];
 const NAMES: u8 = 12;
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ enum Step {
     Check,
 }
 
-fn any_id() -> impl Strategy<Value = String> {
+pub fn any_id() -> impl Strategy<Value = String> {
     (0..TYPES.len(), 0..GROUPS.len(), 0..NAMES)
         .prop_map(|(of, group, name)| format!("id:n:{}:{}:{name}", TYPES[of], GROUPS[group]))
 }
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ])
 }
 
-fn group(text: &str) -> Group {
+pub fn group(text: &str) -> Group {
     match text.split_once('=') {
         None => Group::None,
         Some(("n", number)) => Group::Number(number.parse().expect("a number of the test")),
@@ -61,11 +61,11 @@ fn group(text: &str) -> Group {
     }
 }
 
-fn group_of(id: &str) -> &str {
+pub fn group_of(id: &str) -> &str {
     id.split(':').nth(3).expect("an id of the test")
 }
 
-fn type_of(id: &str) -> &str {
+pub fn type_of(id: &str) -> &str {
     id.split(':').nth(2).expect("an id of the test")
 }
 

@@ -1,0 +1,422 @@
+//! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and how it gives it up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentId, Timestamp, Version};
+
+use crate::counts::{Counting, Span};
+use crate::reading::Reading;
+use crate::sealing::Sealer;
+use crate::shared::Shared;
+use crate::state::{Bucket, State, locations};
+use crate::tail::RowKey;
+use crate::visiting::visit;
+use crate::{Error, Store, ViewScope, Visit, Visited, get};
+
+/// What a store has of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaInfo {
+    /// Documents.
+    pub documents: u64,
+    /// Over the ids and timestamps of documents and remembered removals: equal where those are equal.
+    pub checksum: u64,
+    /// No version that the store has seen, of any bucket, has a higher timestamp.
+    pub newest: Timestamp,
+    /// Whether it has all that it should: [`Store::create_replicas`].
+    pub complete: bool,
+}
+
+/// A version without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionKey {
+    /// Which document.
+    pub id: DocumentId,
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// Whether it is a removal.
+    pub removed: bool,
+}
+
+/// Newest versions of a bucket's documents, in the order of keys.
+#[derive(Debug, Clone, Default)]
+pub struct VersionPage {
+    /// The versions.
+    pub versions: Vec<VersionKey>,
+    /// Where the next page begins; `None` at the end. It holds whatever is written, sealed or merged meanwhile.
+    pub after: Option<String>,
+}
+
+impl Store {
+    /// What there is of each of these buckets; `None`: nothing. Removals count that were written at `removals_since` or somewhat
+    /// before; where replicas are to be compared, all are asked with one time that is well within the retention of each.
+    ///
+    /// Costs a look at numbers in memory for each bucket that is sealed and was asked for before; otherwise ids and timestamps are
+    /// read, of all its documents the first time, later of the groups that have rows in the tail or were sealed since.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged; a bucket uses more than 32 bits.
+    pub fn replica_infos(
+        &self,
+        buckets: &[BucketId],
+        removals_since: Timestamp,
+    ) -> Result<Vec<Option<ReplicaInfo>>, Error> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let counting = counting(shared);
+        buckets.iter().map(|bucket| info(shared, &counting, *bucket, removals_since)).collect()
+    }
+
+    /// From now on there is a replica of each of these buckets, if only an empty one: complete, or known to lack something until
+    /// [`Store::complete_replicas`]. One that is there stays as it is. Durable when it returns.
+    ///
+    /// # Errors
+    /// The manifest cannot be written; a bucket uses more than 32 bits.
+    pub fn create_replicas(&self, buckets: &[BucketId], complete: bool) -> Result<(), Error> {
+        self.change_replicas(buckets, |replicas, bucket| {
+            replicas.entry(bucket).or_insert(complete);
+        })
+    }
+
+    /// These buckets have all that they should. Durable when it returns.
+    ///
+    /// # Errors
+    /// The manifest cannot be written; a bucket uses more than 32 bits.
+    pub fn complete_replicas(&self, buckets: &[BucketId]) -> Result<(), Error> {
+        self.change_replicas(buckets, |replicas, bucket| {
+            replicas.insert(bucket, true);
+        })
+    }
+
+    fn change_replicas(
+        &self,
+        buckets: &[BucketId],
+        change: impl Fn(&mut BTreeMap<BucketId, bool>, BucketId),
+    ) -> Result<(), Error> {
+        let shared = self.shared();
+        shared.check_open()?;
+        buckets.iter().try_for_each(|bucket| check_bits(*bucket))?;
+        let changed = |state: &State| {
+            let mut replicas = (*state.replicas).clone();
+            buckets.iter().for_each(|bucket| change(&mut replicas, *bucket));
+            State { replicas: Arc::new(replicas), ..state.clone() }
+        };
+        let state = shared.state();
+        if changed(&state).replicas == state.replicas {
+            return Ok(());
+        }
+        shared.publish(|state| Ok(changed(state)))
+    }
+
+    /// Whether there is a replica of a bucket that was created, or has documents in files: no file is looked at.
+    pub fn has_replica(&self, bucket: BucketId) -> bool {
+        let state = self.shared().state();
+        state.replicas.contains_key(&bucket)
+            || parts(&state, bucket).iter().any(|part| !part.segments.is_empty())
+    }
+
+    /// Buckets of so many bits of which there can be something: [`Store::replica_infos`] says what.
+    ///
+    /// # Errors
+    /// The tail cannot be read.
+    pub fn replica_buckets(&self, bits: u8) -> Result<Vec<BucketId>, Error> {
+        let state = self.shared().state();
+        let mut buckets: BTreeSet<BucketId> = state.replicas.keys().copied().collect();
+        for part in state.buckets.iter().filter(|part| !part.segments.is_empty()) {
+            buckets.extend(with_bits(part.id, bits));
+        }
+        for generation in &state.generations {
+            generation.tail.snapshot().range(&[], None, &mut |key, _| {
+                let location = RowKey::parse(key)?.location;
+                buckets.insert(BucketId::new(bits.min(32), u64::from(location.reverse_bits())));
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(buckets.into_iter().collect())
+    }
+
+    /// Gives up what there is of these buckets, each only where its checksum is this one. Returns where it was.
+    ///
+    /// No document is looked at but for the checksum: segments leave the bucket, and files that no bucket has any more are unlinked.
+    /// The same versions can come again.
+    ///
+    /// # Errors
+    /// Rows of the tail cannot be sealed, a file cannot be read, the manifest cannot be written; a bucket uses more than 32 bits.
+    pub fn delete_replicas(
+        &self,
+        buckets: &[(BucketId, u64)],
+        removals_since: Timestamp,
+    ) -> Result<Vec<bool>, Error> {
+        self.shared().check_open()?;
+        delete(self.shared(), self.sealer(), buckets, removals_since)
+    }
+
+    /// The newest versions of a bucket's documents, and of removals those from `removals_since` on: the next `wanted` after the place
+    /// that the page before names.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged; the place is none; the bucket uses more than 32 bits.
+    pub fn versions(
+        &self,
+        bucket: BucketId,
+        removals_since: Timestamp,
+        after: Option<&str>,
+        wanted: usize,
+    ) -> Result<VersionPage, Error> {
+        self.shared().check_open()?;
+        check_bits(bucket)?;
+        versions(self.shared(), bucket, removals_since, after, wanted)
+    }
+
+    /// The newest version of a document, be it a removal; one that was dropped is a removal of that time. `None` when there is none.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn version(&self, id: &DocumentId) -> Result<Option<Version>, Error> {
+        self.shared().check_open()?;
+        get::version(self.shared(), id)
+    }
+}
+
+/// Counts what there is now.
+pub(crate) fn counting(shared: &Shared) -> Counting<'_> {
+    Counting::new(Reading::new(shared), &shared.counts, span(shared))
+}
+
+fn span(shared: &Shared) -> Span {
+    Span::new(shared.tuning().tombstone_retention)
+}
+
+/// A store's buckets use at most 32 bits.
+pub(crate) fn check_bits(bucket: BucketId) -> Result<(), Error> {
+    if bucket.used_bits() <= 32 {
+        return Ok(());
+    }
+    let reason = "a store's buckets use at most 32 bits; name one of them".to_owned();
+    Err(Error::Io { action: format!("look up {bucket}"), reason })
+}
+
+/// The store's own buckets that a bucket consists of; where it is a part of one, that part.
+pub(crate) fn parts(state: &State, bucket: BucketId) -> Vec<Arc<Bucket>> {
+    let whole = state.bucket(locations(bucket).0);
+    if whole.id.used_bits() < bucket.used_bits() {
+        return vec![part_of(whole, bucket)];
+    }
+    state.within(&ViewScope::Buckets(vec![bucket]))
+}
+
+/// The bucket of so many bits that this one is a part of, or those that are parts of it.
+fn with_bits(bucket: BucketId, bits: u8) -> Vec<BucketId> {
+    match bucket.children() {
+        Some(halves) if bucket.used_bits() < bits => {
+            halves.into_iter().flat_map(|half| with_bits(half, bits)).collect()
+        }
+        _ => vec![BucketId::new(bits.min(bucket.used_bits()), bucket.bits())],
+    }
+}
+
+/// A part of a bucket, which is taken to have its even share.
+fn part_of(whole: &Bucket, id: BucketId) -> Arc<Bucket> {
+    let halved = u32::from(id.used_bits() - whole.id.used_bits());
+    let mut segments = whole.segments.clone();
+    for segment in &mut segments {
+        segment.record.bytes = segment.record.bytes.checked_shr(halved).unwrap_or(0).max(1);
+        segment.record.documents = segment.record.documents.checked_shr(halved).unwrap_or(0);
+    }
+    Arc::new(Bucket { id, segments })
+}
+
+fn info(
+    shared: &Shared,
+    counting: &Counting<'_>,
+    bucket: BucketId,
+    removals_since: Timestamp,
+) -> Result<Option<ReplicaInfo>, Error> {
+    check_bits(bucket)?;
+    let state = &counting.reading().state;
+    let mut counts = crate::counts::Counts::default();
+    for part in parts(state, bucket) {
+        counts.add(&counting.bucket(&part)?);
+    }
+    let created = state.replicas.get(&bucket).copied();
+    let span = span(shared);
+    if created.is_none() && counts.is_empty(removals_since.0, span) {
+        return Ok(None);
+    }
+    // What was there before it became a replica is all that there was.
+    let complete = created.unwrap_or(true);
+    let checksum = counts.checksum(removals_since.0, span);
+    let newest = shared.timestamps.last();
+    Ok(Some(ReplicaInfo { documents: counts.documents, checksum, newest, complete }))
+}
+
+/// Whether the tail has rows of a bucket.
+pub(crate) fn is_in_tail(state: &State, bucket: BucketId) -> Result<bool, Error> {
+    let (first, last) = locations(bucket);
+    let to = last.checked_add(1).map(u32::to_be_bytes);
+    let mut found = false;
+    for generation in &state.generations {
+        let snapshot = generation.tail.snapshot();
+        snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |_, _| {
+            found = true;
+            Ok(ControlFlow::Break(()))
+        })?;
+    }
+    Ok(found)
+}
+
+/// Seals where the tail has rows of these buckets.
+pub(crate) fn seal_buckets(shared: &Shared, sealer: &Sealer, buckets: &[BucketId]) -> Result<(), Error> {
+    let state = shared.state();
+    for bucket in buckets {
+        if is_in_tail(&state, *bucket)? {
+            drop(state);
+            return sealer.seal();
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of a bucket's segments, part by part.
+fn segments_of(state: &State, bucket: BucketId) -> Vec<Vec<u64>> {
+    let numbers = |part: Arc<Bucket>| part.segments.iter().map(|segment| segment.record.number).collect();
+    parts(state, bucket).into_iter().map(numbers).collect()
+}
+
+fn delete(
+    shared: &Shared,
+    sealer: &Sealer,
+    buckets: &[(BucketId, u64)],
+    removals_since: Timestamp,
+) -> Result<Vec<bool>, Error> {
+    let ids: Vec<BucketId> = buckets.iter().map(|(bucket, _)| *bucket).collect();
+    ids.iter().try_for_each(|bucket| check_bits(*bucket))?;
+    seal_buckets(shared, sealer, &ids)?;
+    let counting = counting(shared);
+    let mut agreed = Vec::with_capacity(buckets.len());
+    for (bucket, expected) in buckets {
+        let info = info(shared, &counting, *bucket, removals_since)?;
+        agreed.push(info.is_none_or(|info| info.checksum == *expected));
+    }
+    let counted = Arc::clone(&counting.reading().state);
+    drop(counting);
+    let mut gone = Vec::new();
+    // No row comes between looking and deleting: it would be lost.
+    shared.publish_alone(|state| {
+        let mut new = state.clone();
+        let mut replicas = (*state.replicas).clone();
+        for ((bucket, _), agreed) in buckets.iter().zip(&mut agreed) {
+            *agreed = *agreed
+                && segments_of(state, *bucket) == segments_of(&counted, *bucket)
+                && !is_in_tail(state, *bucket)?;
+            if *agreed {
+                new.buckets = isolated(&new.buckets, *bucket);
+                let inside = |part: &Arc<Bucket>| is_inside(part.id, *bucket);
+                for part in new.buckets.iter_mut().filter(|part| inside(part)) {
+                    gone.push(part.id);
+                    *part = Arc::new(Bucket { id: part.id, segments: Vec::new() });
+                }
+                replicas.remove(bucket);
+            }
+        }
+        new.replicas = Arc::new(replicas);
+        Ok(new)
+    })?;
+    gone.extend(ids);
+    shared.counts.forget(&gone);
+    Ok(agreed)
+}
+
+/// Whether a bucket is the other or a part of it.
+pub(crate) fn is_inside(bucket: BucketId, other: BucketId) -> bool {
+    bucket.used_bits() >= other.used_bits() && BucketId::new(other.used_bits(), bucket.bits()) == other
+}
+
+/// The buckets, with one split where it is larger than this bucket, so that no other shares one with it.
+pub(crate) fn isolated(buckets: &[Arc<Bucket>], bucket: BucketId) -> Vec<Arc<Bucket>> {
+    let isolate = |of: &Arc<Bucket>| match of.id.children() {
+        Some(children) if of.id != bucket && is_inside(bucket, of.id) => {
+            let halves: Vec<Arc<Bucket>> = children.into_iter().map(|child| of.half(child)).collect();
+            isolated(&halves, bucket)
+        }
+        _ => vec![Arc::clone(of)],
+    };
+    buckets.iter().flat_map(isolate).collect()
+}
+
+fn versions(
+    shared: &Shared,
+    bucket: BucketId,
+    removals_since: Timestamp,
+    after: Option<&str>,
+    wanted: usize,
+) -> Result<VersionPage, Error> {
+    // A place is a type and a place in a visit of that type alone.
+    let after = match after {
+        Some(after) => Some(after.split_once('/').ok_or(Error::Continuation)?),
+        None => None,
+    };
+    let types = types_of(&shared.state(), bucket)?;
+    let remaining = types.into_iter().filter(|of| after.is_none_or(|(after, _)| of.as_str() >= after));
+    let mut page = VersionPage::default();
+    for document_type in remaining {
+        let continuation = after.filter(|(of, _)| *of == document_type).map(|(_, place)| place.to_owned());
+        let found = visit(
+            shared,
+            &Visit {
+                document_types: vec![document_type.clone()],
+                scope: ViewScope::Buckets(vec![bucket]),
+                from: Timestamp(0),
+                to: Timestamp(u64::MAX),
+                slice: (0, 1),
+                continuation: continuation.filter(|place| !place.is_empty()),
+                wanted: wanted - page.versions.len(),
+                tombstones: true,
+                fields: Some(Vec::new()),
+            },
+        )?;
+        page.versions.extend(found.visited.into_iter().filter_map(|visited| match visited {
+            Visited::Document(document, timestamp) => {
+                Some(VersionKey { id: document.id, timestamp, removed: false })
+            }
+            Visited::Removed(id, timestamp) => {
+                (timestamp >= removals_since).then_some(VersionKey { id, timestamp, removed: true })
+            }
+        }));
+        if let Some(place) = found.continuation {
+            page.after = Some(format!("{document_type}/{place}"));
+            break;
+        }
+        if page.versions.len() >= wanted {
+            // The next type from its beginning: the first name after this one.
+            page.after = Some(format!("{document_type}\0/"));
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The types of documents that a bucket has.
+fn types_of(state: &State, bucket: BucketId) -> Result<BTreeSet<String>, Error> {
+    let mut types = BTreeSet::new();
+    for part in parts(state, bucket) {
+        for segment in part.open_segments()? {
+            types.extend(segment.sections().iter().map(|section| section.document_type.clone()));
+        }
+    }
+    let (first, last) = locations(bucket);
+    let to = last.checked_add(1).map(u32::to_be_bytes);
+    for generation in &state.generations {
+        let snapshot = generation.tail.snapshot();
+        snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, _| {
+            let key = RowKey::parse(key)?;
+            if !types.contains(key.document_type()) {
+                types.insert(key.document_type().to_owned());
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(types)
+}

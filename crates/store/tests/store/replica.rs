@@ -1,0 +1,218 @@
+//! Replicas: two stores that hold the same buckets agree when they hold the same, and each gives up what it should not have.
+
+use std::collections::BTreeMap;
+
+use millrace_bucket::BucketId;
+use millrace_document::{Timestamp, Version};
+use millrace_store::{Store, VersionKey, Visit};
+
+use crate::common::{get, id, open, visited};
+use crate::late::{NOW, RETENTION, apply, infos, small, version};
+use crate::model::{GROUPS, TYPES};
+
+const BUCKETS: u8 = 2;
+
+fn buckets() -> Vec<BucketId> {
+    (0..1 << BUCKETS).map(|bits| BucketId::new(BUCKETS, bits)).collect()
+}
+
+fn bucket_of(id_text: &str) -> BucketId {
+    BucketId::new(BUCKETS, id(id_text).location().bits())
+}
+
+/// Some documents of all types and groups, a third of them written twice, some removed. The later versions are in the second list.
+fn versions() -> (Vec<Version>, Vec<Version>) {
+    let mut first = Vec::new();
+    let mut second = Vec::new();
+    let ids = (0..240).map(|number| {
+        format!("id:n:{}:{}:{number}", TYPES[number % TYPES.len()], GROUPS[number / 2 % GROUPS.len()])
+    });
+    for (number, id) in ids.enumerate() {
+        let written = NOW - 100 - number as u64 % 7;
+        first.push(version(&id, written, true).0);
+        match number % 6 {
+            0 | 1 => second.push(version(&id, written + 50, true).0),
+            2 => second.push(version(&id, written + 60, false).0),
+            _ => {}
+        }
+    }
+    (first, second)
+}
+
+/// All versions of a bucket, in pages of so many.
+fn listed(store: &Store, bucket: BucketId, wanted: usize) -> Vec<VersionKey> {
+    let mut all: Vec<VersionKey> = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store
+            .versions(bucket, Timestamp(NOW - RETENTION / 2), after.as_deref(), wanted)
+            .expect("the versions are listed");
+        assert!(page.versions.len() <= wanted);
+        all.extend(page.versions);
+        after = page.after;
+        if after.is_none() {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn replicas_agree_whatever_their_files() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [a, b] = directories.each_ref().map(|directory| open(small(directory.path())));
+    let (first, second) = versions();
+    apply(&a, first.clone());
+    apply(&a, second.clone());
+    // The other way round, in pieces, sealed and merged in between.
+    for (number, piece) in second.chunks(17).chain(first.chunks(31)).enumerate() {
+        apply(&b, piece.to_vec());
+        if number % 2 == 0 {
+            b.seal().expect("sealed");
+            infos(&b, &buckets());
+        }
+        if number % 5 == 0 {
+            b.maintain().expect("maintained");
+        }
+    }
+    assert_eq!(infos(&a, &buckets()), infos(&b, &buckets()));
+    for bucket in buckets() {
+        assert_eq!(listed(&a, bucket, 7), listed(&b, bucket, 1000), "{bucket}");
+        assert!(
+            listed(&a, bucket, 7).iter().all(|version| bucket.contains(version.id.location())),
+            "{bucket}"
+        );
+    }
+    let total: usize = buckets().into_iter().map(|bucket| listed(&a, bucket, 50).len()).sum();
+    assert_eq!(total, 240);
+    // A single version more tells them apart, in its bucket alone.
+    let more = "id:n:mail:g=ann:more";
+    apply(&a, vec![version(more, NOW - 10, false).0]);
+    for bucket in buckets() {
+        let same = infos(&a, &[bucket]) == infos(&b, &[bucket]);
+        assert_eq!(same, bucket != bucket_of(more), "{bucket}");
+    }
+}
+
+#[test]
+fn what_differs_is_found_and_exchanged() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [a, b] = directories.each_ref().map(|directory| open(small(directory.path())));
+    let (first, second) = versions();
+    apply(&a, first);
+    a.seal().expect("sealed");
+    apply(&b, second);
+    for bucket in buckets() {
+        let keys = |store: &Store| -> BTreeMap<String, u64> {
+            let keys = listed(store, bucket, 19).into_iter();
+            keys.map(|version| (version.id.to_string(), version.timestamp.0)).collect()
+        };
+        let (of_a, of_b) = (keys(&a), keys(&b));
+        for (from, to, of_from, of_to) in [(&a, &b, &of_a, &of_b), (&b, &a, &of_b, &of_a)] {
+            let newer =
+                of_from.iter().filter(|(id, timestamp)| of_to.get(*id).is_none_or(|other| other < timestamp));
+            let bodies = newer.map(|(id_text, timestamp)| {
+                let version = from.version(&id(id_text)).expect("read").expect("listed, so it is there");
+                assert_eq!(version.timestamp.0, *timestamp, "{id_text}");
+                version
+            });
+            apply(to, bodies.collect());
+        }
+    }
+    assert_eq!(infos(&a, &buckets()), infos(&b, &buckets()));
+    assert_eq!(visited(&a, &Visit::all(&TYPES)), visited(&b, &Visit::all(&TYPES)));
+}
+
+#[test]
+fn a_replica_is_given_up_only_as_it_was_seen_and_can_come_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut store = open(small(directory.path()));
+    let (first, second) = versions();
+    let since = Timestamp(NOW - RETENTION / 2);
+    let gone = bucket_of("id:n:mail:g=ann:0");
+    for round in 0..3 {
+        apply(&store, first.clone());
+        store.seal().expect("sealed");
+        apply(&store, second.clone());
+        if round == 1 {
+            store.seal().expect("sealed");
+            store.maintain().expect("maintained");
+        }
+        let before = infos(&store, &buckets());
+        let info = infos(&store, &[gone])[0].expect("it is there");
+        let all: Vec<_> = visited(&store, &Visit::all(&TYPES));
+        let wrong = store.delete_replicas(&[(gone, info.checksum ^ 1)], since).expect("looked at");
+        assert_eq!((wrong, visited(&store, &Visit::all(&TYPES))), (vec![false], all.clone()));
+        assert_eq!(store.delete_replicas(&[(gone, info.checksum)], since).expect("deleted"), [true]);
+        if round == 2 {
+            store.close();
+            store = open(small(directory.path()));
+        }
+        assert_eq!(infos(&store, &[gone]), [None]);
+        assert_eq!(listed(&store, gone, 10), []);
+        let others: Vec<_> = all.into_iter().filter(|(id, ..)| bucket_of(id) != gone).collect();
+        assert_eq!(visited(&store, &Visit::all(&TYPES)), others);
+        let rest: Vec<_> = buckets().into_iter().filter(|bucket| *bucket != gone).collect();
+        let before: Vec<_> = before
+            .into_iter()
+            .zip(buckets())
+            .filter(|(_, bucket)| *bucket != gone)
+            .map(|(info, _)| info)
+            .collect();
+        assert_eq!(infos(&store, &rest), before);
+        assert_eq!(get(&store, "id:n:mail:g=ann:2"), None);
+    }
+    let all: Vec<_> = buckets()
+        .into_iter()
+        .map(|bucket| (bucket, infos(&store, &[bucket])[0].map_or(0, |info| info.checksum)))
+        .collect();
+    assert!(store.delete_replicas(&all, since).expect("deleted").iter().all(|deleted| *deleted));
+    assert_eq!(store.status().segments, 0, "files that no bucket has are gone");
+    store.close();
+    assert_eq!(std::fs::read_dir(directory.path().join("segments")).expect("listed").count(), 0);
+}
+
+#[test]
+fn that_a_replica_is_not_complete_is_remembered() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut store = open(small(directory.path()));
+    let [a, b, ..] = buckets()[..] else { panic!("there are four buckets") };
+    let complete = |store: &Store| {
+        infos(store, &[a, b]).into_iter().map(|info| info.map(|info| info.complete)).collect::<Vec<_>>()
+    };
+    assert_eq!(complete(&store), [None, None]);
+    store.create_replicas(&[a, b], false).expect("created");
+    store.create_replicas(&[a], true).expect("it stays as it is");
+    assert_eq!(complete(&store), [Some(false), Some(false)]);
+    assert!(store.has_replica(a) && !store.has_replica(buckets()[2]));
+    store.complete_replicas(&[a]).expect("completed");
+    store.close();
+    store = open(small(directory.path()));
+    assert_eq!(complete(&store), [Some(true), Some(false)]);
+    let known: std::collections::BTreeSet<_> =
+        store.replica_buckets(BUCKETS).expect("listed").into_iter().collect();
+    assert_eq!(known, [a, b].into());
+    let checksum = infos(&store, &[b])[0].expect("created").checksum;
+    assert_eq!(store.delete_replicas(&[(b, checksum)], Timestamp(0)).expect("deleted"), [true]);
+    assert_eq!(complete(&store), [Some(true), None]);
+}
+
+#[test]
+fn small_buckets_share_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let tuning = millrace_store::Tuning { split_bits: 10, ..millrace_store::Tuning::default() };
+    let store = open(millrace_store::Options { tuning, ..small(directory.path()) });
+    store.maintain().expect("split");
+    for round in 0..5 {
+        let ids =
+            (0..3000).map(|number| format!("id:n:mail:g=user{}:{}", number % 1500, round * 3000 + number));
+        apply(&store, ids.map(|id| version(&id, NOW, true).0).collect());
+        store.seal().expect("sealed");
+    }
+    let status = store.status();
+    assert_eq!((status.buckets, status.segments), (1024, 5), "one file a round, for all buckets");
+    store.maintain().expect("merged");
+    let status = store.status();
+    assert!(status.segments <= 3, "{} files: buckets were merged together", status.segments);
+    assert!(status.merges <= 3, "{} merges", status.merges);
+    assert_eq!(visited(&store, &Visit { wanted: 5000, ..Visit::all(&["mail"]) }).len(), 15_000);
+}

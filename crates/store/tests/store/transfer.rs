@@ -1,0 +1,204 @@
+//! Buckets move as files: what is exported and imported is what was there, and only that of the buckets that were asked for.
+
+use std::io;
+
+use millrace_bucket::BucketId;
+use millrace_document::{Drop, DropScope, Group, Timestamp};
+use millrace_env::AppendFile;
+use millrace_store::{Parcel, Store, Tuning, Visit};
+
+use crate::common::{get, open, put, visited};
+use crate::late::{NOW, apply, infos, small, version};
+
+const BITS: u8 = 3;
+
+fn buckets() -> Vec<BucketId> {
+    (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect()
+}
+
+/// A parcel as bytes.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl AppendFile for Bytes {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn bytes(parcel: &Parcel) -> Vec<u8> {
+    let mut bytes = Bytes::default();
+    parcel.write_to(&mut bytes).expect("read");
+    bytes.0
+}
+
+fn import(store: &Store, parcel: &Parcel, bytes: &[u8]) -> Result<(), millrace_store::Error> {
+    let mut import = store.import(parcel.shares())?;
+    for piece in bytes.chunks(1000) {
+        import.append(piece)?;
+    }
+    assert_eq!(import.bytes(), bytes.len() as u64);
+    import.finish()
+}
+
+fn fill(store: &Store, from: u64, count: u64) {
+    let ids = (from..from + count).map(|number| format!("id:n:mail:g=user{}:{number}", number % 90));
+    let ungrouped = (from..from + count / 10).map(|number| format!("id:n:note::{number}"));
+    apply(
+        store,
+        ids.chain(ungrouped)
+            .enumerate()
+            .map(|(at, id)| version(&id, NOW - 400 + at as u64 % 300, at % 9 != 0).0)
+            .collect(),
+    );
+}
+
+/// All versions in these buckets.
+fn versions(store: &Store, buckets: &[BucketId]) -> Vec<(String, Option<i64>, Timestamp)> {
+    let visit = Visit { tombstones: true, wanted: 5000, ..Visit::all(&["mail", "note"]) };
+    let mut found = visited(store, &visit);
+    found.retain(|(id, ..)| {
+        let location = crate::common::id(id).location();
+        buckets.iter().any(|bucket| bucket.contains(location))
+    });
+    found
+}
+
+#[test]
+fn buckets_move_alone_and_together_between_stores_that_split_differently() {
+    // How the source and the target are split, and which buckets move at a time.
+    let cases: [(u8, u8, &[&[usize]]); 4] = [
+        (0, 0, &[&[0, 1, 2, 3, 4, 5, 6, 7]]),
+        (6, 0, &[&[2], &[5, 3], &[0, 1, 4, 6, 7]]),
+        (0, 5, &[&[7, 1], &[0, 2, 3, 4, 5, 6]]),
+        (3, 3, &[&[0], &[1], &[2], &[3], &[4], &[5], &[6], &[7]]),
+    ];
+    for (source_bits, target_bits, moves) in cases {
+        let directories =
+            [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+        let with_bits = |directory: &tempfile::TempDir, bits| {
+            let tuning = Tuning { split_bits: bits, ..Tuning::default() };
+            let store = open(millrace_store::Options { tuning, ..small(directory.path()) });
+            store.maintain().expect("split");
+            store
+        };
+        let source = with_bits(&directories[0], source_bits);
+        let mut target = with_bits(&directories[1], target_bits);
+        for round in 0..3 {
+            fill(&source, round * 400, 600);
+            source.seal().expect("sealed");
+        }
+        source.maintain().expect("merged");
+        fill(&source, 100, 100);
+        let mut there: Vec<BucketId> = Vec::new();
+        for numbers in moves {
+            let moving: Vec<BucketId> = numbers.iter().map(|number| buckets()[*number]).collect();
+            let parcels = source.export(&moving).expect("exported");
+            for parcel in &parcels {
+                let first = bytes(parcel);
+                assert!(parcel.file_bytes().is_none_or(|length| length == first.len() as u64));
+                assert!(first == bytes(parcel), "the same bytes each time");
+                import(&target, parcel, &first).expect("imported");
+            }
+            // What the source does meanwhile takes nothing from a parcel.
+            there.extend(&moving);
+            assert_eq!(
+                versions(&target, &buckets()),
+                versions(&source, &there),
+                "{source_bits} {target_bits} {numbers:?}"
+            );
+            assert_eq!(infos(&target, &moving), infos(&source, &moving));
+        }
+        assert_eq!(versions(&source, &buckets()).len(), 1400 + 190, "{source_bits} {target_bits}");
+        target.maintain().expect("merged");
+        target.close();
+        target = with_bits(&directories[1], target_bits);
+        assert_eq!(infos(&target, &buckets()), infos(&source, &buckets()));
+        assert_eq!(versions(&target, &buckets()), versions(&source, &buckets()));
+        let written = put(&target, "id:n:mail:g=user1:1", "text put here", 5);
+        assert!(written.timestamp.0 >= NOW, "the clock is above all that came");
+    }
+}
+
+#[test]
+fn a_parcel_outlives_its_files() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [source, target] = directories.each_ref().map(|directory| open(small(directory.path())));
+    fill(&source, 0, 600);
+    let before = versions(&source, &buckets());
+    let parcels = source.export(&buckets()).expect("exported");
+    let all: Vec<_> = buckets()
+        .into_iter()
+        .map(|bucket| (bucket, infos(&source, &[bucket])[0].map_or(0, |info| info.checksum)))
+        .collect();
+    let deleted = source.delete_replicas(&all, Timestamp(NOW - 500)).expect("deleted");
+    assert_eq!((deleted, source.status().segments), (vec![true; 8], 0));
+    for parcel in &parcels {
+        import(&target, parcel, &bytes(parcel)).expect("imported");
+    }
+    assert_eq!(versions(&target, &buckets()), before);
+    // And back again, as old as it is.
+    for parcel in &target.export(&buckets()).expect("exported") {
+        import(&source, parcel, &bytes(parcel)).expect("imported");
+    }
+    assert_eq!(versions(&source, &buckets()), before);
+}
+
+#[test]
+fn what_was_written_or_dropped_meanwhile_counts() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [source, target] = directories.each_ref().map(|directory| open(small(directory.path())));
+    fill(&source, 0, 600);
+    source.seal().expect("sealed");
+    let group = |name: &str| DropScope::Group { document_type: None, group: Group::Name(name.to_owned()) };
+    // The source has dropped a group, and the file still has it: what travels has not.
+    source.apply_drop(&Drop { scope: group("user5"), timestamp: Timestamp(NOW) }).expect("dropped");
+    let parcels = source.export(&buckets()).expect("exported");
+    // The target has newer versions than those that come, and has dropped another group.
+    let (newer, gone) = ("id:n:mail:g=user1:1", "id:n:mail:g=user2:2");
+    apply(&target, vec![version(newer, NOW, true).0, version(gone, NOW, false).0]);
+    target.seal().expect("sealed");
+    target.apply_drop(&Drop { scope: group("user6"), timestamp: Timestamp(NOW) }).expect("dropped");
+    for parcel in &parcels {
+        import(&target, parcel, &bytes(parcel)).expect("imported");
+    }
+    for maintained in [false, true] {
+        assert_eq!(get(&target, newer), Some(NOW as i64), "{maintained}");
+        assert_eq!(get(&target, gone), None, "{maintained}");
+        let left = versions(&target, &buckets());
+        for (group, count) in [(5, 0), (6, 0), (7, 7)] {
+            let of_group = left.iter().filter(|(id, ..)| id.contains(&format!("g=user{group}:")));
+            assert_eq!(of_group.count(), count, "{maintained} {group}");
+        }
+        target.maintain().expect("merged");
+    }
+}
+
+#[test]
+fn a_damaged_parcel_changes_nothing() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [source, target] = directories.each_ref().map(|directory| open(small(directory.path())));
+    fill(&source, 0, 300);
+    let parcels = source.export(&buckets()).expect("exported");
+    let [parcel] = &parcels[..] else { panic!("one file is one parcel, not {}", parcels.len()) };
+    let whole = bytes(parcel);
+    for at in (0..whole.len()).step_by(whole.len() / 23) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        assert!(import(&target, parcel, &damaged).is_err(), "byte {at}");
+        assert!(import(&target, parcel, &whole[..at]).is_err(), "cut at {at}");
+    }
+    drop(target.import(parcel.shares()).expect("begun"));
+    assert_eq!(versions(&target, &buckets()), []);
+    let files = std::fs::read_dir(directories[1].path().join("segments")).expect("listed");
+    assert_eq!(files.count(), 0, "nothing is left behind");
+    import(&target, parcel, &whole).expect("imported");
+    import(&target, parcel, &whole).expect("imported again");
+    assert_eq!(versions(&target, &buckets()), versions(&source, &buckets()));
+    assert_eq!(infos(&target, &buckets()), infos(&source, &buckets()));
+}
