@@ -15,4 +15,5 @@ mod source;
 mod storage;
 
 pub use joining::Joining;
+pub use machine::Transfer;
 pub use node::ContentNode;

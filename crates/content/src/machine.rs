@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Distributor, Event, Ticket, Write};
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
@@ -76,7 +78,24 @@ pub(crate) struct Machine {
     inputs: Sender<Input>,
     distributor: Arc<Mutex<Distributor>>,
     base: Instant,
+    incoming: Incoming,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What is on its way to this node.
+type Incoming = Arc<Mutex<HashMap<Job, Transfer>>>;
+
+/// A replica, or what is missing of one, on its way to this node.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    /// Of which bucket.
+    pub bucket: BucketId,
+    /// From which node.
+    pub from: NodeKey,
+    /// Bytes that have come.
+    pub bytes: Arc<AtomicU64>,
+    /// When it began.
+    pub began: Instant,
 }
 
 /// What the machines work with.
@@ -96,6 +115,7 @@ impl Machine {
         let distributor = Distributor::new(parts.me, parts.incarnation, distributor::Settings::default());
         let distributor = Arc::new(Mutex::new(distributor));
         let base = Instant::now();
+        let incoming = Incoming::default();
         let driver = Driver {
             keeper: Keeper::new(parts.me, parts.incarnation),
             parts,
@@ -109,10 +129,11 @@ impl Machine {
             next_call: 0,
             calls: HashMap::new(),
             fetches: HashMap::new(),
+            incoming: Arc::clone(&incoming),
             laid_aside: HashMap::new(),
         };
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || driver.run(&queue))?;
-        Ok(Machine { inputs, distributor, base, thread: Mutex::new(Some(thread)) })
+        Ok(Machine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
     }
 
     /// Hands something over. After the machine has stopped, nothing comes of it.
@@ -120,15 +141,15 @@ impl Machine {
         let _ = self.inputs.send(input);
     }
 
-    /// A way to hand things over from elsewhere.
-    pub(crate) fn inputs(&self) -> Sender<Input> {
-        self.inputs.clone()
-    }
-
     /// Asks the distributor something.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, Now) -> T) -> T {
         let now = now(self.base);
         ask(&mut self.distributor.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+
+    /// What is on its way to this node.
+    pub(crate) fn incoming(&self) -> Vec<Transfer> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// Ends the thread. What is under way is left as it is: others carry it on.
@@ -167,6 +188,7 @@ struct Driver {
     next_call: u64,
     calls: HashMap<Call, Caller>,
     fetches: HashMap<Job, Fetch>,
+    incoming: Incoming,
     laid_aside: HashMap<Job, LaidAside>,
 }
 
@@ -252,7 +274,7 @@ impl Driver {
             Err(failure) => Err(failure),
         };
         if !matches!(outcome, Ok(Fetched::Part)) {
-            self.fetches.remove(&job);
+            self.end_fetch(job);
         }
         self.keep(replica::Event::Fetched { job, outcome });
     }
@@ -278,7 +300,7 @@ impl Driver {
                 },
                 replica::Effect::Install { job, .. } => self.install(job),
                 replica::Effect::Cancel { job } => {
-                    self.fetches.remove(&job);
+                    self.end_fetch(job);
                     self.laid_aside.remove(&job);
                 }
             }
@@ -295,13 +317,7 @@ impl Driver {
         }
     }
 
-    fn begin_fetch(
-        &mut self,
-        job: Job,
-        bucket: millrace_bucket::BucketId,
-        from: NodeKey,
-        pull: millrace_cluster::Pull,
-    ) {
+    fn begin_fetch(&mut self, job: Job, bucket: BucketId, from: NodeKey, pull: millrace_cluster::Pull) {
         let Some(address) = self.address(from) else {
             let reason = format!("node {from} is not in the cluster state");
             return self.keep(replica::Event::Fetched { job, outcome: Err(Failure::Storage { reason }) });
@@ -313,7 +329,14 @@ impl Driver {
         };
         let wanted = Wanted { bucket, address, pull };
         let fetch = Fetch::begin(wanted, Arc::clone(&self.parts.replicas), Box::new(told));
+        let transfer = Transfer { bucket, from, bytes: fetch.bytes(), began: Instant::now() };
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).insert(job, transfer);
         self.fetches.insert(job, fetch);
+    }
+
+    fn end_fetch(&mut self, job: Job) {
+        self.fetches.remove(&job);
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
 
     fn install(&mut self, job: Job) {

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::machine::{Input, Machine, Parts};
+use crate::machine::{Input, Machine, Parts, Transfer};
 use crate::source::StoreSource;
 use crate::storage::Replicas;
 
@@ -81,6 +81,11 @@ impl ContentNode {
     /// What is done, or is to be done, to the buckets that this node owns.
     pub fn operations(&self) -> Vec<distributor::OperationView> {
         self.machine.ask(|distributor, _| distributor.operations())
+    }
+
+    /// What is on its way to this node.
+    pub fn incoming(&self) -> Vec<Transfer> {
+        self.machine.incoming()
     }
 
     /// The version of the cluster state that it acts by, and whether it is sure that none is newer.

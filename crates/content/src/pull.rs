@@ -70,9 +70,9 @@ impl Fetch {
         let _ = self.go_on.send(());
     }
 
-    /// Bytes that have come so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    /// Counts the bytes that have come so far.
+    pub(crate) fn bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes)
     }
 }
 

@@ -44,13 +44,13 @@ impl Parcel for StoreParcel {
         self.0.shares().iter().map(|share| (share.bucket, share.bytes, share.documents)).collect()
     }
 
-    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write_to(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
         self.0.write_to(&mut Appending(out)).map_err(io::Error::other)
     }
 }
 
 /// A connection as a file that is only written.
-struct Appending<'o>(&'o mut dyn Write);
+struct Appending<'o>(&'o mut (dyn Write + Send));
 
 impl millrace_env::AppendFile for Appending<'_> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -82,6 +82,11 @@ impl Deployments {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Somebody else has given this generation.
+    pub(crate) fn gave(&self, generation: u64) {
+        self.last.fetch_max(generation, Ordering::Relaxed);
+    }
+
     /// Persists `deployment`, calls `in_effect`, and hands the deployment to every later request.
     ///
     /// # Errors

@@ -140,12 +140,26 @@ impl Node {
         {
             return Ok(current.generation);
         }
-        let based_on = self.deployments.generation();
         let generation = self.deployments.next_generation();
+        self.deploy_as(application, generation)?;
+        Ok(generation)
+    }
+
+    /// Makes an application the active one as the generation that a cluster gave it.
+    ///
+    /// # Errors
+    /// The application is refused; the active one stays as it was.
+    pub fn deploy_as(&self, application: Application, generation: u64) -> Result<(), Error> {
+        let based_on = self.deployments.generation();
+        self.deployments.gave(generation);
         let current = self.deployments.current().ok();
         let deployment = Deployment::compile(application, generation, current.as_deref(), &self.models)?;
-        self.activate(Arc::new(deployment), based_on)?;
-        Ok(generation)
+        self.activate(Arc::new(deployment), based_on)
+    }
+
+    /// The generation of the active application; 0 where there is none.
+    pub fn generation(&self) -> u64 {
+        self.deployments.generation()
     }
 
     /// Waits for writes under way and closes the store. Requests after that fail.

@@ -43,7 +43,7 @@ pub trait Parcel {
     ///
     /// # Errors
     /// They cannot be read, or `out` not be written.
-    fn write_to(&self, out: &mut dyn Write) -> io::Result<()>;
+    fn write_to(&self, out: &mut (dyn Write + Send)) -> io::Result<()>;
 }
 
 /// What transfers are answered from. Called on threads that may block. The reasons of errors are for people.
@@ -282,7 +282,7 @@ fn read_question(bytes: &[u8]) -> Result<Question, Error> {
 }
 
 /// Sends a parcel. When it cannot be read half-way, the connection ends: whoever takes it sees that it is not whole.
-fn write_parcel(out: &mut impl Write, parcel: &dyn Parcel) -> io::Result<()> {
+fn write_parcel(out: &mut (impl Write + Send), parcel: &dyn Parcel) -> io::Result<()> {
     let mut head = vec![0];
     let shares = parcel.shares();
     codec::count(&mut head, shares.len());

@@ -59,7 +59,7 @@ impl Parcel for TwinParcel {
         vec![(BUCKET, self.0 as u64, 3)]
     }
 
-    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write_to(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
         out.write_all(&bytes(self.0))?;
         // One that cannot be read to its end.
         if self.0 == 7 { Err(io::Error::other("the disk is broken")) } else { Ok(()) }

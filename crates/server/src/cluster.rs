@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,7 +13,9 @@ use millrace_content::{ContentNode, Joining};
 use millrace_coordination::Etcd;
 use millrace_gateway::Node;
 use millrace_membership::rest::{self, Shown};
-use millrace_membership::{BucketFigures, IdealFigures, Membership, NodeFigures, Role, Settings};
+use millrace_membership::{
+    BucketFigures, IdealFigures, Membership, NodeFigures, Role, Settings, TransferFigures,
+};
 use millrace_schema::Application;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -60,13 +63,7 @@ impl ClusterNode {
         listen: IpAddr,
         data: SocketAddr,
     ) -> Result<Self, Error> {
-        let address = settings.coordination.strip_prefix("etcd://").ok_or_else(|| {
-            Error::Argument(format!(
-                "cluster '{}': it begins with etcd://, as in etcd://127.0.0.1:2379",
-                settings.coordination
-            ))
-        })?;
-        let etcd = Etcd::new(address).map_err(|error| Error::Cluster(error.to_string()))?;
+        let etcd = Etcd::new(&settings.coordination).map_err(|error| Error::Cluster(error.to_string()))?;
         let listener = TcpListener::bind((listen, settings.peer_port))
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
@@ -105,7 +102,8 @@ impl ClusterNode {
             figures: move |key| (own_key.key() == Some(key)).then(|| own()),
         };
         let state = |State(figures): State<Arc<dyn Fn() -> NodeFigures + Send + Sync>>| async move {
-            axum::Json(figures())
+            let figures = serde_json::to_string(&figures()).unwrap_or_default();
+            ([(hyper::header::CONTENT_TYPE, "application/json;charset=utf-8")], figures)
         };
         let figures: Arc<dyn Fn() -> NodeFigures + Send + Sync> = figures;
         let data = Router::new().route("/state/v1/cluster", get(state)).with_state(figures);
@@ -170,7 +168,9 @@ async fn take_part(node: Arc<Node>, membership: Membership, joining: Arc<Joining
 /// Activates every package that is published.
 async fn follow_packages(node: Arc<Node>, membership: Membership) {
     let mut pictures = membership.pictures();
-    let mut activated = 0;
+    // What was active before the node stopped.
+    let mut activated = node.generation();
+    membership.activated(activated);
     loop {
         let package = pictures.borrow_and_update().package.clone();
         if let Some(package) = package.filter(|package| package.generation > activated) {
@@ -202,10 +202,10 @@ async fn activate(
     package: &millrace_membership::Package,
 ) -> Result<(), String> {
     let archive = membership.fetch(package).await.map_err(|error| error.to_string())?;
-    let node = Arc::clone(node);
+    let (node, generation) = (Arc::clone(node), package.generation);
     let deploy = move || {
         let application = Application::from_zip(&archive).map_err(|error| error.to_string())?;
-        node.deploy(application).map(|_| ()).map_err(|error| error.to_string())
+        node.deploy_as(application, generation).map_err(|error| error.to_string())
     };
     tokio::task::spawn_blocking(deploy).await.map_err(|error| error.to_string())?
 }
@@ -229,6 +229,23 @@ fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeFigur
             unknown: of_buckets.unknown,
             ..IdealFigures::default()
         };
+        let state = membership.states().borrow().clone();
+        let name = |key| state.as_ref()?.nodes().get(&key).map(|node| node.name.clone());
+        figures.transfers = part
+            .incoming()
+            .into_iter()
+            .map(|transfer| {
+                let bytes = transfer.bytes.load(Ordering::Relaxed);
+                TransferFigures {
+                    from: name(transfer.from).unwrap_or_else(|| transfer.from.to_string()),
+                    to: figures.name.clone(),
+                    buckets: 1,
+                    bytes_done: bytes,
+                    bytes_per_second: bytes as f64 / transfer.began.elapsed().as_secs_f64().max(0.001),
+                    ..TransferFigures::default()
+                }
+            })
+            .collect();
     }
     figures
 }

@@ -110,6 +110,11 @@ impl Store {
         shared.publish(|state| Ok(changed(state)))
     }
 
+    /// No version that the store has seen, of any bucket, has a higher timestamp.
+    pub fn newest(&self) -> Timestamp {
+        self.shared().timestamps.last()
+    }
+
     /// Whether there is a replica of a bucket that was created, or has documents in files: no file is looked at.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
         let state = self.shared().state();

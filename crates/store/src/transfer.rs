@@ -97,7 +97,10 @@ impl Store {
 }
 
 /// Segments and what the wanted buckets have of each: the ranges, and how much.
-type Wanted = BTreeMap<u64, (Arc<Segment>, bool, Vec<(Share, (u32, u32))>)>;
+type Wanted = BTreeMap<u64, (Arc<Segment>, bool, Vec<Piece>)>;
+
+/// What a bucket has of a segment, and the first and the last location there.
+type Piece = (Share, (u32, u32));
 
 fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
     let state = shared.state();
@@ -138,7 +141,7 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
 fn gathered(
     shared: &Arc<Shared>,
     buckets: &[BucketId],
-    ranges: &[(Arc<Segment>, Vec<(Share, (u32, u32))>)],
+    ranges: &[(Arc<Segment>, Vec<Piece>)],
 ) -> Vec<Parcel> {
     let bytes_of = |bucket: &BucketId| -> u64 {
         let pieces = ranges.iter().flat_map(|(_, pieces)| pieces);

@@ -1,7 +1,7 @@
 //! Deploying: a package is uploaded, prepared (read, checked, compiled), and activated.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -17,6 +17,9 @@ use crate::{Deployment, Error, Node};
 
 /// Packages carry models and may be this many times as large as other requests.
 const PACKAGE_FACTOR: usize = 10;
+
+/// How long a package that was published may take to become active on the node that published it.
+const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Path of the application in answers.
 const APPLICATION: &str =
@@ -178,10 +181,25 @@ async fn activate_deployment(
         let packing = Arc::clone(&deployment);
         let archive = node.pool().run(move || pack(&packing.application.files)).await??;
         let published = cluster.publish(archive, &deployment.application, deployment.generation).await;
-        published.map_err(Error::Unsettled)?;
+        let generation = published.map_err(Error::Unsettled)?;
+        return active_here(node, generation).await;
     }
     let worker = Arc::clone(node);
     node.pool().run(move || worker.activate(deployment, based_on)).await?
+}
+
+/// Waits until what was published is active on this node, to which it comes as to all others.
+async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
+    let deadline = Instant::now() + PUBLISHED_PATIENCE;
+    while node.deployments().generation() < generation {
+        if Instant::now() >= deadline {
+            let reason =
+                format!("generation {generation} is published, but not active on this node yet; see its log");
+            return Err(Error::Unsettled(reason));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
 }
 
 /// What people should know of the package.
