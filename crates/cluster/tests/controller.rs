@@ -304,6 +304,33 @@ fn nothing_is_declared_while_too_few_of_the_listed_nodes_serve() {
     check(flat(1), "0 start a\n10 gone a\n60", &["0 u"]);
 }
 
+/// The absent could be a majority that goes on by the state before.
+#[test]
+fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
+    check(
+        flat(5),
+        "0 start a b c d e\n10 gone d e\n50 gone c\n90 start d",
+        &["0 uuuuu", "11 uuumm", "21 uuudd", "90 uudud"],
+    );
+    // All are restarted at once.
+    check(
+        flat(3),
+        "0 start a b c\n10 gone a b c\n100 start a\n101 start b\n102 start c",
+        &["0 uuu", "101 uud", "102 uuu"],
+    );
+    // The word of the node, or that of an operator, settles it; nodes that never ran settle nothing.
+    check(
+        flat(3),
+        "0 start a b c\n10 stopping c\n11 gone c\n50 gone b\n70",
+        &["0 uuu", "10 uum", "20 uud", "51 umd", "61 udd"],
+    );
+    check(flat(3), "0 start a b c\n10 gone b c\n50 down b\n51 removed b", &["0 uuu", "50 udd", "51 u.d"]);
+    check(flat(5), "0 start a b\n10 gone b\n30", &["0 uuddd", "11 umddd", "21 udddd"]);
+    let mut cluster = Cluster::new(flat(3));
+    cluster.run("0 start a b c\n10 gone b c\n50");
+    assert!(cluster.reasons["b"].contains("if it has ended for good, set it down"), "{:?}", cluster.reasons);
+}
+
 #[test]
 fn a_new_leader_gives_nodes_time_to_be_seen() {
     check(flat(3), "0 start a b c\n100 gone b\n100 lead\n150", &["0 uuu", "105 umu", "115 udu"]);
