@@ -11,10 +11,13 @@ use millrace_schema::{Execution, ModelFile, OnnxModel, Phase, RankProfile, Sourc
 use millrace_tensor::{Cells, Tensor, TensorType};
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
+/// A model that was bound: the types of its inputs by their names, and its output.
+type Signature = (Vec<(String, String)>, String);
+
 /// What the twins of a test have seen: the types they were bound to, and the rows of each run.
 #[derive(Default)]
 struct Seen {
-    bound: Mutex<Vec<(Vec<(String, String)>, String)>>,
+    bound: Mutex<Vec<Signature>>,
     runs: Mutex<Vec<Vec<f64>>>,
 }
 
