@@ -19,7 +19,7 @@ use millrace_document::Timestamp;
 use millrace_env::AppendFile;
 use millrace_segment::{MergeInput, Segment, Writer};
 
-use crate::committer::TIMESTAMP_LIMIT;
+use crate::commit_rows::TIMESTAMP_LIMIT;
 use crate::manifest::{InPlace, SegmentRecord};
 use crate::merging::{Policy, last_mark};
 use crate::replica::{check_bits, isolated, parts, seal_buckets};
