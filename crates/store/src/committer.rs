@@ -20,10 +20,11 @@ use std::time::{Duration, Instant};
 use millrace_bucket::SortKey;
 use millrace_document::{DocumentId, Timestamp, Version};
 
+use crate::commit_rows::{CommitRows, RowValue, check_key};
 use crate::lanes::{LaneWrite, Lanes};
 use crate::shared::Shared;
 use crate::state::Generation;
-use crate::tail::{AppendError, KEY_LIMIT, KeyValue, encode_fields, encode_put, encode_removed, row_key};
+use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
 use crate::{Change, Error, Modification, Modify, Write, Written};
 
 /// What is called with the outcome of a write.
@@ -52,38 +53,10 @@ enum Work {
     Modify(DocumentId, Modify),
 }
 
-struct RowValue {
-    bytes: Vec<u8>,
-    removes: bool,
-}
-
 /// What is on its way to the tail, to be answered when it is there.
 struct Commit {
     rows: CommitRows,
     reply: Reply,
-}
-
-enum CommitRows {
-    /// A row that still needs its timestamp.
-    Written { key: SortKey, value: RowValue, existed: Option<bool> },
-    /// Rows that have theirs, all or none of which are kept.
-    Given { rows: Vec<KeyValue>, oldest: u64, newest: u64, bytes: usize, removes: bool },
-}
-
-impl CommitRows {
-    fn bytes(&self) -> usize {
-        match self {
-            CommitRows::Written { key, value, .. } => key.as_bytes().len() + value.bytes.len(),
-            CommitRows::Given { bytes, .. } => *bytes,
-        }
-    }
-
-    fn removes(&self) -> bool {
-        match self {
-            CommitRows::Written { value, .. } => value.removes,
-            CommitRows::Given { removes, .. } => *removes,
-        }
-    }
 }
 
 impl LaneWrite for Accepted {
@@ -131,7 +104,7 @@ impl Writes {
 
     /// Takes on versions that have their timestamps, or answers at once why not.
     pub fn apply(&self, versions: Vec<Version>, done: Done) {
-        let given = given_rows(versions);
+        let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
         let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
         let rows = given.and_then(|rows| self.check(rows.removes()).map(|()| rows));
@@ -369,38 +342,6 @@ impl Writes {
     pub fn close_commits(&self) {
         self.commits.close();
     }
-}
-
-fn check_key(key: &SortKey) -> Result<(), Error> {
-    let length = key.as_bytes().len();
-    if length > KEY_LIMIT { Err(Error::IdTooLong { length, limit: KEY_LIMIT }) } else { Ok(()) }
-}
-
-/// No clock is trusted that has gone beyond this: above it there would be no room for later timestamps.
-pub(crate) const TIMESTAMP_LIMIT: u64 = 1 << 62;
-
-/// The rows of versions that have their timestamps.
-fn given_rows(versions: Vec<Version>) -> Result<CommitRows, Error> {
-    let (mut oldest, mut newest, mut bytes, mut removes) = (u64::MAX, 0, 0, true);
-    let mut rows = Vec::with_capacity(versions.len());
-    for version in versions {
-        let key = SortKey::new(&version.id);
-        check_key(&key)?;
-        let refused = |reason: String| Error::Version { id: version.id.to_string(), reason };
-        if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
-            return Err(refused(format!("{} is no time", version.timestamp.0)));
-        }
-        // Whatever the tail has must be a document when it is sealed.
-        version.document().map_err(|error| refused(error.to_string()))?;
-        let value = version.body.as_deref().map_or_else(encode_removed, encode_fields);
-        oldest = oldest.min(version.timestamp.0);
-        newest = newest.max(version.timestamp.0);
-        removes &= version.body.is_none();
-        let key = row_key(&key, version.timestamp);
-        bytes += key.len() + value.len();
-        rows.push((key, value));
-    }
-    Ok(CommitRows::Given { rows, oldest, newest, bytes, removes })
 }
 
 /// Owes an answer to a writer, and gives one in any case.

@@ -30,6 +30,7 @@
 
 mod check;
 mod columns;
+mod commit_rows;
 mod committer;
 mod counts;
 mod error;

@@ -286,3 +286,50 @@ impl Reader<'_> {
         String::from_utf8(taken.to_vec()).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_env::RealDisk;
+
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let mark = |timestamp, since, given| Mark {
+            scope: MarkScope::Group { document_type: Some("mail".to_owned()), group: "gann".to_owned() },
+            timestamp,
+            since,
+            given,
+        };
+        let record = SegmentRecord { number: 5, bytes: 6, documents: 7, applied: 8 };
+        Manifest {
+            next_number: 9,
+            clock: 70,
+            generations: vec![4, 3],
+            buckets: BucketId::ROOT.children().into_iter().flatten().map(|id| (id, vec![record])).collect(),
+            marks: vec![mark(11, 11, false), mark(12, 60, true)],
+            replicas: vec![(BucketId::new(3, 5), true), (BucketId::new(3, 6), false)],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        manifest().write(&RealDisk, directory.path()).map_err(|unwritten| unwritten.error).expect("written");
+        assert_eq!(Manifest::read(&RealDisk, directory.path()).expect("read"), Some(manifest()));
+    }
+
+    /// The first version ends after the marks, of which none has a time of its own.
+    #[test]
+    fn the_first_version_is_read() {
+        let mut first = Manifest { replicas: Vec::new(), ..manifest() };
+        first.marks.pop();
+        let mut bytes = first.encode();
+        bytes.truncate(bytes.len() - 8 - 4);
+        bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+        let checksum = xxh3_64(&bytes);
+        bytes.extend(checksum.to_le_bytes());
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::write(path(directory.path()), bytes).expect("written");
+        assert_eq!(Manifest::read(&RealDisk, directory.path()).expect("read"), Some(first));
+    }
+}

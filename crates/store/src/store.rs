@@ -9,7 +9,8 @@ use millrace_document::{Document, DocumentId, DropScope, Group, Timestamp, Versi
 use millrace_env::ThreadClass;
 use millrace_segment::Cache;
 
-use crate::committer::{TIMESTAMP_LIMIT, Writes};
+use crate::commit_rows::TIMESTAMP_LIMIT;
+use crate::committer::Writes;
 use crate::maintenance::Maintenance;
 use crate::marks::MarkScope;
 use crate::open::{Lock, Opened, open};

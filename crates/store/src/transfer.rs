@@ -19,7 +19,7 @@ use millrace_document::Timestamp;
 use millrace_env::AppendFile;
 use millrace_segment::{MergeInput, Segment, Writer};
 
-use crate::committer::TIMESTAMP_LIMIT;
+use crate::commit_rows::TIMESTAMP_LIMIT;
 use crate::manifest::{InPlace, SegmentRecord};
 use crate::merging::{Policy, last_mark};
 use crate::replica::{check_bits, isolated, parts, seal_buckets};
@@ -96,15 +96,18 @@ impl Store {
     }
 }
 
-/// Segments and what the wanted buckets have of each: the ranges, and how much.
-type Wanted = BTreeMap<u64, (Arc<Segment>, bool, Vec<Piece>)>;
-
-/// What a bucket has of a segment, and the first and the last location there.
-type Piece = (Share, (u32, u32));
+/// What the wanted buckets have of a segment.
+struct Wanted {
+    segment: Arc<Segment>,
+    /// All drops that reach the buckets are applied in it.
+    clean: bool,
+    /// How much each bucket has, and which locations.
+    pieces: Vec<(Share, (u32, u32))>,
+}
 
 fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
     let state = shared.state();
-    let mut wanted = Wanted::new();
+    let mut wanted: BTreeMap<u64, Wanted> = BTreeMap::new();
     let mut in_order = buckets.to_vec();
     in_order.sort_by_key(|bucket| bucket.reversed_range());
     in_order.dedup();
@@ -116,21 +119,26 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
             for segment in &part.segments {
                 let opened = segment.opened.as_ref().map_err(Clone::clone)?;
                 let SegmentRecord { number, bytes, documents, applied } = segment.record;
-                let of = wanted.entry(number).or_insert_with(|| (Arc::clone(opened), true, Vec::new()));
-                of.1 &= applied >= dropped;
-                of.2.push((Share { bucket: *bucket, bytes, documents }, part.locations()));
+                let of = wanted.entry(number).or_insert_with(|| Wanted {
+                    segment: Arc::clone(opened),
+                    clean: true,
+                    pieces: Vec::new(),
+                });
+                of.clean &= applied >= dropped;
+                of.pieces.push((Share { bucket: *bucket, bytes, documents }, part.locations()));
             }
         }
     }
     let mut parcels = Vec::new();
     let mut ranges = Vec::new();
-    for (segment, clean, pieces) in wanted.into_values() {
+    for wanted in wanted.into_values() {
+        let Wanted { segment, clean, pieces } = wanted;
         let own: u64 = pieces.iter().map(|(share, _)| share.bytes).sum();
         if clean && own.saturating_mul(100) >= segment.bytes().saturating_mul(OWN_PERCENT) {
             let shares = joined(pieces.into_iter().map(|(share, _)| share));
             parcels.push(Parcel { shared: Arc::clone(shared), shares, content: Content::File(segment) });
         } else {
-            ranges.push((segment, pieces));
+            ranges.push(Wanted { segment, clean, pieces });
         }
     }
     parcels.extend(gathered(shared, &in_order, &ranges));
@@ -138,13 +146,9 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
 }
 
 /// Parcels of ranges, of as many buckets each as make one.
-fn gathered(
-    shared: &Arc<Shared>,
-    buckets: &[BucketId],
-    ranges: &[(Arc<Segment>, Vec<Piece>)],
-) -> Vec<Parcel> {
+fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], ranges: &[Wanted]) -> Vec<Parcel> {
     let bytes_of = |bucket: &BucketId| -> u64 {
-        let pieces = ranges.iter().flat_map(|(_, pieces)| pieces);
+        let pieces = ranges.iter().flat_map(|wanted| &wanted.pieces);
         pieces.filter(|(share, _)| share.bucket == *bucket).map(|(share, _)| share.bytes).sum()
     };
     let mut groups: Vec<(u64, Vec<BucketId>)> = Vec::new();
@@ -162,7 +166,7 @@ fn gathered(
     let parcel = |(_, group): (u64, Vec<BucketId>)| {
         let mut inputs = Vec::new();
         let mut shares = Vec::new();
-        for (segment, pieces) in ranges {
+        for Wanted { segment, pieces, .. } in ranges {
             let inside: Vec<_> = pieces.iter().filter(|(share, _)| group.contains(&share.bucket)).collect();
             if !inside.is_empty() {
                 let locations = inside.iter().map(|(_, locations)| *locations).collect();

@@ -1,0 +1,73 @@
+//! Rows on their way to the tail.
+
+use millrace_bucket::SortKey;
+use millrace_document::Version;
+
+use crate::Error;
+use crate::tail::{KEY_LIMIT, KeyValue, encode_fields, encode_removed, row_key};
+
+/// What is committed and answered at once.
+pub(crate) enum CommitRows {
+    /// A row that still needs its timestamp.
+    Written { key: SortKey, value: RowValue, existed: Option<bool> },
+    /// Rows that have theirs, all or none of which are kept.
+    Given { rows: Vec<KeyValue>, oldest: u64, newest: u64, bytes: usize, removes: bool },
+}
+
+impl CommitRows {
+    pub fn bytes(&self) -> usize {
+        match self {
+            CommitRows::Written { key, value, .. } => key.as_bytes().len() + value.bytes.len(),
+            CommitRows::Given { bytes, .. } => *bytes,
+        }
+    }
+
+    pub fn removes(&self) -> bool {
+        match self {
+            CommitRows::Written { value, .. } => value.removes,
+            CommitRows::Given { removes, .. } => *removes,
+        }
+    }
+
+    /// The rows of versions that have their timestamps.
+    ///
+    /// # Errors
+    /// One of them is none.
+    pub fn given(versions: Vec<Version>) -> Result<Self, Error> {
+        let (mut oldest, mut newest, mut bytes, mut removes) = (u64::MAX, 0, 0, true);
+        let mut rows = Vec::with_capacity(versions.len());
+        for version in versions {
+            let key = SortKey::new(&version.id);
+            check_key(&key)?;
+            let refused = |reason: String| Error::Version { id: version.id.to_string(), reason };
+            if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
+                return Err(refused(format!("{} is no time", version.timestamp.0)));
+            }
+            // Whatever the tail has must be a document when it is sealed.
+            version.document().map_err(|error| refused(error.to_string()))?;
+            let value = version.body.as_deref().map_or_else(encode_removed, encode_fields);
+            oldest = oldest.min(version.timestamp.0);
+            newest = newest.max(version.timestamp.0);
+            removes &= version.body.is_none();
+            let key = row_key(&key, version.timestamp);
+            bytes += key.len() + value.len();
+            rows.push((key, value));
+        }
+        Ok(CommitRows::Given { rows, oldest, newest, bytes, removes })
+    }
+}
+
+/// The value of a row, without its timestamp.
+pub(crate) struct RowValue {
+    pub bytes: Vec<u8>,
+    pub removes: bool,
+}
+
+/// Whether a key is short enough for the tail.
+pub(crate) fn check_key(key: &SortKey) -> Result<(), Error> {
+    let length = key.as_bytes().len();
+    if length > KEY_LIMIT { Err(Error::IdTooLong { length, limit: KEY_LIMIT }) } else { Ok(()) }
+}
+
+/// No clock is trusted that has gone beyond this: above it there would be no room for later timestamps.
+pub(crate) const TIMESTAMP_LIMIT: u64 = 1 << 62;
