@@ -14,6 +14,11 @@ use super::{Effect, RequestError, Unfinished};
 use crate::owners::Owners;
 use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
 
+/// A new owner begins so many microseconds above the newest timestamp that it hears of. The owner before can have given timestamps that
+/// nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two versions of a document may
+/// have the same timestamp.
+const GAP: u64 = 1 << 20;
+
 impl Distributor {
     pub(super) fn adopt(&mut self, state: Arc<ClusterState>, effects: &mut Vec<Effect>) {
         if state.version() <= self.version {
@@ -120,18 +125,14 @@ impl Distributor {
     fn hand_on(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
         let Some(request) = self.requests.slots.get(&id) else { return };
         let bucket = request.bucket;
-        let error = match &request.stage {
-            Stage::InLane | Stage::Waiting | Stage::Reading { .. } | Stage::Deciding
-                if request.row.is_none() =>
-            {
-                self.moved(bucket)
-            }
-            _ if !request.kind.is_blind() => RequestError::Unknown,
-            _ => {
-                let row = request.row.clone();
-                let unfinished = row.map(|content| Unfinished { bucket, content });
+        let error = match request.sent().cloned() {
+            None => self.moved(bucket),
+            Some(content) if request.kind.is_blind() => {
+                let unfinished = Some(Unfinished { bucket, content });
                 RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished }
             }
+            // What the decision was made from may not hold any more for the next owner.
+            Some(_) => RequestError::Unknown,
         };
         self.finish(id, Err(error), effects);
     }
@@ -144,7 +145,7 @@ impl Distributor {
         newest: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
-        self.clock.observe(newest);
+        self.clock.observe(Timestamp(newest.0.saturating_add(GAP)));
         if !self.unheard.remove(&from) {
             return;
         }
