@@ -37,6 +37,8 @@ pub(crate) struct UnderWay {
     pub operation: OperationId,
     /// The newest acknowledged timestamp when it began: no read may show less.
     pub floor: Timestamp,
+    /// Which nodes had that, or something newer, when it began.
+    pub holders: Vec<NodeKey>,
     pub hops: u8,
 }
 

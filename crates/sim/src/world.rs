@@ -452,11 +452,16 @@ impl World {
     fn client(&mut self, key: NodeKey, operation: OperationId, unfinished: Option<Unfinished>, hops: u8) {
         let intent = self.history.operations[&operation].intent.clone();
         let floor = self.history.newest(intent.id());
+        let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
+        let bucket = state.bucket(intent.id().location());
+        let has = |node: &&Node| {
+            node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp >= floor)
+        };
+        let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        let Some(state) = node.state.clone() else { return };
         let deadline = node.now(self.now).monotonic + PATIENCE;
         let ticket = Ticket(node.name());
-        node.under_way.insert(ticket, UnderWay { operation, floor, hops });
+        node.under_way.insert(ticket, UnderWay { operation, floor, holders, hops });
         let body: Arc<[u8]> = operation.0.to_le_bytes().into();
         let change = match (intent, unfinished) {
             (Intent::Read(id), _) => {
@@ -539,24 +544,18 @@ impl World {
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));
         self.history.reads += 1;
         let Some(node) = self.nodes.get(&key) else { return };
-        let Some(floor) = node
-            .under_way
-            .values()
-            .find(|under_way| under_way.operation == operation)
-            .map(|under_way| under_way.floor)
-        else {
-            return;
-        };
+        let of_it = |under_way: &&UnderWay| under_way.operation == operation;
+        let Some(UnderWay { floor, holders, .. }) = node.under_way.values().find(of_it) else { return };
+        let floor = *floor;
         if seen >= floor || self.history.may_be_dropped(&id) {
             return;
         }
         let Some(state) = &node.state else { return };
-        let bucket = state.bucket(id.location());
         let holder = self.nodes.values().find(|other| {
-            state.node_state(other.key).serves()
+            holders.contains(&other.key)
+                && state.node_state(other.key).serves()
                 && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
                 && !node.distributor.unheard().contains(&other.key)
-                && other.storage.newest_of(bucket, &id).is_some_and(|version| version.timestamp >= floor)
         });
         if let Some(holder) = holder {
             self.wrong = Some(format!(

@@ -14,9 +14,9 @@ use super::{Effect, RequestError, Unfinished};
 use crate::owners::Owners;
 use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
 
-/// A new owner begins so many microseconds above the newest timestamp that it hears of. The owner before can have given timestamps that
-/// nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two versions of a document may
-/// have the same timestamp.
+/// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most twice as many. The owner before can
+/// have given timestamps that nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two
+/// versions of a document may have the same timestamp. So each begins at another place.
 const GAP: u64 = 1 << 20;
 
 impl Distributor {
@@ -78,7 +78,6 @@ impl Distributor {
             let state = owners.state();
             bucket.held = false;
             bucket.ideal = serving_ideal(state, *id);
-            bucket.settled &= bucket.replicas.iter().any(|replica| replica.info.complete);
             true
         });
     }
@@ -145,11 +144,13 @@ impl Distributor {
         newest: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
-        self.clock.observe(Timestamp(newest.0.saturating_add(GAP)));
+        let place = (self.version << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+        self.clock.observe(Timestamp(newest.0.saturating_add(GAP + place)));
         if !self.unheard.remove(&from) {
             return;
         }
         let mut there = BTreeSet::new();
+        let mut grown = BTreeSet::new();
         for (id, info) in replicas {
             if self.owner(id) != Some(self.me) {
                 continue;
@@ -162,9 +163,11 @@ impl Distributor {
                     // It was away, and may lack something, or have something that no other has.
                     bucket.settled = false;
                     self.upkeep.look_at(id);
+                    grown.insert(id);
                 }
             }
         }
+        self.read_again(&grown, effects);
         for (id, bucket) in &mut self.buckets {
             let gone =
                 |replica: &Replica| replica.node == from && replica.birth.is_none() && !there.contains(id);
@@ -175,6 +178,20 @@ impl Distributor {
         }
         if self.unheard.is_empty() {
             self.open(effects);
+        }
+    }
+
+    /// There are replicas that those who read do not know of.
+    fn read_again(&mut self, grown: &BTreeSet<BucketId>, effects: &mut Vec<Effect>) {
+        if grown.is_empty() {
+            return;
+        }
+        let reads = self.requests.slots.iter().filter(|(_, request)| {
+            matches!(request.stage, Stage::Reading { .. }) && grown.contains(&request.bucket)
+        });
+        let reads: Vec<RequestId> = reads.map(|(id, _)| *id).collect();
+        for id in reads {
+            self.advance(id, effects);
         }
     }
 

@@ -66,7 +66,9 @@ impl Distributor {
         if let Err(mut error) = self.admit(bucket) {
             if let Kind::Blind(BlindRow::Finish(content)) = kind {
                 match &mut error {
-                    RequestError::Moved { unfinished, .. } => *unfinished = Some(Unfinished { bucket, content }),
+                    RequestError::Moved { unfinished, .. } => {
+                        *unfinished = Some(Unfinished { bucket, content })
+                    }
                     other => *other = RequestError::Unknown,
                 }
             }
