@@ -76,7 +76,8 @@ fn settings() -> Settings {
 }
 
 impl Node {
-    pub fn new(key: NodeKey) -> Self {
+    pub fn new(key: NodeKey, now: Duration) -> Self {
+        let start = Now { monotonic: now + base(key, 1), wall_us: EPOCH_US };
         Node {
             key,
             incarnation: 1,
@@ -85,7 +86,7 @@ impl Node {
             slow_disk: false,
             backlog: VecDeque::new(),
             distributor: Distributor::new(key, 1, settings()),
-            keeper: Keeper::new(key, 1),
+            keeper: Keeper::new(key, 1, settings().confirm, start),
             storage: ModelStorage::default(),
             state: None,
             clock_off: 0,
@@ -99,23 +100,19 @@ impl Node {
     }
 
     /// A new run of its process, with what was durable.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, now: Duration) {
         let storage = std::mem::take(&mut self.storage);
         let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
-        *self = Node::new(key);
+        *self = Node::new(key, now);
         (self.storage, self.incarnation, self.clock_off) = (storage, incarnation, clock_off);
         self.distributor = Distributor::new(key, incarnation, settings());
-        self.keeper = Keeper::new(key, incarnation);
+        let start = self.now(now);
+        self.keeper = Keeper::new(key, incarnation, settings().confirm, start);
     }
 
     pub fn now(&self, now: Duration) -> Now {
-        // Monotonic clocks of nodes have nothing to do with each other.
         let wall_us = (EPOCH_US as i64 + now.as_micros() as i64 + self.clock_off).max(1) as u64;
-        Now { monotonic: now + self.clock_base(), wall_us }
-    }
-
-    pub fn clock_base(&self) -> Duration {
-        Duration::from_secs(1_000 * (1 + u64::from(self.key.0)) + 77 * self.incarnation)
+        Now { monotonic: now + base(self.key, self.incarnation), wall_us }
     }
 
     pub fn name(&mut self) -> u64 {
@@ -138,4 +135,9 @@ impl Node {
         fetch.turn = turn;
         fetch
     }
+}
+
+/// What a node's monotonic clock shows when the simulation begins: those of nodes, and of runs, have nothing to do with each other.
+fn base(key: NodeKey, incarnation: u64) -> Duration {
+    Duration::from_secs(1_000 * (1 + u64::from(key.0)) + 77 * incarnation)
 }

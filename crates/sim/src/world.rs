@@ -82,7 +82,7 @@ impl World {
 
     pub fn join(&mut self) -> NodeKey {
         let key = NodeKey(self.nodes.len() as u16);
-        self.nodes.insert(key, Node::new(key));
+        self.nodes.insert(key, Node::new(key, self.now));
         self.at(Duration::ZERO, Happening::Beat { node: key });
         key
     }
@@ -142,6 +142,7 @@ impl World {
                 }
                 node.wakes_at = None;
                 if node.alive && !node.frozen {
+                    self.keep(key, Vec::new());
                     self.distribute(key, Vec::new());
                 }
             }
@@ -214,11 +215,12 @@ impl World {
             Message::State(state) => {
                 if node.state.as_ref().is_none_or(|known| known.version() < state.version()) {
                     node.state = Some(Arc::clone(&state));
-                    self.keep(key, replica::Event::State(Arc::clone(&state)));
+                    self.keep(key, vec![replica::Event::State(Arc::clone(&state))]);
                     self.distribute(key, vec![distributor::Event::State(state)]);
                 }
             }
             Message::Confirmed { incarnation, version, asked } if incarnation == node.incarnation => {
+                self.keep(key, vec![replica::Event::Confirmed { version, asked }]);
                 self.distribute(key, vec![distributor::Event::Confirmed { version, asked }]);
             }
             Message::Request { mut fence, mut request } => {
@@ -239,7 +241,7 @@ impl World {
                 {
                     *expected = info.content;
                 }
-                self.keep(key, replica::Event::Request { call, fence, request });
+                self.keep(key, vec![replica::Event::Request { call, fence, request }]);
             }
             Message::Reply { from, incarnation, number, reply } if incarnation == node.incarnation => {
                 self.distribute(key, vec![distributor::Event::Reply { from, number, reply }]);
@@ -268,7 +270,7 @@ impl World {
                     return self.fetch_ended(key, job, Ok(Fetched::End));
                 }
                 fetch.laid_aside = rows;
-                self.keep(key, replica::Event::Fetched { job, outcome: Ok(Fetched::Part) });
+                self.keep(key, vec![replica::Event::Fetched { job, outcome: Ok(Fetched::Part) }]);
             }
             Message::Client { operation, unfinished, hops } => self.client(key, operation, unfinished, hops),
             Message::Confirmed { .. }
@@ -282,17 +284,20 @@ impl World {
         if let Some(node) = self.nodes.get_mut(&key) {
             node.fetches.remove(&job);
         }
-        self.keep(key, replica::Event::Fetched { job, outcome });
+        self.keep(key, vec![replica::Event::Fetched { job, outcome }]);
     }
 
     /// Something happens to the keeper of a node.
-    fn keep(&mut self, key: NodeKey, event: replica::Event) {
+    fn keep(&mut self, key: NodeKey, events: Vec<replica::Event>) {
         let mut effects = Vec::new();
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        node.keeper.handle(event, &mut effects);
+        let now = node.now(self.now);
+        node.keeper.handle(now, events, &mut effects);
         for effect in effects {
             self.keeper_effect(key, effect);
         }
+        let wake = self.nodes.get(&key).and_then(|node| node.keeper.next_wake());
+        self.wake_at(key, wake);
     }
 
     fn keeper_effect(&mut self, key: NodeKey, effect: replica::Effect) {
@@ -312,7 +317,10 @@ impl World {
                 node.jobs.insert(job, work);
                 let takes = self.random.micros(50, 2_000) * slow;
                 if early {
-                    self.keep(key, replica::Event::Done { job, response: Response::Applied(Vec::new()) });
+                    self.keep(
+                        key,
+                        vec![replica::Event::Done { job, response: Response::Applied(Vec::new()) }],
+                    );
                 }
                 self.at(takes, Happening::JobDone { node: key, incarnation, job });
             }
@@ -375,7 +383,7 @@ impl World {
                 }
             }
         };
-        self.keep(key, replica::Event::Done { job, response });
+        self.keep(key, vec![replica::Event::Done { job, response }]);
     }
 
     /// Things happen to the distributor of a node.
@@ -390,15 +398,19 @@ impl World {
         for effect in effects {
             self.distributor_effect(key, effect);
         }
-        let Some(node) = self.nodes.get_mut(&key) else { return };
-        if let Some(wake) = node.distributor.next_wake() {
-            let after = wake.saturating_sub(now.monotonic).max(Duration::from_micros(500));
-            let at = self.now + after;
-            if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
-                node.wakes_at = Some(at);
-                let incarnation = node.incarnation;
-                self.at(after, Happening::Wake { node: key, incarnation });
-            }
+        let wake = self.nodes.get(&key).and_then(|node| node.distributor.next_wake());
+        self.wake_at(key, wake);
+    }
+
+    /// A node is called again at this time of its own clock, if not before.
+    fn wake_at(&mut self, key: NodeKey, wake: Option<Duration>) {
+        let (Some(node), Some(wake)) = (self.nodes.get_mut(&key), wake) else { return };
+        let after = wake.saturating_sub(node.now(self.now).monotonic).max(Duration::from_micros(500));
+        let at = self.now + after;
+        if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
+            node.wakes_at = Some(at);
+            let incarnation = node.incarnation;
+            self.at(after, Happening::Wake { node: key, incarnation });
         }
     }
 
@@ -592,7 +604,7 @@ impl World {
         if let Some(node) = self.nodes.get_mut(&key)
             && !node.alive
         {
-            node.restart();
+            node.restart(self.now);
             let incarnation = node.incarnation;
             self.note(|| format!("n{key} starts, run {incarnation}"));
         }

@@ -12,7 +12,7 @@ use super::peers::Purpose;
 use super::requests::{RequestId, Stage};
 use super::{Effect, RequestError, Unfinished};
 use crate::owners::Owners;
-use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
+use crate::{ClusterState, NodeKey, NodeState, ReplicaInfo, Request};
 
 /// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most twice as many. The owner before can
 /// have given timestamps that nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two
@@ -33,10 +33,10 @@ impl Distributor {
         self.confirmation.begin(&state);
         self.upkeep.forget_all();
         self.peers.begin(self.version, &|node| stays.contains(&node));
-        let serving: BTreeSet<NodeKey> =
-            state.nodes().keys().copied().filter(|node| state.node_state(*node).serves()).collect();
+        let asked = self.nodes_to_hear(&state);
         self.owners = takes_part.then(|| Owners::new(state));
-        self.unheard = if takes_part { serving } else { BTreeSet::new() };
+        self.unheard = if takes_part { asked } else { BTreeSet::new() };
+        self.unheard_until = Some(self.now.monotonic + self.settings.confirm);
         self.keep_buckets(&stays);
         self.sort_requests(effects);
         for node in self.unheard.clone() {
@@ -59,6 +59,32 @@ impl Distributor {
             before.state.serves() && after.state.serves() && before.incarnation == after.incarnation
         };
         old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
+    }
+
+    /// All that serve, and those that live but were taken out of service just now: their state was confirmed by coordination until a moment
+    /// ago, and they may still act by it.
+    fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
+        let served = |node: &NodeKey| {
+            let old =
+                self.owners.as_ref().map(Owners::state).filter(|old| old.version() + 1 == new.version());
+            old.is_none_or(|old| old.node_state(*node).serves())
+        };
+        let asked = |node: &NodeKey| match new.node_state(*node) {
+            NodeState::Up | NodeState::Retired => true,
+            NodeState::Maintenance => served(node),
+            // Its lease has ended, and with it what confirmed it.
+            NodeState::Down => false,
+        };
+        new.nodes().keys().copied().filter(asked).collect()
+    }
+
+    /// Those who do not serve and have not answered cannot act by an older state any more.
+    pub(super) fn hear_no_more(&mut self, effects: &mut Vec<Effect>) {
+        self.unheard_until = None;
+        let silent: Vec<NodeKey> = self.unheard.iter().copied().filter(|node| !self.serves(*node)).collect();
+        for node in silent {
+            self.heard(node, Vec::new(), Timestamp::default(), effects);
+        }
     }
 
     /// Buckets that are owned still go on with the replicas that stay; the others are forgotten.
