@@ -1,6 +1,7 @@
 use millrace_cluster::{NodeKey, NodeState};
 
 use crate::network::Place;
+use crate::node::Node;
 use crate::world::World;
 
 /// Lets something go wrong, or right again.
@@ -12,17 +13,25 @@ pub(crate) fn strike(world: &mut World) {
             world.note(|| format!("n{key} crashes"));
             world.crash(key);
         }
-        3..7 => world.restart(key),
-        7 => {
+        3..6 => {
+            let dead = keys_where(world, |node| !node.alive);
+            if let Some(key) = world.random.pick(&dead) {
+                world.restart(key);
+            }
+        }
+        6 => {
             world.note(|| format!("n{key} freezes"));
             world.freeze(key);
         }
-        8..10 => {
-            world.note(|| format!("n{key} wakes"));
-            world.wake(key);
+        7..9 => {
+            let frozen = keys_where(world, |node| node.frozen);
+            if let Some(key) = world.random.pick(&frozen) {
+                world.note(|| format!("n{key} wakes"));
+                world.wake(key);
+            }
         }
-        10..12 => split(world, &keys),
-        12..14 => {
+        9..11 => split(world, &keys),
+        11..14 => {
             world.note(|| "links are mended".to_owned());
             world.network.mend();
         }
@@ -59,6 +68,10 @@ pub(crate) fn strike(world: &mut World) {
             }
         }
     }
+}
+
+fn keys_where(world: &World, wanted: impl Fn(&Node) -> bool) -> Vec<NodeKey> {
+    world.nodes.values().filter(|node| wanted(node)).map(|node| node.key).collect()
 }
 
 /// Cuts links: both ways, one way, or so that one node still sees both sides.

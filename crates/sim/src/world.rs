@@ -164,9 +164,7 @@ impl World {
                 self.at(Duration::from_millis(900), Happening::Beat { node: key });
                 let Some(node) = self.nodes.get(&key) else { return };
                 if node.alive && !node.frozen {
-                    let asked = node.now(self.now).monotonic;
-                    let message = Message::Beat { from: key, incarnation: node.incarnation, asked };
-                    self.send(Place::Node(key), Place::Coordination, message);
+                    self.beat(key);
                 }
             }
             Happening::Publish => {
@@ -194,8 +192,8 @@ impl World {
     }
 
     fn coordinate(&mut self, message: Message) {
-        let Message::Beat { from, incarnation, asked } = message else { return };
-        if !self.coordination.beat(from, incarnation, self.now) {
+        let Message::Beat { from, incarnation, version, asked } = message else { return };
+        if !self.coordination.beat(from, (incarnation, version), self.now) {
             return;
         }
         let Some(state) = self.coordination.state().cloned() else { return };
@@ -309,7 +307,7 @@ impl World {
                     self.reply(key, from, number, reply);
                 }
             }
-            replica::Effect::FetchState { .. } => self.fetch_state(key),
+            replica::Effect::FetchState { .. } => self.beat(key),
             replica::Effect::Run { job, work } => {
                 let slow = if node.slow_disk { 100 } else { 1 };
                 let early = self.options.sabotage == Some(Sabotage::EarlyAcknowledgement)
@@ -353,10 +351,11 @@ impl World {
         self.send(Place::Node(key), Place::Node(to), message);
     }
 
-    fn fetch_state(&mut self, key: NodeKey) {
+    fn beat(&mut self, key: NodeKey) {
         let Some(node) = self.nodes.get(&key) else { return };
         let asked = node.now(self.now).monotonic;
-        let message = Message::Beat { from: key, incarnation: node.incarnation, asked };
+        let version = node.state.as_ref().map_or(0, |state| state.version());
+        let message = Message::Beat { from: key, incarnation: node.incarnation, version, asked };
         self.send(Place::Node(key), Place::Coordination, message);
     }
 
@@ -433,7 +432,7 @@ impl World {
                     self.at(after, Happening::Lost { node: key, incarnation, to, number });
                 }
             }
-            distributor::Effect::FetchState { .. } => self.fetch_state(key),
+            distributor::Effect::FetchState { .. } => self.beat(key),
             distributor::Effect::Decide { decision, modify, current } => {
                 let at = current.as_ref().map(|version| version.timestamp).unwrap_or_default();
                 let outcome = (modify.0)(current);
