@@ -38,8 +38,8 @@ pub use scenarios::disjoint_retired_replicas;
 pub enum Sabotage {
     /// Replicas take rows from anyone, whatever state the sender has.
     NoFence,
-    /// Replicas are deleted without comparing.
-    BlindDeletion,
+    /// Replicas are completed and deleted without comparing: all say that they hold the same.
+    NoComparison,
     /// Nodes say that rows are durable before they are.
     EarlyAcknowledgement,
 }

@@ -8,7 +8,9 @@ use millrace_cluster::distributor::{
     self, Change, Modification, Read, Refusal, RequestError, Ticket, Unfinished, Write,
 };
 use millrace_cluster::replica::{self, Call, Fetched, Job, Work};
-use millrace_cluster::{ClusterState, Failure, NodeKey, NodeState, Reply, Request, Response, RowContent};
+use millrace_cluster::{
+    ClusterState, Content, Failure, NodeKey, NodeState, Reply, Request, Response, RowContent,
+};
 use millrace_document::{DropScope, Timestamp, Version};
 
 use crate::coordination::Coordination;
@@ -233,8 +235,9 @@ impl World {
                         fence.void_below = 0;
                         fence.number = u64::MAX;
                     }
-                } else if self.options.sabotage == Some(Sabotage::BlindDeletion)
-                    && let Request::Delete { bucket, expected } = &mut request
+                } else if self.options.sabotage == Some(Sabotage::NoComparison)
+                    && let Request::Delete { bucket, expected } | Request::Complete { bucket, expected } =
+                        &mut request
                     && let Some(info) = node.storage.info(*bucket)
                 {
                     *expected = info.content;
@@ -302,7 +305,12 @@ impl World {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let incarnation = node.incarnation;
         match effect {
-            replica::Effect::Reply { call, reply } => {
+            replica::Effect::Reply { call, mut reply } => {
+                if self.options.sabotage == Some(Sabotage::NoComparison)
+                    && let Response::Replicas { replicas, .. } = &mut reply.response
+                {
+                    replicas.iter_mut().for_each(|(_, info)| info.content = Content::default());
+                }
                 if let Some((from, number)) = node.calls.remove(&call) {
                     self.reply(key, from, number, reply);
                 }
