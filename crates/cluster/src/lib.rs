@@ -13,7 +13,9 @@
 
 pub mod checkers;
 mod clock;
+mod configuration;
 mod confirmation;
+pub mod controller;
 pub mod distributor;
 mod error;
 mod message;
@@ -24,6 +26,7 @@ pub mod scheduler;
 mod state;
 mod time;
 
+pub use configuration::{Configuration, ConfiguredNode};
 pub use error::Error;
 pub use message::{
     Birth, Content, Failure, Fence, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row, RowContent,

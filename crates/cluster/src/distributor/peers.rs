@@ -154,7 +154,7 @@ impl Peers {
     pub fn void_rows(&mut self, node: NodeKey) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         let rows = |(_, outstanding): &(&u64, &Outstanding)| matches!(outstanding.purpose, Purpose::Rows(_));
-        if let Some((last, _)) = peer.outstanding.iter().filter(rows).next_back() {
+        if let Some((last, _)) = peer.outstanding.iter().rfind(rows) {
             peer.void_below = peer.void_below.max(last + 1);
         }
     }
@@ -164,8 +164,7 @@ impl Peers {
         let of_it = |purpose: &Purpose| matches!(purpose, Purpose::Operation { operation, .. } if *operation == ended);
         self.again.retain(|_, (_, _, purpose)| !of_it(purpose));
         for peer in self.peers.values_mut() {
-            let last =
-                peer.outstanding.iter().filter(|(_, outstanding)| of_it(&outstanding.purpose)).next_back();
+            let last = peer.outstanding.iter().rfind(|(_, outstanding)| of_it(&outstanding.purpose));
             if let Some((last, _)) = last {
                 peer.void_below = peer.void_below.max(last + 1);
                 peer.outstanding.retain(|_, outstanding| !of_it(&outstanding.purpose));
