@@ -243,6 +243,16 @@ fn who_is_not_listed_gets_the_next_key_for_ever() {
 }
 
 #[test]
+fn keys_that_were_lost_are_read_from_the_state() {
+    let mut cluster = Cluster::new(grouped(0.0));
+    cluster.run("0 start a b c d\n1 start y\n2 start x");
+    let before = cluster.assignments.clone();
+    cluster.assignments = Assignments::default();
+    assert_eq!(cluster.run("3 lead\n100").told.len(), 3);
+    assert_eq!(cluster.assignments, before);
+}
+
+#[test]
 fn a_listed_node_takes_its_key_from_whoever_joined_with_it() {
     let mut cluster = Cluster::new(flat(1));
     cluster.run("0 start a x");
@@ -292,6 +302,33 @@ fn nothing_is_declared_while_too_few_of_the_listed_nodes_serve() {
     check(configuration(), "0 start a b c d\n10 gone a b c\n60 start a b c", &["0 uuuu", "60 uuuu"]);
     // The last node is never taken out.
     check(flat(1), "0 start a\n10 gone a\n60", &["0 u"]);
+}
+
+/// The absent could be a majority that goes on by the state before.
+#[test]
+fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
+    check(
+        flat(5),
+        "0 start a b c d e\n10 gone d e\n50 gone c\n90 start d",
+        &["0 uuuuu", "11 uuumm", "21 uuudd", "90 uudud"],
+    );
+    // All are restarted at once.
+    check(
+        flat(3),
+        "0 start a b c\n10 gone a b c\n100 start a\n101 start b\n102 start c",
+        &["0 uuu", "101 uud", "102 uuu"],
+    );
+    // The word of the node, or that of an operator, settles it; nodes that never ran settle nothing.
+    check(
+        flat(3),
+        "0 start a b c\n10 stopping c\n11 gone c\n50 gone b\n70",
+        &["0 uuu", "10 uum", "20 uud", "51 umd", "61 udd"],
+    );
+    check(flat(3), "0 start a b c\n10 gone b c\n50 down b\n51 removed b", &["0 uuu", "50 udd", "51 u.d"]);
+    check(flat(5), "0 start a b\n10 gone b\n30", &["0 uuddd", "11 umddd", "21 udddd"]);
+    let mut cluster = Cluster::new(flat(3));
+    cluster.run("0 start a b c\n10 gone b c\n50");
+    assert!(cluster.reasons["b"].contains("if it has ended for good, set it down"), "{:?}", cluster.reasons);
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl Watch {
         &self.entries
     }
 
+    /// The moment that what is known is as of; `None` before anything was read.
+    pub fn revision(&self) -> Option<Revision> {
+        self.seen
+    }
+
     /// The next changes, in their order; the first time, a put of every key there is, and none where there is none. Nothing is lost
     /// when it is dropped before it is done.
     pub async fn next(&mut self) -> Vec<Change> {

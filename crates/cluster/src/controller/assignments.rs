@@ -43,6 +43,13 @@ impl Assignments {
             let assignment = Assignment { key: *key, capacity: node.capacity, group: Vec::new() };
             nodes.insert(node.name.clone(), assignment);
         }
+        // Where the keys were lost, the state has those that count.
+        for (key, entry) in previous.into_iter().flat_map(ClusterState::nodes) {
+            if !listed.contains_key(key) && !nodes.contains_key(&entry.name) {
+                let group = group_of(previous, *key);
+                nodes.insert(entry.name.clone(), Assignment { key: *key, capacity: entry.capacity, group });
+            }
+        }
         for (name, registration) in inputs.registrations {
             if names.contains(&**name) {
                 continue;
@@ -67,6 +74,13 @@ impl Assignments {
         }
         Ok(Assignments { nodes })
     }
+}
+
+/// The keys of the groups that a node is in.
+fn group_of(state: Option<&ClusterState>, key: NodeKey) -> Vec<u16> {
+    let leaves = state.map(|state| state.distribution().layout.leaves()).unwrap_or_default();
+    let found = leaves.into_iter().find(|(_, nodes)| nodes.contains(&key));
+    found.map_or_else(Vec::new, |(path, _)| path)
 }
 
 /// The lowest group with the fewest nodes, the first of several.

@@ -6,7 +6,9 @@
 //!    operator wish for it.
 //! 3. A group of which too few nodes serve is taken out whole, unless it is the last one.
 //! 4. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is something else at fault.
-//! 5. What differs from the previous state becomes the next one, with a version that is one higher.
+//! 5. The same where more than half of all nodes are away without a word. They may be cut off together, and would be a majority: nodes go on
+//!    by a state for as long as most of them agree on it. An operator who sets them down or removes them says that they are not.
+//! 6. What differs from the previous state becomes the next one, with a version that is one higher.
 //!
 //! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
 //! a new one lets nodes that it has not seen yet have some more time.
@@ -84,12 +86,35 @@ impl Controller {
 
         let wake = judged.values().filter_map(|(_, judgement)| judgement.wake).min();
         let reasons = judged.values().filter(|(_, judgement)| !judgement.reason.is_empty());
-        let reasons = reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
-        let next = match enough(inputs.configuration, &judged) {
+        let mut reasons: BTreeMap<String, String> =
+            reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
+        let cut_off = self.perhaps_cut_off(inputs, previous);
+        let majority = previous.is_some_and(|state| 2 * cut_off.len() > state.nodes().len());
+        let next = match enough(inputs.configuration, &judged) && !majority {
             true => next(inputs, &assignments, layout, &judged, previous)?,
             false => None,
         };
+        if majority {
+            for name in cut_off {
+                let reason = "it is away, as most nodes are, so that the cluster state stays as it is; \
+                              if it has ended for good, set it down or remove it";
+                reasons.insert(name.to_owned(), reason.to_owned());
+            }
+        }
         Ok(Step { next, assignments, reasons, wake })
+    }
+
+    /// The nodes of a state that may run without being seen: those that have run, did not stop by themselves, and of which no operator
+    /// says that they do not serve.
+    fn perhaps_cut_off<'a>(&self, inputs: &Inputs<'_>, previous: Option<&'a ClusterState>) -> Vec<&'a str> {
+        let nodes = previous.into_iter().flat_map(|state| state.nodes().values());
+        let unseen = nodes.filter(|node| {
+            node.incarnation != 0
+                && !inputs.registrations.contains_key(&node.name)
+                && matches!(inputs.wish(&node.name), Wish::Up | Wish::Retired)
+                && !self.records.get(&node.name).is_some_and(Record::stopped)
+        });
+        unseen.map(|node| &*node.name).collect()
     }
 }
 

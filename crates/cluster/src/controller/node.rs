@@ -47,6 +47,11 @@ impl Record {
         Record { run, away: None, seen: false, crashes: 0 }
     }
 
+    /// Whether the last process said that it would end.
+    pub(super) fn stopped(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.stopped)
+    }
+
     /// What the node's state should be, whatever anyone wishes.
     pub(super) fn judge(
         &mut self,
@@ -141,9 +146,8 @@ impl Record {
             wake,
         };
         let before = entry.map_or(NodeState::Down, |entry| entry.state);
-        let stopped = self.run.as_ref().is_some_and(|run| run.stopped);
         let grace = match self.seen {
-            _ if stopped => Duration::ZERO,
+            _ if self.stopped() => Duration::ZERO,
             true => settings.grace,
             false => settings.settling.max(settings.grace),
         };

@@ -1,0 +1,81 @@
+use millrace_cluster::NodeKey;
+use serde::{Deserialize, Serialize};
+
+/// How a node's data is and moves: what `GET /state/v1/cluster` of a node answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeFigures {
+    /// The node.
+    pub name: String,
+    /// Its key, once it has one.
+    pub key: Option<NodeKey>,
+    /// The version of the cluster state that it acts by; 0 before the first.
+    pub version: u64,
+    /// Whether it is sure that no newer one is in force.
+    pub confirmed: bool,
+    /// Its buckets.
+    pub buckets: BucketFigures,
+    /// Documents on it, in all replicas.
+    pub documents: u64,
+    /// Bytes on its disk.
+    pub bytes: u64,
+    /// What is left to do for the buckets that it owns.
+    pub ideal: IdealFigures,
+    /// What it sends or receives now.
+    pub transfers: Vec<TransferFigures>,
+}
+
+/// Counts of buckets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketFigures {
+    /// That it orders the writes of.
+    pub owned: u64,
+    /// That it has a replica of.
+    pub replicas: u64,
+    /// That it has only a part of.
+    pub incomplete: u64,
+}
+
+/// How far buckets are from where they should be. All zero: the ideal state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdealFigures {
+    /// Operations that are known to be left.
+    pub distance: u64,
+    /// Buckets with fewer replicas than they should have.
+    pub too_few: u64,
+    /// Buckets with more.
+    pub too_many: u64,
+    /// Buckets whose replicas differ or are incomplete.
+    pub diverged: u64,
+    /// Buckets with a replica where none should be.
+    pub misplaced: u64,
+    /// Buckets whose replicas are not all known yet.
+    pub unknown: u64,
+}
+
+impl IdealFigures {
+    /// Whether nothing is left to do.
+    pub fn is_ideal(&self) -> bool {
+        *self == IdealFigures::default()
+    }
+}
+
+/// Data on its way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TransferFigures {
+    /// From which node.
+    pub from: String,
+    /// To which one.
+    pub to: String,
+    /// How many buckets.
+    pub buckets: u64,
+    /// Why, for people.
+    pub reason: String,
+    /// What has come.
+    pub bytes_done: u64,
+    /// What there is in all, as far as is known.
+    pub bytes_total: u64,
+    /// How fast, over the last seconds.
+    pub bytes_per_second: f64,
+    /// How long it will take at this rate; `None` where that cannot be said.
+    pub eta_s: Option<f64>,
+}

@@ -1,0 +1,79 @@
+//! What a node keeps over restarts: the last cluster state, and the number that names its directory.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millrace_cluster::ClusterState;
+use millrace_env::{Disk, RealDisk, read_file, replace_file};
+
+use crate::Error;
+use crate::membership::Shared;
+
+/// The node's own directory.
+pub(crate) struct Kept {
+    directory: PathBuf,
+    /// Made at random when the directory was.
+    pub(crate) home: u64,
+    /// The last cluster state, if there was one that can be read.
+    pub(crate) state: Option<Arc<ClusterState>>,
+}
+
+impl Kept {
+    pub(crate) fn open(directory: &Path) -> Result<Self, Error> {
+        let disk = RealDisk;
+        let fail = |error: io::Error| Error::Disk(error.to_string());
+        disk.create_directory(directory).map_err(fail)?;
+        let path = directory.join("home");
+        let home = match read_file(&disk, &path).map_err(fail)? {
+            Some(bytes) => std::str::from_utf8(&bytes)
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+                .ok_or_else(|| Error::Disk(format!("{} should hold a number; delete it", path.display())))?,
+            None => {
+                let home = random();
+                replace_file(&disk, &path, home.to_string().as_bytes()).map_err(fail)?;
+                home
+            }
+        };
+        let state = read_file(&disk, &directory.join("state")).map_err(fail)?;
+        let state = state.and_then(|bytes| match ClusterState::from_json(&bytes) {
+            Ok(state) => Some(Arc::new(state)),
+            Err(error) => {
+                tracing::warn!(%error, "the last cluster state is not known any more");
+                None
+            }
+        });
+        Ok(Kept { directory: directory.to_owned(), home, state })
+    }
+
+    /// Keeps every state that becomes known, until the node leaves.
+    pub(crate) async fn follow(directory: PathBuf, shared: Arc<Shared>) {
+        let mut states = shared.states();
+        loop {
+            tokio::select! {
+                changed = states.changed() => if changed.is_err() { return },
+                () = shared.left() => return,
+            }
+            let Some(state) = states.borrow_and_update().clone() else { continue };
+            let path = directory.join("state");
+            let write = move || replace_file(&RealDisk, &path, &state.to_json());
+            match tokio::task::spawn_blocking(write).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the cluster state could not be kept on disk"),
+                Err(_) => return,
+            }
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// A number that no one else has.
+pub(crate) fn random() -> u64 {
+    // The keys of each are random.
+    RandomState::new().hash_one(std::process::id()) | 1
+}

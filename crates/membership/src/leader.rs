@@ -1,0 +1,175 @@
+//! Running for election, and publishing cluster states while leading.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_cluster::ClusterState;
+use millrace_cluster::controller::{Controller, Inputs, Registration, Step, Wish};
+use millrace_coordination::{Condition, Election, Leadership, Lease, Operation, Revision, Transaction};
+
+use crate::membership::Shared;
+use crate::{Error, Picture, Role};
+
+/// The pause after coordination failed.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Leads whenever it is this node's turn, until it leaves.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let election = Election::new(Arc::clone(&shared.coordination), shared.keys.leader());
+    while !shared.has_left() {
+        if let Err(error) = term(&shared, &election).await {
+            tracing::debug!(%error, "the election");
+            tokio::select! {
+                () = shared.left() => {}
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+    }
+}
+
+/// One candidacy, and the time of leading that follows.
+async fn term(shared: &Shared, election: &Election) -> Result<(), Error> {
+    let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
+    let leading = async {
+        let leadership = election.campaign(&shared.settings.name, &lease).await?;
+        tracing::info!(node = shared.settings.name, "leads the cluster");
+        lead(shared, &leadership).await;
+        Ok(())
+    };
+    let ended = tokio::select! {
+        () = lease.lost() => Ok(()),
+        () = shared.left() => Ok(()),
+        ended = leading => ended,
+    };
+    // It ends by itself where it cannot be given back now.
+    let _ = lease.release().await;
+    ended
+}
+
+/// Publishes what the controller decides, until somebody else leads.
+async fn lead(shared: &Shared, leadership: &Leadership) {
+    let began = Instant::now();
+    let mut controller = Controller::new(shared.settings.controller.clone());
+    let mut pictures = shared.pictures();
+    // What is decided must not be older than what was published last.
+    let mut published = Revision::default();
+    loop {
+        let picture = Arc::clone(&pictures.borrow_and_update());
+        let known = shared.known();
+        let mut pause = None;
+        if picture.revision >= published
+            && let Some(mut step) = decide(&mut controller, began.elapsed(), &picture, known.as_deref())
+        {
+            pause = step.wake.map(|wake| wake.saturating_sub(began.elapsed()));
+            // Coordination has forgotten what this node remembers: it was restored from a backup, or begun anew.
+            let version = |state: &ClusterState| state.version();
+            if step.next.is_none() && picture.state.as_deref().map(version) < known.as_deref().map(version) {
+                step.next = known.as_deref().cloned();
+            }
+            match publish(shared, leadership, &picture, &step).await {
+                Ok(Published::Nothing) => {}
+                Ok(Published::At(revision)) => published = revision,
+                Ok(Published::Deposed) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "publishing");
+                    pause = Some(pause.unwrap_or(AGAIN).min(AGAIN));
+                }
+            }
+        }
+        let woken = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = woken => {}
+            changed = pictures.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// What follows from a picture and the newest state that is known; nothing before there is an application.
+fn decide(
+    controller: &mut Controller,
+    now: Duration,
+    picture: &Picture,
+    known: Option<&ClusterState>,
+) -> Option<Step> {
+    let content = picture.members.iter().filter(|(_, member)| member.roles.contains(&Role::Content));
+    let registrations: BTreeMap<String, Registration> =
+        content.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
+    let wishes: BTreeMap<String, Wish> =
+        picture.wishes.iter().map(|(name, record)| (name.clone(), record.wish)).collect();
+    let inputs = Inputs {
+        configuration: picture.configuration.as_deref()?,
+        registrations: &registrations,
+        wishes: &wishes,
+        assignments: &picture.assignments,
+    };
+    match controller.step(now, &inputs, known) {
+        Ok(step) => Some(step),
+        Err(error) => {
+            tracing::error!(%error, "the cluster state stays as it is");
+            None
+        }
+    }
+}
+
+/// What came of publishing.
+enum Published {
+    /// There was nothing new.
+    Nothing,
+    /// It was done then.
+    At(Revision),
+    /// Another one leads.
+    Deposed,
+}
+
+/// Writes what is new in a step, if this one leads still and nobody else has written.
+async fn publish(
+    shared: &Shared,
+    leadership: &Leadership,
+    picture: &Picture,
+    step: &Step,
+) -> Result<Published, Error> {
+    let keys = &shared.keys;
+    let unchanged = |key: String, at: Option<Revision>| match at {
+        Some(at) => Condition::Changed(key, at),
+        None => Condition::Absent(key),
+    };
+    let mut write = Transaction::new()
+        .when(leadership.guard())
+        .when(unchanged(keys.state(), picture.state_changed))
+        .when(unchanged(keys.assignments(), picture.assignments_changed));
+    if let Some(next) = &step.next {
+        write = write.then(Operation::put(keys.state(), next.to_json()));
+    }
+    if step.assignments != picture.assignments {
+        write = write.then(Operation::put(keys.assignments(), json(&step.assignments)));
+    }
+    if step.reasons != picture.reasons {
+        write = write.then(Operation::put(keys.reasons(), json(&step.reasons)));
+    }
+    if write.then.is_empty() {
+        return Ok(Published::Nothing);
+    }
+    let outcome = shared.coordination.transact(write.otherwise(Operation::get(keys.leader()))).await?;
+    if outcome.held {
+        if let Some(next) = &step.next {
+            tracing::info!(version = next.version(), "published a cluster state");
+        }
+        return Ok(Published::At(outcome.revision));
+    }
+    // Where this one leads still, what it has decided on was not the newest, which is on its way.
+    let guarded = |key: &str, created| leadership.guard() == Condition::Created(key.to_owned(), created);
+    match outcome.entries(0).first() {
+        Some(leader) if guarded(&leader.key, leader.created) => Ok(Published::Nothing),
+        _ => Ok(Published::Deposed),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("numbers, texts and lists of them always have a JSON form")
+}

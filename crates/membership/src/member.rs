@@ -1,0 +1,109 @@
+//! Being registered, and knowing whether what is known is the newest.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_coordination::{Condition, Entry, Lease, Operation, Transaction};
+use tokio::sync::watch;
+
+use crate::membership::Shared;
+use crate::picture::{Member, read_state};
+use crate::{Confirmation, Error};
+
+/// The pause after coordination failed.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Keeps the node registered until it leaves.
+pub(crate) async fn stay(shared: Arc<Shared>, mut own: watch::Receiver<Member>) {
+    while !shared.has_left() {
+        match register(&shared, &mut own).await {
+            Ok(()) => continue,
+            Err(error @ Error::NameTaken { .. }) => {
+                tracing::warn!(%error, "the node is not part of the cluster")
+            }
+            Err(error) => tracing::debug!(%error, "registering"),
+        }
+        tokio::select! {
+            () = shared.left() => {}
+            () = tokio::time::sleep(AGAIN) => {}
+        }
+    }
+}
+
+/// Registers once, and stays until the registration is gone.
+async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<(), Error> {
+    let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
+    let outcome = async {
+        let mut registered = put(shared, own, &lease).await?;
+        loop {
+            tokio::select! {
+                () = lease.lost() => return Ok(()),
+                () = shared.left() => return Ok(()),
+                changed = own.changed() => match changed {
+                    Ok(()) => registered = put(shared, own, &lease).await?,
+                    Err(_) => return Ok(()),
+                },
+                () = tokio::time::sleep(shared.settings.confirm) => {
+                    if !confirm(shared, &lease, &registered).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    };
+    let outcome = outcome.await;
+    // It ends by itself where it cannot be given back now.
+    let _ = lease.release().await;
+    outcome
+}
+
+/// Writes the registration, unless the name is another's. Answers what holds as long as it is this one.
+async fn put(shared: &Shared, own: &mut watch::Receiver<Member>, lease: &Lease) -> Result<Condition, Error> {
+    let key = shared.keys.member(&shared.settings.name);
+    let member = own.borrow_and_update().clone();
+    let value = serde_json::to_vec(&member).expect("numbers and texts always have a JSON form");
+    loop {
+        let there = shared.coordination.get(&*key).await?;
+        if let Some(other) = there.as_ref().and_then(another(&member)) {
+            let (name, address) = (shared.settings.name.clone(), other.registration.address);
+            return Err(Error::NameTaken { name, address });
+        }
+        let unchanged = match &there {
+            Some(entry) => Condition::Changed(key.clone(), entry.changed),
+            None => Condition::Absent(key.clone()),
+        };
+        let put = Transaction::new().when(unchanged).then(Operation::put_leased(&*key, &*value, lease.id()));
+        let outcome = shared.coordination.transact(put).await?;
+        if outcome.held {
+            return Ok(Condition::Changed(key, outcome.revision));
+        }
+    }
+}
+
+/// Whoever is registered under the name from another directory.
+pub(crate) fn another(own: &Member) -> impl Fn(&Entry) -> Option<Member> {
+    let home = own.home;
+    move |entry| serde_json::from_slice::<Member>(&entry.value).ok().filter(|member| member.home != home)
+}
+
+/// Asks for the newest state. Answers whether the node is registered still.
+async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Result<bool, Error> {
+    let read = || Operation::get(shared.keys.state());
+    let ask = Transaction::new().when(registered.clone()).then(read()).otherwise(read());
+    let asked = Instant::now();
+    let outcome = match shared.coordination.transact(ask).await {
+        Ok(outcome) => outcome,
+        // The lease tells when it has lasted too long.
+        Err(error) if error.is_passing() => return Ok(true),
+        Err(error) => return Err(error.into()),
+    };
+    let state = outcome.entries(0).first().and_then(read_state);
+    if let Some(state) = state {
+        let version = state.version();
+        shared.offer(state);
+        if outcome.held && lease.lives() {
+            shared.confirmed(Confirmation { version, at: asked });
+        }
+    }
+    Ok(outcome.held)
+}

@@ -1,0 +1,290 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_cluster::controller::{Registration, Wish};
+use millrace_cluster::{ClusterState, NodeKey};
+use millrace_coordination::{Coordination, Operation, Watch};
+use millrace_env::{Clock, SystemClock};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::kept::Kept;
+use crate::keys::Keys;
+use crate::picture::read_state;
+use crate::{Error, Member, Package, Picture, Role, Settings, WishRecord, leader, member};
+
+/// How long a node waits for the others to know that it stops.
+const STOPPING_MAX: Duration = Duration::from_secs(3);
+
+/// A node's part in a cluster. Clones are the same one; when the last is dropped, the node is out of touch.
+#[derive(Clone)]
+pub struct Membership {
+    shared: Arc<Shared>,
+    tasks: Arc<Tasks>,
+}
+
+/// What the tasks share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) coordination: Arc<dyn Coordination>,
+    pub(crate) keys: Keys,
+    /// Never goes back to a lower version.
+    states: watch::Sender<Option<Arc<ClusterState>>>,
+    pictures: watch::Sender<Arc<Picture>>,
+    confirmation: Mutex<Option<Confirmation>>,
+    stopped: watch::Sender<bool>,
+}
+
+/// Which state coordination said to be the newest, while the node was registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confirmation {
+    /// Of the cluster state.
+    pub version: u64,
+    /// Before it was asked for: it was the newest then, and perhaps later.
+    pub at: Instant,
+}
+
+/// What runs for a member, and ends with it.
+struct Tasks {
+    own: watch::Sender<Member>,
+    running: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Tasks {
+    fn take(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.take().iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Membership {
+    /// Joins: what is on disk is known at once, and the rest as soon as coordination answers. It need not do so yet.
+    ///
+    /// # Errors
+    /// The name is another's or none; the directory cannot be used.
+    pub async fn join(coordination: Arc<dyn Coordination>, settings: Settings) -> Result<Self, Error> {
+        settings.check()?;
+        let kept = Kept::open(&settings.directory)?;
+        let own = Member {
+            registration: Registration {
+                address: settings.address.clone(),
+                incarnation: SystemClock.now_us().max(1),
+                stopping: false,
+                capacity: settings.capacity,
+                group: settings.group.clone(),
+            },
+            roles: settings.roles.clone(),
+            url: settings.url.clone(),
+            home: kept.home,
+            generation: 0,
+        };
+        let keys = Keys::new(&settings.prefix);
+        let registered = coordination.get(keys.member(&settings.name)).await;
+        if let Some(other) = registered.ok().flatten().as_ref().and_then(member::another(&own)) {
+            return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
+        }
+        let shared = Arc::new(Shared {
+            keys,
+            states: watch::Sender::new(kept.state.clone()),
+            pictures: watch::Sender::new(Arc::default()),
+            confirmation: Mutex::new(None),
+            stopped: watch::Sender::new(false),
+            settings,
+            coordination,
+        });
+        let (own, member) = watch::channel(own);
+        let mut running = vec![
+            tokio::spawn(Kept::follow(kept.directory().to_owned(), Arc::clone(&shared))),
+            tokio::spawn(follow(Arc::clone(&shared))),
+            tokio::spawn(member::stay(Arc::clone(&shared), member)),
+        ];
+        if shared.settings.roles.contains(&Role::Controller) {
+            running.push(tokio::spawn(leader::run(Arc::clone(&shared))));
+        }
+        let tasks = Arc::new(Tasks { own, running: Mutex::new(running) });
+        Ok(Membership { shared, tasks })
+    }
+
+    /// How it takes part.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// The newest cluster state that is known, as it changes; `None` before the first. Versions only grow. It stays known while
+    /// coordination cannot be reached: see [`Membership::confirmation`].
+    pub fn states(&self) -> watch::Receiver<Option<Arc<ClusterState>>> {
+        self.shared.states.subscribe()
+    }
+
+    /// What coordination said last; `None` before it said anything.
+    pub fn confirmation(&self) -> Option<Confirmation> {
+        *self.shared.confirmation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up a state that another node told, if it is newer than what is known.
+    pub fn learn(&self, state: ClusterState) {
+        self.shared.offer(Arc::new(state));
+    }
+
+    /// Asks coordination for the newest state, rather than to wait until it is told.
+    ///
+    /// # Errors
+    /// Coordination cannot be reached.
+    pub async fn refresh(&self) -> Result<Option<Arc<ClusterState>>, Error> {
+        let entry = self.shared.coordination.get(self.shared.keys.state()).await?;
+        if let Some(state) = entry.as_ref().and_then(read_state) {
+            self.shared.offer(state);
+        }
+        Ok(self.shared.known())
+    }
+
+    /// This node's key, once the cluster state has it.
+    pub fn key(&self) -> Option<NodeKey> {
+        let state = self.shared.states.borrow();
+        let mut nodes = state.as_ref()?.nodes().iter();
+        nodes.find(|(_, node)| node.name == self.shared.settings.name).map(|(key, _)| *key)
+    }
+
+    /// All that is known of the cluster, as it changes.
+    pub fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
+        self.shared.pictures.subscribe()
+    }
+
+    /// Says what an operator wishes for a node. Answers whether that is something new.
+    ///
+    /// # Errors
+    /// Nobody has the name; coordination cannot be reached.
+    pub async fn wish(&self, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
+        let picture = Arc::clone(&self.shared.pictures.borrow());
+        let known = picture.names();
+        // What was removed is known by its wish alone.
+        if !known.contains(name) && !picture.wishes.contains_key(name) {
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Error::UnknownNode { name: name.to_owned(), known });
+        }
+        let key = self.shared.keys.wish(name);
+        let record = WishRecord { wish, reason: reason.to_owned() };
+        let operation = match wish {
+            Wish::Up => Operation::Delete(key.clone()),
+            _ => {
+                let value = serde_json::to_vec(&record).expect("texts always have a JSON form");
+                Operation::put(key.clone(), value)
+            }
+        };
+        let before = self.shared.coordination.get(key).await?;
+        let before = before.and_then(|entry| serde_json::from_slice::<WishRecord>(&entry.value).ok());
+        self.shared.coordination.apply(operation).await?;
+        Ok(before.map_or(Wish::Up, |record| record.wish) != wish)
+    }
+
+    /// Tells which generation of the application this node has activated.
+    pub fn activated(&self, generation: u64) {
+        self.tasks
+            .own
+            .send_if_modified(|own| std::mem::replace(&mut own.generation, generation) != generation);
+    }
+
+    /// The application that should be active, as far as it is known.
+    pub fn package(&self) -> Option<Package> {
+        self.shared.pictures.borrow().package.clone()
+    }
+
+    /// Tells that this node is about to stop, and waits, for a few seconds at most, until the cluster state says that it does not
+    /// serve. It goes on serving what is asked meanwhile.
+    pub async fn stopping(&self) {
+        self.tasks.own.send_modify(|own| own.registration.stopping = true);
+        let mut states = self.states();
+        let name = &self.shared.settings.name;
+        let serves = |state: &Option<Arc<ClusterState>>| {
+            let mut nodes = state.iter().flat_map(|state| state.nodes().values());
+            nodes.any(|node| node.name == *name && node.state.serves())
+        };
+        // Whoever waits in vain stops all the same.
+        let _ = tokio::time::timeout(STOPPING_MAX, states.wait_for(|state| !serves(state))).await;
+    }
+
+    /// Gives back the registration, and the leadership if it has it. Where coordination cannot be reached, others see it after a while.
+    pub async fn leave(&self) {
+        self.shared.stopped.send_replace(true);
+        let running = self.tasks.take();
+        let ends: Vec<_> = running.iter().map(JoinHandle::abort_handle).collect();
+        let end = async {
+            for task in running {
+                // One that panicked has been logged.
+                let _ = task.await;
+            }
+        };
+        if tokio::time::timeout(STOPPING_MAX, end).await.is_err() {
+            ends.iter().for_each(AbortHandle::abort);
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Shared {
+    pub(crate) fn states(&self) -> watch::Receiver<Option<Arc<ClusterState>>> {
+        self.states.subscribe()
+    }
+
+    /// The newest state that is known.
+    pub(crate) fn known(&self) -> Option<Arc<ClusterState>> {
+        self.states.borrow().clone()
+    }
+
+    /// Takes up a state, if it is newer than what is known.
+    pub(crate) fn offer(&self, state: Arc<ClusterState>) {
+        self.states.send_if_modified(|known| {
+            let newer = known.as_ref().is_none_or(|known| known.version() < state.version());
+            if newer {
+                *known = Some(state);
+            }
+            newer
+        });
+    }
+
+    pub(crate) fn confirmed(&self, confirmation: Confirmation) {
+        *self.confirmation.lock().unwrap_or_else(PoisonError::into_inner) = Some(confirmation);
+    }
+
+    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
+        self.pictures.subscribe()
+    }
+
+    /// Waits until the node leaves.
+    pub(crate) async fn left(&self) {
+        // The sender is in `self`.
+        let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        *self.stopped.borrow()
+    }
+}
+
+/// Follows everything that coordination holds about the cluster.
+async fn follow(shared: Arc<Shared>) {
+    let mut watch = Watch::new(Arc::clone(&shared.coordination), shared.keys.followed());
+    let mut picture = Picture::default();
+    loop {
+        let changes = tokio::select! {
+            changes = watch.next() => changes,
+            () = shared.left() => return,
+        };
+        for change in changes {
+            picture.apply(&shared.keys, &change);
+        }
+        picture.revision = watch.revision().unwrap_or_default();
+        if let Some(state) = &picture.state {
+            shared.offer(Arc::clone(state));
+        }
+        shared.pictures.send_replace(Arc::new(picture.clone()));
+    }
+}

@@ -1,0 +1,144 @@
+//! Application packages, in parts: a value of coordination holds only so much.
+
+use millrace_cluster::Configuration;
+use millrace_coordination::{Condition, Error as Failure, Operation, Transaction};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::kept::random;
+use crate::{Error, Membership};
+
+/// The largest package in bytes that nodes share.
+pub const PACKAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Of each part but the last.
+const PART_BYTES: usize = 512 << 10;
+
+/// How often a part is sent before the whole fails.
+const ATTEMPTS: usize = 5;
+
+/// An application package that was published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Package {
+    /// Counts what was published, from 1.
+    pub generation: u64,
+    /// Where its parts are.
+    pub id: String,
+    /// How long it is.
+    pub bytes: usize,
+    /// The hash of all of it, XXH3 with 128 bits.
+    pub hash: String,
+}
+
+impl Membership {
+    /// Makes a package the active one in the whole cluster, with what it wants of the cluster. Its generation is at least `generation`.
+    /// Nodes begin to fetch it when this is done.
+    ///
+    /// # Errors
+    /// Another package was published meanwhile, it is too large, or coordination cannot be reached.
+    pub async fn publish(
+        &self,
+        archive: &[u8],
+        configuration: &Configuration,
+        generation: u64,
+    ) -> Result<Package, Error> {
+        if archive.len() > PACKAGE_BYTES_MAX {
+            return Err(Error::PackageSize { bytes: archive.len(), max: PACKAGE_BYTES_MAX });
+        }
+        let (coordination, keys) = (&self.shared().coordination, &self.shared().keys);
+        let active = coordination.get(keys.package()).await?;
+        let before: Option<Package> =
+            active.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        let generation = before.as_ref().map_or(0, |before| before.generation + 1).max(generation).max(1);
+        let id = format!("{generation:020}-{:016x}", random());
+        for (number, part) in archive.chunks(PART_BYTES).enumerate() {
+            self.send(Operation::put(keys.part(&id, number), part)).await?;
+        }
+        let hash = hash(archive);
+        let package = Package { generation, id, bytes: archive.len(), hash };
+        let json = |value: Result<Vec<u8>, serde_json::Error>| {
+            value.expect("numbers, texts and lists of them always have a JSON form")
+        };
+        let unchanged = match &active {
+            Some(entry) => Condition::Changed(keys.package(), entry.changed),
+            None => Condition::Absent(keys.package()),
+        };
+        let activate = Transaction::new()
+            .when(unchanged)
+            .then(Operation::put(keys.package(), json(serde_json::to_vec(&package))))
+            .then(Operation::put(keys.configuration(), json(serde_json::to_vec(configuration))))
+            .otherwise(Operation::get(keys.package()));
+        let done = match coordination.transact(activate).await {
+            Ok(outcome) => outcome.held,
+            // Whether it was done is seen by what is there.
+            Err(Failure::Unknown { .. }) => {
+                let now = coordination.get(keys.package()).await?;
+                now.is_some_and(|entry| {
+                    serde_json::from_slice(&entry.value).is_ok_and(|now: Package| now == package)
+                })
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if !done {
+            // What stays behind costs its room only, until the next package is published.
+            let _ =
+                coordination.apply(Operation::DeletePrefix(format!("{}{}/", keys.parts(), package.id))).await;
+            let now = coordination.get(keys.package()).await?;
+            let now = now.and_then(|entry| serde_json::from_slice::<Package>(&entry.value).ok());
+            return Err(Error::Conflict(now.map_or(0, |now| now.generation)));
+        }
+        self.forget_before(generation).await;
+        Ok(package)
+    }
+
+    /// The archive of a package.
+    ///
+    /// # Errors
+    /// [`Error::Package`] where a newer one has taken its place, or it is damaged; coordination cannot be reached.
+    pub async fn fetch(&self, package: &Package) -> Result<Vec<u8>, Error> {
+        let fail =
+            |reason: &str| Error::Package { generation: package.generation, reason: reason.to_owned() };
+        if package.bytes > PACKAGE_BYTES_MAX {
+            return Err(fail("it is larger than any package"));
+        }
+        let (coordination, keys) = (&self.shared().coordination, &self.shared().keys);
+        let mut archive = Vec::with_capacity(package.bytes);
+        for number in 0..package.bytes.div_ceil(PART_BYTES) {
+            let part = coordination.get(keys.part(&package.id, number)).await?;
+            archive.extend_from_slice(&part.ok_or_else(|| fail("a part is not there any more"))?.value);
+        }
+        match archive.len() == package.bytes && hash(&archive) == package.hash {
+            true => Ok(archive),
+            false => Err(fail("its parts do not fit its hash")),
+        }
+    }
+
+    /// Does what may be done twice, again where coordination cannot be reached for a moment.
+    async fn send(&self, operation: Operation) -> Result<(), Error> {
+        let mut attempts = 1;
+        loop {
+            match self.shared().coordination.apply(operation.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_passing() && attempts < ATTEMPTS => attempts += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Deletes the parts of all packages before this one. What stays behind goes the next time.
+    async fn forget_before(&self, generation: u64) {
+        let (coordination, keys) = (&self.shared().coordination, &self.shared().keys);
+        let Ok(listed) = coordination.apply(Operation::Keys(keys.parts())).await else { return };
+        let first = format!("{}{generation:020}-", keys.parts());
+        let old = listed.entries(0).iter().filter(|entry| entry.key < first);
+        for entry in old {
+            if coordination.apply(Operation::Delete(entry.key.clone())).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    format!("{:032x}", xxh3_128(bytes))
+}

@@ -1,0 +1,137 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_cluster::controller::{Assignments, Registration, Wish};
+use millrace_cluster::{ClusterState, Configuration, NodeKey};
+use millrace_coordination::{Change, Entry, Revision};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{Keys, Subject};
+use crate::{Package, Role};
+
+/// A node that runs, as it registered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// What the controller looks at.
+    #[serde(flatten)]
+    pub registration: Registration,
+    /// What it does.
+    pub roles: Vec<Role>,
+    /// Where it serves documents and queries.
+    pub url: String,
+    /// Names its data directory, so that two nodes of one name are told apart.
+    pub home: u64,
+    /// The generation of the application that it has activated; 0 for none.
+    pub generation: u64,
+}
+
+/// What an operator wished for a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WishRecord {
+    /// The wish.
+    pub wish: Wish,
+    /// In the operator's words.
+    pub reason: String,
+}
+
+/// All that coordination is known to say about the cluster, as of one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Picture {
+    /// Whoever runs, by name.
+    pub members: BTreeMap<String, Member>,
+    /// What operators wish, by the nodes' names.
+    pub wishes: BTreeMap<String, WishRecord>,
+    /// What the application wants of the cluster; `None` before there is one.
+    pub configuration: Option<Arc<Configuration>>,
+    /// The application that should be active.
+    pub package: Option<Package>,
+    /// The keys of all nodes that were ever known.
+    pub assignments: Assignments,
+    /// Why nodes are not up, by their names.
+    pub reasons: BTreeMap<String, String>,
+    /// Who leads.
+    pub leader: Option<String>,
+    /// The cluster state.
+    pub state: Option<Arc<ClusterState>>,
+    pub(crate) state_changed: Option<Revision>,
+    pub(crate) assignments_changed: Option<Revision>,
+    pub(crate) revision: Revision,
+}
+
+impl Picture {
+    /// The name of a node that the cluster state or the configuration knows.
+    pub fn name_of(&self, key: NodeKey) -> Option<&str> {
+        let state = self.state.as_ref().and_then(|state| state.nodes().get(&key)).map(|node| &*node.name);
+        let configured = || self.configuration.as_ref()?.nodes.get(&key).map(|node| &*node.name);
+        state.or_else(configured)
+    }
+
+    /// The names of all nodes that run, are listed, or are in the cluster state.
+    pub fn names(&self) -> std::collections::BTreeSet<&str> {
+        let listed =
+            self.configuration.iter().flat_map(|listed| listed.nodes.values()).map(|node| &*node.name);
+        let known = self.state.iter().flat_map(|state| state.nodes().values()).map(|node| &*node.name);
+        self.members.keys().map(String::as_str).chain(listed).chain(known).collect()
+    }
+
+    /// Takes up what has changed. What cannot be read was written by a newer program, and leaves what is known as it was.
+    pub(crate) fn apply(&mut self, keys: &Keys, change: &Change) {
+        let (key, entry) = match change {
+            Change::Put(entry) => (&entry.key, Some(entry)),
+            Change::Deleted { key, .. } => (key, None),
+        };
+        let Some(subject) = keys.subject(key) else { return };
+        match (subject, entry) {
+            (Subject::Member(name), Some(entry)) => {
+                self.members.extend(read(entry).map(|member| (name.to_owned(), member)));
+            }
+            (Subject::Member(name), None) => drop(self.members.remove(name)),
+            (Subject::Wish(name), Some(entry)) => {
+                self.wishes.extend(read(entry).map(|wish| (name.to_owned(), wish)));
+            }
+            (Subject::Wish(name), None) => drop(self.wishes.remove(name)),
+            (Subject::Configuration, Some(entry)) => {
+                self.configuration = read(entry).map(Arc::new).or(self.configuration.take());
+            }
+            (Subject::Configuration, None) => self.configuration = None,
+            (Subject::Package, Some(entry)) => self.package = read(entry).or(self.package.take()),
+            (Subject::Package, None) => self.package = None,
+            (Subject::Assignments, entry) => {
+                self.assignments_changed = entry.map(|entry| entry.changed);
+                if let Some(assignments) = entry.and_then(read) {
+                    self.assignments = assignments;
+                }
+            }
+            (Subject::Reasons, entry) => self.reasons = entry.and_then(read).unwrap_or_default(),
+            (Subject::Leader, entry) => {
+                self.leader = entry.map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
+            }
+            (Subject::State, entry) => {
+                self.state_changed = entry.map(|entry| entry.changed);
+                self.state = entry.and_then(read_state).or(self.state.take());
+            }
+        }
+    }
+}
+
+/// The cluster state under a key.
+pub(crate) fn read_state(entry: &Entry) -> Option<Arc<ClusterState>> {
+    match ClusterState::from_json(&entry.value) {
+        Ok(state) => Some(Arc::new(state)),
+        Err(error) => {
+            tracing::error!(%error, key = entry.key, "a cluster state cannot be read");
+            None
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(entry: &Entry) -> Option<T> {
+    match serde_json::from_slice(&entry.value) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            tracing::error!(%error, key = entry.key, "what coordination holds cannot be read; is this an older program?");
+            None
+        }
+    }
+}

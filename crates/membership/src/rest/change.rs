@@ -1,0 +1,129 @@
+//! What operators change.
+
+use axum::extract::Request;
+use http_body_util::{BodyExt, Limited};
+use millrace_cluster::controller::Wish;
+use millrace_cluster::{NodeKey, NodeState};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::tree::Tree;
+use super::{Operated, Place, Refusal};
+use crate::Picture;
+
+/// The longest body.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The body of a `PUT`.
+#[derive(Deserialize)]
+struct Body {
+    state: States,
+    #[serde(default)]
+    condition: Condition,
+}
+
+#[derive(Deserialize)]
+struct States {
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct User {
+    state: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Under which condition a state is set.
+#[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+enum Condition {
+    /// Whatever follows.
+    #[default]
+    Force,
+    /// If every other node serves then.
+    Safe,
+}
+
+/// `PUT /cluster/v2/CLUSTER/storage/NODE`.
+pub(super) async fn set(operated: &dyn Operated, path: &str, request: Request) -> Result<Value, Refusal> {
+    const EXAMPLE: &str = r#"{"state": {"user": {"state": "retired", "reason": "it is replaced"}}}"#;
+    let picture = operated.picture();
+    let (key, name) = node(operated, &picture, path)?;
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+    let bytes = body.map_err(|error| Refusal::wrong(format!("the body: {error}")))?.to_bytes();
+    let body: Body = serde_json::from_slice(&bytes)
+        .map_err(|error| Refusal::wrong(format!("the body: {error}; expected {EXAMPLE}")))?;
+    let wish = match body.state.user.state.parse() {
+        Ok(Wish::Removed) => return Err(Refusal::wrong("to remove a node, send DELETE instead of PUT")),
+        Ok(wish) => wish,
+        Err(error) => return Err(Refusal::wrong(format!("{error}"))),
+    };
+    if body.condition == Condition::Safe
+        && matches!(wish, Wish::Maintenance | Wish::Down)
+        && let Some(other) = not_serving(&picture, key)
+    {
+        let reason =
+            format!("not safe: {other} does not serve either; wait until it does, or set condition to FORCE");
+        return Ok(json!({ "wasModified": false, "reason": reason }));
+    }
+    let modified = operated.wish(name, wish, body.state.user.reason).await?;
+    Ok(json!({ "wasModified": modified, "reason": "ok" }))
+}
+
+/// `DELETE /cluster/v2/CLUSTER/storage/NODE`: what the node has counts no more. Refused where it has anything that may be needed, unless
+/// `force=true`.
+pub(super) async fn remove(
+    operated: &dyn Operated,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Value, Refusal> {
+    let picture = operated.picture();
+    let (key, name) = node(operated, &picture, path)?;
+    let forced = query.unwrap_or("").split('&').any(|pair| pair == "force=true");
+    if !forced && let Some(reason) = needed(operated, &picture, key) {
+        return Ok(json!({ "wasModified": false, "reason": reason }));
+    }
+    let modified = operated.wish(name, Wish::Removed, String::new()).await?;
+    Ok(json!({ "wasModified": modified, "reason": "ok" }))
+}
+
+/// The node that a path means.
+fn node(operated: &dyn Operated, picture: &Picture, path: &str) -> Result<(NodeKey, String), Refusal> {
+    let place = Place::parse(path, operated)?;
+    let Some(key) = place.node else {
+        return Err(Refusal::wrong("a state is set for one node: /cluster/v2/CLUSTER/storage/NODE"));
+    };
+    if place.service != Some("storage") {
+        return Err(Refusal::wrong(
+            "distributors do what their nodes do: set the state of the node under storage",
+        ));
+    }
+    let name = picture.name_of(key).ok_or_else(|| Tree::new(operated).absent(key))?;
+    Ok((key, name.to_owned()))
+}
+
+/// Another node that does not serve.
+fn not_serving(picture: &Picture, key: NodeKey) -> Option<String> {
+    let nodes = picture.state.iter().flat_map(|state| state.nodes());
+    let mut others = nodes.filter(|(other, _)| **other != key);
+    others.find(|(_, entry)| !entry.state.serves()).map(|(_, entry)| entry.name.clone())
+}
+
+/// Why a node cannot go yet.
+fn needed(operated: &dyn Operated, picture: &Picture, key: NodeKey) -> Option<String> {
+    let state = picture.state.as_ref()?;
+    const CURE: &str = "or remove it with force, and lose what nobody else has";
+    match state.node_state(key) {
+        NodeState::Up => Some(format!("the node is up: retire it first, {CURE}")),
+        NodeState::Maintenance => {
+            Some(format!("the node is away, and will be back with its documents: wait, {CURE}"))
+        }
+        NodeState::Down => None,
+        NodeState::Retired => match operated.figures(key).map(|figures| figures.buckets.replicas) {
+            Some(0) => None,
+            Some(left) => Some(format!("the node has {left} buckets still: wait until it is empty, {CURE}")),
+            None => Some(format!("whether the node is empty is not known here: ask the node itself, {CURE}")),
+        },
+    }
+}

@@ -1,0 +1,198 @@
+//! The cluster for operators, in the form of Vespa's `cluster/v2`.
+//!
+//! Every node answers for the whole cluster, whoever leads. Beside what Vespa tells, a node has its name and address among its
+//! attributes, and `DELETE` takes one out of the cluster.
+
+mod change;
+mod tree;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use axum::routing::get;
+use millrace_cluster::NodeKey;
+use millrace_cluster::controller::Wish;
+use serde_json::{Value, json};
+
+use crate::{Error, Membership, NodeFigures, Picture};
+
+/// What the endpoints show and change.
+pub trait Operated: Send + Sync + 'static {
+    /// The names of the content clusters; all of them have the same nodes.
+    fn clusters(&self) -> Vec<String>;
+
+    /// All that is known.
+    fn picture(&self) -> Arc<Picture>;
+
+    /// How the data of a node is, where that is known here.
+    fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
+
+    /// Says what an operator wishes for a node. Answers whether that is something new.
+    fn wish(&self, name: String, wish: Wish, reason: String) -> Wished<'_>;
+}
+
+/// An answer to a wish, to come.
+pub type Wished<'a> = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + 'a>>;
+
+/// A membership, shown under the names that the application gives its content clusters.
+pub struct Shown<N, F> {
+    /// The node.
+    pub membership: Membership,
+    /// Tells the names of the content clusters.
+    pub clusters: N,
+    /// Tells how the data of a node is, where that is known here.
+    pub figures: F,
+}
+
+impl<N, F> Operated for Shown<N, F>
+where
+    N: Fn() -> Vec<String> + Send + Sync + 'static,
+    F: Fn(NodeKey) -> Option<NodeFigures> + Send + Sync + 'static,
+{
+    fn clusters(&self) -> Vec<String> {
+        (self.clusters)()
+    }
+
+    fn picture(&self) -> Arc<Picture> {
+        Arc::clone(&self.membership.pictures().borrow())
+    }
+
+    fn figures(&self, node: NodeKey) -> Option<NodeFigures> {
+        (self.figures)(node)
+    }
+
+    fn wish(&self, name: String, wish: Wish, reason: String) -> Wished<'_> {
+        Box::pin(async move { self.membership.wish(&name, wish, &reason).await })
+    }
+}
+
+/// The endpoints below `/cluster/v2`.
+pub fn router(operated: Arc<dyn Operated>) -> Router {
+    Router::new()
+        .route("/cluster/v2", get(root))
+        .route("/cluster/v2/", get(root))
+        .route("/cluster/v2/{*path}", get(below).put(put).delete(remove))
+        .with_state(operated)
+}
+
+/// What a request is about.
+struct Place<'a> {
+    cluster: &'a str,
+    service: Option<&'a str>,
+    node: Option<NodeKey>,
+}
+
+impl<'a> Place<'a> {
+    fn parse(path: &'a str, operated: &dyn Operated) -> Result<Self, Refusal> {
+        let mut parts = path.trim_end_matches('/').split('/');
+        let cluster = parts.next().unwrap_or("");
+        let clusters = operated.clusters();
+        if !clusters.iter().any(|known| known == cluster) {
+            let known = clusters.join(", ");
+            return Err(Refusal::absent(format!("there is no cluster '{cluster}'; there are: {known}")));
+        }
+        let service = parts.next();
+        if let Some(service) = service
+            && !tree::SERVICES.contains(&service)
+        {
+            return Err(Refusal::absent(format!(
+                "there is no service '{service}'; there are: storage, distributor"
+            )));
+        }
+        let node = match parts.next() {
+            None => None,
+            Some(text) => {
+                let absent = || {
+                    Refusal::absent(format!(
+                        "there is no node '{text}'; a node is named by its distribution key"
+                    ))
+                };
+                Some(text.parse().map(NodeKey).map_err(|_| absent())?)
+            }
+        };
+        match parts.next() {
+            None => Ok(Place { cluster, service, node }),
+            Some(_) => Err(Refusal::absent(format!("nothing is at /cluster/v2/{path}"))),
+        }
+    }
+}
+
+/// Why a request is not answered.
+struct Refusal {
+    status: StatusCode,
+    message: String,
+}
+
+impl Refusal {
+    fn absent(message: String) -> Self {
+        Refusal { status: StatusCode::NOT_FOUND, message }
+    }
+
+    fn wrong(message: impl Into<String>) -> Self {
+        Refusal { status: StatusCode::BAD_REQUEST, message: message.into() }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::UnknownNode { .. } => StatusCode::NOT_FOUND,
+            Error::Name(_) | Error::Role(_) => StatusCode::BAD_REQUEST,
+            Error::Conflict(_) | Error::NameTaken { .. } => StatusCode::CONFLICT,
+            Error::PackageSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Error::Coordination(_) | Error::Disk(_) | Error::Package { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        };
+        Refusal { status, message: error.to_string() }
+    }
+}
+
+fn answer(outcome: Result<Value, Refusal>) -> Response {
+    let (status, value) = match outcome {
+        Ok(value) => (StatusCode::OK, value),
+        Err(refusal) => (refusal.status, json!({ "message": refusal.message })),
+    };
+    let mut response = Response::new(value.to_string().into());
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json;charset=utf-8"));
+    response
+}
+
+async fn root(State(operated): State<Arc<dyn Operated>>, RawQuery(query): RawQuery) -> Response {
+    answer(tree::depth(query.as_deref()).map(|depth| tree::Tree::new(&*operated).root(depth)))
+}
+
+async fn below(
+    State(operated): State<Arc<dyn Operated>>,
+    Path(path): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let show = || {
+        let depth = tree::depth(query.as_deref())?;
+        tree::Tree::new(&*operated).at(&Place::parse(&path, &*operated)?, depth)
+    };
+    answer(show())
+}
+
+async fn put(
+    State(operated): State<Arc<dyn Operated>>,
+    Path(path): Path<String>,
+    request: Request,
+) -> Response {
+    answer(change::set(&*operated, &path, request).await)
+}
+
+async fn remove(
+    State(operated): State<Arc<dyn Operated>>,
+    Path(path): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    answer(change::remove(&*operated, &path, query.as_deref()).await)
+}

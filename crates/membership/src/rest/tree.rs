@@ -1,0 +1,171 @@
+//! What `GET` shows: a tree, of which each answer is one level, and further ones where they are asked for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_cluster::{ClusterState, NodeKey, NodeState};
+use serde_json::{Map, Value, json};
+
+use super::{Operated, Place, Refusal};
+use crate::Picture;
+
+/// The services of a cluster. Every node has both.
+pub(super) const SERVICES: [&str; 2] = ["storage", "distributor"];
+
+/// How many further levels `recursive` asks for.
+pub(super) fn depth(query: Option<&str>) -> Result<usize, Refusal> {
+    let parameters = query.unwrap_or("").split('&').filter_map(|pair| pair.split_once('='));
+    match parameters.filter(|(name, _)| *name == "recursive").map(|(_, value)| value).next_back() {
+        None | Some("false") => Ok(0),
+        Some("true") => Ok(usize::MAX),
+        Some(number) => number.parse().map_err(|_| {
+            Refusal::wrong(format!("recursive is '{number}': write true, or a number of levels"))
+        }),
+    }
+}
+
+/// The tree, as of one moment.
+pub(super) struct Tree<'a> {
+    operated: &'a dyn Operated,
+    picture: Arc<Picture>,
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn new(operated: &'a dyn Operated) -> Self {
+        Tree { operated, picture: operated.picture() }
+    }
+
+    pub(super) fn root(&self, depth: usize) -> Value {
+        let clusters = self.operated.clusters().into_iter().map(|name| {
+            let child = linked(depth, format!("/cluster/v2/{name}"), |depth| self.cluster(&name, depth));
+            (name, child)
+        });
+        json!({ "cluster": clusters.collect::<Map<_, _>>() })
+    }
+
+    pub(super) fn at(&self, place: &Place<'_>, depth: usize) -> Result<Value, Refusal> {
+        match (place.service, place.node) {
+            (None, _) => Ok(self.cluster(place.cluster, depth)),
+            (Some(service), None) => Ok(self.service(place.cluster, service, depth)),
+            (Some(service), Some(node)) => self.node(service, node).ok_or_else(|| self.absent(node)),
+        }
+    }
+
+    /// Says that there is no such node.
+    pub(super) fn absent(&self, node: NodeKey) -> Refusal {
+        let known = self.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
+        Refusal::absent(format!("there is no node {node}; there are: {known}"))
+    }
+
+    fn cluster(&self, cluster: &str, depth: usize) -> Value {
+        let serving = |state: &Arc<ClusterState>| state.nodes().values().any(|node| node.state.serves());
+        let (state, reason) = match self.picture.state.as_ref().map(serving) {
+            Some(true) => ("up", ""),
+            Some(false) => ("down", "no node serves"),
+            None if self.picture.configuration.is_none() => ("down", "no application is deployed"),
+            None => ("down", "too few nodes have come up yet"),
+        };
+        let services = SERVICES.into_iter().map(|service| {
+            let link = format!("/cluster/v2/{cluster}/{service}");
+            (service.to_owned(), linked(depth, link, |depth| self.service(cluster, service, depth)))
+        });
+        let version = self.picture.state.as_ref().map_or(0, |state| state.version());
+        json!({
+            "state": { "generated": { "state": state, "reason": reason } },
+            "version": version,
+            "leader": self.picture.leader,
+            "service": services.collect::<Map<_, _>>(),
+        })
+    }
+
+    fn service(&self, cluster: &str, service: &str, depth: usize) -> Value {
+        let nodes = self.keys().into_iter().map(|key| {
+            let link = format!("/cluster/v2/{cluster}/{service}/{key}");
+            let child = linked(depth, link, |_| self.node(service, key).unwrap_or(Value::Null));
+            (key.to_string(), child)
+        });
+        json!({ "node": nodes.collect::<Map<_, _>>() })
+    }
+
+    /// All nodes that are listed or in the cluster state.
+    fn keys(&self) -> BTreeSet<NodeKey> {
+        let known = self.picture.state.iter().flat_map(|state| state.nodes().keys().copied());
+        let listed = self.picture.configuration.iter().flat_map(|listed| listed.nodes.keys().copied());
+        known.chain(listed).collect()
+    }
+
+    fn node(&self, service: &str, key: NodeKey) -> Option<Value> {
+        let picture = &*self.picture;
+        let name = picture.name_of(key)?;
+        let member = picture.members.get(name);
+        let wish = picture.wishes.get(name);
+        let entry = picture.state.as_ref().and_then(|state| state.nodes().get(&key));
+        let generated = entry.map_or(NodeState::Down, |entry| entry.state);
+        let generated = match service {
+            // A node that does not serve owns nothing, whatever the reason.
+            "distributor" if generated.serves() => "up",
+            "distributor" => "down",
+            _ => word(generated),
+        };
+        let unit = match member {
+            Some(member) if member.registration.stopping => "stopping",
+            Some(_) => "up",
+            None => "down",
+        };
+        let stated = |state: &str, reason: &str| json!({ "state": state, "reason": reason });
+        let mut node = json!({
+            "attributes": {
+                "hierarchical-group": self.group(key),
+                "name": name,
+                "url": member.map(|member| &member.url),
+                "address": entry.map(|entry| &entry.address),
+                "generation": member.map(|member| member.generation),
+            },
+            "state": {
+                "generated": stated(generated, picture.reasons.get(name).map_or("", String::as_str)),
+                "unit": stated(unit, if member.is_none() { "it is not registered" } else { "" }),
+                "user": stated(
+                    &wish.map_or_else(|| "up".to_owned(), |record| record.wish.to_string()),
+                    wish.map_or("", |record| &record.reason),
+                ),
+            },
+        });
+        if let Some(figures) = self.operated.figures(key).filter(|_| service == "storage") {
+            node["metrics"] = json!({
+                "bucket-count": figures.buckets.replicas,
+                "unique-document-count": figures.documents,
+                "unique-document-total-size": figures.bytes,
+            });
+        }
+        Some(node)
+    }
+
+    /// The names of the groups that a node is in; for one that is not listed, their keys.
+    fn group(&self, key: NodeKey) -> String {
+        let listed = self.picture.configuration.as_ref().and_then(|listed| listed.nodes.get(&key));
+        if let Some(node) = listed {
+            return node.group.clone();
+        }
+        let layout = self.picture.state.as_ref().map(|state| &state.distribution().layout);
+        let leaves = layout.map(|layout| layout.leaves()).unwrap_or_default();
+        let path = leaves.into_iter().find(|(_, nodes)| nodes.contains(&key)).map(|(path, _)| path);
+        path.unwrap_or_default().iter().map(u16::to_string).collect::<Vec<_>>().join(".")
+    }
+}
+
+/// A link to what is below, or that itself, with one level less left.
+fn linked(depth: usize, link: String, child: impl FnOnce(usize) -> Value) -> Value {
+    match depth {
+        0 => json!({ "link": link }),
+        depth => child(depth - 1),
+    }
+}
+
+fn word(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Up => "up",
+        NodeState::Retired => "retired",
+        NodeState::Maintenance => "maintenance",
+        NodeState::Down => "down",
+    }
+}

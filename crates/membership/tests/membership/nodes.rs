@@ -1,0 +1,139 @@
+//! Nodes come, stop, end and lead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::controller::Wish;
+use millrace_coordination::Operation;
+use millrace_membership::{Error, Member, Membership, Role};
+
+use crate::support::{Cluster, configuration, reaches, sees};
+
+#[tokio::test]
+async fn nodes_join_stop_and_are_missed() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    let b = cluster.join("b").await;
+    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    let both = reaches(&a, "a:up b:up").await;
+    assert_eq!(both.nodes()[&b.key().expect("it has a key")].address, "b:19100");
+    // One that is not listed.
+    let c = cluster.join("c").await;
+    let all = reaches(&b, "a:up b:up c:up").await;
+    assert!(all.version() > both.version());
+    // One that stops says so before it goes.
+    c.stopping().await;
+    assert!(reaches(&a, "a:up b:up c:maintenance").await.version() > all.version());
+    c.leave().await;
+    reaches(&a, "a:up b:up c:down").await;
+    // One that is gone without a word.
+    drop(b);
+    reaches(&a, "a:up b:maintenance c:down").await;
+    reaches(&a, "a:up b:down c:down").await;
+    // It comes back at once, under its own name and key.
+    let b = cluster.join("b").await;
+    reaches(&b, "a:up b:up c:down").await;
+}
+
+#[tokio::test]
+async fn another_leads_when_the_leader_is_gone() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    let _b = cluster.join("b").await;
+    let mut settings = cluster.settings("g");
+    settings.roles = vec![Role::Gateway];
+    let gateway = Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
+    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    // A node that keeps nothing is no part of the state.
+    let before = reaches(&gateway, "a:up b:up").await;
+    assert_eq!(gateway.key(), None);
+    a.leave().await;
+    sees(&gateway, |picture| picture.leader.as_deref() == Some("b")).await;
+    let after = reaches(&gateway, "a:down b:up").await;
+    assert!(after.version() > before.version());
+}
+
+#[tokio::test]
+async fn operators_wishes_reach_the_state() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    reaches(&b, "a:up b:up").await;
+    let wish = async |wish| b.wish("a", wish, "for the test").await.expect("it is wished");
+    assert!(wish(Wish::Retired).await);
+    reaches(&a, "a:retired b:up").await;
+    assert!(!wish(Wish::Retired).await);
+    assert!(wish(Wish::Removed).await);
+    reaches(&a, "b:up").await;
+    assert!(wish(Wish::Up).await);
+    reaches(&a, "a:up b:up").await;
+    let refused = b.wish("c", Wish::Up, "").await.expect_err("there is none").to_string();
+    assert_eq!(refused, "there is no node 'c'; the cluster has a, b");
+}
+
+#[tokio::test]
+async fn a_name_is_one_directorys() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    sees(&a, |picture| picture.members.contains_key("a")).await;
+    let mut settings = cluster.settings("a");
+    settings.directory = cluster.directory("elsewhere");
+    let refused = Membership::join(Arc::clone(&cluster.coordination), settings).await;
+    assert!(matches!(refused.err(), Some(Error::NameTaken { address, .. }) if address == "a:19100"));
+    // A restart does not have to wait until the process before it is missed.
+    let before = sees(&a, |_| true).await.members["a"].registration.incarnation;
+    drop(a);
+    let again = cluster.join("a").await;
+    let incarnation = |member: &Member| member.registration.incarnation;
+    sees(&again, |picture| picture.members.get("a").is_some_and(|a| incarnation(a) > before)).await;
+    for name in ["", "a/b", "ü", &"x".repeat(101)] {
+        let refused = Membership::join(Arc::clone(&cluster.coordination), cluster.settings(name)).await;
+        assert!(matches!(refused.err(), Some(Error::Name(_))), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_newest_state_is_confirmed_again_and_again() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    a.publish(b"package", &configuration(["a"]), 1).await.expect("it is published");
+    let version = reaches(&a, "a:up").await.version();
+    let mut last = None;
+    while last.is_none() {
+        last = a.confirmation().filter(|confirmation| confirmation.version == version);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    while a.confirmation() == last {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(a.confirmation().map(|confirmation| confirmation.version), Some(version));
+}
+
+/// Whoever leads brings back what coordination lost, with versions that go on.
+#[tokio::test]
+async fn versions_go_on_where_coordination_was_begun_anew() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    let before = reaches(&a, "a:up").await;
+    a.leave().await;
+    cluster.coordination.apply(Operation::DeletePrefix("/".to_owned())).await.expect("it is emptied");
+    let a = cluster.join("a").await;
+    assert_eq!(a.states().borrow().as_deref(), Some(&*before));
+    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    let mut states = a.states();
+    let newer = |version| {
+        move |state: &Option<_>| {
+            state
+                .as_ref()
+                .is_some_and(|state: &Arc<millrace_cluster::ClusterState>| state.version() > version)
+        }
+    };
+    let state = states.wait_for(newer(before.version())).await.expect("the node is there").clone();
+    assert_eq!(state.map(|state| state.version()), Some(before.version() + 1));
+    assert_eq!(
+        a.refresh().await.expect("it is read").map(|state| state.version()),
+        Some(before.version() + 1)
+    );
+}

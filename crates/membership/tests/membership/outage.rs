@@ -1,0 +1,90 @@
+//! etcd stands still, is killed, or was never there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_coordination::{Coordination, Etcd};
+use millrace_membership::{Membership, Settings};
+
+use crate::etcd_process::EtcdProcess;
+use crate::support::{Cluster, configuration, reaches, sees, shown};
+
+/// Waits until a node's newest state is confirmed once more.
+async fn confirmed(node: &Membership) {
+    let before = node.confirmation();
+    let version = || node.states().borrow().as_ref().map(|state| state.version());
+    let again = || node.confirmation().filter(|now| Some(*now) != before && Some(now.version) == version());
+    while again().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The nodes stay what they are while etcd is away for longer than their leases last, and when it comes back.
+#[tokio::test]
+async fn losing_etcd_takes_no_node_out() {
+    let Some(mut etcd) = EtcdProcess::start().await else { return };
+    let address = etcd.address();
+    let client = || Arc::new(Etcd::new(&address).expect("it is an address")) as Arc<dyn Coordination>;
+    let cluster = Cluster::by(client());
+    let patient = |name| {
+        let mut settings = cluster.settings(name);
+        // Nodes register again one after the other.
+        settings.controller.settling = Duration::from_secs(8);
+        settings.controller.grace = Duration::from_secs(8);
+        settings
+    };
+    let join = async |name| Membership::join(client(), patient(name)).await.expect("it joins");
+    let (a, b, c) = (join("a").await, join("b").await, join("c").await);
+    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    let before = reaches(&c, "a:up b:up c:up").await;
+    confirmed(&c).await;
+
+    etcd.freeze();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let last = c.confirmation();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Nobody confirms, and everybody knows what was so.
+    assert_eq!(c.confirmation(), last);
+    assert!(last.is_some_and(|last| last.at.elapsed() > Duration::from_secs(1)));
+    assert_eq!(c.states().borrow().as_deref(), Some(&*before));
+    assert!(c.refresh().await.is_err());
+    etcd.thaw();
+    for node in [&a, &b, &c] {
+        confirmed(node).await;
+        let known = node.states().borrow().as_deref().map(shown);
+        assert_eq!(known.as_deref(), Some("a:up b:up c:up"));
+    }
+    etcd.kill();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    etcd.restart().await;
+    for node in [&a, &b, &c] {
+        confirmed(node).await;
+    }
+    assert_eq!(c.states().borrow().as_deref(), Some(&*before), "states were made without need");
+    sees(&c, |picture| picture.leader.is_some()).await;
+
+    // A node that starts while etcd is away knows what it knew.
+    c.leave().await;
+    drop(c);
+    etcd.kill();
+    let c = join("c").await;
+    assert_eq!(c.states().borrow().as_deref(), Some(&*before));
+    assert_eq!(c.confirmation(), None);
+    etcd.restart().await;
+    confirmed(&c).await;
+}
+
+#[tokio::test]
+async fn clusters_share_an_etcd_by_their_prefixes() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let cluster = Cluster::by(Arc::new(Etcd::new(&etcd.address()).expect("it is an address")));
+    let join = async |name: &str, prefix: &str| {
+        let settings = Settings { prefix: prefix.to_owned(), ..cluster.settings(name) };
+        Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins")
+    };
+    let (a, b) = (join("a", "/one").await, join("b", "/one-more/").await);
+    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    reaches(&a, "a:up").await;
+    sees(&b, |picture| picture.members.contains_key("b")).await;
+    assert!(b.package().is_none() && b.states().borrow().is_none());
+}

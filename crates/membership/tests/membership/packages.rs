@@ -1,0 +1,72 @@
+//! Application packages.
+
+use std::sync::Arc;
+
+use millrace_coordination::Operation;
+use millrace_membership::{Error, PACKAGE_BYTES_MAX};
+
+use crate::support::{Cluster, configuration, sees};
+
+/// Bytes that differ from each other.
+fn archive(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|at| (at.wrapping_mul(31) >> 3) as u8 ^ seed).collect()
+}
+
+#[tokio::test]
+async fn a_package_reaches_all_nodes_and_those_that_come_later() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    for (length, generation) in [(1_300_000, 1), (0, 2), (1, 3), (512 << 10, 4)] {
+        let archive = archive(length, generation as u8);
+        let published = a.publish(&archive, &configuration(["a", "b"]), 0).await.expect("it is published");
+        assert_eq!(published.generation, generation);
+        let seen = sees(&b, |picture| picture.package.as_ref() == Some(&published)).await;
+        assert_eq!(seen.configuration.as_deref(), Some(&configuration(["a", "b"])));
+        assert!(b.fetch(&published).await.expect("it is fetched") == archive);
+        b.activated(generation);
+        sees(&a, |picture| picture.members.get("b").is_some_and(|b| b.generation == generation)).await;
+    }
+    // A generation that a node has counted to by itself is passed over.
+    let published = b.publish(b"last", &configuration(["a"]), 40).await.expect("it is published");
+    assert_eq!(published.generation, 40);
+    let c = cluster.join("c").await;
+    let seen = sees(&c, |picture| picture.package.is_some()).await;
+    assert_eq!(c.fetch(seen.package.as_ref().expect("it is there")).await.expect("it is fetched"), b"last");
+    // Nothing is left of those before.
+    let left = cluster.coordination.list("/millrace/packages/").await.expect("they are listed").1;
+    assert_eq!(left.len(), 1);
+}
+
+#[tokio::test]
+async fn of_two_packages_at_a_time_one_is_refused() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    let (one, other) = (archive(3 << 20, 1), archive(3 << 20, 2));
+    let wanted = configuration([]);
+    let (first, second) = tokio::join!(a.publish(&one, &wanted, 0), b.publish(&other, &wanted, 0));
+    let (winner, archive, loser) = match (first, second) {
+        (Ok(package), Err(error)) => (package, one, error),
+        (Err(error), Ok(package)) => (package, other, error),
+        (first, second) => panic!("{first:?} and {second:?}"),
+    };
+    assert!(matches!(loser, Error::Conflict(1)), "{loser}");
+    assert!(a.fetch(&winner).await.expect("it is fetched") == archive);
+    let left = cluster.coordination.list("/millrace/packages/").await.expect("they are listed").1;
+    assert_eq!(left.len(), 6);
+}
+
+#[tokio::test]
+async fn what_is_not_what_was_published_is_refused() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    let published = a.publish(&archive(1 << 20, 1), &configuration([]), 0).await.expect("it is published");
+    let fetched = async || a.fetch(&published).await.err().map(|error| error.to_string()).unwrap_or_default();
+    let part = format!("/millrace/packages/{}/000001", published.id);
+    cluster.coordination.apply(Operation::put(&*part, vec![0; 512 << 10])).await.expect("it is put");
+    assert!(fetched().await.contains("generation 1 of the application cannot be read: its parts do not fit"));
+    cluster.coordination.apply(Operation::Delete(part)).await.expect("it is deleted");
+    assert!(fetched().await.contains("a part is not there any more"));
+    let too_large = a.publish(&vec![0; PACKAGE_BYTES_MAX + 1], &configuration([]), 0).await;
+    assert!(matches!(too_large, Err(Error::PackageSize { .. })));
+    assert_eq!(Arc::clone(&a.pictures().borrow()).package.as_ref(), Some(&published));
+}

@@ -1,0 +1,95 @@
+//! A cluster in one process.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::{ClusterState, Configuration, ConfiguredNode, Layout, NodeKey, NodeState};
+use millrace_coordination::{Coordination, Embedded};
+use millrace_membership::{Membership, Picture, Settings};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Longer than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Cluster {
+    pub coordination: Arc<dyn Coordination>,
+    directory: TempDir,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let coordination = Embedded::open(&directory.path().join("embedded")).expect("it opens");
+        Cluster { coordination: Arc::new(coordination), directory }
+    }
+
+    pub fn by(coordination: Arc<dyn Coordination>) -> Self {
+        Cluster { coordination, directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn directory(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn settings(&self, name: &str) -> Settings {
+        let mut settings = Settings::new(name, format!("{name}:19100"), self.directory(name));
+        settings.url = format!("http://{name}:8080");
+        settings.lease = Duration::from_secs(2);
+        settings.confirm = Duration::from_millis(100);
+        settings.controller.grace = Duration::from_millis(200);
+        settings.controller.settling = Duration::from_millis(500);
+        settings.controller.transition = Duration::from_millis(700);
+        settings.controller.crashes_max = 100;
+        settings
+    }
+
+    pub async fn join(&self, name: &str) -> Membership {
+        let coordination = Arc::clone(&self.coordination);
+        Membership::join(coordination, self.settings(name)).await.expect("it joins")
+    }
+}
+
+/// Nodes by these names, with the keys 0, 1, …
+pub fn configuration<const N: usize>(names: [&str; N]) -> Configuration {
+    let node = |(key, name): (usize, &str)| {
+        let node = ConfiguredNode { name: name.to_owned(), capacity: 1.0, group: "rack".to_owned() };
+        (NodeKey(key as u16), node)
+    };
+    let nodes: BTreeMap<NodeKey, ConfiguredNode> = names.into_iter().enumerate().map(node).collect();
+    let layout = Layout::Nodes(nodes.keys().copied().collect());
+    Configuration { redundancy: 2, nodes, layout, ..Configuration::default() }
+}
+
+/// A state as text: `name:state` for each node.
+pub fn shown(state: &ClusterState) -> String {
+    let state_of = |state| match state {
+        NodeState::Up => "up",
+        NodeState::Retired => "retired",
+        NodeState::Maintenance => "maintenance",
+        NodeState::Down => "down",
+    };
+    let nodes = state.nodes().values().map(|node| format!("{}:{}", node.name, state_of(node.state)));
+    nodes.collect::<Vec<_>>().join(" ")
+}
+
+/// Waits until a node knows this state.
+pub async fn reaches(node: &Membership, expected: &str) -> Arc<ClusterState> {
+    let mut states = node.states();
+    let wait = states.wait_for(|state| state.as_ref().is_some_and(|state| shown(state) == expected));
+    let reached = match timeout(PATIENCE, wait).await {
+        Ok(state) => state.expect("the node is there").clone(),
+        Err(_) => None,
+    };
+    let known = node.states().borrow().as_ref().map(|state| shown(state));
+    reached.unwrap_or_else(|| panic!("{expected} is not reached, but {known:?}"))
+}
+
+/// Waits until a node's picture is so.
+pub async fn sees(node: &Membership, what: impl FnMut(&Arc<Picture>) -> bool) -> Arc<Picture> {
+    let mut pictures = node.pictures();
+    let picture = timeout(PATIENCE, pictures.wait_for(what)).await.expect("it is seen in time");
+    Arc::clone(&picture.expect("the node is there"))
+}
