@@ -1,4 +1,5 @@
-use millrace_cluster::{NodeKey, NodeState};
+use millrace_cluster::NodeKey;
+use millrace_cluster::controller::Wish;
 
 use crate::network::Place;
 use crate::node::Node;
@@ -48,10 +49,11 @@ pub(crate) fn strike(world: &mut World) {
             world.note(|| format!("n{key} joins"));
         }
         17 => {
-            let wish = match world.random.below(4) {
-                0 if world.coordination.wishes(NodeState::Retired) * 2 < keys.len() => NodeState::Retired,
-                1 if world.coordination.wishes(NodeState::Maintenance) == 0 => NodeState::Maintenance,
-                _ => NodeState::Up,
+            let wish = match world.random.below(5) {
+                0 if world.coordination.wishes(Wish::Retired) * 2 < keys.len() => Wish::Retired,
+                1 if world.coordination.wishes(Wish::Maintenance) == 0 => Wish::Maintenance,
+                2 if world.coordination.wishes(Wish::Down) == 0 => Wish::Down,
+                _ => Wish::Up,
             };
             world.note(|| format!("n{key} is wished {wish:?}"));
             world.wish(key, wish);
@@ -127,6 +129,6 @@ pub(crate) fn heal(world: &mut World) {
         if let Some(node) = world.nodes.get_mut(&key) {
             node.slow_disk = false;
         }
-        world.wish(key, NodeState::Up);
+        world.wish(key, Wish::Up);
     }
 }

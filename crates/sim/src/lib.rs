@@ -13,6 +13,7 @@
 //! The same seed gives the same run, event by event. No part of the product.
 
 mod checks;
+mod clients;
 mod coordination;
 mod faults;
 mod history;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use millrace_cluster::{NodeKey, NodeState, RowContent};
+use millrace_cluster::controller::Wish;
+use millrace_cluster::{NodeKey, RowContent};
 use millrace_document::{DocumentId, Group, Timestamp, Version};
 
 use crate::history::{Heard, Intent};
@@ -37,7 +38,7 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Out
     }
     world.pass(Duration::from_millis(1_200));
     for source in 0..sources {
-        world.wish(NodeKey(source), NodeState::Retired);
+        world.wish(NodeKey(source), Wish::Retired);
     }
     // While it is under way, one of them is away for a while.
     let pause = world.random.micros(0, 2_000_000);

@@ -1,3 +1,5 @@
+//! The old wound: several replicas that have nothing in common, all on nodes that go.
+
 use millrace_sim::disjoint_retired_replicas;
 
 #[test]

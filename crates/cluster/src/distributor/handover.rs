@@ -12,7 +12,7 @@ use super::peers::Purpose;
 use super::requests::{RequestId, Stage};
 use super::{Effect, RequestError, Unfinished};
 use crate::owners::Owners;
-use crate::{ClusterState, NodeKey, NodeState, ReplicaInfo, Request};
+use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
 
 /// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most twice as many. The owner before can
 /// have given timestamps that nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two
@@ -61,21 +61,15 @@ impl Distributor {
         old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
     }
 
-    /// All that serve, and those that live but were taken out of service just now: their state was confirmed by coordination until a moment
-    /// ago, and they may still act by it.
+    /// All that serve, and those that did until now: one that was taken out of service while it lives may not know, and coordination confirmed
+    /// its state until a moment ago.
     fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
-        let served = |node: &NodeKey| {
-            let old =
-                self.owners.as_ref().map(Owners::state).filter(|old| old.version() + 1 == new.version());
-            old.is_none_or(|old| old.node_state(*node).serves())
-        };
-        let asked = |node: &NodeKey| match new.node_state(*node) {
-            NodeState::Up | NodeState::Retired => true,
-            NodeState::Maintenance => served(node),
-            // Its lease has ended, and with it what confirmed it.
-            NodeState::Down => false,
-        };
-        new.nodes().keys().copied().filter(asked).collect()
+        let old = self.owners.as_ref().map(Owners::state);
+        let served = |node: &NodeKey| old.is_none_or(|old| old.node_state(*node).serves());
+        let asked = |node: &NodeKey| new.node_state(*node).serves() || served(node);
+        // One that was removed is in the old state only.
+        let before = old.into_iter().flat_map(|old| old.nodes().keys());
+        before.chain(new.nodes().keys()).copied().filter(asked).collect()
     }
 
     /// Those who do not serve and have not answered cannot act by an older state any more.

@@ -140,9 +140,12 @@ impl Distributor {
             self.lost(node, number);
         }
         for (to, request, purpose) in self.peers.due(self.now.monotonic) {
-            let unwanted =
-                matches!(&purpose, Purpose::Read(request) if !self.requests.slots.contains_key(request));
-            if !unwanted {
+            let wanted = match &purpose {
+                Purpose::Read(request) => self.requests.slots.contains_key(request),
+                Purpose::HandOver => self.unheard.contains(&to),
+                Purpose::Ping | Purpose::Rows(_) | Purpose::Operation { .. } => true,
+            };
+            if wanted {
                 self.send(to, request, purpose, effects);
             }
         }
