@@ -3,7 +3,7 @@
 VENV := target/venv
 CARGO ?= cargo
 
-.PHONY: help demo up test check clients build bench doc clean
+.PHONY: help demo up test check clients build sim bench doc clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,12 @@ $(VENV)/ready: tests/clients/requirements.txt
 
 doc: ## The documentation of all crates
 	$(CARGO) doc --workspace --no-deps
+
+SEED ?= 1
+COUNT ?= 1
+
+sim: ## A cluster from one seed, with all that happens in it (SEED=7), or from many (SEED=1 COUNT=10000)
+	@$(CARGO) run --quiet -p millrace-sim -- $(SEED) $(COUNT)
 
 bench: build ## All benchmarks, each beside its limit
 	target/release/millrace bench all

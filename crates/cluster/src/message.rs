@@ -169,7 +169,10 @@ pub enum Response {
     /// It did not look at the request.
     Refused(Refused),
     /// To [`Request::Ping`].
-    Here,
+    Here {
+        /// Whether this confirms the state of who asked: only where coordination has been silent for a while.
+        votes: bool,
+    },
     /// To [`Request::Owned`] and [`Request::Info`]: the replicas there are.
     Replicas {
         /// By their buckets.

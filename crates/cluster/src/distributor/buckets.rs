@@ -86,8 +86,8 @@ impl Bucket {
         if !complete.is_empty() {
             return Some(complete[turn as usize % complete.len()]);
         }
-        let fullest = self.replicas.iter().max_by_key(|replica| replica.info.content.documents);
-        fullest.map(|replica| replica.node)
+        let born = self.replicas.iter().filter(|replica| replica.birth.is_none());
+        born.max_by_key(|replica| replica.info.content.documents).map(|replica| replica.node)
     }
 }
 

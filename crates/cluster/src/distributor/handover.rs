@@ -14,6 +14,11 @@ use super::{Effect, RequestError, Unfinished};
 use crate::owners::Owners;
 use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
 
+/// A new owner begins at least so many microseconds above the newest timestamp that it hears of, and at most twice as many. The owner before can
+/// have given timestamps that nobody who serves has seen; where clocks are behind what was seen, both count up from there, and no two
+/// versions of a document may have the same timestamp. So each begins at another place.
+const GAP: u64 = 1 << 20;
+
 impl Distributor {
     pub(super) fn adopt(&mut self, state: Arc<ClusterState>, effects: &mut Vec<Effect>) {
         if state.version() <= self.version {
@@ -28,10 +33,10 @@ impl Distributor {
         self.confirmation.begin(&state);
         self.upkeep.forget_all();
         self.peers.begin(self.version, &|node| stays.contains(&node));
-        let serving: BTreeSet<NodeKey> =
-            state.nodes().keys().copied().filter(|node| state.node_state(*node).serves()).collect();
+        let asked = self.nodes_to_hear(&state);
         self.owners = takes_part.then(|| Owners::new(state));
-        self.unheard = if takes_part { serving } else { BTreeSet::new() };
+        self.unheard = if takes_part { asked } else { BTreeSet::new() };
+        self.unheard_until = Some(self.now.monotonic + self.settings.confirm);
         self.keep_buckets(&stays);
         self.sort_requests(effects);
         for node in self.unheard.clone() {
@@ -56,6 +61,26 @@ impl Distributor {
         old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
     }
 
+    /// All that serve, and those that did until now: one that was taken out of service while it lives may not know, and coordination confirmed
+    /// its state until a moment ago.
+    fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
+        let old = self.owners.as_ref().map(Owners::state);
+        let served = |node: &NodeKey| old.is_none_or(|old| old.node_state(*node).serves());
+        let asked = |node: &NodeKey| new.node_state(*node).serves() || served(node);
+        // One that was removed is in the old state only.
+        let before = old.into_iter().flat_map(|old| old.nodes().keys());
+        before.chain(new.nodes().keys()).copied().filter(asked).collect()
+    }
+
+    /// Those who do not serve and have not answered cannot act by an older state any more.
+    pub(super) fn hear_no_more(&mut self, effects: &mut Vec<Effect>) {
+        self.unheard_until = None;
+        let silent: Vec<NodeKey> = self.unheard.iter().copied().filter(|node| !self.serves(*node)).collect();
+        for node in silent {
+            self.heard(node, Vec::new(), Timestamp::default(), effects);
+        }
+    }
+
     /// Buckets that are owned still go on with the replicas that stay; the others are forgotten.
     fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>) {
         let Some(owners) = &mut self.owners else { return self.buckets.clear() };
@@ -73,7 +98,6 @@ impl Distributor {
             let state = owners.state();
             bucket.held = false;
             bucket.ideal = serving_ideal(state, *id);
-            bucket.settled &= bucket.replicas.iter().any(|replica| replica.info.complete);
             true
         });
     }
@@ -120,18 +144,14 @@ impl Distributor {
     fn hand_on(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
         let Some(request) = self.requests.slots.get(&id) else { return };
         let bucket = request.bucket;
-        let error = match &request.stage {
-            Stage::InLane | Stage::Waiting | Stage::Reading { .. } | Stage::Deciding
-                if request.row.is_none() =>
-            {
-                self.moved(bucket)
-            }
-            _ if !request.kind.is_blind() => RequestError::Unknown,
-            _ => {
-                let row = request.row.clone();
-                let unfinished = row.map(|content| Unfinished { bucket, content });
+        let error = match request.sent().cloned() {
+            None => self.moved(bucket),
+            Some(content) if request.kind.is_blind() => {
+                let unfinished = Some(Unfinished { bucket, content });
                 RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished }
             }
+            // What the decision was made from may not hold any more for the next owner.
+            Some(_) => RequestError::Unknown,
         };
         self.finish(id, Err(error), effects);
     }
@@ -144,11 +164,13 @@ impl Distributor {
         newest: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
-        self.clock.observe(newest);
+        let place = (self.version << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+        self.clock.observe(Timestamp(newest.0.saturating_add(GAP + place)));
         if !self.unheard.remove(&from) {
             return;
         }
         let mut there = BTreeSet::new();
+        let mut grown = BTreeSet::new();
         for (id, info) in replicas {
             if self.owner(id) != Some(self.me) {
                 continue;
@@ -161,9 +183,11 @@ impl Distributor {
                     // It was away, and may lack something, or have something that no other has.
                     bucket.settled = false;
                     self.upkeep.look_at(id);
+                    grown.insert(id);
                 }
             }
         }
+        self.read_again(&grown, effects);
         for (id, bucket) in &mut self.buckets {
             let gone =
                 |replica: &Replica| replica.node == from && replica.birth.is_none() && !there.contains(id);
@@ -174,6 +198,20 @@ impl Distributor {
         }
         if self.unheard.is_empty() {
             self.open(effects);
+        }
+    }
+
+    /// There are replicas that those who read do not know of.
+    fn read_again(&mut self, grown: &BTreeSet<BucketId>, effects: &mut Vec<Effect>) {
+        if grown.is_empty() {
+            return;
+        }
+        let reads = self.requests.slots.iter().filter(|(_, request)| {
+            matches!(request.stage, Stage::Reading { .. }) && grown.contains(&request.bucket)
+        });
+        let reads: Vec<RequestId> = reads.map(|(id, _)| *id).collect();
+        for id in reads {
+            self.advance(id, effects);
         }
     }
 

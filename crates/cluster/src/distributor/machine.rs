@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
 
 use super::buckets::Buckets;
 use super::event::{Effect, Event};
@@ -24,8 +25,10 @@ pub struct Distributor {
     pub(super) confirmation: Confirmation,
     /// The newest state, once there is one in which this run of the node serves.
     pub(super) owners: Option<Owners>,
-    /// Serving nodes that have not said yet which replicas they have.
+    /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of service and may not know.
     pub(super) unheard: BTreeSet<NodeKey>,
+    /// By then those who do not serve know, or have nothing more that confirms them.
+    pub(super) unheard_until: Option<Duration>,
     pub(super) buckets: Buckets,
     pub(super) requests: Requests,
     pub(super) peers: Peers,
@@ -46,6 +49,7 @@ impl Distributor {
             confirmation: Confirmation::new(settings.confirm),
             owners: None,
             unheard: BTreeSet::new(),
+            unheard_until: None,
             buckets: Buckets::new(),
             requests: Requests::default(),
             peers: Peers::new(me),
@@ -92,7 +96,7 @@ impl Distributor {
         self.owners.as_ref().map(|_| self.version)
     }
 
-    /// Serving nodes that have not said yet which replicas they have. While there are any, buckets that came with the newest state wait.
+    /// Nodes that have not answered since the newest state. While there are any, buckets that came with it wait.
     pub fn unheard(&self) -> &BTreeSet<NodeKey> {
         &self.unheard
     }
@@ -108,6 +112,10 @@ impl Distributor {
 
     pub(super) fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
         self.owners.as_mut().and_then(|owners| owners.owner(bucket))
+    }
+
+    pub(super) fn serves(&self, node: NodeKey) -> bool {
+        self.owners.as_ref().is_some_and(|owners| owners.state().node_state(node).serves())
     }
 
     pub(super) fn moved(&mut self, bucket: BucketId) -> RequestError {
@@ -132,11 +140,17 @@ impl Distributor {
             self.lost(node, number);
         }
         for (to, request, purpose) in self.peers.due(self.now.monotonic) {
-            let unwanted =
-                matches!(&purpose, Purpose::Read(request) if !self.requests.slots.contains_key(request));
-            if !unwanted {
+            let wanted = match &purpose {
+                Purpose::Read(request) => self.requests.slots.contains_key(request),
+                Purpose::HandOver => self.unheard.contains(&to),
+                Purpose::Ping | Purpose::Rows(_) | Purpose::Operation { .. } => true,
+            };
+            if wanted {
                 self.send(to, request, purpose, effects);
             }
+        }
+        if self.unheard_until.is_some_and(|until| until <= self.now.monotonic) {
+            self.hear_no_more(effects);
         }
         if self.now.monotonic >= self.pinged + self.settings.ping {
             self.ping(effects);
@@ -180,14 +194,19 @@ impl Distributor {
 
     fn reply(&mut self, from: NodeKey, number: u64, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(outstanding) = self.peers.answered(from, number) else { return };
-        if reply.version == self.version {
-            if from != self.me {
-                self.confirmation.peer(from, outstanding.sent);
-            }
-        } else if reply.version > self.version {
+        if reply.version > self.version {
             effects.push(Effect::FetchState { newer_than: self.version });
         }
         match reply.response {
+            Response::Refused(Refused::Absent)
+                if reply.version == self.version && matches!(outstanding.purpose, Purpose::HandOver) =>
+            {
+                // Where the state says that it does not serve, it is enough to know that it has the state.
+                match self.serves(from) {
+                    true => self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry),
+                    false => self.heard(from, Vec::new(), Timestamp::default(), effects),
+                }
+            }
             Response::Refused(refused) => {
                 let wait = match refused {
                     // Nothing is wrong with it: it was only sent beside one that was given up.
@@ -199,7 +218,11 @@ impl Distributor {
                 self.peers.again(from, outstanding, self.now.monotonic + wait);
             }
             response => match outstanding.purpose {
-                Purpose::Ping => {}
+                Purpose::Ping => {
+                    if reply.version == self.version && response == (Response::Here { votes: true }) {
+                        self.confirmation.peer(from, outstanding.sent);
+                    }
+                }
                 Purpose::HandOver if reply.version != self.version => {
                     self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry);
                 }

@@ -123,7 +123,9 @@ impl Distributor {
             }
             Response::Document(None) => {}
             Response::Failed(Failure::NoReplica) => {
-                if let Some(found) = self.buckets.get_mut(&bucket) {
+                if let Some(found) = self.buckets.get_mut(&bucket)
+                    && found.replica(from).is_some_and(|replica| replica.birth.is_none())
+                {
                     found.forget_replica(from);
                     self.upkeep.look_at(bucket);
                 }

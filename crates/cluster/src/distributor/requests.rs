@@ -77,6 +77,14 @@ impl ClientRequest {
         }
     }
 
+    /// The row that may have reached replicas.
+    pub fn sent(&self) -> Option<&Arc<RowContent>> {
+        match &self.kind {
+            Kind::Blind(BlindRow::Finish(content)) => Some(content),
+            _ => self.row.as_ref(),
+        }
+    }
+
     /// What is to be written: the first time it gets a timestamp, and keeps it. `None`: nothing.
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {

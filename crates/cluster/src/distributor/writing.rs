@@ -64,10 +64,13 @@ impl Distributor {
             }
         };
         if let Err(mut error) = self.admit(bucket) {
-            if let (RequestError::Moved { unfinished, .. }, Kind::Blind(BlindRow::Finish(content))) =
-                (&mut error, kind)
-            {
-                *unfinished = Some(Unfinished { bucket, content });
+            if let Kind::Blind(BlindRow::Finish(content)) = kind {
+                match &mut error {
+                    RequestError::Moved { unfinished, .. } => {
+                        *unfinished = Some(Unfinished { bucket, content })
+                    }
+                    other => *other = RequestError::Unknown,
+                }
             }
             return effects.push(Effect::Written { ticket, outcome: Err(error) });
         }
@@ -236,12 +239,19 @@ impl Distributor {
     ) {
         let bucket = outgoing.row.bucket;
         if let Some(entry) = self.buckets.get_mut(&bucket) {
+            let open = entry.open;
             match &failure {
-                None => {
-                    if let Some(replica) = entry.replica_mut(from) {
-                        replica.birth = None;
+                None => match (entry.replica_mut(from), open) {
+                    (Some(replica), _) => replica.birth = None,
+                    // It was taken for gone, and is there.
+                    (None, true) => {
+                        let info = ReplicaInfo::default();
+                        entry.replicas.push(Replica { node: from, info, birth: None });
+                        entry.settled = false;
+                        self.upkeep.look_at(bucket);
                     }
-                }
+                    (None, false) => {}
+                },
                 Some(Failure::NoReplica) => {
                     // A row that was sent before the replica was to be made says nothing about it.
                     let expected = |replica: &Replica| replica.node == from && replica.birth.is_none();
@@ -329,17 +339,13 @@ impl Distributor {
     pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         let bucket = request.bucket;
-        let error = match &mut request.stage {
-            Stage::Flying(flight) => {
-                for node in std::mem::take(&mut flight.waiting_for) {
-                    self.peers.void_rows(node);
-                }
-                self.ended_flight(bucket, false, effects);
-                RequestError::Unknown
+        let error = if request.sent().is_some() { RequestError::Unknown } else { RequestError::Late };
+        if let Stage::Flying(flight) = &mut request.stage {
+            for node in std::mem::take(&mut flight.waiting_for) {
+                self.peers.void_rows(node);
             }
-            Stage::Durable(_) => RequestError::Unknown,
-            _ => RequestError::Late,
-        };
+            self.ended_flight(bucket, false, effects);
+        }
         self.finish(id, Err(error), effects);
     }
 

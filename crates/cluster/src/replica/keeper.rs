@@ -1,11 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
 use super::Work;
+use super::votes::Votes;
 use crate::owners::Owners;
-use crate::{ClusterState, Failure, Fence, NodeKey, Pull, Refused, Reply, Request, Response};
+use crate::{ClusterState, Failure, Fence, NodeKey, Now, Pull, Refused, Reply, Request, Response};
 
 /// Names a request that waits for its reply; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +22,13 @@ pub struct Job(pub u64);
 pub enum Event {
     /// Coordination has this state.
     State(Arc<ClusterState>),
+    /// Coordination said that this version is the newest.
+    Confirmed {
+        /// The version.
+        version: u64,
+        /// When it was asked, on the monotonic clock.
+        asked: Duration,
+    },
     /// A node asks.
     Request {
         /// To be named in the reply.
@@ -108,7 +117,12 @@ const HELD_MAX: usize = 4096;
 pub struct Keeper {
     me: NodeKey,
     incarnation: u64,
+    confirm: Duration,
+    now: Duration,
     owners: Option<Owners>,
+    votes: Votes,
+    /// Questions of new owners that have to wait until this time.
+    promised: Vec<(Duration, Call, NodeKey)>,
     next_job: u64,
     /// Requests by a newer state, in the order in which they came.
     held: VecDeque<(Call, Fence, Request)>,
@@ -137,12 +151,17 @@ struct Waiting {
 }
 
 impl Keeper {
-    /// The keeper of a node, in one run of its process. It answers nothing before it has seen a state.
-    pub fn new(me: NodeKey, incarnation: u64) -> Self {
+    /// The keeper of a node, in one run of its process, which begins now. It answers nothing before it has seen a state. `confirm` is that of the
+    /// owners, see [`Settings::confirm`](crate::distributor::Settings::confirm).
+    pub fn new(me: NodeKey, incarnation: u64, confirm: Duration, now: Now) -> Self {
         Keeper {
             me,
             incarnation,
+            confirm,
+            now: now.monotonic,
             owners: None,
+            votes: Votes::new(now.monotonic),
+            promised: Vec::new(),
             next_job: 0,
             held: VecDeque::new(),
             void_below: BTreeMap::new(),
@@ -153,14 +172,34 @@ impl Keeper {
         }
     }
 
-    /// Takes an event in, and appends what follows from it.
-    pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
-        match event {
-            Event::State(state) => self.adopt(state, effects),
-            Event::Request { call, fence, request } => self.request(call, fence, request, effects),
-            Event::Done { job, response } => self.done(job, response, effects),
-            Event::Fetched { job, outcome } => self.fetched(job, outcome, effects),
+    /// Takes in what happened, and appends what follows from it. Also to be called without events, when [`Keeper::next_wake`] says.
+    pub fn handle(&mut self, now: Now, events: impl IntoIterator<Item = Event>, effects: &mut Vec<Effect>) {
+        self.now = now.monotonic;
+        for event in events {
+            match event {
+                Event::State(state) => self.adopt(state, effects),
+                Event::Confirmed { version, asked } => {
+                    if version == self.version() {
+                        self.votes.coordination(asked);
+                    }
+                }
+                Event::Request { call, fence, request } => self.request(call, fence, request, effects),
+                Event::Done { job, response } => self.done(job, response, effects),
+                Event::Fetched { job, outcome } => self.fetched(job, outcome, effects),
+            }
         }
+        let (due, later) =
+            std::mem::take(&mut self.promised).into_iter().partition(|(until, ..)| *until <= self.now);
+        self.promised = later;
+        let due: Vec<(Duration, Call, NodeKey)> = due;
+        for (_, call, from) in due {
+            self.tell_owned(call, from, effects);
+        }
+    }
+
+    /// When [`Keeper::handle`] should be called even if nothing happens, on the monotonic clock.
+    pub fn next_wake(&self) -> Option<Duration> {
+        self.promised.iter().map(|(until, ..)| *until).min()
     }
 
     fn version(&self) -> u64 {
@@ -177,6 +216,9 @@ impl Keeper {
         }
         self.owners = Some(Owners::new(state));
         self.void_below.clear();
+        for (_, call, _) in std::mem::take(&mut self.promised) {
+            self.reply(call, Response::Refused(Refused::Stale), effects);
+        }
         for waiting in std::mem::take(&mut self.waiting) {
             self.reply(waiting.call, Response::Refused(Refused::Stale), effects);
         }
@@ -243,11 +285,16 @@ impl Keeper {
 
     fn begin(&mut self, call: Call, from: NodeKey, request: Request, effects: &mut Vec<Effect>) {
         match request {
-            Request::Ping => self.reply(call, Response::Here, effects),
+            Request::Ping => {
+                let votes = self.votes.vote(from, self.now, self.confirm);
+                self.reply(call, Response::Here { votes }, effects);
+            }
             Request::Owned => {
                 let Some(owners) = &self.owners else { return };
-                let work = Work::Owned { state: Arc::clone(owners.state()), owner: from };
-                self.wait(call, work, None, effects);
+                match self.votes.bound_until(owners.state(), self.confirm) {
+                    Some(until) if until > self.now => self.promised.push((until, call, from)),
+                    _ => self.tell_owned(call, from, effects),
+                }
             }
             Request::Info(bucket) => self.wait(call, Work::Info(bucket), None, effects),
             Request::Complete { bucket, expected } => {
@@ -264,6 +311,12 @@ impl Keeper {
             Request::Read { bucket, id } => self.run(call, Work::Read { bucket, id }, false, effects),
             Request::Pull { bucket, from, pull } => self.pull(call, (bucket, from, pull), effects),
         }
+    }
+
+    fn tell_owned(&mut self, call: Call, owner: NodeKey, effects: &mut Vec<Effect>) {
+        let Some(owners) = &self.owners else { return };
+        let work = Work::Owned { state: Arc::clone(owners.state()), owner };
+        self.wait(call, work, None, effects);
     }
 
     /// Whether the replica of a bucket is being completed or deleted, or is about to be.

@@ -7,12 +7,15 @@
 //! - A question about contents waits until what was taken on before is done, so that the answer leaves nothing out that may still appear.
 //! - A row for a bucket without a replica is taken only where it says how the replica begins. A replica is deleted only while it is what
 //!   the owner takes it for.
+//! - While coordination is silent, nodes confirm their state to each other. Such a vote is a promise not to answer a new owner before it
+//!   has lapsed.
 //!
 //! [`Keeper`] is a state machine: events in, effects out. The shell gives it requests and states, runs the [`Work`] that it asks for on
 //! threads ([`Work::run`] over a [`Storage`]), fetches what other replicas have, and sends its replies.
 
 mod keeper;
 mod storage;
+mod votes;
 mod work;
 
 pub use keeper::{Call, Effect, Event, Fetched, Job, Keeper};

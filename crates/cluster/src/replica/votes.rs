@@ -1,0 +1,70 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::{ClusterState, NodeKey};
+
+/// What a node has promised to others by confirming their state to them.
+///
+/// While coordination answers, it alone confirms: a node that it does not answer stops owning before its lease ends. Only a node that has
+/// not heard from coordination for a while votes for others. A vote is a promise: until it has lapsed, the node answers no new owner, if the one
+/// that it voted for does not serve any more and so may not know.
+#[derive(Debug)]
+pub(crate) struct Votes {
+    began: Duration,
+    coordination: Option<Duration>,
+    given: BTreeMap<NodeKey, Duration>,
+}
+
+impl Votes {
+    pub fn new(began: Duration) -> Self {
+        Votes { began, coordination: None, given: BTreeMap::new() }
+    }
+
+    /// Coordination answered a question of this time.
+    pub fn coordination(&mut self, asked: Duration) {
+        self.coordination = self.coordination.max(Some(asked));
+    }
+
+    /// Whether the node votes for one that asks, which it then has promised.
+    pub fn vote(&mut self, to: NodeKey, now: Duration, confirm: Duration) -> bool {
+        let votes = self.coordination.is_none_or(|heard| heard + confirm / 2 < now);
+        if votes {
+            self.given.insert(to, now);
+        }
+        votes
+    }
+
+    /// Until when no new owner may be answered, by this state.
+    pub fn bound_until(&self, state: &ClusterState, confirm: Duration) -> Option<Duration> {
+        let given = self.given.iter().filter(|(node, _)| !state.node_state(**node).serves());
+        // What the run before has promised is not known any more.
+        let forgotten = state.nodes().values().any(|node| !node.state.serves()).then_some(self.began);
+        given.map(|(_, at)| *at).chain(forgotten).max().map(|at| at + confirm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_state;
+
+    #[test]
+    fn a_vote_binds_until_it_has_lapsed_while_who_got_it_does_not_serve() {
+        let second = Duration::from_secs;
+        let confirm = second(4);
+        let (all, without) = (test_state("uuu", 2, 1), test_state("uud", 2, 2));
+        let mut votes = Votes::new(second(10));
+        assert_eq!(votes.bound_until(&all, confirm), None);
+        assert_eq!(votes.bound_until(&without, confirm), Some(second(14)), "a run before may have voted");
+        votes.coordination(second(20));
+        assert!(!votes.vote(NodeKey(2), second(21), confirm), "coordination speaks for itself");
+        assert!(votes.vote(NodeKey(2), second(23), confirm));
+        assert!(votes.vote(NodeKey(1), second(25), confirm));
+        assert_eq!(
+            votes.bound_until(&without, confirm),
+            Some(second(27)),
+            "what the other got does not count: it serves"
+        );
+        assert_eq!(votes.bound_until(&all, confirm), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! What must hold when all is well again.
+
+use std::collections::BTreeMap;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::{NodeKey, ReplicaInfo};
+use millrace_document::DocumentId;
+
+use crate::history::OperationId;
+use crate::world::World;
+
+/// Whether the cluster has come to rest: everything where it should be, equal and complete, and nothing under way.
+pub(crate) fn at_rest(world: &World) -> Result<(), String> {
+    let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
+    for node in world.nodes.values() {
+        let key = node.key;
+        if node.distributor.version() != Some(state.version()) {
+            return Err(format!(
+                "n{key} acts by state {:?}, not {}",
+                node.distributor.version(),
+                state.version()
+            ));
+        }
+        if !node.distributor.unheard().is_empty() {
+            return Err(format!("n{key} has not heard from {:?}", node.distributor.unheard()));
+        }
+        let figures = node.distributor.figures();
+        if figures.unknown + figures.distance + figures.running + figures.requests > 0 {
+            return Err(format!("n{key}: {figures:?}, {:?}", node.distributor.operations()));
+        }
+        if !node.jobs.is_empty() || !node.fetches.is_empty() {
+            return Err(format!("n{key} still works"));
+        }
+    }
+    let mut replicas: BTreeMap<BucketId, Vec<(NodeKey, ReplicaInfo)>> = BTreeMap::new();
+    for node in world.nodes.values() {
+        for (bucket, info) in node.storage.all() {
+            replicas.entry(bucket).or_default().push((node.key, info));
+        }
+    }
+    for (bucket, replicas) in replicas {
+        let mut there: Vec<NodeKey> = replicas.iter().map(|(node, _)| *node).collect();
+        let mut ideal = state.ideal(bucket);
+        there.sort_unstable();
+        ideal.sort_unstable();
+        if there != ideal {
+            return Err(format!("{bucket} is on {there:?}, and should be on {ideal:?}"));
+        }
+        if replicas.iter().any(|(_, info)| !info.complete) {
+            return Err(format!("{bucket}: a replica is incomplete"));
+        }
+        if replicas.iter().any(|(_, info)| info.content != replicas[0].1.content) {
+            return Err(format!("{bucket}: replicas differ: {replicas:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether every acknowledged write is there, and nothing else than what was written.
+pub(crate) fn nothing_lost(world: &World) -> Result<(), String> {
+    let Some(state) = world.coordination.state() else { return Err("there is no state".to_owned()) };
+    for id in world.history.documents() {
+        let found = newest(world, state.bucket(id.location()), &id);
+        let timestamp = found.as_ref().map(|(timestamp, _)| *timestamp).unwrap_or_default();
+        let writer = found.and_then(|(_, writer)| writer);
+        world.history.check_final(&id, timestamp, writer)?;
+    }
+    Ok(())
+}
+
+fn newest(
+    world: &World,
+    bucket: BucketId,
+    id: &DocumentId,
+) -> Option<(millrace_document::Timestamp, Option<OperationId>)> {
+    let versions = world.nodes.values().filter_map(|node| node.storage.newest_of(bucket, id));
+    let newest = versions.max_by_key(|version| version.timestamp)?;
+    let writer =
+        newest.body.as_deref().and_then(|body| body.first_chunk()).map(|bytes| u64::from_le_bytes(*bytes));
+    Some((newest.timestamp, writer.map(OperationId)))
+}

@@ -1,0 +1,171 @@
+//! What clients do, what they hear, and whether what they see may be so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::NodeKey;
+use millrace_cluster::distributor::{
+    self, Change, Modification, Read, Refusal, RequestError, Ticket, Unfinished, Write,
+};
+use millrace_document::{DropScope, Timestamp, Version};
+
+use crate::history::{Heard, Intent, OperationId};
+use crate::message::Message;
+use crate::network::Place;
+use crate::node::{Node, UnderWay};
+use crate::world::World;
+
+/// A client gives up after so long.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+impl World {
+    /// A client asks a node to do something.
+    pub fn ask(&mut self, key: NodeKey, intent: Intent) {
+        let operation = self.history.begin(intent);
+        self.send(
+            Place::Node(key),
+            Place::Node(key),
+            Message::Client { operation, unfinished: None, hops: 0 },
+        );
+    }
+
+    pub fn client(&mut self, key: NodeKey, operation: OperationId, unfinished: Option<Unfinished>, hops: u8) {
+        let intent = self.history.operations[&operation].intent.clone();
+        let floor = self.history.newest(intent.id());
+        let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
+        let bucket = state.bucket(intent.id().location());
+        let has = |node: &&Node| {
+            node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp >= floor)
+        };
+        let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let deadline = node.now(self.now).monotonic + PATIENCE;
+        let ticket = Ticket(node.name());
+        node.under_way.insert(ticket, UnderWay { operation, floor, holders, hops });
+        let body: Arc<[u8]> = operation.0.to_le_bytes().into();
+        let change = match (intent, unfinished) {
+            (Intent::Read(id), _) => {
+                let read = Read { ticket, deadline, id };
+                return self.distribute(key, vec![distributor::Event::Read(read)]);
+            }
+            (_, Some(unfinished)) => Change::Finish(unfinished),
+            (Intent::Put(id), None) => Change::Put { id, body },
+            (Intent::Remove(id), None) => Change::Remove(id),
+            (Intent::Modify(id), None) => {
+                Change::Modify { id, modify: Box::new(move |found| modify(found, body)) }
+            }
+            (Intent::DropGroup(group, id), None) => Change::Drop {
+                bucket: state.bucket(id.location()),
+                scope: DropScope::Group { document_type: None, group },
+            },
+        };
+        self.distribute(key, vec![distributor::Event::Write(Write { ticket, deadline, change })]);
+    }
+
+    pub fn written(
+        &mut self,
+        key: NodeKey,
+        ticket: Ticket,
+        outcome: Result<distributor::Written, RequestError>,
+    ) {
+        let Some(UnderWay { operation, hops, .. }) =
+            self.nodes.get_mut(&key).and_then(|node| node.under_way.remove(&ticket))
+        else {
+            return;
+        };
+        self.note(|| format!("n{key} answers {operation:?}: {outcome:?}"));
+        let heard = match outcome {
+            Ok(written) => Heard::Acknowledged(written.timestamp),
+            Err(RequestError::Moved { owner: Some(owner), unfinished, .. }) if hops < 8 => {
+                return self.pass_on(key, owner, operation, unfinished, hops);
+            }
+            Err(
+                RequestError::Moved { unfinished: Some(_), .. }
+                | RequestError::Unknown
+                | RequestError::Failed(_),
+            ) => Heard::Unknown,
+            Err(_) => Heard::NotWritten,
+        };
+        self.history.hear(operation, heard);
+    }
+
+    fn pass_on(
+        &mut self,
+        key: NodeKey,
+        owner: NodeKey,
+        operation: OperationId,
+        unfinished: Option<Unfinished>,
+        hops: u8,
+    ) {
+        let message = Message::Client { operation, unfinished, hops: hops + 1 };
+        self.send(Place::Node(key), Place::Node(owner), message);
+    }
+
+    pub fn found(&mut self, key: NodeKey, ticket: Ticket, outcome: Result<Option<Version>, RequestError>) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let Some(under_way) = node.under_way.get(&ticket).cloned() else { return };
+        match outcome {
+            Err(RequestError::Moved { owner: Some(owner), .. }) if under_way.hops < 8 => {
+                node.under_way.remove(&ticket);
+                self.pass_on(key, owner, under_way.operation, None, under_way.hops);
+            }
+            Err(_) => {
+                node.under_way.remove(&ticket);
+            }
+            Ok(version) => {
+                let at = version.map(|version| version.timestamp).unwrap_or_default();
+                self.saw(key, under_way.operation, at);
+                if let Some(node) = self.nodes.get_mut(&key) {
+                    node.under_way.remove(&ticket);
+                }
+            }
+        }
+    }
+
+    /// An operation has seen a document as it was at this time. What was acknowledged before it began, and any node has that the owner
+    /// has heard of, must have been in it.
+    pub fn saw(&mut self, key: NodeKey, operation: OperationId, seen: Timestamp) {
+        let id = self.history.operations[&operation].intent.id().clone();
+        self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));
+        self.history.reads += 1;
+        let Some(node) = self.nodes.get(&key) else { return };
+        let of_it = |under_way: &&UnderWay| under_way.operation == operation;
+        let Some(UnderWay { floor, holders, .. }) = node.under_way.values().find(of_it) else { return };
+        let floor = *floor;
+        if seen >= floor || self.history.may_be_dropped(&id) {
+            return;
+        }
+        let Some(state) = &node.state else { return };
+        let holder = self.nodes.values().find(|other| {
+            holders.contains(&other.key)
+                && state.node_state(other.key).serves()
+                && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
+                && !node.distributor.unheard().contains(&other.key)
+        });
+        if let Some(holder) = holder {
+            self.wrong = Some(format!(
+                "stale read: {operation:?} through n{key} saw {id} as of {}, but {} was acknowledged before, and n{} has it",
+                seen.0, floor.0, holder.key
+            ));
+        }
+    }
+}
+
+/// Writes a document that is there; refuses where there is none.
+fn modify(found: Option<Version>, body: Arc<[u8]>) -> Result<Modification, Refusal> {
+    match found {
+        Some(Version { body: Some(_), .. }) => Ok(Modification::Put(body)),
+        _ => {
+            let number = body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            Err(Refusal { code: 404, reason: number.to_string() })
+        }
+    }
+}
+
+pub(crate) fn outcome_operation(outcome: &Result<Modification, Refusal>) -> Option<OperationId> {
+    match outcome {
+        Ok(Modification::Put(body)) => Some(OperationId(u64::from_le_bytes(*body.first_chunk()?))),
+        Ok(_) => None,
+        Err(refusal) => refusal.reason.parse().ok().map(OperationId),
+    }
+}

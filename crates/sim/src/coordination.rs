@@ -1,0 +1,100 @@
+//! What coordination does, as far as nodes see it: leases, and the states that the real controller makes of them. It never fails itself, but
+//! nodes can be cut off from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::controller::{
+    Assignment, Assignments, Controller, Inputs, Registration, Settings, Wish,
+};
+use millrace_cluster::{ClusterState, Configuration, NodeKey};
+
+/// Longer than a node may act on a confirmation.
+const LEASE: Duration = Duration::from_millis(5_000);
+
+/// Leases, wishes, and the state that was published last.
+pub(crate) struct Coordination {
+    controller: Controller,
+    configuration: Configuration,
+    assignments: Assignments,
+    /// By name, with the end of the lease.
+    registrations: BTreeMap<String, (Registration, Duration)>,
+    wishes: BTreeMap<String, Wish>,
+    state: Option<Arc<ClusterState>>,
+}
+
+impl Coordination {
+    pub fn new(bits: u8, redundancy: u16) -> Self {
+        // No one waits for minutes here.
+        let settings = Settings {
+            settling: Duration::from_secs(2),
+            transition: Duration::from_secs(3),
+            crashes_max: u32::MAX,
+            ..Settings::default()
+        };
+        Coordination {
+            controller: Controller::new(settings),
+            configuration: Configuration { bits, redundancy, ..Configuration::default() },
+            assignments: Assignments::default(),
+            registrations: BTreeMap::new(),
+            wishes: BTreeMap::new(),
+            state: None,
+        }
+    }
+
+    pub fn state(&self) -> Option<&Arc<ClusterState>> {
+        self.state.as_ref()
+    }
+
+    /// A node says that it lives. Whether its run is the newest that is known.
+    pub fn beat(&mut self, node: NodeKey, incarnation: u64, now: Duration) -> bool {
+        let name = name(node);
+        let registration = Registration {
+            address: format!("{name}:1"),
+            incarnation,
+            stopping: false,
+            capacity: 1.0,
+            group: Vec::new(),
+        };
+        let assignment = Assignment { key: node, capacity: 1.0, group: Vec::new() };
+        self.assignments.nodes.entry(name.clone()).or_insert(assignment);
+        let known = self.registrations.entry(name).or_insert((registration.clone(), now));
+        if known.0.incarnation > incarnation {
+            return false;
+        }
+        *known = (registration, known.1.max(now + LEASE));
+        true
+    }
+
+    pub fn wish(&mut self, node: NodeKey, wish: Wish) {
+        self.wishes.insert(name(node), wish);
+    }
+
+    pub fn wishes(&self, wish: Wish) -> usize {
+        self.wishes.values().filter(|known| **known == wish).count()
+    }
+
+    /// The next state, if the controller wants one.
+    pub fn publish(&mut self, now: Duration) -> Option<Arc<ClusterState>> {
+        let living = self.registrations.iter().filter(|(_, (_, lease))| *lease > now);
+        let registrations =
+            living.map(|(name, (registration, _))| (name.clone(), registration.clone())).collect();
+        let inputs = Inputs {
+            configuration: &self.configuration,
+            registrations: &registrations,
+            wishes: &self.wishes,
+            assignments: &self.assignments,
+        };
+        let step = self.controller.step(now, &inputs, self.state.as_deref());
+        let step = step.expect("any number of nodes can hold these replicas");
+        self.assignments = step.assignments;
+        let next = step.next.map(Arc::new)?;
+        self.state = Some(Arc::clone(&next));
+        Some(next)
+    }
+}
+
+fn name(node: NodeKey) -> String {
+    format!("n{node}")
+}

@@ -1,0 +1,134 @@
+use millrace_cluster::NodeKey;
+use millrace_cluster::controller::Wish;
+
+use crate::network::Place;
+use crate::node::Node;
+use crate::world::World;
+
+/// Lets something go wrong, or right again.
+pub(crate) fn strike(world: &mut World) {
+    let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
+    let Some(key) = world.random.pick(&keys) else { return };
+    match world.random.below(20) {
+        0..3 => {
+            world.note(|| format!("n{key} crashes"));
+            world.crash(key);
+        }
+        3..6 => {
+            let dead = keys_where(world, |node| !node.alive);
+            if let Some(key) = world.random.pick(&dead) {
+                world.restart(key);
+            }
+        }
+        6 => {
+            world.note(|| format!("n{key} freezes"));
+            world.freeze(key);
+        }
+        7..9 => {
+            let frozen = keys_where(world, |node| node.frozen);
+            if let Some(key) = world.random.pick(&frozen) {
+                world.note(|| format!("n{key} wakes"));
+                world.wake(key);
+            }
+        }
+        9..11 => split(world, &keys),
+        11..14 => {
+            world.note(|| "links are mended".to_owned());
+            world.network.mend();
+        }
+        14 => weather(world),
+        15 => {
+            let hours = world.random.below(7) as i64 - 3;
+            world.note(|| format!("n{key}'s clock jumps by {hours} hours"));
+            if let Some(node) = world.nodes.get_mut(&key) {
+                node.clock_off += hours * 3_600_000_000;
+            }
+        }
+        16 if keys.len() < 7 => {
+            let key = world.join();
+            world.note(|| format!("n{key} joins"));
+        }
+        17 => {
+            let wish = match world.random.below(5) {
+                0 if world.coordination.wishes(Wish::Retired) * 2 < keys.len() => Wish::Retired,
+                1 if world.coordination.wishes(Wish::Maintenance) == 0 => Wish::Maintenance,
+                2 if world.coordination.wishes(Wish::Down) == 0 => Wish::Down,
+                _ => Wish::Up,
+            };
+            world.note(|| format!("n{key} is wished {wish:?}"));
+            world.wish(key, wish);
+        }
+        18 => {
+            if let Some(node) = world.nodes.get_mut(&key) {
+                node.slow_disk = !node.slow_disk;
+            }
+        }
+        _ => {
+            world.note(|| "coordination is lost".to_owned());
+            for key in keys {
+                world.network.block(Place::Node(key), Place::Coordination);
+            }
+        }
+    }
+}
+
+fn keys_where(world: &World, wanted: impl Fn(&Node) -> bool) -> Vec<NodeKey> {
+    world.nodes.values().filter(|node| wanted(node)).map(|node| node.key).collect()
+}
+
+/// Cuts links: both ways, one way, or so that one node still sees both sides.
+fn split(world: &mut World, keys: &[NodeKey]) {
+    let mut side = Vec::new();
+    let mut other = Vec::new();
+    for key in keys {
+        if world.random.permille(500) { side.push(Place::Node(*key)) } else { other.push(Place::Node(*key)) }
+    }
+    let with_coordination = world.random.below(3);
+    match with_coordination {
+        0 => side.push(Place::Coordination),
+        1 => other.push(Place::Coordination),
+        _ => {}
+    }
+    match world.random.below(3) {
+        0 => {
+            world.note(|| format!("split {side:?} from {other:?}"));
+            world.network.split(&side, &other);
+        }
+        1 => {
+            world.note(|| format!("nothing comes from {side:?} to {other:?}"));
+            for from in &side {
+                for to in &other {
+                    world.network.block(*from, *to);
+                }
+            }
+        }
+        _ => {
+            let bridge = other.pop();
+            world.note(|| format!("split {side:?} from {other:?}, both see {bridge:?}"));
+            world.network.split(&side, &other);
+        }
+    }
+}
+
+/// How messages fare from now on.
+fn weather(world: &mut World) {
+    world.network.loss = world.random.below(4) * 20;
+    world.network.doubled = world.random.below(3) * 50;
+    world.network.delayed = world.random.below(3) * 10;
+}
+
+/// Everything works again, and every node is wanted.
+pub(crate) fn heal(world: &mut World) {
+    world.note(|| "all is well again".to_owned());
+    world.network.mend();
+    (world.network.loss, world.network.doubled, world.network.delayed) = (0, 0, 0);
+    let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
+    for key in keys {
+        world.wake(key);
+        world.restart(key);
+        if let Some(node) = world.nodes.get_mut(&key) {
+            node.slow_disk = false;
+        }
+        world.wish(key, Wish::Up);
+    }
+}

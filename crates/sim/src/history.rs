@@ -1,0 +1,162 @@
+//! What clients did and heard, and whether the cluster kept its word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_document::{DocumentId, Group, Timestamp};
+
+/// Names what a client did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OperationId(pub u64);
+
+/// What a client does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Intent {
+    Put(DocumentId),
+    Remove(DocumentId),
+    /// Writes it if it is there, else refuses; what it found counts as a read.
+    Modify(DocumentId),
+    Read(DocumentId),
+    DropGroup(Group, DocumentId),
+}
+
+impl Intent {
+    /// A document that lies where the operation goes.
+    pub fn id(&self) -> &DocumentId {
+        match self {
+            Intent::Put(id)
+            | Intent::Remove(id)
+            | Intent::Modify(id)
+            | Intent::Read(id)
+            | Intent::DropGroup(_, id) => id,
+        }
+    }
+}
+
+/// What a client heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Nothing,
+    /// It is written, under this timestamp.
+    Acknowledged(Timestamp),
+    /// Nothing was written, so it must never be seen.
+    NotWritten,
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ClientOperation {
+    pub intent: Intent,
+    pub heard: Heard,
+}
+
+/// All that clients did.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub operations: BTreeMap<OperationId, ClientOperation>,
+    /// The newest acknowledged write of each document.
+    acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
+    /// The newest acknowledged drop of each group.
+    dropped: BTreeMap<Group, Timestamp>,
+    /// Groups with drops whose outcome is not known.
+    uncertain: BTreeMap<Group, BTreeSet<OperationId>>,
+    pub acknowledgements: u64,
+    pub reads: u64,
+}
+
+impl History {
+    pub fn begin(&mut self, intent: Intent) -> OperationId {
+        let id = OperationId(self.operations.len() as u64 + 1);
+        if let Intent::DropGroup(group, _) = &intent {
+            self.uncertain.entry(group.clone()).or_default().insert(id);
+        }
+        self.operations.insert(id, ClientOperation { intent, heard: Heard::Nothing });
+        id
+    }
+
+    pub fn hear(&mut self, id: OperationId, heard: Heard) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        operation.heard = heard;
+        if let Intent::DropGroup(group, _) = &operation.intent
+            && heard != Heard::Unknown
+            && let Some(uncertain) = self.uncertain.get_mut(group)
+        {
+            uncertain.remove(&id);
+        }
+        let Heard::Acknowledged(timestamp) = heard else { return };
+        self.acknowledgements += 1;
+        match &operation.intent {
+            Intent::DropGroup(group, _) => {
+                let newest = self.dropped.entry(group.clone()).or_default();
+                *newest = timestamp.max(*newest);
+            }
+            intent => {
+                let newest = self.acknowledged.entry(intent.id().clone()).or_insert((timestamp, id));
+                if newest.0 <= timestamp {
+                    *newest = (timestamp, id);
+                }
+            }
+        }
+    }
+
+    /// The timestamp below which nothing may be seen of a document any more.
+    pub fn newest(&self, id: &DocumentId) -> Timestamp {
+        let written = self.acknowledged.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
+        let dropped = self.dropped.get(id.group()).copied().unwrap_or_default();
+        written.max(dropped)
+    }
+
+    /// Whether a drop can have taken a document away without anybody knowing.
+    pub fn may_be_dropped(&self, id: &DocumentId) -> bool {
+        self.uncertain.get(id.group()).is_some_and(|drops| !drops.is_empty())
+    }
+
+    /// Every document that an acknowledgement was given for.
+    pub fn documents(&self) -> BTreeSet<DocumentId> {
+        self.operations.values().map(|operation| operation.intent.id().clone()).collect()
+    }
+
+    /// Whether what is found of a document in the end is what was promised: its timestamp, and which operation wrote it; no writer
+    /// means that it is removed or never was.
+    pub fn check_final(
+        &self,
+        id: &DocumentId,
+        timestamp: Timestamp,
+        writer: Option<OperationId>,
+    ) -> Result<(), String> {
+        let promised = self.newest(id);
+        if timestamp < promised && !(self.may_be_dropped(id) && writer.is_none()) {
+            return Err(format!(
+                "{id}: the write acknowledged at {} is gone; found is what was written at {}",
+                promised.0, timestamp.0
+            ));
+        }
+        if let Some(writer) = writer {
+            let Some(operation) = self.operations.get(&writer) else {
+                return Err(format!("{id}: written by nobody"));
+            };
+            let fits = match operation.heard {
+                Heard::Acknowledged(acknowledged) => acknowledged == timestamp,
+                Heard::NotWritten => false,
+                Heard::Unknown | Heard::Nothing => true,
+            };
+            if !fits || operation.intent.id() != id {
+                return Err(format!(
+                    "{id}: found is {writer:?} at {}, of which the client heard {:?}",
+                    timestamp.0, operation.heard
+                ));
+            }
+        }
+        if let Some((acknowledged, by)) = self.acknowledged.get(id)
+            && *acknowledged == timestamp
+        {
+            let expected = match &self.operations[by].intent {
+                Intent::Remove(_) => None,
+                _ => Some(*by),
+            };
+            if expected != writer {
+                return Err(format!("{id}: at {} found is {writer:?} in place of {by:?}", timestamp.0));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::Unfinished;
+use millrace_cluster::replica::Job;
+use millrace_cluster::{ClusterState, Fence, NodeKey, Reply, Request, RowContent};
+
+use crate::history::OperationId;
+
+/// What travels between nodes, clients and coordination.
+#[derive(Debug, Clone)]
+pub(crate) enum Message {
+    Request {
+        fence: Fence,
+        request: Request,
+    },
+    Reply {
+        from: NodeKey,
+        incarnation: u64,
+        number: u64,
+        reply: Reply,
+    },
+    /// Give me what your replica has that is not known here.
+    Fetch {
+        from: NodeKey,
+        incarnation: u64,
+        job: Job,
+        turn: u64,
+        version: u64,
+        bucket: BucketId,
+        known: Option<Vec<RowContent>>,
+        after: usize,
+    },
+    Fetched {
+        incarnation: u64,
+        job: Job,
+        turn: u64,
+        rows: Option<(Vec<RowContent>, bool)>,
+    },
+    State(Arc<ClusterState>),
+    Confirmed {
+        incarnation: u64,
+        version: u64,
+        asked: Duration,
+    },
+    Beat {
+        from: NodeKey,
+        incarnation: u64,
+        asked: Duration,
+    },
+    /// A client's operation, from the client or from the node that it went to first.
+    Client {
+        operation: OperationId,
+        unfinished: Option<Unfinished>,
+        hops: u8,
+    },
+}

@@ -1,0 +1,143 @@
+//! One virtual node: the real distributor and keeper, and a model of everything around them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::{Distributor, Settings, Ticket};
+use millrace_cluster::replica::{Call, Job, Keeper, Work};
+use millrace_cluster::{ClusterState, NodeKey, Now, Pull, RowContent};
+use millrace_document::Timestamp;
+
+use crate::history::OperationId;
+use crate::message::Message;
+use crate::storage::ModelStorage;
+
+/// Microseconds since 1970 when the simulation begins.
+const EPOCH_US: u64 = 1_700_000_000_000_000;
+
+/// A fetch that a keeper asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetch {
+    pub bucket: BucketId,
+    /// What was here when it began, where only what is missing is fetched.
+    pub known: Option<Vec<RowContent>>,
+    /// How many rows have come.
+    pub after: usize,
+    pub turn: u64,
+    /// Came, and is not installed yet.
+    pub laid_aside: Vec<RowContent>,
+    pub last: bool,
+}
+
+/// A client's operation that is under way here.
+#[derive(Debug, Clone)]
+pub(crate) struct UnderWay {
+    pub operation: OperationId,
+    /// The newest acknowledged timestamp when it began: no read may show less.
+    pub floor: Timestamp,
+    /// Which nodes had that, or something newer, when it began.
+    pub holders: Vec<NodeKey>,
+    pub hops: u8,
+}
+
+pub(crate) struct Node {
+    pub key: NodeKey,
+    pub incarnation: u64,
+    pub alive: bool,
+    pub frozen: bool,
+    pub slow_disk: bool,
+    /// What came while it was frozen.
+    pub backlog: VecDeque<Message>,
+    pub distributor: Distributor,
+    pub keeper: Keeper,
+    pub storage: ModelStorage,
+    pub state: Option<Arc<ClusterState>>,
+    /// By how much its clock is off, in microseconds.
+    pub clock_off: i64,
+    pub jobs: BTreeMap<Job, Work>,
+    pub fetches: BTreeMap<Job, Fetch>,
+    pub under_way: BTreeMap<Ticket, UnderWay>,
+    pub calls: BTreeMap<Call, (NodeKey, u64)>,
+    pub next: u64,
+    pub wakes_at: Option<Duration>,
+}
+
+/// Short intervals, so that little virtual time passes.
+fn settings() -> Settings {
+    Settings {
+        batch_bytes: 600,
+        operations_per_node: 4,
+        operations_max: 16,
+        requests_max: 2_000,
+        ..Settings::default()
+    }
+}
+
+impl Node {
+    pub fn new(key: NodeKey, now: Duration) -> Self {
+        let start = Now { monotonic: now + base(key, 1), wall_us: EPOCH_US };
+        Node {
+            key,
+            incarnation: 1,
+            alive: true,
+            frozen: false,
+            slow_disk: false,
+            backlog: VecDeque::new(),
+            distributor: Distributor::new(key, 1, settings()),
+            keeper: Keeper::new(key, 1, settings().confirm, start),
+            storage: ModelStorage::default(),
+            state: None,
+            clock_off: 0,
+            jobs: BTreeMap::new(),
+            fetches: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            next: 0,
+            wakes_at: None,
+        }
+    }
+
+    /// A new run of its process, with what was durable.
+    pub fn restart(&mut self, now: Duration) {
+        let storage = std::mem::take(&mut self.storage);
+        let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
+        *self = Node::new(key, now);
+        (self.storage, self.incarnation, self.clock_off) = (storage, incarnation, clock_off);
+        self.distributor = Distributor::new(key, incarnation, settings());
+        let start = self.now(now);
+        self.keeper = Keeper::new(key, incarnation, settings().confirm, start);
+    }
+
+    pub fn now(&self, now: Duration) -> Now {
+        let wall_us = (EPOCH_US as i64 + now.as_micros() as i64 + self.clock_off).max(1) as u64;
+        Now { monotonic: now + base(self.key, self.incarnation), wall_us }
+    }
+
+    pub fn name(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Begins a fetch, or goes on with one.
+    pub fn fetch(&mut self, job: Job, bucket: BucketId, pull: Pull) -> &Fetch {
+        let turn = self.name();
+        let storage = &self.storage;
+        let fetch = self.fetches.entry(job).or_insert_with(|| Fetch {
+            bucket,
+            known: (pull == Pull::Missing).then(|| storage.listing(bucket, None).unwrap_or_default()),
+            after: 0,
+            turn,
+            laid_aside: Vec::new(),
+            last: false,
+        });
+        fetch.turn = turn;
+        fetch
+    }
+}
+
+/// What a node's monotonic clock shows when the simulation begins: those of nodes, and of runs, have nothing to do with each other.
+fn base(key: NodeKey, incarnation: u64) -> Duration {
+    Duration::from_secs(1_000 * (1 + u64::from(key.0)) + 77 * incarnation)
+}

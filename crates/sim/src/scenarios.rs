@@ -1,0 +1,58 @@
+use std::time::Duration;
+
+use millrace_cluster::controller::Wish;
+use millrace_cluster::{NodeKey, RowContent};
+use millrace_document::{DocumentId, Group, Timestamp, Version};
+
+use crate::history::{Heard, Intent};
+use crate::world::World;
+use crate::{Options, Outcome, end, rest};
+
+/// Several replicas of one bucket have no document in common, and each has more than goes in one part of a transfer. Their nodes are retired
+/// at once. No document may be lost on the way to other nodes.
+///
+/// The outcome is wrong if one is, or if the retired nodes keep something.
+pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Outcome {
+    let options =
+        Options { nodes: usize::from(sources) + 3, redundancy: Some(2), trace: true, ..Options::default() };
+    let mut world = World::new(seed, options);
+    for _ in 0..world.options.nodes {
+        world.join();
+    }
+    let group = Group::Number(3);
+    for source in 0..sources {
+        let mut rows = Vec::new();
+        for number in 0..documents {
+            let name = format!("{source}-{number}");
+            let id = DocumentId::new("sim", "note", &group, &name).expect("all its parts are there");
+            let operation = world.history.begin(Intent::Put(id.clone()));
+            let timestamp = Timestamp(1 + operation.0);
+            let body = Some(operation.0.to_le_bytes().as_slice().into());
+            rows.push(RowContent::Version(Version { id, timestamp, body }));
+            world.history.hear(operation, Heard::Acknowledged(timestamp));
+        }
+        let bucket = millrace_bucket::BucketId::new(world.options.bits, 3);
+        if let Some(node) = world.nodes.get(&NodeKey(source)) {
+            node.storage.plant(bucket, true, &rows);
+        }
+    }
+    world.pass(Duration::from_millis(1_200));
+    for source in 0..sources {
+        world.wish(NodeKey(source), Wish::Retired);
+    }
+    // While it is under way, one of them is away for a while.
+    let pause = world.random.micros(0, 2_000_000);
+    world.pass(pause);
+    world.crash(NodeKey(0));
+    world.pass(Duration::from_secs(8));
+    world.restart(NodeKey(0));
+    world.pass(Duration::from_secs(60));
+    for source in 0..sources {
+        let left = world.nodes.get(&NodeKey(source)).map(|node| node.storage.all()).unwrap_or_default();
+        if !left.is_empty() && world.wrong.is_none() {
+            world.wrong = Some(format!("n{source} was retired and still has {left:?}"));
+        }
+    }
+    let healed_in = rest(&mut world);
+    end(world, healed_in)
+}

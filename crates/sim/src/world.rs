@@ -1,0 +1,535 @@
+//! The virtual world: what happens when, and what follows from it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_cluster::controller::Wish;
+use millrace_cluster::distributor;
+use millrace_cluster::replica::{self, Call, Fetched, Job, Work};
+use millrace_cluster::{ClusterState, Content, Failure, NodeKey, Reply, Request, Response, RowContent};
+
+use crate::clients::outcome_operation;
+use crate::coordination::Coordination;
+use crate::history::History;
+use crate::message::Message;
+use crate::network::{Network, Place};
+use crate::node::Node;
+use crate::random::Random;
+use crate::{Options, Sabotage};
+
+/// Rows in one part of a fetch.
+const PART: usize = 3;
+/// A part of a fetch that does not come in this time never does.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
+/// So many lines are kept of what happened.
+const LINES: usize = 400;
+
+/// What happens at a moment.
+#[derive(Debug)]
+enum Happening {
+    Arrives { to: Place, message: Message },
+    JobDone { node: NodeKey, incarnation: u64, job: Job },
+    Wake { node: NodeKey, incarnation: u64 },
+    FetchTimeout { node: NodeKey, incarnation: u64, job: Job, turn: u64 },
+    Lost { node: NodeKey, incarnation: u64, to: NodeKey, number: u64 },
+    Beat { node: NodeKey },
+    Publish,
+}
+
+/// Everything there is.
+pub(crate) struct World {
+    pub options: Options,
+    pub now: Duration,
+    pub random: Random,
+    pub nodes: BTreeMap<NodeKey, Node>,
+    pub network: Network,
+    pub coordination: Coordination,
+    pub history: History,
+    queue: BTreeMap<(Duration, u64), Happening>,
+    next: u64,
+    lines: VecDeque<String>,
+    /// What was found to be wrong while it ran.
+    pub wrong: Option<String>,
+    pub happenings: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, options: Options) -> Self {
+        let mut random = Random::new(seed);
+        let redundancy = 1 + random.below(3) as u16;
+        let redundancy = options.redundancy.unwrap_or(redundancy.max(1 + random.below(2) as u16));
+        let mut world = World {
+            now: Duration::ZERO,
+            nodes: BTreeMap::new(),
+            network: Network::default(),
+            coordination: Coordination::new(options.bits, redundancy),
+            history: History::default(),
+            queue: BTreeMap::new(),
+            next: 0,
+            lines: VecDeque::new(),
+            wrong: None,
+            happenings: 0,
+            random,
+            options,
+        };
+        world.at(Duration::from_millis(500), Happening::Publish);
+        world
+    }
+
+    pub fn join(&mut self) -> NodeKey {
+        let key = NodeKey(self.nodes.len() as u16);
+        self.nodes.insert(key, Node::new(key, self.now));
+        self.at(Duration::ZERO, Happening::Beat { node: key });
+        key
+    }
+
+    /// Writes down what happens. Costs nothing unless it is to be shown.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        if !self.options.trace {
+            return;
+        }
+        if self.lines.len() == LINES * 50 {
+            self.lines.pop_front();
+        }
+        let line = format!("{:>10.4} {}", self.now.as_secs_f64(), line());
+        self.lines.push_back(line);
+    }
+
+    pub fn take_lines(&mut self) -> Vec<String> {
+        self.lines.drain(..).collect()
+    }
+
+    fn at(&mut self, after: Duration, happening: Happening) {
+        self.next += 1;
+        self.queue.insert((self.now + after, self.next), happening);
+    }
+
+    /// Lets all happen that does in this time, or until something is found to be wrong.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.wrong.is_none()
+            && let Some(first) = self.queue.first_entry()
+            && first.key().0 <= end
+        {
+            let ((at, _), happening) = first.remove_entry();
+            self.now = at;
+            self.happenings += 1;
+            self.happen(happening);
+        }
+        self.now = end;
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrives { to: Place::Coordination, message } => self.coordinate(message),
+            Happening::Arrives { to: Place::Node(key), message } => {
+                let Some(node) = self.nodes.get_mut(&key) else { return };
+                if node.frozen {
+                    node.backlog.push_back(message);
+                } else if node.alive {
+                    self.arrive(key, message);
+                }
+            }
+            Happening::JobDone { node, incarnation, job } => self.job_done(node, incarnation, job),
+            Happening::Wake { node: key, incarnation } => {
+                let Some(node) = self.nodes.get_mut(&key) else { return };
+                if node.incarnation != incarnation || node.wakes_at != Some(self.now) {
+                    return;
+                }
+                node.wakes_at = None;
+                if node.alive && !node.frozen {
+                    self.keep(key, Vec::new());
+                    self.distribute(key, Vec::new());
+                }
+            }
+            Happening::FetchTimeout { node: key, incarnation, job, turn } => {
+                let waits = self.nodes.get(&key).is_some_and(|node| {
+                    node.incarnation == incarnation
+                        && node.fetches.get(&job).is_some_and(|fetch| fetch.turn == turn)
+                });
+                if waits {
+                    self.fetch_ended(key, job, Err(Failure::Storage { reason: "the link broke".to_owned() }));
+                }
+            }
+            Happening::Lost { node, incarnation, to, number } => {
+                if self.nodes.get(&node).is_some_and(|node| node.incarnation == incarnation) {
+                    self.distribute(node, vec![distributor::Event::Lost { to, number }]);
+                }
+            }
+            Happening::Beat { node: key } => {
+                self.at(Duration::from_millis(900), Happening::Beat { node: key });
+                let Some(node) = self.nodes.get(&key) else { return };
+                if node.alive && !node.frozen {
+                    self.beat(key);
+                }
+            }
+            Happening::Publish => {
+                self.at(Duration::from_millis(500), Happening::Publish);
+                if let Some(state) = self.coordination.publish(self.now) {
+                    self.note(|| format!("state {}", describe(&state)));
+                    for key in state.nodes().keys() {
+                        let message = Message::State(Arc::clone(&state));
+                        self.send(Place::Coordination, Place::Node(*key), message);
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn send(&mut self, from: Place, to: Place, message: Message) {
+        let mut delays = self.network.carry(from, to, &mut self.random);
+        // One request, one answer: what carries clients' operations does not double them.
+        if matches!(message, Message::Client { .. }) {
+            delays.truncate(1);
+        }
+        for delay in delays {
+            self.at(delay, Happening::Arrives { to, message: message.clone() });
+        }
+    }
+
+    fn coordinate(&mut self, message: Message) {
+        let Message::Beat { from, incarnation, asked } = message else { return };
+        if !self.coordination.beat(from, incarnation, self.now) {
+            return;
+        }
+        let Some(state) = self.coordination.state().cloned() else { return };
+        let version = state.version();
+        let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == incarnation);
+        self.send(Place::Coordination, Place::Node(from), Message::State(state));
+        if lease_lives {
+            let confirmed = Message::Confirmed { incarnation, version, asked };
+            self.send(Place::Coordination, Place::Node(from), confirmed);
+        }
+    }
+
+    /// A message has come to a node that can take it.
+    pub fn arrive(&mut self, key: NodeKey, message: Message) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        match message {
+            Message::State(state) => {
+                if node.state.as_ref().is_none_or(|known| known.version() < state.version()) {
+                    node.state = Some(Arc::clone(&state));
+                    self.keep(key, vec![replica::Event::State(Arc::clone(&state))]);
+                    self.distribute(key, vec![distributor::Event::State(state)]);
+                }
+            }
+            Message::Confirmed { incarnation, version, asked } if incarnation == node.incarnation => {
+                self.keep(key, vec![replica::Event::Confirmed { version, asked }]);
+                self.distribute(key, vec![distributor::Event::Confirmed { version, asked }]);
+            }
+            Message::Request { mut fence, mut request } => {
+                let call = Call(node.name());
+                node.calls.insert(call, (fence.from, fence.number));
+                if self.options.sabotage == Some(Sabotage::NoFence) {
+                    if let Some(state) = &node.state {
+                        fence.version = state.version();
+                        if let Some(owner) = bucket_of(&request).and_then(|bucket| state.owner(bucket)) {
+                            fence.from = owner;
+                        }
+                        fence.void_below = 0;
+                        fence.number = u64::MAX;
+                    }
+                } else if self.options.sabotage == Some(Sabotage::NoComparison)
+                    && let Request::Delete { bucket, expected } | Request::Complete { bucket, expected } =
+                        &mut request
+                    && let Some(info) = node.storage.info(*bucket)
+                {
+                    *expected = info.content;
+                }
+                self.keep(key, vec![replica::Event::Request { call, fence, request }]);
+            }
+            Message::Reply { from, incarnation, number, reply } if incarnation == node.incarnation => {
+                self.distribute(key, vec![distributor::Event::Reply { from, number, reply }]);
+            }
+            Message::Fetch { from, incarnation, job, turn, version, bucket, known, after } => {
+                let fits = node.state.as_ref().is_some_and(|state| state.version() == version);
+                let rows = node.storage.listing(bucket, known.as_deref()).filter(|_| fits).map(|rows| {
+                    let part: Vec<RowContent> = rows.iter().skip(after).take(PART).cloned().collect();
+                    (part, rows.len() <= after + PART)
+                });
+                let message = Message::Fetched { incarnation, job, turn, rows };
+                self.send(Place::Node(key), Place::Node(from), message);
+            }
+            Message::Fetched { incarnation, job, turn, rows } if incarnation == node.incarnation => {
+                let Some(fetch) = node.fetches.get_mut(&job).filter(|fetch| fetch.turn == turn) else {
+                    return;
+                };
+                fetch.turn = 0;
+                let Some((rows, last)) = rows else {
+                    let gone = Failure::Storage { reason: "the source has no replica any more".to_owned() };
+                    return self.fetch_ended(key, job, Err(gone));
+                };
+                fetch.after += rows.len();
+                fetch.last = last;
+                if rows.is_empty() {
+                    return self.fetch_ended(key, job, Ok(Fetched::End));
+                }
+                fetch.laid_aside = rows;
+                self.keep(key, vec![replica::Event::Fetched { job, outcome: Ok(Fetched::Part) }]);
+            }
+            Message::Client { operation, unfinished, hops } => self.client(key, operation, unfinished, hops),
+            Message::Confirmed { .. }
+            | Message::Reply { .. }
+            | Message::Fetched { .. }
+            | Message::Beat { .. } => {}
+        }
+    }
+
+    fn fetch_ended(&mut self, key: NodeKey, job: Job, outcome: Result<Fetched, Failure>) {
+        if let Some(node) = self.nodes.get_mut(&key) {
+            node.fetches.remove(&job);
+        }
+        self.keep(key, vec![replica::Event::Fetched { job, outcome }]);
+    }
+
+    /// Something happens to the keeper of a node.
+    fn keep(&mut self, key: NodeKey, events: Vec<replica::Event>) {
+        let mut effects = Vec::new();
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let now = node.now(self.now);
+        node.keeper.handle(now, events, &mut effects);
+        for effect in effects {
+            self.keeper_effect(key, effect);
+        }
+        let wake = self.nodes.get(&key).and_then(|node| node.keeper.next_wake());
+        self.wake_at(key, wake);
+    }
+
+    fn keeper_effect(&mut self, key: NodeKey, effect: replica::Effect) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let incarnation = node.incarnation;
+        match effect {
+            replica::Effect::Reply { call, mut reply } => {
+                if self.options.sabotage == Some(Sabotage::NoComparison)
+                    && let Response::Replicas { replicas, .. } = &mut reply.response
+                {
+                    replicas.iter_mut().for_each(|(_, info)| info.content = Content::default());
+                }
+                if let Some((from, number)) = node.calls.remove(&call) {
+                    self.reply(key, from, number, reply);
+                }
+            }
+            replica::Effect::FetchState { .. } => self.beat(key),
+            replica::Effect::Run { job, work } => {
+                let slow = if node.slow_disk { 100 } else { 1 };
+                let early = self.options.sabotage == Some(Sabotage::EarlyAcknowledgement)
+                    && matches!(work, Work::Apply(_));
+                node.jobs.insert(job, work);
+                let takes = self.random.micros(50, 2_000) * slow;
+                if early {
+                    self.keep(
+                        key,
+                        vec![replica::Event::Done { job, response: Response::Applied(Vec::new()) }],
+                    );
+                }
+                self.at(takes, Happening::JobDone { node: key, incarnation, job });
+            }
+            replica::Effect::Fetch { job, bucket, from, pull } => {
+                let Some(version) = node.state.as_ref().map(|state| state.version()) else { return };
+                if node.fetches.get(&job).is_some_and(|fetch| fetch.last) {
+                    return self.fetch_ended(key, job, Ok(Fetched::End));
+                }
+                let fetch = node.fetch(job, bucket, pull);
+                let (turn, known, after) = (fetch.turn, fetch.known.clone(), fetch.after);
+                let message =
+                    Message::Fetch { from: key, incarnation, job, turn, version, bucket, known, after };
+                self.send(Place::Node(key), Place::Node(from), message);
+                self.at(FETCH_TIMEOUT, Happening::FetchTimeout { node: key, incarnation, job, turn });
+            }
+            replica::Effect::Install { job, .. } => {
+                let takes = self.random.micros(50, 5_000);
+                self.at(takes, Happening::JobDone { node: key, incarnation, job });
+            }
+            replica::Effect::Cancel { job } => {
+                node.fetches.remove(&job);
+            }
+        }
+    }
+
+    fn reply(&mut self, key: NodeKey, to: NodeKey, number: u64, reply: Reply) {
+        // The asker's run is part of the connection.
+        let Some(incarnation) = self.nodes.get(&to).map(|node| node.incarnation) else { return };
+        let message = Message::Reply { from: key, incarnation, number, reply };
+        self.send(Place::Node(key), Place::Node(to), message);
+    }
+
+    fn beat(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get(&key) else { return };
+        let asked = node.now(self.now).monotonic;
+        let message = Message::Beat { from: key, incarnation: node.incarnation, asked };
+        self.send(Place::Node(key), Place::Coordination, message);
+    }
+
+    fn job_done(&mut self, key: NodeKey, incarnation: u64, job: Job) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        if node.incarnation != incarnation || !node.alive {
+            return;
+        }
+        if node.frozen {
+            // It goes on when the process does.
+            return self.at(Duration::from_millis(100), Happening::JobDone { node: key, incarnation, job });
+        }
+        let response = match node.jobs.remove(&job) {
+            Some(work) => work.run(&node.storage),
+            None => {
+                let Some(fetch) = node.fetches.get_mut(&job) else { return };
+                let rows = std::mem::take(&mut fetch.laid_aside);
+                match node.storage.install(fetch.bucket, &rows) {
+                    Ok(()) => Response::Done,
+                    Err(failure) => {
+                        node.fetches.remove(&job);
+                        Response::Failed(failure)
+                    }
+                }
+            }
+        };
+        self.keep(key, vec![replica::Event::Done { job, response }]);
+    }
+
+    /// Things happen to the distributor of a node.
+    pub fn distribute(&mut self, key: NodeKey, events: Vec<distributor::Event>) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        if !node.alive || node.frozen {
+            return;
+        }
+        let mut effects = Vec::new();
+        let now = node.now(self.now);
+        node.distributor.handle(now, events, &mut effects);
+        for effect in effects {
+            self.distributor_effect(key, effect);
+        }
+        let wake = self.nodes.get(&key).and_then(|node| node.distributor.next_wake());
+        self.wake_at(key, wake);
+    }
+
+    /// A node is called again at this time of its own clock, if not before.
+    fn wake_at(&mut self, key: NodeKey, wake: Option<Duration>) {
+        let (Some(node), Some(wake)) = (self.nodes.get_mut(&key), wake) else { return };
+        let after = wake.saturating_sub(node.now(self.now).monotonic).max(Duration::from_micros(500));
+        let at = self.now + after;
+        if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
+            node.wakes_at = Some(at);
+            let incarnation = node.incarnation;
+            self.at(after, Happening::Wake { node: key, incarnation });
+        }
+    }
+
+    fn distributor_effect(&mut self, key: NodeKey, effect: distributor::Effect) {
+        match effect {
+            distributor::Effect::Send { to, fence, request } => {
+                if !matches!(request, Request::Ping) {
+                    self.note(|| {
+                        format!("n{key} → n{to} #{} v{} {}", fence.number, fence.version, show(&request))
+                    });
+                }
+                let long = request.is_long();
+                let number = fence.number;
+                let before = self.queue.len();
+                self.send(Place::Node(key), Place::Node(to), Message::Request { fence, request });
+                // Sometimes the sender hears that the connection broke.
+                if self.queue.len() == before && !long && self.random.permille(300) {
+                    let incarnation = self.nodes[&key].incarnation;
+                    let after = self.random.micros(500, 20_000);
+                    self.at(after, Happening::Lost { node: key, incarnation, to, number });
+                }
+            }
+            distributor::Effect::FetchState { .. } => self.beat(key),
+            distributor::Effect::Decide { decision, modify, current } => {
+                let at = current.as_ref().map(|version| version.timestamp).unwrap_or_default();
+                let outcome = (modify.0)(current);
+                if let Some(operation) = outcome_operation(&outcome) {
+                    self.saw(key, operation, at);
+                }
+                self.distribute(key, vec![distributor::Event::Decided { decision, outcome }]);
+            }
+            distributor::Effect::Written { ticket, outcome } => self.written(key, ticket, outcome),
+            distributor::Effect::Found { ticket, outcome } => self.found(key, ticket, outcome),
+        }
+    }
+
+    pub fn crash(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        node.alive = false;
+        node.frozen = false;
+        node.backlog.clear();
+        // Of what was on its way to the disk, some had arrived.
+        for work in std::mem::take(&mut node.jobs).into_values() {
+            match work {
+                Work::Apply(rows) if self.options.sabotage != Some(Sabotage::EarlyAcknowledgement) => {
+                    let kept: Vec<_> = rows.into_iter().filter(|_| self.random.permille(400)).collect();
+                    Work::Apply(kept).run(&node.storage);
+                }
+                Work::Create(_) | Work::Complete { .. } | Work::Delete { .. }
+                    if self.random.permille(500) =>
+                {
+                    work.run(&node.storage);
+                }
+                _ => {}
+            }
+        }
+        node.under_way.clear();
+    }
+
+    pub fn restart(&mut self, key: NodeKey) {
+        if let Some(node) = self.nodes.get_mut(&key)
+            && !node.alive
+        {
+            node.restart(self.now);
+            let incarnation = node.incarnation;
+            self.note(|| format!("n{key} starts, run {incarnation}"));
+        }
+    }
+
+    pub fn freeze(&mut self, key: NodeKey) {
+        if let Some(node) = self.nodes.get_mut(&key).filter(|node| node.alive) {
+            node.frozen = true;
+        }
+    }
+
+    pub fn wake(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get_mut(&key).filter(|node| node.frozen) else { return };
+        node.frozen = false;
+        node.wakes_at = None;
+        let backlog = std::mem::take(&mut node.backlog);
+        for message in backlog {
+            self.arrive(key, message);
+        }
+        self.distribute(key, Vec::new());
+    }
+
+    pub fn wish(&mut self, key: NodeKey, wish: Wish) {
+        self.coordination.wish(key, wish);
+    }
+}
+
+fn bucket_of(request: &Request) -> Option<millrace_bucket::BucketId> {
+    match request {
+        Request::Apply(rows) => rows.first().map(|row| row.bucket),
+        Request::Info(bucket)
+        | Request::Create(bucket)
+        | Request::Read { bucket, .. }
+        | Request::Pull { bucket, .. }
+        | Request::Complete { bucket, .. }
+        | Request::Delete { bucket, .. } => Some(*bucket),
+        Request::Ping | Request::Owned => None,
+    }
+}
+
+fn show(request: &Request) -> String {
+    match request {
+        Request::Apply(rows) => {
+            let row =
+                |row: &millrace_cluster::Row| format!("{}@{}", row.bucket.bits(), row.content.timestamp().0);
+            format!("rows {}", rows.iter().map(row).collect::<Vec<_>>().join(" "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+pub(crate) fn describe(state: &ClusterState) -> String {
+    let node = |(key, entry): (&NodeKey, &millrace_cluster::NodeEntry)| {
+        format!("n{key}/{} {:?}", entry.incarnation, entry.state)
+    };
+    format!("{}: {}", state.version(), state.nodes().iter().map(node).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,15 @@
+//! A simulation that finds nothing proves something only if it finds what is broken.
+
+use millrace_sim::{Options, Sabotage, run};
+
+#[test]
+fn what_is_broken_on_purpose_is_found() {
+    for (sabotage, seeds) in
+        [(Sabotage::NoFence, 1_000), (Sabotage::NoComparison, 100), (Sabotage::EarlyAcknowledgement, 100)]
+    {
+        let found = (1..=seeds).any(|seed| {
+            run(seed, Options { sabotage: Some(sabotage), ..Options::default() }).wrong.is_some()
+        });
+        assert!(found, "{sabotage:?} goes unnoticed in {seeds} seeds");
+    }
+}

@@ -1,0 +1,31 @@
+//! Whatever goes wrong, what was promised holds.
+
+use millrace_sim::{Options, run};
+
+#[test]
+fn some_hundreds_of_lives_keep_every_promise() {
+    let mut acknowledgements = 0;
+    for seed in 1..=300 {
+        let outcome = run(seed, Options::default());
+        acknowledgements += outcome.acknowledgements;
+        if let Some(wrong) = outcome.wrong {
+            let lines = run(seed, Options { trace: true, ..Options::default() }).lines;
+            let last = lines[lines.len().saturating_sub(60)..].join("\n");
+            panic!("{last}\nseed {seed}: {wrong}\nagain, whole: cargo run -p millrace-sim -- {seed}");
+        }
+    }
+    assert!(acknowledgements > 10_000, "a cluster that does nothing promises nothing");
+}
+
+#[test]
+fn the_same_seed_is_the_same_life() {
+    for seed in [3, 77, 1234] {
+        let traced = || run(seed, Options { trace: true, ..Options::default() });
+        let (first, second) = (traced(), traced());
+        assert_eq!(first.lines, second.lines);
+        assert_eq!(
+            (first.happenings, first.acknowledgements, first.reads),
+            (second.happenings, second.acknowledgements, second.reads)
+        );
+    }
+}
