@@ -22,7 +22,11 @@ fn embeddings(twin: &Twin, batch_max: usize) -> Embeddings {
 }
 
 fn patient() -> Caller {
-    Caller { purpose: Purpose::Query, deadline: Some(Instant::now() + Duration::from_secs(60)), gone: Arc::default() }
+    Caller {
+        purpose: Purpose::Query,
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        gone: Arc::default(),
+    }
 }
 
 fn within(time: Duration) -> Caller {
@@ -97,7 +101,13 @@ fn failures_are_told_apart() {
     check(429, told("busy"), |error| matches!(error, Error::Retry { .. }), "429: busy; try again later", 5);
     check(200, json!({ "data": [] }), |error| matches!(error, Error::GiveUp { .. }), "lacks vectors", 1);
     let short = json!({ "data": [{ "index": 0, "embedding": [1] }] });
-    check(200, short, |error| matches!(error, Error::GiveUp { .. }), "have 1 dimensions, and 2 are expected", 1);
+    check(
+        200,
+        short,
+        |error| matches!(error, Error::GiveUp { .. }),
+        "have 1 dimensions, and 2 are expected",
+        1,
+    );
 }
 
 #[test]
