@@ -4,10 +4,12 @@ mod drop;
 mod feed;
 mod feed_tail;
 mod model;
+mod model_rank;
 mod nn;
 mod nn_cold;
 mod nn_http;
 mod placement;
+mod quality;
 mod query;
 mod restart;
 mod text;
@@ -84,6 +86,8 @@ pub const BENCHES: &[Bench] = &[
     restart::START,
     placement::BENCH,
     model::BENCH,
+    model_rank::BENCH,
+    quality::BENCH,
 ];
 
 /// The benchmark of this name.
