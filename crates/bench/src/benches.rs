@@ -4,11 +4,13 @@ mod drop;
 mod feed;
 mod feed_tail;
 mod model;
+mod model_rank;
 mod moving;
 mod nn;
 mod nn_cold;
 mod nn_http;
 mod placement;
+mod quality;
 mod query;
 mod restart;
 mod text;
@@ -86,6 +88,8 @@ pub const BENCHES: &[Bench] = &[
     placement::BENCH,
     moving::BENCH,
     model::BENCH,
+    model_rank::BENCH,
+    quality::BENCH,
 ];
 
 /// The benchmark of this name.

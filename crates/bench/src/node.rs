@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use millrace_gateway::{Node, Server, Settings};
+use millrace_schema::Application;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -32,8 +33,13 @@ pub(crate) fn settings(directory: &Path) -> Settings {
 impl LocalNode {
     /// Starts one over a new or left data directory.
     pub fn start(directory: &Path) -> Result<Self, Error> {
+        Self::start_with(directory, application::application()?)
+    }
+
+    /// Starts one with another application.
+    pub fn start_with(directory: &Path, application: Application) -> Result<Self, Error> {
         let node = Node::open(settings(directory)).map_err(Error::failed)?;
-        node.deploy(application::application()?).map_err(Error::failed)?;
+        node.deploy(application).map_err(Error::failed)?;
         let runtime = millrace_gateway::runtime(cores(), "node").map_err(Error::failed)?;
         let server = runtime.block_on(Server::bind(Arc::clone(&node))).map_err(Error::failed)?;
         let (data, _) = server.addresses().map_err(Error::failed)?;

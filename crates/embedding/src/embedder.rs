@@ -9,6 +9,7 @@ use std::time::Duration;
 use millrace_model::{
     Caller, EncoderOptions, Lane, LazyEncoder, Model, Purpose, Scheduler, Sequence, States, Usage,
 };
+use millrace_remote::{Embeddings, Http, Options};
 use millrace_schema::{self as schema, EmbedderKind, EmbedderMeans, ModelFile, Pooling, Prepend};
 use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
@@ -38,6 +39,18 @@ enum Means {
     Model(Transformer),
     /// The tokens themselves.
     Tokens(Tokenizer),
+    /// A model of another service.
+    Remote(Embeddings),
+}
+
+/// What embedders are made with.
+pub struct Services<'a> {
+    /// Runs models.
+    pub scheduler: &'a Scheduler,
+    /// Asks other services.
+    pub http: &'a dyn Fn() -> Result<Http, String>,
+    /// The secret of this name.
+    pub secret: &'a dyn Fn(&str) -> Result<String, String>,
 }
 
 /// A model and its tokenizer.
@@ -53,7 +66,7 @@ impl Embedder {
     ///
     /// # Errors
     /// The model or the tokenizer cannot be used; the message says why.
-    pub fn load(config: &schema::Embedder, files: &Files, scheduler: &Scheduler) -> Result<Self, Error> {
+    pub fn load(config: &schema::Embedder, files: &Files, services: &Services<'_>) -> Result<Self, Error> {
         let path = |file: &ModelFile| {
             files.get(file).ok_or_else(|| Error::TokenizerFile {
                 path: PathBuf::from(file.to_string()),
@@ -63,11 +76,26 @@ impl Embedder {
         let means = match &config.means {
             EmbedderMeans::Transformer(transformer) => {
                 let (model, tokenizer) = (path(&transformer.model)?, path(&transformer.tokenizer)?);
-                Means::Model(Transformer::load(&config.id, transformer, model, tokenizer, scheduler)?)
+                Means::Model(Transformer::load(
+                    &config.id,
+                    transformer,
+                    model,
+                    tokenizer,
+                    services.scheduler,
+                )?)
             }
             EmbedderMeans::Tokenizer(file) => Means::Tokens(Tokenizer::plain(path(file)?)?),
-            EmbedderMeans::Remote(_) => {
-                return Err(Error::Tokenizer("embedders of other services are not asked yet".to_owned()));
+            EmbedderMeans::Remote(remote) => {
+                let secret =
+                    remote.secret.as_deref().map(services.secret).transpose().map_err(Error::Setup)?;
+                let options = Options {
+                    endpoint: remote.endpoint.clone(),
+                    model: remote.model.clone(),
+                    dimensions: remote.dimensions,
+                    batch_max: remote.batch_max,
+                    secret,
+                };
+                Means::Remote(Embeddings::new(options, (services.http)().map_err(Error::Setup)?))
             }
         };
         Ok(Embedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
@@ -86,6 +114,7 @@ impl Embedder {
         match &self.means {
             Means::Model(model) => Shape::of(&model.kind, target, chunks, arguments, model.model.width()),
             Means::Tokens(_) => Shape::of_tokens(target, chunks),
+            Means::Remote(remote) => Shape::of_vectors(target, chunks, arguments, remote.dimensions()),
         }
     }
 
@@ -126,6 +155,13 @@ impl Embedder {
                     shape.add(&mut builder, number, None, &tokens).map_err(fail)?;
                 }
             }
+            Means::Remote(remote) => {
+                let texts = texts.into_iter().map(Cow::into_owned).collect();
+                for (number, mut vector) in remote.embed(texts, &waiting(caller))?.into_iter().enumerate() {
+                    vector.truncate(shape.cells);
+                    shape.add(&mut builder, number, None, &vector).map_err(fail)?;
+                }
+            }
         }
         Ok(builder.finish())
     }
@@ -134,7 +170,7 @@ impl Embedder {
     pub fn unload_idle(&self, idle: Duration) -> bool {
         match &self.means {
             Means::Model(model) => model.model.unload_idle(idle),
-            Means::Tokens(_) => false,
+            Means::Tokens(_) | Means::Remote(_) => false,
         }
     }
 
@@ -142,15 +178,23 @@ impl Embedder {
     pub fn is_loaded(&self) -> bool {
         match &self.means {
             Means::Model(model) => model.model.is_loaded(),
-            Means::Tokens(_) => false,
+            Means::Tokens(_) | Means::Remote(_) => false,
         }
     }
 
-    /// What the model has done; none where there is no model.
+    /// What the model has done; none where there is no model of its own.
     pub fn usage(&self) -> Option<Usage> {
         match &self.means {
             Means::Model(model) => Some(model.lane.usage()),
-            Means::Tokens(_) => None,
+            Means::Tokens(_) | Means::Remote(_) => None,
+        }
+    }
+
+    /// What was asked of another service; none where none is asked.
+    pub fn asked(&self) -> Option<millrace_remote::Usage> {
+        match &self.means {
+            Means::Remote(remote) => Some(remote.usage()),
+            Means::Model(_) | Means::Tokens(_) => None,
         }
     }
 
@@ -160,6 +204,18 @@ impl Embedder {
             Purpose::Feed => &self.prepend.document,
         };
         if prepend.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(format!("{prepend}{text}")) }
+    }
+}
+
+/// Who waits, in the words of those who ask other services.
+fn waiting(caller: &Caller) -> millrace_remote::Caller {
+    millrace_remote::Caller {
+        purpose: match caller.purpose {
+            Purpose::Query => millrace_remote::Purpose::Query,
+            Purpose::Feed => millrace_remote::Purpose::Feed,
+        },
+        deadline: caller.deadline,
+        gone: Arc::clone(&caller.gone),
     }
 }
 

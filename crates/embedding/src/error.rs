@@ -6,6 +6,12 @@ pub enum Error {
     /// The model.
     #[error(transparent)]
     Model(#[from] millrace_model::Error),
+    /// Another service's model.
+    #[error(transparent)]
+    Remote(#[from] millrace_remote::Error),
+    /// Other services cannot be asked.
+    #[error("{0}")]
+    Setup(String),
     /// The tokenizer's file cannot be read.
     #[error("{}: {reason}", path.display())]
     TokenizerFile {

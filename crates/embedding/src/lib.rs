@@ -3,7 +3,8 @@
 //! An [`Embedder`] is one of services.xml with its model and tokenizer loaded. What it makes is shaped by the type of the tensor that is asked
 //! for ([`Shape`]): a vector or one per chunk, whole or its first cells, numbers or one bit per cell.
 //!
-//! This crate does not know where files come from, nor documents and queries; models are run by [`millrace_model`].
+//! This crate does not know where files come from, nor documents and queries; models are run by [`millrace_model`], and
+//! those of other services asked by [`millrace_remote`].
 
 mod embedder;
 mod error;
@@ -12,7 +13,7 @@ mod pooling;
 mod shape;
 mod tokenizer;
 
-pub use embedder::{Embedder, Files, Text};
+pub use embedder::{Embedder, Files, Services, Text};
 pub use error::Error;
 pub use execution::execution;
 pub use shape::Shape;

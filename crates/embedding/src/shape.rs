@@ -1,4 +1,4 @@
-use millrace_schema::EmbedderKind;
+use millrace_schema::{EmbedderKind, Pooling};
 use millrace_tensor::{CellType, Cells, TensorBuilder, TensorType};
 
 use crate::pooling;
@@ -76,6 +76,20 @@ impl Shape {
         }
     }
 
+    /// As [`Shape::of`], for an embedder that gives a vector of this width.
+    ///
+    /// # Errors
+    /// What the type should be.
+    pub fn of_vectors(
+        target: &TensorType,
+        chunks: bool,
+        arguments: &[String],
+        width: usize,
+    ) -> Result<Shape, String> {
+        let vector = EmbedderKind::HuggingFace { pooling: Pooling::None, normalize: false };
+        Shape::of(&vector, target, chunks, arguments, Some(width))
+    }
+
     /// How `target` holds the tokens of a text, or with `chunks` of an array of texts: as many as it has cells, zeros after them.
     ///
     /// # Errors
@@ -120,7 +134,7 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use millrace_schema::{ColbertTokens, Pooling};
+    use millrace_schema::ColbertTokens;
 
     use super::*;
 

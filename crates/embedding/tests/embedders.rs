@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use millrace_embedding::{Embedder, Error, Files, Text};
+use millrace_embedding::{Embedder, Error, Files, Services, Text};
 use millrace_model::{Caller, Error as ModelError, Purpose, Scheduler, SchedulerOptions};
 use millrace_schema::Application;
 use millrace_tensor::{Tensor, TensorType};
@@ -47,7 +47,12 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<Embedder, Er
     let config = &application.container.embedders[0];
     let files: Files =
         config.files().into_iter().map(|file| (file.clone(), directory.join(file.to_string()))).collect();
-    Embedder::load(config, &files, scheduler())
+    let services = Services {
+        scheduler: scheduler(),
+        http: &|| Err("nobody is asked here".to_owned()),
+        secret: &|name| Err(format!("there is no secret {name}")),
+    };
+    Embedder::load(config, &files, &services)
 }
 
 /// One for all tests of the process.

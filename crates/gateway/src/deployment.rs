@@ -16,7 +16,7 @@ use millrace_store::Layout;
 
 use crate::Error;
 use crate::limits::Limits;
-use crate::models::{ApplicationComponents, Models, RankModels};
+use crate::models::{ApplicationComponents, Models, RankModels, StatelessModels};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -31,6 +31,7 @@ pub struct Deployment {
     kinds: HashMap<Arc<str>, Arc<DocumentKind>>,
     columns: Arc<Columns>,
     components: Arc<ApplicationComponents>,
+    stateless: StatelessModels,
 }
 
 /// What is ready for the documents of one type.
@@ -90,6 +91,7 @@ impl Deployment {
         let slow =
             kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles()).collect::<Vec<_>>();
         application.warnings.extend(slow);
+        let stateless = StatelessModels::load(&application, models)?;
         let columns = Arc::new(Columns::new(&application));
         Ok(Deployment {
             generation,
@@ -99,6 +101,7 @@ impl Deployment {
             kinds,
             columns,
             components,
+            stateless,
         })
     }
 
@@ -133,6 +136,11 @@ impl Deployment {
     /// What its statements and queries call by name.
     pub(crate) fn components(&self) -> &Arc<ApplicationComponents> {
         &self.components
+    }
+
+    /// The models that are asked by themselves.
+    pub(crate) fn stateless_models(&self) -> &StatelessModels {
+        &self.stateless
     }
 
     /// What is ready for every document type.

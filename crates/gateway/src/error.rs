@@ -275,15 +275,22 @@ fn store_kind(error: &millrace_store::Error) -> Kind {
 fn embedding_kind(error: &millrace_embedding::Error) -> Kind {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
+    use millrace_remote::Error as Remote;
     match error {
-        Embedding::Model(Model::Overloaded { .. }) => Kind::Overloaded,
-        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => Kind::Timeout,
-        Embedding::Model(Model::Closed) => Kind::Unavailable,
-        Embedding::Model(Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. })
-        | Embedding::TokenizerFile { .. } => Kind::Internal,
-        Embedding::Model(Model::Run { .. }) | Embedding::Tokenizer(_) | Embedding::Shape { .. } => {
-            Kind::BadRequest
+        Embedding::Model(Model::Overloaded { .. }) | Embedding::Remote(Remote::Overloaded { .. }) => {
+            Kind::Overloaded
         }
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. })
+        | Embedding::Remote(Remote::Deadline { .. }) => Kind::Timeout,
+        Embedding::Model(Model::Closed) | Embedding::Remote(Remote::Retry { .. }) => Kind::Unavailable,
+        Embedding::Model(Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. })
+        | Embedding::Remote(Remote::GiveUp { .. } | Remote::Download { .. })
+        | Embedding::Setup(_)
+        | Embedding::TokenizerFile { .. } => Kind::Internal,
+        Embedding::Model(Model::Run { .. })
+        | Embedding::Remote(Remote::Fix { .. })
+        | Embedding::Tokenizer(_)
+        | Embedding::Shape { .. } => Kind::BadRequest,
     }
 }
 

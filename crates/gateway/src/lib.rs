@@ -18,6 +18,7 @@ mod error;
 mod http;
 mod limits;
 mod metrics;
+mod model_evaluation;
 mod models;
 mod node;
 pub mod pool;

@@ -2,6 +2,7 @@
 //!
 //! Counting is a few atomic additions. Rates are over the time since the start: whoever polls can take differences.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -170,7 +171,7 @@ impl Metrics {
             json!({
                 "name": gauge.name, "description": gauge.description,
                 "values": { "last": gauge.value, "count": 1, "average": gauge.value, "max": gauge.value },
-                "dimensions": {},
+                "dimensions": gauge.dimensions(),
             })
         });
         json!({
@@ -209,9 +210,18 @@ impl Metrics {
                 values.insert(format!("{name}.rate"), json!(series.count as f64 / self.uptime_s()));
             }
         }
+        let mut of_models: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
         for gauge in gauges {
+            let values = match &gauge.model {
+                Some(model) => of_models.entry(model).or_default(),
+                None => &mut values,
+            };
             values.insert(format!("{}.last", gauge.name), json!(gauge.value));
         }
+        let mut metrics = vec![json!({ "values": values, "dimensions": { "metrictype": "standard" } })];
+        metrics.extend(of_models.into_iter().map(|(model, values)| {
+            json!({ "values": values, "dimensions": { "metrictype": "standard", "model": model } })
+        }));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         json!({ "nodes": [{
             "hostname": host,
@@ -220,7 +230,7 @@ impl Metrics {
                 "name": "vespa.container",
                 "timestamp": now,
                 "status": { "code": "up", "description": "" },
-                "metrics": [{ "values": values, "dimensions": { "metrictype": "standard" } }],
+                "metrics": metrics,
             }],
         }]})
     }
@@ -245,13 +255,21 @@ impl Metrics {
                 let _ = writeln!(text, "# TYPE {name}_max gauge\n{name}_max {}", values.max);
             }
         }
+        let mut told = "";
+        // Values of one name stand together, under one heading.
+        let mut gauges: Vec<&Gauge> = gauges.iter().collect();
+        gauges.sort_by_key(|gauge| gauge.name);
         for gauge in gauges {
             let name = gauge.name.replace(['.', '-'], "_");
-            let _ = writeln!(
-                text,
-                "# HELP {name} {}\n# TYPE {name} gauge\n{name} {}",
-                gauge.description, gauge.value
-            );
+            if told != gauge.name {
+                let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} gauge", gauge.description);
+                told = gauge.name;
+            }
+            let label = match &gauge.model {
+                Some(model) => format!("{{model=\"{}\"}}", model.replace(['\\', '"', '\n'], "_")),
+                None => String::new(),
+            };
+            let _ = writeln!(text, "{name}{label} {}", gauge.value);
         }
         text
     }
@@ -259,9 +277,30 @@ impl Metrics {
 
 /// A value that is read when it is asked for.
 pub(crate) struct Gauge {
-    pub(crate) name: &'static str,
-    pub(crate) description: &'static str,
-    pub(crate) value: f64,
+    name: &'static str,
+    description: &'static str,
+    value: f64,
+    /// The model that it is about, where it is about one.
+    model: Option<String>,
+}
+
+impl Gauge {
+    pub(crate) fn new(name: &'static str, description: &'static str, value: f64) -> Self {
+        Gauge { name, description, value, model: None }
+    }
+
+    /// About one model.
+    pub(crate) fn of_model(self, model: &str) -> Self {
+        Gauge { model: Some(model.to_owned()), ..self }
+    }
+
+    fn dimensions(&self) -> Value {
+        self.model
+            .iter()
+            .map(|model| ("model".to_owned(), json!(model)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
 }
 
 struct Values {
@@ -292,16 +331,26 @@ mod tests {
         let metrics = Metrics::new();
         metrics.time(Metric::QueryLatency, Duration::from_millis(4));
         metrics.time(Metric::QueryLatency, Duration::from_millis(8));
-        let gauge = Gauge { name: "content.proton.documentdb.documents.total", description: "d", value: 5.0 };
-        let text = metrics.prometheus(std::slice::from_ref(&gauge));
+        let gauge = |name, value| Gauge::new(name, "d", value);
+        let gauges = [
+            gauge("content.proton.documentdb.documents.total", 5.0),
+            gauge("millrace.model.runs", 3.0).of_model("a"),
+            gauge("millrace.model.runs", 4.0).of_model("b"),
+        ];
+        let text = metrics.prometheus(&gauges);
         assert!(text.contains("query_latency_sum 12\n"), "{text}");
         assert!(text.contains("content_proton_documentdb_documents_total 5\n"), "{text}");
-        let node = metrics.node("here", std::slice::from_ref(&gauge));
+        let runs = "# TYPE millrace_model_runs gauge\nmillrace_model_runs{model=\"a\"} 3\nmillrace_model_runs{model=\"b\"} 4\n";
+        assert!(text.contains(runs), "{text}");
+        let node = metrics.node("here", &gauges);
+        let of_b = node.pointer("/nodes/0/services/0/metrics/2").expect("one for each model");
+        assert_eq!(of_b["dimensions"]["model"], "b");
+        assert_eq!(of_b["values"]["millrace.model.runs.last"], 4.0);
         assert_eq!(
             node.pointer("/nodes/0/services/0/metrics/0/values/query_latency.average"),
             Some(&json!(6.0))
         );
-        let state = metrics.state(&[gauge]);
+        let state = metrics.state(&gauges);
         assert_eq!(state.pointer("/values/1/values/max"), Some(&json!(8.0)));
     }
 }

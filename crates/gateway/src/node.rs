@@ -64,7 +64,8 @@ impl Node {
             Err(_) => Arc::new(Columns::default()),
         };
         let store = Store::open(options, layout)?;
-        let pool = Pool::new(settings.threads, settings.queue_max).map_err(StartError::Threads)?;
+        let pool =
+            Pool::new(settings.threads, settings.queue_max, &models.cores()).map_err(StartError::Threads)?;
         let access_log = settings.access_log.as_deref().map(|path| {
             AccessLog::open(path).map_err(|source| StartError::AccessLog { path: path.to_owned(), source })
         });
@@ -234,7 +235,7 @@ impl Node {
     /// What is read when metrics are asked for.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let status = self.store.status();
-        let gauge = |name, description, value: f64| Gauge { name, description, value };
+        let gauge = Gauge::new;
         let mut gauges = vec![
             gauge("content.proton.documentdb.documents.total", "Documents stored", status.documents as f64),
             gauge(

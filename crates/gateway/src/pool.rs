@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use millrace_model::Cores;
 use tokio::sync::oneshot;
 
 use crate::Error;
@@ -51,18 +52,18 @@ impl Queue {
 }
 
 impl Pool {
-    /// Starts `threads` threads; at most `capacity` jobs wait for them.
+    /// Starts `threads` threads, which count among the busy cores while they work; at most `capacity` jobs wait for them.
     ///
     /// # Errors
     /// The operating system refuses a thread.
-    pub fn new(threads: usize, capacity: usize) -> std::io::Result<Self> {
+    pub fn new(threads: usize, capacity: usize, cores: &Cores) -> std::io::Result<Self> {
         let queue =
             Arc::new(Queue { state: Mutex::new(State::default()), changed: Condvar::new(), capacity });
         for number in 0..threads.max(1) {
-            let queue = Arc::clone(&queue);
+            let (queue, cores) = (Arc::clone(&queue), cores.clone());
             std::thread::Builder::new().name(format!("work-{number}")).spawn(move || {
                 while let Some(job) = queue.next() {
-                    job();
+                    cores.occupy(job);
                 }
             })?;
         }
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn work_whose_caller_left_is_never_begun() {
-        let pool = Arc::new(Pool::new(1, 8).expect("one thread"));
+        let pool = Arc::new(Pool::new(1, 8, &Cores::default()).expect("one thread"));
         let (release, blocked) = mpsc::channel::<()>();
         let begun = Arc::new(AtomicUsize::new(0));
         runtime().block_on(async {
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses() {
-        let pool = Pool::new(1, 1).expect("one thread");
+        let pool = Pool::new(1, 1, &Cores::default()).expect("one thread");
         let (release, blocked) = mpsc::channel::<()>();
         runtime().block_on(async {
             let mut running = Box::pin(pool.run(move || blocked.recv().is_ok()));
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_and_the_thread_lives() {
-        let pool = Pool::new(1, 8).expect("one thread");
+        let pool = Pool::new(1, 8, &Cores::default()).expect("one thread");
         runtime().block_on(async {
             assert!(matches!(pool.run(|| -> () { panic!("on purpose") }).await, Err(Error::Internal(_))));
             assert_eq!(pool.run(|| 7).await.expect("the thread goes on"), 7);

@@ -14,7 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Node, StartError, access_log, config_api, document_api, http, search_api, status_api};
+use crate::{
+    Node, StartError, access_log, config_api, document_api, http, model_evaluation, search_api, status_api,
+};
 
 /// The ports of a node, bound and ready to be served.
 pub struct Server {
@@ -112,6 +114,9 @@ fn data_router(node: Arc<Node>) -> Router {
         .route("/document/v1", any(document_api::handle))
         .route("/document/v1/", any(document_api::handle))
         .route("/document/v1/{*path}", any(document_api::handle))
+        .route("/model-evaluation/v1", any(model_evaluation::handle))
+        .route("/model-evaluation/v1/", any(model_evaluation::handle))
+        .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
         .merge(status_api::data_routes())
         .fallback(unknown)
         .with_state(node)

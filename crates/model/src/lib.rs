@@ -12,6 +12,7 @@
 //! This crate does not know texts, tokenizers, documents or queries.
 
 pub mod batch;
+mod cores;
 mod encoder;
 mod error;
 mod evaluator;
@@ -23,6 +24,7 @@ mod sequence;
 mod usage;
 mod values;
 
+pub use cores::Cores;
 pub use encoder::{Encoder, EncoderOptions, LazyEncoder};
 pub use error::Error;
 pub use evaluator::{Evaluation, Evaluator, Row};

@@ -4,6 +4,8 @@
 //! the slot that comes free takes those that go together. Nothing waits for company. Sequences that wait while several slots are
 //! free are shared out between them.
 //!
+//! Others who keep cores busy say so ([`Cores`]); runs then have fewer slots, but at least one.
+//!
 //! Queries have all slots. Feeding has threads of lower priority, and begins a run only while a slot is free; one run of feeding is always
 //! allowed, so that queries slow it down but never stop it.
 
@@ -23,6 +25,7 @@ pub(crate) use jobs::{Job, Jobs};
 use queue::{Entry, Queue, Work};
 
 use crate::batch::Limits;
+use crate::cores::Cores;
 use crate::usage::Counters;
 use crate::{Error, Sequence, States, Usage};
 
@@ -99,6 +102,7 @@ pub struct Scheduler {
 
 struct Shared {
     options: SchedulerOptions,
+    cores: Cores,
     state: Mutex<State>,
     query: Condvar,
     feed: Condvar,
@@ -152,9 +156,17 @@ impl Scheduler {
         let options = SchedulerOptions { slots: options.slots.max(1), ..options };
         let shared = Arc::new(Shared {
             options,
+            cores: Cores::default(),
             state: Mutex::default(),
             query: Condvar::new(),
             feed: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&shared);
+        shared.cores.call_when_free(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.query.notify_one();
+                shared.feed.notify_one();
+            }
         });
         let scheduler = Scheduler { shared };
         for slot in 0..options.slots {
@@ -178,6 +190,17 @@ impl Scheduler {
         let runner = Runner::Sequences(model);
         let owner = Owner { name: name.into(), runner, counters: Counters::default() };
         Lane { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
+    }
+
+    /// The cores that it shares with others.
+    pub fn cores(&self) -> Cores {
+        self.shared.cores.clone()
+    }
+
+    /// How many runs are under way: of queries, and of feeding.
+    pub fn running(&self) -> (usize, usize) {
+        let state = self.shared.lock();
+        (state.running_queries, state.running_feeds)
     }
 
     /// How many sequences wait: of queries, and of feeding.
@@ -282,7 +305,8 @@ impl Shared {
                 Purpose::Feed => state.running_feeds -= 1,
             }
             drop(state);
-            // A slot is free, which feeding may wait for.
+            // A slot is free, which others may wait for.
+            self.query.notify_one();
             self.feed.notify_one();
         }
     }
@@ -298,11 +322,15 @@ impl Shared {
             if state.closed {
                 return None;
             }
+            let slots = self.options.slots.saturating_sub(self.cores.busy());
             let running = state.running_queries + state.running_feeds;
             let (allowed, free) = match purpose {
-                Purpose::Query => (true, self.options.slots.saturating_sub(state.running_queries)),
+                Purpose::Query => {
+                    let free = slots.saturating_sub(state.running_queries);
+                    (free > 0 || state.running_queries == 0, free)
+                }
                 Purpose::Feed => {
-                    let free = self.options.slots.saturating_sub(running);
+                    let free = slots.saturating_sub(running);
                     (free > 0 || state.running_feeds == 0, free)
                 }
             };
@@ -325,6 +353,7 @@ impl Shared {
                     return Some(batch);
                 }
             }
+            self.cores.wanted(state.queries.len() + state.feeds.len());
             state = condition.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }

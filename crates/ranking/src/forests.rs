@@ -1,10 +1,74 @@
 //! Models of gradient boosting as their makers dump them: JSON in, decision trees out.
 
-use millrace_expression::{Forest, ForestBuilder, Missing, Split, Subtree, string_hash};
+use std::sync::Arc;
+
+use millrace_expression::{
+    Expression, Feature, FeatureName, Forest, ForestBuilder, FunctionBody, Missing, Operand, Program, Scope,
+    Scratch, Split, Subtree, string_hash,
+};
+use millrace_tensor::TensorType;
 use serde_json::Value;
 
 /// The deepest tree that is read.
 const DEPTH: usize = 100;
+
+/// A model of decision trees that is evaluated by itself.
+pub struct TreeModel {
+    program: Program,
+}
+
+impl TreeModel {
+    /// Reads what XGBoost or LightGBM dumped; none where the JSON looks like neither.
+    ///
+    /// # Errors
+    /// Why it is no model, though it looks like one.
+    pub fn read(text: &str) -> Option<Result<Self, String>> {
+        let json: Value = serde_json::from_str(text).ok()?;
+        let is_tree = |tree: &Value| tree.get("leaf").is_some() || tree.get("split").is_some();
+        let forest = match &json {
+            Value::Array(trees) if trees.first().is_some_and(is_tree) => xgboost(&json),
+            Value::Object(fields) if fields.contains_key("tree_info") => lightgbm(&json),
+            _ => return None,
+        };
+        Some(forest.and_then(|forest| {
+            let expression = Expression::parse("model").map_err(|error| error.to_string())?;
+            let program = Program::compile(&expression, &Alone(Arc::new(forest)));
+            Ok(TreeModel { program: program.map_err(|error| error.reason().to_owned())? })
+        }))
+    }
+
+    /// The features that it splits by.
+    pub fn features(&self) -> Vec<String> {
+        self.program.inputs().iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Its value; NaN stands for a feature that is missing.
+    pub fn evaluate(&self, features: impl Fn(&str) -> f64) -> f64 {
+        let inputs: Vec<Operand<'_>> = self
+            .program
+            .inputs()
+            .iter()
+            .map(|(name, _)| Operand::number(features(&name.to_string())))
+            .collect();
+        self.program.evaluate(&mut Scratch::default(), 1, &inputs).number(0)
+    }
+}
+
+/// A model, and every name as a number.
+struct Alone(Arc<Forest>);
+
+impl Scope for Alone {
+    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+        match (name.name.as_str(), name.parameters.is_empty()) {
+            ("model", true) => Ok(Feature::Forest(Arc::clone(&self.0))),
+            _ => Ok(Feature::Input(TensorType::scalar())),
+        }
+    }
+
+    fn function(&self, _: &str) -> Option<FunctionBody<'_>> {
+        None
+    }
+}
 
 /// What `xgboost(file)` and `lightgbm(file)` stand for.
 pub(crate) fn read(kind: &str, text: &str) -> Result<Forest, String> {
@@ -235,11 +299,6 @@ fn number(value: &Value, what: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use millrace_expression::{
-        Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch,
-    };
-    use millrace_tensor::TensorType;
-
     use super::*;
 
     /// A model, and features `a` and `b` for it.
@@ -272,6 +331,17 @@ mod tests {
         let mut out = vec![0.0; pairs.len()];
         program.evaluate(&mut Scratch::default(), pairs.len(), &operands).write(&mut out);
         out
+    }
+
+    #[test]
+    fn a_model_is_known_by_its_json_and_evaluated_by_itself() {
+        let json = r#"[{"nodeid":0,"split":"f(a).b","split_condition":0.5,"yes":1,"no":2,"missing":2,"children":[
+            {"nodeid":1,"leaf":1},{"nodeid":2,"leaf":7}]}]"#;
+        let model = TreeModel::read(json).expect("it looks like one").expect("it is one");
+        assert_eq!(model.features(), ["f(a).b"]);
+        assert_eq!([0.0, 1.0, f64::NAN].map(|number| model.evaluate(|_| number)), [1.0, 7.0, 7.0]);
+        assert!(TreeModel::read(r#"{"model":{"vocab":{}}}"#).is_none());
+        assert!(TreeModel::read(r#"{"tree_info":[]}"#).is_some_and(|model| model.is_err()));
     }
 
     #[test]

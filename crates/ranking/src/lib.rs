@@ -27,5 +27,6 @@ mod tokens;
 pub use compile::check_constants;
 pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
+pub use forests::TreeModel;
 pub use onnx::{Evaluation, Model, ModelFailure, Models, NoModels};
 pub use profile::{Features, Profile, Ranked, RankedHit};

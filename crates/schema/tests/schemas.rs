@@ -445,3 +445,50 @@ fn refusals_name_place_cause_and_cure() {
         "a map has 'key' and 'value', not 'k'",
     );
 }
+
+#[test]
+fn the_hybrid_profile_is_made_of_the_fields_of_a_schema() {
+    let schema = |fields: &str, profile: &str| {
+        let text = format!(
+            "schema x {{ document x {{ field subject type string {{ indexing: index }} {fields} }}
+                {profile} }}"
+        );
+        application(&text, &[]).map(|application| application.schemas["x"].clone())
+    };
+    let vector = "field v type tensor<bfloat16>(x[4]) { indexing: attribute }";
+    let whole = format!(
+        "{vector} field body type string {{ indexing: index }} field sent type long {{ indexing: attribute }}"
+    );
+    let found = schema(&whole, "rank-profile hybrid inherits hybrid { }").unwrap();
+    let profile = &found.rank_profiles["hybrid"];
+    let function = |name: &str| profile.functions[name].body.value.clone();
+    assert_eq!(function("text_score"), "bm25(body) + bm25(subject)");
+    assert_eq!(function("vector_score"), "closeness(field, v)");
+    assert_eq!(function("age_score"), "freshness(sent).logscale");
+    assert!(profile.inputs.contains_key("v"));
+    assert!(profile.global_phase.expression.is_some());
+    let own = "fieldset default { fields: subject } rank-profile mine inherits hybrid { function age_score() { expression: 1 } }";
+    let found = schema(&whole, own).unwrap();
+    let profile = &found.rank_profiles["mine"];
+    assert_eq!(profile.functions["text_score"].body.value, "bm25(subject)");
+    assert_eq!(profile.functions["age_score"].body.value, "1");
+    assert!(!found.rank_profiles.contains_key("hybrid"));
+    for (fields, part) in [
+        (
+            "",
+            "needs one tensor attribute with vectors, as in tensor<bfloat16>(x[384]), and the schema has none",
+        ),
+        (
+            "field v type tensor<float>(x[4]) { indexing: attribute } field w type tensor<float>(x[4]) { indexing: attribute }",
+            "has v, w",
+        ),
+    ] {
+        let error = schema(fields, "rank-profile mine inherits hybrid { }").unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    // One that is declared is what it says.
+    let declared =
+        "rank-profile hybrid { first-phase { expression: 3 } } rank-profile mine inherits hybrid { }";
+    let found = schema(vector, declared).unwrap();
+    assert_eq!(found.rank_profiles["mine"].first_phase.expression.as_ref().unwrap().value, "3");
+}

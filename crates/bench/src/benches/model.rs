@@ -59,7 +59,7 @@ fn missing() -> Error {
 }
 
 /// Where `scripts/models` puts them.
-fn models_directory() -> Option<PathBuf> {
+pub(super) fn models_directory() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
+use millrace_model::Purpose;
 use millrace_schema::Application;
 use millrace_schema::change::Effect;
 use serde_json::{Value, json};
@@ -169,7 +170,8 @@ async fn compile(
     let compile = move || {
         Deployment::compile(application()?, generation, current.as_deref(), worker.models()).map(Arc::new)
     };
-    node.pool().run(compile).await?
+    // Models are loaded, and perhaps fetched first: on a thread that may wait.
+    node.models().wait(Purpose::Feed, compile).await?
 }
 
 async fn activate_deployment(

@@ -105,15 +105,15 @@ fn chunker(call: &ComponentCall) -> Result<Chunker, String> {
 
 /// Whose fault it is.
 fn failure(error: millrace_embedding::Error) -> Failure {
+    use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
+    use millrace_remote::Error as Remote;
     let reason = error.to_string();
     match error {
-        millrace_embedding::Error::Model(Model::Overloaded { .. } | Model::Closed) => {
-            Failure::Overloaded(reason)
-        }
-        millrace_embedding::Error::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => {
-            Failure::Timeout(reason)
-        }
+        Embedding::Model(Model::Overloaded { .. } | Model::Closed)
+        | Embedding::Remote(Remote::Retry { .. } | Remote::Overloaded { .. }) => Failure::Overloaded(reason),
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. })
+        | Embedding::Remote(Remote::Deadline { .. }) => Failure::Timeout(reason),
         _ => Failure::Input(reason),
     }
 }

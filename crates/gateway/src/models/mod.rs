@@ -1,20 +1,23 @@
 //! The models of a node: one scheduler, the files of the models, and threads that may wait for them.
 //!
-//! A model's file comes in a package, and is kept under its content's digest, so that it can be read again after it was let go. An embedder
+//! A model's file comes in a package or is fetched once, and is kept under its content's digest, so that it can be read again after it was let go. An embedder
 //! that the next deployment has too, with the same files, stays as it is.
 
 mod components;
 mod embeddings;
+mod gauges;
 mod ranking;
+mod stateless;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use millrace_embedding::{Embedder, Files};
-use millrace_model::{Evaluator, Purpose, Scheduler, SchedulerOptions, Usage};
+use millrace_embedding::{Embedder, Files, Services};
+use millrace_model::{Cores, Evaluator, Purpose, Scheduler, SchedulerOptions};
+use millrace_remote::Http;
 use millrace_schema::{self as schema, Application, Execution, ModelFile};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
@@ -25,10 +28,16 @@ use crate::{Error, StartError};
 pub(crate) use components::ApplicationComponents;
 pub(crate) use embeddings::Embeddings;
 pub(crate) use ranking::RankModels;
+pub(crate) use stateless::{Argument, StatelessModel, StatelessModels};
 
 /// Requests that may wait for a model at the same time: of queries, and documents being fed.
 const QUERIES_MAX: usize = 256;
 const FEEDS_MAX: usize = 256;
+
+/// The largest file that is fetched.
+const FILE_BYTES_MAX: u64 = 32 << 30;
+/// Environment variables with secrets begin so.
+const SECRET_PREFIX: &str = "MILLRACE_SECRET_";
 
 /// What all deployments of a node share of models.
 pub(crate) struct Models {
@@ -37,6 +46,7 @@ pub(crate) struct Models {
     /// Those in use, and those that went since they were last looked at.
     embedders: Mutex<Vec<Known>>,
     evaluators: Mutex<Vec<KnownEvaluator>>,
+    http: OnceLock<Result<Http, String>>,
     queries: Arc<Semaphore>,
     feeds: Arc<Semaphore>,
 }
@@ -63,6 +73,7 @@ impl Models {
             directory,
             embedders: Mutex::default(),
             evaluators: Mutex::default(),
+            http: OnceLock::new(),
             queries: Arc::new(Semaphore::new(QUERIES_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
         })
@@ -96,8 +107,9 @@ impl Models {
         if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
             return Ok(embedder);
         }
+        let services = Services { scheduler: &self.scheduler, http: &|| self.http(), secret: &secret };
         let embedder =
-            Arc::new(Embedder::load(&config, &files, &self.scheduler).map_err(|error| error.to_string())?);
+            Arc::new(Embedder::load(&config, &files, &services).map_err(|error| error.to_string())?);
         let mut known = self.lock();
         known.retain(|known| known.embedder.strong_count() > 0);
         known.push(Known { config, files, embedder: Arc::downgrade(&embedder) });
@@ -137,7 +149,7 @@ impl Models {
     fn keep(&self, application: &Application, file: &ModelFile) -> Result<PathBuf, String> {
         let path = match file {
             ModelFile::Path(path) => path,
-            ModelFile::Url(url) => return Err(format!("{url} cannot be fetched")),
+            ModelFile::Url(url) => return self.fetch(url),
         };
         let content =
             application.files.get(path).ok_or_else(|| format!("the package has no file '{path}'"))?;
@@ -147,7 +159,24 @@ impl Models {
         Ok(kept)
     }
 
-    /// Removes the files that no embedder uses.
+    /// Fetches a file, unless it was fetched before.
+    fn fetch(&self, url: &str) -> Result<PathBuf, String> {
+        let kept = self.directory.join(format!("url-{:032x}", xxh3_128(url.as_bytes())));
+        if !kept.is_file() {
+            tracing::info!(url, "fetching a model's file");
+        }
+        millrace_remote::download(&self.http()?, url, &kept, FILE_BYTES_MAX)
+            .map_err(|error| error.to_string())?;
+        Ok(kept)
+    }
+
+    /// Who asks other services; made when the first is asked.
+    fn http(&self) -> Result<Http, String> {
+        let made = self.http.get_or_init(|| Http::new().map_err(|error| error.to_string()));
+        made.clone().map_err(|error| format!("other services cannot be asked: {error}"))
+    }
+
+    /// Removes the files that no model uses.
     pub(crate) fn remove_unused(&self) {
         let used: Vec<PathBuf> = self
             .lock()
@@ -220,51 +249,37 @@ impl Models {
             .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))
     }
 
-    /// What is read when metrics are asked for: totals over all models in use.
+    /// The cores that models share with other work.
+    pub(crate) fn cores(&self) -> Cores {
+        self.scheduler.cores()
+    }
+
+    /// What is read when metrics are asked for: some for all models together, the others for each in use.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        let embedders = self.in_use();
-        let evaluators = self.evaluators_in_use();
-        let usages: Vec<Usage> = embedders
-            .iter()
-            .filter_map(|embedder| embedder.usage())
-            .chain(evaluators.iter().map(|(_, evaluator)| evaluator.usage()))
-            .collect();
-        let total = |of: fn(&Usage) -> u64| usages.iter().map(of).sum::<u64>() as f64;
-        let (queries, feeds) = self.scheduler.waiting();
-        let gauge = |name, description, value: f64| Gauge { name, description, value };
+        let (embedders, evaluators) = (self.in_use(), self.evaluators_in_use());
         let loaded = embedders.iter().filter(|embedder| embedder.is_loaded()).count()
             + evaluators.iter().filter(|(_, evaluator)| evaluator.is_loaded()).count();
-        vec![
-            gauge("millrace.model.loaded", "Models in memory", loaded as f64),
-            gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", queries as f64),
-            gauge("millrace.model.waiting_feeds", "Texts of documents that wait for a model", feeds as f64),
-            gauge("millrace.model.runs", "Runs of models", total(|usage| usage.runs)),
-            gauge("millrace.model.sequences", "Texts that models ran on", total(|usage| usage.sequences)),
-            gauge("millrace.model.tokens", "Tokens of those texts", total(|usage| usage.tokens)),
-            gauge("millrace.model.padding", "Tokens of padding", total(|usage| usage.padding)),
-            gauge(
-                "millrace.model.queue_ms",
-                "Milliseconds that texts waited for a model",
-                total(|usage| usage.queue_us) / 1e3,
-            ),
-            gauge(
-                "millrace.model.run_ms",
-                "Milliseconds of runs of models",
-                total(|usage| usage.run_us) / 1e3,
-            ),
-            gauge("millrace.model.failed", "Texts that a model failed on", total(|usage| usage.failed)),
-            gauge(
-                "millrace.model.refused",
-                "Texts refused because too many waited",
-                total(|usage| usage.refused),
-            ),
-            gauge(
-                "millrace.model.dropped",
-                "Texts that nobody waited for any more when their turn came",
-                total(|usage| usage.dropped),
-            ),
-        ]
+        let (waiting_queries, waiting_feeds) = self.scheduler.waiting();
+        let (running_queries, running_feeds) = self.scheduler.running();
+        let mut gauges =
+            gauges::of_scheduler(loaded, (waiting_queries, waiting_feeds), (running_queries, running_feeds));
+        for embedder in &embedders {
+            gauges.extend(embedder.usage().iter().flat_map(|usage| gauges::of_model(embedder.id(), usage)));
+            gauges.extend(embedder.asked().iter().flat_map(|usage| gauges::of_service(embedder.id(), usage)));
+        }
+        for (_, evaluator) in &evaluators {
+            gauges.extend(gauges::of_model(evaluator.name(), &evaluator.usage()));
+        }
+        gauges
     }
+}
+
+/// A secret of services.xml: what the environment has under its name, in capitals.
+fn secret(name: &str) -> Result<String, String> {
+    let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let variable = format!("{SECRET_PREFIX}{}", name.chars().map(capital).collect::<String>());
+    std::env::var(&variable)
+        .map_err(|_| format!("there is no secret '{name}': set the environment variable {variable}"))
 }
 
 /// Writes a file whose name says what is in it: one that is there is right.

@@ -59,7 +59,7 @@ impl Jobs {
             Work::Job(Mutex::new(Some(Box::new(work))), job.rows)
         });
         self.shared.push(&self.owner, &call, work.collect(), Purpose::Query)?;
-        call.wait(&self.owner.name, Some(stop))?;
+        self.shared.cores.rest(|| call.wait(&self.owner.name, Some(stop)))?;
         let taken = |found: &Arc<Mutex<Option<T>>>| {
             let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
             found.ok_or_else(|| self.fail("it gave nothing"))

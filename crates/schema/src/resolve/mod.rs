@@ -3,6 +3,7 @@
 //! A schema is resolved after the schema and the documents that it inherits.
 
 mod field;
+mod hybrid;
 mod profile;
 mod summary;
 mod types;
@@ -147,11 +148,14 @@ impl<'a> Resolver<'a> {
             decl.onnx_models.iter().map(|(name, model)| (name, model.clone())),
         )?);
 
+        let hybrid = || hybrid::text(&fields, fieldsets.get("default"));
+        let rank_profiles =
+            profile::resolve(&decl.profiles, inherited_profiles, place, &self.sources, &hybrid)?;
         let schema = Schema {
             name: decl.name.value.as_str().into(),
             document_type: Arc::new(document_type(&document.name, &document_fields, &fields)),
             summaries: summary::resolve(&decl.summaries, &shown, &fields, inherited_summaries)?,
-            rank_profiles: profile::resolve(&decl.profiles, inherited_profiles, place, &self.sources)?,
+            rank_profiles,
             fields,
             fieldsets,
             constants,

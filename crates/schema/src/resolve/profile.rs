@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 
 use super::Sources;
-use crate::parse::Name;
 use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
+use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
 use crate::{Constant, Error, FunctionDef, Phase, Place, RankProfile, Sourced};
 
+/// A profile that is made of a schema's fields for whoever inherits it.
+const HYBRID: &str = "hybrid";
+
 type Profiles = BTreeMap<String, RankProfile>;
 
-/// All profiles of a schema: `inherited` from its parent, and declared; `default` and `unranked` are added.
+/// All profiles of a schema: `inherited` from its parent, and declared; `default` and `unranked` are added. `hybrid` is the text of the profile of
+/// that name, for whoever inherits it without declaring it.
 pub(super) fn resolve(
     declared: &[ProfileDecl],
     inherited: &Profiles,
     place: &Place,
     sources: &Sources<'_>,
+    hybrid: &dyn Fn() -> Result<String, String>,
 ) -> Result<Profiles, Error> {
     let mut pending: BTreeMap<&str, &ProfileDecl> = BTreeMap::new();
     for profile in declared.iter().flat_map(flatten) {
@@ -26,7 +31,7 @@ pub(super) fn resolve(
             );
         }
     }
-    let mut resolver = Resolver { pending, inherited, done: BTreeMap::new(), sources, place };
+    let mut resolver = Resolver { pending, inherited, done: BTreeMap::new(), sources, place, hybrid };
     while let Some(name) = resolver.pending.keys().next().copied() {
         resolver.declared(name, &mut Vec::new())?;
     }
@@ -59,6 +64,7 @@ struct Resolver<'a> {
     done: Profiles,
     sources: &'a Sources<'a>,
     place: &'a Place,
+    hybrid: &'a dyn Fn() -> Result<String, String>,
 }
 
 impl<'a> Resolver<'a> {
@@ -100,6 +106,11 @@ impl<'a> Resolver<'a> {
         }
         if matches!(parent.value.as_str(), "default" | "unranked") {
             return Ok(built_in(&parent.value, self.place));
+        }
+        if parent.value == HYBRID {
+            let text = (self.hybrid)().or_else(|reason| invalid(parent, reason))?;
+            let decl = profile_file("the profile hybrid", &text, &mut Vec::new())?;
+            return self.combine(&decl, &[]);
         }
         let known = self
             .done

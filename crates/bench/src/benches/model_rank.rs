@@ -1,0 +1,81 @@
+//! Models that rank: all hits in one call beside a call for each.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_model::{Evaluator, Row, Scheduler, SchedulerOptions, Threads};
+use millrace_tensor::{Cells, Tensor, TensorType};
+
+use super::model::models_directory;
+use super::{Bench, Settings};
+use crate::measure::alternately;
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "model --rank",
+    about: "a cross-encoder over 20 hits of a global phase and over 100 of a second: all in one call beside a call for each",
+    run,
+};
+
+/// Tokens of a query and a hit together.
+const TOKENS: usize = 128;
+/// Hits, and the phase that has so many.
+const PHASES: [(&str, usize); 2] = [("global phase", 20), ("second phase", 100)];
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new(BENCH.name);
+    let file =
+        models_directory().map(|all| all.join("cross-encoder/model.onnx")).filter(|file| file.is_file());
+    let Some(file) = file else {
+        report.note("skipped: the model is not there; scripts/models cross-encoder makes it");
+        return Ok(report);
+    };
+    let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
+    let evaluation = bind(&file, &scheduler)?;
+    if !evaluation.is_batched() {
+        return Err(Error::failed("the model does not take several rows at once"));
+    }
+    for (phase, hits) in PHASES {
+        let rows: Vec<Row> = (0..hits).map(row).collect::<Result<_, Error>>()?;
+        let together = || evaluation.run(rows.clone(), &|| false).map(drop);
+        let apart = || rows.iter().try_for_each(|row| evaluation.run(vec![row.clone()], &|| false).map(drop));
+        together().and_then(|()| apart()).map_err(Error::failed)?;
+        let (together, apart) = alternately(settings.time_per_case, 3, together, apart);
+        report.push(
+            Figure::new(
+                format!("{phase}, {hits} hits of {TOKENS} tokens"),
+                "in one call",
+                together.median(),
+                Unit::Seconds,
+            )
+            .beside("a call for each", apart.median())
+            .at_most(1.0),
+        );
+    }
+    Ok(report)
+}
+
+fn tensor_type(text: &str) -> Result<TensorType, Error> {
+    TensorType::parse(text).map_err(Error::failed)
+}
+
+fn bind(file: &Path, scheduler: &Scheduler) -> Result<millrace_model::Evaluation, Error> {
+    let model = Evaluator::load("cross-encoder", file.to_owned(), Threads::default(), scheduler);
+    let tokens = tensor_type(&format!("tensor(d0[1],d1[{TOKENS}])"))?;
+    let inputs = [("input_ids", &tokens), ("attention_mask", &tokens), ("token_type_ids", &tokens)];
+    Arc::new(model.map_err(Error::failed)?).bind(&inputs, &["logits"]).map_err(Error::failed)
+}
+
+/// What the model is given for the hit of this number.
+fn row(number: usize) -> Result<Row, Error> {
+    let tokens = tensor_type(&format!("tensor(d0[1],d1[{TOKENS}])"))?;
+    let tensor = |of: &dyn Fn(usize) -> f64| {
+        let cells = Cells::Double((0..TOKENS).map(of).collect());
+        Tensor::new(tokens.clone(), Vec::new(), cells).map_err(Error::failed)
+    };
+    Ok(vec![
+        tensor(&|at| (1000 + (number * 31 + at * 7) % 20_000) as f64)?,
+        tensor(&|_| 1.0)?,
+        tensor(&|at| f64::from(u8::from(at >= TOKENS / 4)))?,
+    ])
+}

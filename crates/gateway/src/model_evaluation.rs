@@ -1,0 +1,133 @@
+//! `/model-evaluation/v1/`: the models of an application, asked by themselves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::{Method, StatusCode};
+use millrace_model::Purpose;
+use millrace_tensor::Tensor;
+use millrace_tensor::json::Format;
+use serde_json::{Value, json};
+
+use crate::caller::Caller;
+use crate::error::Kind;
+use crate::http::{self, Parameters};
+use crate::models::StatelessModel;
+use crate::{Deployment, Error, Node};
+
+/// Where the models are.
+const ROOT: &str = "/model-evaluation/v1";
+/// How long an evaluation may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Answers a request for a list, a description, or a value.
+pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+    match answer(&node, request).await {
+        Ok(answer) => http::json(StatusCode::OK, &answer),
+        Err(error) => {
+            let mut response = http::json(error.status(), &json!({ "error": error.to_string() }));
+            if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            response
+        }
+    }
+}
+
+async fn answer(node: &Arc<Node>, request: Request) -> Result<Value, Error> {
+    let deployment = node.deployments().current()?;
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let base =
+        format!("http://{}{ROOT}", host.map_or_else(|| format!("localhost:{}", node.port()), str::to_owned));
+    let path = http::percent_decode(request.uri().path()).into_owned();
+    let path: Vec<String> = path
+        .strip_prefix(ROOT)
+        .unwrap_or_default()
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let models = deployment.stateless_models();
+    match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => Ok(models
+            .names()
+            .map(|name| (name.to_owned(), json!(format!("{base}/{name}"))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()),
+        [model] => {
+            let known = models.get(model)?;
+            let functions = known.functions();
+            let functions: Vec<Value> =
+                functions.iter().map(|function| described(known, &base, model, function)).collect();
+            Ok(json!({ "model": model, "functions": functions }))
+        }
+        [model, "eval"] => evaluate(node, &deployment, request, model, None).await,
+        [model, function] => {
+            let known = models.get(model)?;
+            Ok(described(known, &base, model, known.function(Some(function))?))
+        }
+        [model, function, "eval"] => evaluate(node, &deployment, request, model, Some(function)).await,
+        _ => Err(Error::NotFound(format!(
+            "nothing is here; write {ROOT}/<model>/<function>/eval, the models are listed at {ROOT}/"
+        ))),
+    }
+}
+
+fn described(model: &StatelessModel, base: &str, name: &str, function: &str) -> Value {
+    let argument =
+        |argument: crate::models::Argument| json!({ "name": argument.name, "type": argument.tensor_type });
+    let arguments: Vec<Value> = model.arguments().into_iter().map(argument).collect();
+    let info = format!("{base}/{name}/{function}");
+    json!({ "function": function, "info": info, "eval": format!("{info}/eval"), "arguments": arguments })
+}
+
+async fn evaluate(
+    node: &Arc<Node>,
+    deployment: &Arc<Deployment>,
+    request: Request,
+    model: &str,
+    function: Option<&str>,
+) -> Result<Value, Error> {
+    let known = deployment.stateless_models().get(model)?;
+    let function = known.function(function)?.to_owned();
+    let parameters = parameters(node, request).await?;
+    let format = match parameters.get("format.tensors") {
+        Some(name) => name.parse().map_err(|error| Error::parameter("format.tensors", format!("{error}")))?,
+        None => Format::default(),
+    };
+    let (deployment, model) = (Arc::clone(deployment), model.to_owned());
+    let caller = Caller::default();
+    let gone = Arc::clone(&caller.gone);
+    let began = Instant::now();
+    let work = move || {
+        let stop = || gone.load(std::sync::atomic::Ordering::Relaxed) || began.elapsed() > TIMEOUT;
+        let model = deployment.stateless_models().get(&model)?;
+        model.evaluate(&function, &|name| parameters.get(name), &stop)
+    };
+    let tensor = node.models().wait(Purpose::Query, work).await??;
+    rendered(&tensor, format)
+}
+
+/// The parameters of the request line and, of a form that is posted, those in its body.
+async fn parameters(node: &Node, request: Request) -> Result<Parameters, Error> {
+    let (parts, body) = request.into_parts();
+    let line = parts.uri.query().unwrap_or_default();
+    if parts.method != Method::POST {
+        return Ok(Parameters::parse(line));
+    }
+    let body = http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?;
+    let body = String::from_utf8_lossy(&body);
+    let is_json =
+        parts.headers.get(CONTENT_TYPE).is_some_and(|of| of.as_bytes().starts_with(b"application/json"));
+    if is_json {
+        return Err(Error::BadRequest("post arguments as a form: name=value&name=value".to_owned()));
+    }
+    Ok(Parameters::parse(&format!("{line}&{body}")))
+}
+
+fn rendered(tensor: &Tensor, format: Format) -> Result<Value, Error> {
+    serde_json::to_value(tensor.rendered(format)).map_err(|error| Error::Internal(error.to_string()))
+}

@@ -1,0 +1,66 @@
+//! What models do, as metrics.
+
+use millrace_model::Usage;
+
+use crate::metrics::Gauge;
+
+/// For all models together: those in memory, and what waits and runs, of queries and of feeding.
+pub(super) fn of_scheduler(loaded: usize, waiting: (usize, usize), running: (usize, usize)) -> Vec<Gauge> {
+    let gauge = |name, description, value: usize| Gauge::new(name, description, value as f64);
+    vec![
+        gauge("millrace.model.loaded", "Models in memory", loaded),
+        gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", waiting.0),
+        gauge("millrace.model.waiting_feeds", "Texts of documents that wait for a model", waiting.1),
+        gauge("millrace.model.running_queries", "Runs of models under way for queries", running.0),
+        gauge("millrace.model.running_feeds", "Runs of models under way for documents", running.1),
+    ]
+}
+
+/// For one model that runs here.
+pub(super) fn of_model(name: &str, usage: &Usage) -> Vec<Gauge> {
+    let gauge = |name, description, value: f64| (name, description, value);
+    let per = |sum: u64, of: f64| if of > 0.0 { sum as f64 / of } else { 0.0 };
+    let all = [
+        gauge("millrace.model.runs", "Runs of a model", usage.runs as f64),
+        gauge("millrace.model.sequences", "Texts or rows that a model ran on", usage.sequences as f64),
+        gauge(
+            "millrace.model.batch_size",
+            "Texts or rows in a run, on average",
+            per(usage.sequences, usage.runs as f64),
+        ),
+        gauge("millrace.model.tokens", "Tokens of those texts", usage.tokens as f64),
+        gauge("millrace.model.padding", "Tokens of padding", usage.padding as f64),
+        gauge(
+            "millrace.model.tokens_per_second",
+            "Tokens in a second of running, on average",
+            per(usage.tokens, usage.run_us as f64 / 1e6),
+        ),
+        gauge(
+            "millrace.model.queue_ms",
+            "Milliseconds that texts waited for a model",
+            usage.queue_us as f64 / 1e3,
+        ),
+        gauge("millrace.model.run_ms", "Milliseconds of runs of a model", usage.run_us as f64 / 1e3),
+        gauge("millrace.model.failed", "Texts or rows that a model failed on", usage.failed as f64),
+        gauge("millrace.model.refused", "Texts refused because too many waited", usage.refused as f64),
+        gauge(
+            "millrace.model.dropped",
+            "Texts that nobody waited for any more when their turn came",
+            usage.dropped as f64,
+        ),
+    ];
+    let about = |(metric, description, value)| Gauge::new(metric, description, value).of_model(name);
+    all.into_iter().map(about).collect()
+}
+
+/// For a model of another service.
+pub(super) fn of_service(name: &str, usage: &millrace_remote::Usage) -> Vec<Gauge> {
+    let gauge =
+        |metric, description, value: u64| Gauge::new(metric, description, value as f64).of_model(name);
+    vec![
+        gauge("millrace.remote.requests", "Requests to another service's model", usage.requests),
+        gauge("millrace.remote.texts", "Texts in them", usage.texts),
+        gauge("millrace.remote.retries", "Tries after the first", usage.retries),
+        gauge("millrace.remote.failed", "Texts without a vector in the end", usage.failed),
+    ]
+}

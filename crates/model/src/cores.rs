@@ -1,0 +1,119 @@
+//! The cores of the machine, as far as others than models keep them busy.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+thread_local! {
+    /// Whether this thread is counted as busy.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts cores that are busy with other work than running models. Clones count together.
+#[derive(Clone, Default)]
+pub struct Cores(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    busy: AtomicUsize,
+    /// Whether somebody waits for a core.
+    wanted: AtomicUsize,
+    free: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Cores {
+    /// Does work on this thread that keeps a core busy.
+    pub fn occupy<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _busy = Counted::new(&self.0, true);
+        work()
+    }
+
+    /// Waits for something on this thread, which keeps no core busy meanwhile.
+    pub(crate) fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let _resting = Counted::new(&self.0, false);
+        wait()
+    }
+
+    /// How many are busy.
+    pub(crate) fn busy(&self) -> usize {
+        self.0.busy.load(Ordering::Relaxed)
+    }
+
+    /// How much waits for a core.
+    pub(crate) fn wanted(&self, waiting: usize) {
+        self.0.wanted.store(waiting, Ordering::Relaxed);
+    }
+
+    /// Says what is done when a core becomes free that is wanted.
+    pub(crate) fn call_when_free(&self, call: impl Fn() + Send + Sync + 'static) {
+        // Set once, by the scheduler that made it.
+        let _ = self.0.free.set(Box::new(call));
+    }
+}
+
+/// A thread that counts as busy, or not, until this goes; then as before.
+struct Counted<'c> {
+    cores: &'c Shared,
+    before: bool,
+}
+
+impl<'c> Counted<'c> {
+    fn new(cores: &'c Shared, busy: bool) -> Self {
+        Counted { cores, before: cores.change(busy) }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.cores.change(self.before);
+    }
+}
+
+impl Shared {
+    /// Counts this thread as busy or not; and whether it was.
+    fn change(&self, busy: bool) -> bool {
+        let before = BUSY.replace(busy);
+        match (before, busy) {
+            (false, true) => {
+                self.busy.fetch_add(1, Ordering::Relaxed);
+            }
+            (true, false) => {
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+                if self.wanted.load(Ordering::Relaxed) > 0
+                    && let Some(free) = self.free.get()
+                {
+                    free();
+                }
+            }
+            _ => {}
+        }
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_counts_while_it_works_and_not_while_it_waits() {
+        let cores = Cores::default();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        cores.call_when_free(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        cores.occupy(|| {
+            assert_eq!(cores.busy(), 1);
+            cores.occupy(|| assert_eq!(cores.busy(), 1, "it is one thread"));
+            cores.rest(|| assert_eq!(cores.busy(), 0));
+            assert_eq!(cores.busy(), 1);
+        });
+        assert_eq!((cores.busy(), calls.load(Ordering::Relaxed)), (0, 0));
+        cores.wanted(1);
+        cores.rest(|| assert_eq!(cores.busy(), 0));
+        assert_eq!(calls.load(Ordering::Relaxed), 0, "nothing became free");
+        cores.occupy(|| ());
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+}

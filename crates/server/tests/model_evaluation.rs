@@ -1,0 +1,145 @@
+//! Models of a package, asked by themselves.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use hyper::Method;
+use millrace_client::{Protocol, Request, pack};
+use serde_json::{Value, json};
+use support::Server;
+
+const SERVICES: &str = "<services version='1.0'>
+  <container id='default' version='1.0'><search/><document-api/><model-evaluation/></container>
+  <content id='notes' version='1.0'>
+    <min-redundancy>1</min-redundancy>
+    <documents><document type='note' mode='streaming'/></documents>
+  </content>
+</services>";
+
+const XGBOOST: &str = r#"[{"nodeid":0,"split":"length","split_condition":0.5,"yes":1,"no":2,"missing":2,"children":[
+  {"nodeid":1,"leaf":1.5},{"nodeid":2,"split":"age","split_condition":3,"yes":3,"no":4,"missing":3,"children":[
+    {"nodeid":3,"leaf":10},{"nodeid":4,"leaf":20}]}]}]"#;
+
+const LIGHTGBM: &str = r#"{"feature_names":["size"],"tree_info":[{"tree_structure":{"split_feature":0,"threshold":1.0,
+  "decision_type":"<=","default_left":true,"missing_type":"NaN","left_child":{"leaf_value":-1},"right_child":{"leaf_value":2}}}]}"#;
+
+/// Deploys a package with these models, and others that are none.
+fn deploy(server: &Server, services: &str, more: &[(&str, &str)]) -> (u16, Value) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/onnxruntime");
+    let fetched = Command::new(script).status().expect("the script runs");
+    assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let write = |path: &str, content: &[u8]| {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("it lies in the package")).expect("a directory");
+        std::fs::write(path, content).expect("it is written");
+    };
+    write("services.xml", services.as_bytes());
+    write("schemas/note.sd", b"schema note { document note { field a type string { indexing: index } } }");
+    let linear = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/data/linear.onnx");
+    write("models/linear.onnx", &std::fs::read(linear).expect("a file of the repository"));
+    write("models/trees.json", XGBOOST.as_bytes());
+    write("models/deep/light.json", LIGHTGBM.as_bytes());
+    write("models/tokenizer.json", br#"{"model":{"vocab":{}}}"#);
+    more.iter().for_each(|(path, content)| write(path, content.as_bytes()));
+    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+        .body("application/zip", pack(directory.path()).expect("a package"));
+    let answer = server.send(&server.config_url(), Protocol::Http1, request);
+    (answer.status.as_u16(), answer.json())
+}
+
+fn server() -> Server {
+    let server = Server::start();
+    let (status, answer) = deploy(&server, SERVICES, &[]);
+    assert_eq!(status, 200, "{answer}");
+    server
+}
+
+#[test]
+fn models_and_their_functions_are_listed() {
+    let server = server();
+    let (status, models) = server.get("/model-evaluation/v1/");
+    assert_eq!(status, 200, "{models}");
+    let names: Vec<&String> = models.as_object().expect("an object").keys().collect();
+    assert_eq!(names, ["deep_light", "linear", "trees"]);
+    let link = models["linear"].as_str().unwrap_or_default();
+    assert!(link.starts_with("http://") && link.ends_with("/model-evaluation/v1/linear"), "{link}");
+    let (_, linear) = server.get("/model-evaluation/v1/linear");
+    let functions = linear["functions"].as_array().expect("functions");
+    let names: Vec<&Value> = functions.iter().map(|function| &function["function"]).collect();
+    assert_eq!(names, [&json!("score"), &json!("twice:0")]);
+    assert_eq!(
+        functions[0]["arguments"],
+        json!([{ "name": "features", "type": "tensor<float>(d0[],d1[3])" }])
+    );
+    let (_, score) = server.get("/model-evaluation/v1/linear/score");
+    assert_eq!(score, functions[0]);
+    let (_, trees) = server.get("/model-evaluation/v1/trees");
+    let arguments = json!([{ "name": "age", "type": "tensor()" }, { "name": "length", "type": "tensor()" }]);
+    assert_eq!(trees["functions"][0]["arguments"], arguments);
+}
+
+#[test]
+fn functions_are_evaluated() {
+    let server = server();
+    let check = |path: &str, expected: Value| {
+        let (status, answer) = server.get(&format!("/model-evaluation/v1/{path}"));
+        assert_eq!((status, &answer), (200, &expected), "{path}");
+    };
+    let of = |values: Value, rows: usize| json!({ "type": format!("tensor<float>(d0[{rows}],d1[1])"), "values": values });
+    check("linear/score/eval?features=[[1,2,3]]", of(json!([[321.0]]), 1));
+    check("linear/score/eval?features=[1,2,3]", of(json!([[321.0]]), 1));
+    check("linear/score/eval?features=[[1,0,0],[0,1,0]]", of(json!([[1.0], [10.0]]), 2));
+    check("linear/twice:0/eval?features=tensor(d0[1],d1[3]):[[1,0,0]]", of(json!([[2.0]]), 1));
+    check(
+        "linear/score/eval?features=%7B%7Bd0:0,d1:0%7D:4,%7Bd0:0,d1:1%7D:0,%7Bd0:0,d1:2%7D:0%7D&format.tensors=short-value",
+        json!([[4.0]]),
+    );
+    check("trees/eval?length=0.4&format.tensors=short-value", json!(1.5));
+    check("trees/trees/eval?length=1&age=5&format.tensors=short-value", json!(20.0));
+    check("deep_light/eval?size=7&format.tensors=short-value", json!(2.0));
+    let (status, answer) = server.call(
+        Method::POST,
+        "/model-evaluation/v1/linear/score/eval?format.tensors=short-value",
+        "features=[[2,0,0]]",
+    );
+    assert_eq!((status, answer), (200, json!([[2.0]])));
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_told() {
+    let server = server();
+    for (path, status, expected) in [
+        ("other", 404, "No model named 'other'. Available models: deep_light, linear, trees"),
+        (
+            "linear/eval?features=[1,2,3]",
+            404,
+            "several functions, so name one. Available functions: score, twice:0",
+        ),
+        ("linear/points/eval", 404, "No function named 'points'"),
+        (
+            "linear/score/eval",
+            400,
+            "Argument 'features' must be a value of type tensor<float>(d0[],d1[3]): it is not given",
+        ),
+        ("linear/score/eval?features=[[1,2]]", 400, "has size 3 in d1"),
+        ("linear/score/eval?features=nothing", 400, "Argument 'features'"),
+        ("linear/score/eval?features=[[1,2,3]]&format.tensors=loud", 400, "format.tensors"),
+        ("a/b/c/d", 404, "/model-evaluation/v1/<model>/<function>/eval"),
+    ] {
+        let (found, answer) = server.get(&format!("/model-evaluation/v1/{path}"));
+        let error = answer["error"].as_str().unwrap_or_default();
+        assert!(found == status && error.contains(expected), "{path}: {found} {answer}");
+    }
+    let (status, answer) = deploy(&server, SERVICES, &[("models/broken.onnx", "no model")]);
+    assert!(
+        status == 400 && answer["message"].as_str().unwrap_or_default().contains("models/broken.onnx"),
+        "{answer}"
+    );
+    let quiet = Server::start();
+    deploy(&quiet, &SERVICES.replace("<model-evaluation/>", ""), &[]);
+    let (status, answer) = quiet.get("/model-evaluation/v1/linear");
+    assert!(status == 404 && answer.to_string().contains("add <model-evaluation/>"), "{answer}");
+}
