@@ -1,16 +1,21 @@
 //! The benchmarks by name, each in a module of its own.
 
 mod drop;
+mod grouping;
 mod feed;
 mod feed_tail;
+mod maxsim;
 mod model;
 mod nn;
 mod nn_cold;
 mod nn_http;
+mod patterns;
 mod placement;
 mod query;
+mod rank;
 mod restart;
 mod text;
+mod text_stemmed;
 mod visible;
 
 use std::path::PathBuf;
@@ -75,6 +80,13 @@ pub const BENCHES: &[Bench] = &[
     nn_http::BENCH,
     nn_cold::BENCH,
     text::BENCH,
+    text_stemmed::BENCH,
+    patterns::PREFIX,
+    patterns::REGEX,
+    patterns::FUZZY,
+    grouping::BENCH,
+    rank::BENCH,
+    maxsim::BENCH,
     feed::VECTORS,
     feed::SMALL,
     feed_tail::BENCH,

@@ -113,35 +113,49 @@ impl Builder<'_> {
     }
 
     fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize, path: Path) -> GroupList {
-        let mut members: Vec<(Vec<Datum<'static>>, usize)> = list.members[parent]
+        let members = &list.members[parent];
+        let (offset, end, continuation) = self.page(members.len(), spec.max, path);
+        let ordered = self.ordered(spec, list, members, end);
+        let groups = ordered[offset..]
             .iter()
             .map(|group| {
                 let group = *group as usize;
-                let keys = spec.order.iter().map(|(_, node)| self.eval(node, &list.level, group));
-                (keys.collect(), group)
-            })
-            .collect();
-        members.sort_by(|(a_keys, a), (b_keys, b)| {
-            let by_order =
-                spec.order.iter().zip(a_keys.iter().zip(b_keys)).map(|((descending, _), (a, b))| {
-                    let order = a.order(b);
-                    if *descending { order.reverse() } else { order }
-                });
-            by_order
-                .fold(Ordering::Equal, Ordering::then)
-                .then_with(|| list.level.ranks[*b].total_cmp(&list.level.ranks[*a]))
-                .then_with(|| list.table.keys[*a].order(&list.table.keys[*b]))
-        });
-        let (offset, end, continuation) = self.page(members.len(), spec.max, path);
-        let groups = members[offset..end]
-            .iter()
-            .map(|(_, group)| {
-                let key = &list.table.keys[*group];
-                let (outputs, lists) = self.inside(&spec.level, &list.level, *group, path.group(key));
-                Group { id: group_id(key), relevance: list.level.ranks[*group], outputs, lists }
+                let key = &list.table.keys[group];
+                let (outputs, lists) = self.inside(&spec.level, &list.level, group, path.group(key));
+                Group { id: group_id(key), relevance: list.level.ranks[group], outputs, lists }
             })
             .collect();
         GroupList::Groups { label: spec.label.clone(), groups, continuation }
+    }
+
+    /// The first `count` of the groups of a list, in its order.
+    fn ordered(&self, spec: &GroupsList, list: &ListState, members: &[u32], count: usize) -> Vec<u32> {
+        let width = spec.order.len();
+        let keys: Vec<Datum<'static>> = members
+            .iter()
+            .flat_map(|group| spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize)))
+            .collect();
+        // By the places among the members, which the keys are found by.
+        let order = |a: &u32, b: &u32| {
+            let (place_a, place_b) = (*a as usize, *b as usize);
+            let keys = |place: usize| &keys[place * width..(place + 1) * width];
+            for ((descending, _), (a, b)) in spec.order.iter().zip(keys(place_a).iter().zip(keys(place_b))) {
+                match a.order(b) {
+                    Ordering::Equal => {}
+                    order => return if *descending { order.reverse() } else { order },
+                }
+            }
+            let (a, b) = (members[place_a] as usize, members[place_b] as usize);
+            let by_rank = list.level.ranks[b].total_cmp(&list.level.ranks[a]);
+            by_rank.then_with(|| list.table.keys[a].order(&list.table.keys[b])).then(a.cmp(&b))
+        };
+        let mut places: Vec<u32> = (0..members.len() as u32).collect();
+        if count < places.len() {
+            places.select_nth_unstable_by(count, order);
+            places.truncate(count);
+        }
+        places.sort_unstable_by(order);
+        places.into_iter().map(|place| members[place as usize]).collect()
     }
 
     /// Which entries of a list are shown, and the continuations of the pages beside it.

@@ -1,7 +1,7 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use crate::datum::Datum;
 
@@ -9,6 +9,8 @@ use crate::datum::Datum;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     numbers: HashTable<u32>,
+    /// Those whose key is a whole number: by far the most, and small enough to lie in the table themselves.
+    whole: HashMap<(u32, i64), u32>,
     hasher: DefaultHashBuilder,
     /// For each group, the number of the group around it.
     pub(crate) parents: Vec<u32>,
@@ -31,23 +33,27 @@ impl Table {
 
     /// As [`Table::number`], for a whole number.
     pub(crate) fn long(&mut self, parent: u32, value: i64) -> u32 {
-        let hash = self.hasher.hash_one((parent, value));
-        self.find(
-            hash,
-            parent,
-            |known| matches!(known, Datum::Long(known) if *known == value),
-            || Datum::Long(value),
-        )
+        let Table { whole, parents, keys, .. } = self;
+        *whole.entry((parent, value)).or_insert_with(|| {
+            parents.push(parent);
+            keys.push(Datum::Long(value));
+            (keys.len() - 1) as u32
+        })
     }
 
     /// As [`Table::number`], for a text.
     pub(crate) fn text(&mut self, parent: u32, text: &str) -> u32 {
+        self.text_bytes(parent, text.as_bytes())
+    }
+
+    /// As [`Table::number`], for a text as it lies in its column.
+    pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
         let hash = self.hasher.hash_one((parent, text));
         self.find(
             hash,
             parent,
-            |known| matches!(known, Datum::Text(known) if known == text),
-            || Datum::text(text.to_owned()),
+            |known| matches!(known, Datum::Text(known) if known.as_bytes() == text),
+            || Datum::text(String::from_utf8_lossy(text).into_owned()),
         )
     }
 
@@ -58,7 +64,7 @@ impl Table {
         is: impl Fn(&Datum<'static>) -> bool,
         key: impl FnOnce() -> Datum<'static>,
     ) -> u32 {
-        let Table { numbers, hasher, parents, keys } = self;
+        let Table { numbers, hasher, parents, keys, .. } = self;
         let entry = numbers.entry(
             hash,
             |&number| parents[number as usize] == parent && is(&keys[number as usize]),
@@ -84,8 +90,7 @@ impl Table {
 
 fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &Datum<'_>) -> u64 {
     match key {
-        Datum::Long(value) => hasher.hash_one((parent, *value)),
-        Datum::Text(text) => hasher.hash_one((parent, &**text)),
+        Datum::Text(text) => hasher.hash_one((parent, text.as_bytes())),
         key => {
             let mut state = hasher.build_hasher();
             parent.hash(&mut state);
