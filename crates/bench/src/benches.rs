@@ -1,9 +1,9 @@
 //! The benchmarks by name, each in a module of its own.
 
 mod drop;
-mod grouping;
 mod feed;
 mod feed_tail;
+mod grouping;
 mod maxsim;
 mod model;
 mod nn;

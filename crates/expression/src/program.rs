@@ -101,6 +101,8 @@ pub(crate) enum Op {
     FilterSubspaces(Arc<Program>, NodeId),
     /// A pattern with a kernel of its own.
     Dense(Dense, NodeId, NodeId),
+    /// The sum of these numbers, each times its weight.
+    Linear((Vec<f64>, Vec<NodeId>)),
     /// Decision trees over these numbers.
     Forest(Arc<Forest>, Vec<NodeId>),
 }
@@ -218,7 +220,9 @@ impl Op {
                 }
             }
             Op::Create(_, cells) => cells.iter_mut().for_each(visit),
-            Op::Generate(_, _, numbers) | Op::Forest(_, numbers) => numbers.iter_mut().for_each(visit),
+            Op::Generate(_, _, numbers) | Op::Forest(_, numbers) | Op::Linear((_, numbers)) => {
+                numbers.iter_mut().for_each(visit);
+            }
         }
     }
 }

@@ -269,14 +269,10 @@ struct Collector<'b> {
 
 impl<'b> Collector<'b> {
     fn level(&self, level: &'b Level, state: &mut LevelState, rows: &Rows) {
-        let ranks = &mut state.ranks;
-        match self.batch.scores {
-            [] => rows.groups.iter().for_each(|group| ranks[*group as usize] = ranks[*group as usize].max(0.0)),
-            scores => {
-                for (row, group) in rows.rows.iter().zip(&rows.groups) {
-                    let rank = &mut ranks[*group as usize];
-                    *rank = rank.max(scores[*row as usize]);
-                }
+        for (row, group) in rows.rows.iter().zip(&rows.groups) {
+            let (rank, score) = (&mut state.ranks[*group as usize], self.batch.score(*row as usize));
+            if score > *rank {
+                *rank = score;
             }
         }
         for (aggregate, accumulator) in level.aggregates.iter().zip(&mut state.aggregates) {
@@ -379,8 +375,12 @@ impl<'b> Collector<'b> {
             (Some(Column::Bytes(column)), Datum::Text(_))
                 if matches!(millrace_column::layout(&field.data_type), millrace_column::Layout::Text) =>
             {
+                let (presence, offsets, data) = (column.presence(), column.offsets(), column.data());
                 for (document, group) in documents.zip(&rows.groups) {
-                    let text = column.get(document).unwrap_or_default();
+                    let text = match presence.get(document) {
+                        true => &data[offsets[document] as usize..offsets[document + 1] as usize],
+                        false => &[],
+                    };
                     inner.groups.push(table.text_bytes(*group, text));
                 }
             }

@@ -133,7 +133,9 @@ impl Builder<'_> {
         let width = spec.order.len();
         let keys: Vec<Datum<'static>> = members
             .iter()
-            .flat_map(|group| spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize)))
+            .flat_map(|group| {
+                spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize))
+            })
             .collect();
         // By the places among the members, which the keys are found by.
         let order = |a: &u32, b: &u32| {

@@ -11,6 +11,8 @@ pub(crate) struct Table {
     numbers: HashTable<u32>,
     /// Those whose key is a whole number: by far the most, and small enough to lie in the table themselves.
     whole: HashMap<(u32, i64), u32>,
+    /// Short texts, for the same reason; all of them are in `numbers` too.
+    short: HashMap<(u32, Short), u32>,
     hasher: DefaultHashBuilder,
     /// For each group, the number of the group around it.
     pub(crate) parents: Vec<u32>,
@@ -48,6 +50,16 @@ impl Table {
 
     /// As [`Table::number`], for a text as it lies in its column.
     pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
+        let Some(short) = Short::of(text) else { return self.any_text(parent, text) };
+        if let Some(known) = self.short.get(&(parent, short)) {
+            return *known;
+        }
+        let number = self.any_text(parent, text);
+        self.short.insert((parent, short), number);
+        number
+    }
+
+    fn any_text(&mut self, parent: u32, text: &[u8]) -> u32 {
         let hash = self.hasher.hash_one((parent, text));
         self.find(
             hash,
@@ -86,6 +98,29 @@ impl Table {
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
+}
+
+/// A text of up to 16 bytes: its length, and all its bytes, some of them twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Short {
+    len: u32,
+    parts: [u64; 2],
+}
+
+impl Short {
+    #[inline]
+    fn of(text: &[u8]) -> Option<Self> {
+        let parts = match text.len() {
+            len @ 8..=16 => [eight(&text[..8]), eight(&text[len - 8..])],
+            0..8 => [text.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)), 0],
+            _ => return None,
+        };
+        Some(Short { len: text.len() as u32, parts })
+    }
+}
+
+fn eight(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &Datum<'_>) -> u64 {

@@ -22,4 +22,4 @@ mod stage;
 pub use compile::check_constants;
 pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
-pub use profile::{Features, Profile, FirstPhase, Ranked, RankedHit};
+pub use profile::{Features, FirstPhase, Profile, Ranked, RankedHit};

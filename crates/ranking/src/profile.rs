@@ -205,8 +205,11 @@ impl Profile {
         let mut max: Option<f64> = None;
         let drop_limit = asked.score_drop_limit.or(self.first.drop_limit);
         let over = Over { plan, view, matches, earlier: None };
+        let is_reranked = second_count.max(global_count) > 0;
         let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
-            max = scores.iter().copied().chain(max).reduce(f64::max);
+            if is_reranked {
+                max = scores.iter().copied().chain(max).reduce(f64::max);
+            }
             match drop_limit {
                 None => {
                     ranked.total += scores.len() as u64;
@@ -227,7 +230,7 @@ impl Profile {
             }
         }
         ranked.hits = best.into_sorted();
-        if second_count.max(global_count) > 0 {
+        if is_reranked {
             let mut earlier = Earlier { ranks: ranks(&ranked.hits), max, ..Earlier::default() };
             if let Some(second) = &self.second {
                 let limit = asked.second_phase_drop_limit.or(second.drop_limit);

@@ -156,7 +156,7 @@ fn the_default_is_native_rank_and_unranked_is_nothing() {
     let scores = |name: &str| {
         let compiled = Profile::compile(&schema, name).expect("the profile is right");
         let matches = matches(&plan, &view, &compiled);
-        compiled.scores(&plan, &view, &matches, &|| false).expect("columns can be read").concat()
+        compiled.first_phase(&plan, &view, &matches, &|| false).expect("columns can be read").scores.concat()
     };
     assert_eq!(scores("unranked"), [0.0; 3]);
     assert!(scores("default").iter().all(|score| *score > 0.0 && *score < 1.0));

@@ -293,7 +293,8 @@ impl Search {
         deadline: &Deadline,
     ) -> Result<Ordered, Error> {
         let Some(sorting) = &self.sorting else {
-            let ranked = self.profile.rank(&self.plan, view, matches, first, wanted, &|| deadline.passed())?;
+            let ranked =
+                self.profile.rank(&self.plan, view, matches, first, wanted, &|| deadline.passed())?;
             let hit = |hit: RankedHit| SortedHit {
                 keys: Vec::new(),
                 score: hit.score,

@@ -100,8 +100,7 @@ fn document(random: &mut Random, name: u64, cell: CellType) -> Result<Document, 
     vectors(random, CHUNKS).into_iter().for_each(|number| cells.push(f64::from(number) * scale));
     let labels = (0..CHUNKS).map(|chunk| chunk.to_string()).collect();
     let tensor = Tensor::new(tensor_type, labels, cells).map_err(Error::failed)?;
-    let fields =
-        vec![("date".into(), Value::Long(name as i64)), ("chunks".into(), Value::Tensor(tensor))];
+    let fields = vec![("date".into(), Value::Long(name as i64)), ("chunks".into(), Value::Tensor(tensor))];
     Ok(Document { id: application::id(0, name)?, fields })
 }
 

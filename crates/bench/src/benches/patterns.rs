@@ -117,9 +117,8 @@ fn run(name: &'static str, settings: &Settings, patterns: &[Pattern]) -> Result<
     let directory = settings.workplace()?;
     let engine = Engine::with_schema(SCHEMA, directory.path())?;
     let mut maker = Maker::new()?;
-    let mails: Vec<(String, String)> = (0..settings.sized(MAILS))
-        .map(|_| (maker.text(MAIL_BYTES), maker.text(SUBJECT_BYTES)))
-        .collect();
+    let mails: Vec<(String, String)> =
+        (0..settings.sized(MAILS)).map(|_| (maker.text(MAIL_BYTES), maker.text(SUBJECT_BYTES))).collect();
     load(engine.store(), (0..).zip(&mails).map(|(name, (text, subject))| document(name, text, subject)))?;
     let group = application::group_name(0);
     let mut report = Report::new(name);

@@ -44,12 +44,8 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     if (relevance - best(&columns)).abs() > 1e-6 {
         return Err(Error::failed("the query and the plain loop differ about the best score"));
     }
-    let (search, peer) = measure::alternately(
-        settings.time_per_case,
-        20,
-        || engine.run(&query),
-        || black_box(best(&columns)),
-    );
+    let (search, peer) =
+        measure::alternately(settings.time_per_case, 20, || engine.run(&query), || black_box(best(&columns)));
     let case = format!("{documents} documents, {FEATURES} features");
     let per = |seconds: f64| seconds / (documents as f64 * FEATURES as f64);
     let mut report = Report::new(BENCH.name);
