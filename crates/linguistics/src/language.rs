@@ -50,7 +50,9 @@ impl Language {
         let by_script = Script::of(first).algorithm();
         match self {
             Language::Unknown => by_script,
-            Language::Stemmed(algorithm) if Script::of_algorithm(algorithm) == Script::of(first) => Some(algorithm),
+            Language::Stemmed(algorithm) if Script::of_algorithm(algorithm) == Script::of(first) => {
+                Some(algorithm)
+            }
             Language::Stemmed(_) => by_script,
             Language::Unstemmed => None,
         }

@@ -6,6 +6,7 @@ use millrace_column::{Bytes, Column, ColumnKey, Fixed, Layout, Tokens, layout};
 use millrace_document::{DataType, Value};
 use millrace_linguistics::{Analyzer, Language};
 use millrace_plan::{Leaf, Plan, Predicate};
+use regex::Regex;
 
 use crate::bits::Bits;
 use crate::geo::GeoCircle;
@@ -296,6 +297,9 @@ fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
     // Looked at once, and not value by value: nearly always all of it is text.
     let all = std::str::from_utf8(column.data()).ok();
     let offsets = column.offsets();
+    if let (Some(regex), Some(all)) = (test.free_regex(), all.filter(|all| all.is_ascii())) {
+        return anywhere(regex, all, offsets).and(&Bits::from_words(column.presence().words())).and(within);
+    }
     for document in Bits::from_words(column.presence().words()).and(within).iter() {
         let text = match all {
             Some(all) => all.get(offsets[document] as usize..offsets[document + 1] as usize),
@@ -304,6 +308,35 @@ fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
         if text.is_some_and(|text| test.text(text, &mut buffer).is_some()) {
             bits.set(document);
         }
+    }
+    bits
+}
+
+/// The documents in whose part of a text a regular expression matches: one scan over all of them.
+fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
+    let mut bits = Bits::NONE;
+    let (mut from, mut document) = (0, 0);
+    while let Some(found) = regex.find_at(all, from) {
+        while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
+            document += 1;
+        }
+        // What goes on in the next document is no match of this one; it may have another, which ends before.
+        let mut next = document;
+        loop {
+            let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
+            let inside = start <= found.start() && found.end() <= end;
+            if inside || regex.is_match(&all[start..end]) {
+                bits.set(next);
+            }
+            next += 1;
+            if next + 1 >= offsets.len() || offsets[next] as usize >= found.end() {
+                break;
+            }
+        }
+        if next + 1 >= offsets.len() {
+            break;
+        }
+        (document, from) = (next, offsets[next] as usize);
     }
     bits
 }

@@ -122,6 +122,15 @@ impl WordMatcher {
         }
     }
 
+    /// A regular expression that says the same of a text wherever it stands: it does not look at what is around it, and does not match
+    /// nothing.
+    pub(crate) fn free_regex(&self) -> Option<&Regex> {
+        match &self.kind {
+            Kind::Regex(regex) if !looks_around(regex.as_str()) && !regex.is_match("") => Some(regex),
+            _ => None,
+        }
+    }
+
     /// Whether it is a regular expression, which is about letters as they are, but for their case.
     pub(crate) const fn is_regex(&self) -> bool {
         matches!(self.kind, Kind::Regex(_))
@@ -136,7 +145,9 @@ impl WordMatcher {
     pub(crate) fn rarity(&self) -> usize {
         match &self.kind {
             Kind::Exact(word) | Kind::Written(word) => 2 * word.len() + 1,
-            Kind::Any(words) | Kind::Word { stems: words, .. } => 2 * words.iter().map(String::len).min().unwrap_or_default(),
+            Kind::Any(words) | Kind::Word { stems: words, .. } => {
+                2 * words.iter().map(String::len).min().unwrap_or_default()
+            }
             Kind::Prefix(part) | Kind::Suffix(part) | Kind::Substring(part) => part.len(),
             Kind::Fuzzy(fuzzy) => fuzzy.word.len(),
             Kind::Regex(_) => 0,
@@ -187,6 +198,11 @@ impl Fuzzy {
         }
         within || row[self.word.len()] <= self.max_edits
     }
+}
+
+/// Whether an expression asks where a text or a word begins or ends. Where it cannot be told: yes.
+fn looks_around(pattern: &str) -> bool {
+    regex_syntax::parse(pattern).map_or(true, |parsed| !parsed.properties().look_set().is_empty())
 }
 
 #[cfg(test)]

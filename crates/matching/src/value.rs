@@ -3,6 +3,7 @@
 use millrace_document::Value;
 use millrace_linguistics::Analyzer;
 use millrace_plan::{NumberRange, Predicate};
+use regex::Regex;
 
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
@@ -87,6 +88,14 @@ impl ValueTest {
             Value::String(text) => self.text(text, &mut String::new()),
             Value::Position { latitude, longitude } => self.position(*latitude, *longitude),
             _ => self.present(),
+        }
+    }
+
+    /// A regular expression that may be looked for in all texts at once, where they are ASCII and so need no folding.
+    pub(crate) fn free_regex(&self) -> Option<&Regex> {
+        match &self.kind {
+            Kind::Pattern(matcher) => matcher.free_regex(),
+            _ => None,
         }
     }
 

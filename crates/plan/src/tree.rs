@@ -253,7 +253,8 @@ impl<'a> Tree<'a> {
         let mut keys = self.targets(&format!("{}.key", target.field.name), place)?;
         let Some(key_target) = keys.pop() else { return Ok(Node::False) };
         let annotations = Annotations { ranked: false, ..Annotations::default() };
-        let predicate = Words::new(&key_target, &annotations, Languages::default()).term(key, &Match::Word)?;
+        let predicate =
+            Words::new(&key_target, &annotations, Languages::default()).term(key, &Match::Word)?;
         let Some(predicate) = predicate else { return Ok(Node::False) };
         let key = Node::Leaf(self.leaf(&key_target, predicate, None, None)?);
         Ok(Node::SameElement {
@@ -303,9 +304,7 @@ impl<'a> Tree<'a> {
     ) -> Result<Node, Error> {
         let weighted: Vec<(String, i32)> = values.iter().map(|value| (value.clone(), 1)).collect();
         let languages = self.languages();
-        self.each(field, place, annotations, "in", |target| {
-            any_of(target, annotations, languages, &weighted)
-        })
+        self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
     }
 
     fn weighted(
@@ -323,9 +322,8 @@ impl<'a> Tree<'a> {
         };
         let languages = self.languages();
         let term = self.terms.len();
-        let node = self.each(field, place, annotations, name, |target| {
-            any_of(target, annotations, languages, tokens)
-        })?;
+        let node = self
+            .each(field, place, annotations, name, |target| any_of(target, annotations, languages, tokens))?;
         if let Some(term) = self.terms.get(term) {
             for LeafId(leaf) in term.leaves.clone() {
                 self.leaves[leaf].dot_product_above = above;

@@ -22,7 +22,8 @@ impl Tree<'_> {
         if place.typed && targets.iter().all(|target| target.matching().mode == MatchMode::Text) {
             let words = segmented(item);
             if words.len() > 1 {
-                let nodes = words.iter().map(|word| self.term(word, field, place)).collect::<Result<_, _>>()?;
+                let nodes =
+                    words.iter().map(|word| self.term(word, field, place)).collect::<Result<_, _>>()?;
                 return Ok(Node::And(nodes));
             }
         }

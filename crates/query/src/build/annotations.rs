@@ -5,7 +5,7 @@ use crate::syntax::{Fault, Form, Node};
 use crate::{Annotations, Composite, Grammar, Number, Syntax, Tokenization};
 
 /// Names that items read for themselves; the others end in [`Annotations::other`].
-const KNOWN: [&str; 48] = [
+const KNOWN: [&str; 49] = [
     "accentdrop",
     "allowempty",
     "annotations",
@@ -16,6 +16,7 @@ const KNOWN: [&str; 48] = [
     "defaultindex",
     "descending",
     "distance",
+    "documentfrequency",
     "distancethreshold",
     "elementfilter",
     "endanchor",
@@ -80,6 +81,9 @@ impl Builder<'_> {
         if let Some(node) = scope.own("id") {
             all.id = Some(self.small(node, "id")?);
         }
+        if let Some(node) = scope.annotation("documentFrequency") {
+            all.document_frequency = Some(self.document_frequency(node)?);
+        }
         if let Some(node) = scope.own("connectivity") {
             all.connectivity = Some(self.connectivity(node)?);
         }
@@ -111,6 +115,25 @@ impl Builder<'_> {
         let entry =
             |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
         Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
+    }
+
+    fn document_frequency(&self, node: &Node) -> Built<(u64, u64)> {
+        let wrong = || {
+            Fault::new(
+                node.at,
+                "expected documentFrequency: {frequency: 13, count: 101}, the first at most the second",
+            )
+        };
+        let Form::Map(entries) = &node.form else { return Err(wrong()) };
+        let entry = |name: &str| {
+            let (_, value) = entries.iter().find(|(key, _)| key == name).ok_or_else(wrong)?;
+            match self.number(value)? {
+                Number::Integer(number) => u64::try_from(number).map_err(|_| wrong()),
+                Number::Float(_) => Err(wrong()),
+            }
+        };
+        let (frequency, count) = (entry("frequency")?, entry("count")?);
+        if frequency <= count { Ok((frequency, count)) } else { Err(wrong()) }
     }
 
     fn small(&self, node: &Node, what: &str) -> Built<i32> {
