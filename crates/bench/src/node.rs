@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use millrace_gateway::{Node, Server, Settings};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -34,7 +34,7 @@ impl LocalNode {
     pub fn start(directory: &Path) -> Result<Self, Error> {
         let node = Node::open(settings(directory)).map_err(Error::failed)?;
         node.deploy(application::application()?).map_err(Error::failed)?;
-        let runtime = runtime("node")?;
+        let runtime = millrace_gateway::runtime(cores(), "node").map_err(Error::failed)?;
         let server = runtime.block_on(Server::bind(Arc::clone(&node))).map_err(Error::failed)?;
         let (data, _) = server.addresses().map_err(Error::failed)?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -64,10 +64,4 @@ impl Drop for LocalNode {
             let _ = runtime.block_on(task);
         }
     }
-}
-
-/// Threads that wait for sockets, as many as the server has. They bear the name, so that a profile tells servers from clients.
-pub(crate) fn runtime(name: &str) -> Result<Runtime, Error> {
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(cores()).thread_name(name).enable_all().build().map_err(Error::failed)
 }

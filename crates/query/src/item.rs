@@ -352,8 +352,8 @@ pub struct Annotations {
     pub label: Option<String>,
     /// `significance`, 0 to 1; overrides what the group's statistics say.
     pub significance: Option<f64>,
-    /// `documentFrequency`: in how many documents it is said to be, and of how many; instead of what the group's statistics say.
-    pub document_frequency: Option<(u64, u64)>,
+    /// `documentFrequency`: the share of documents that have it, 0 to 1; overrides what the group's statistics say.
+    pub document_frequency: Option<f64>,
     /// `connectivity`: to the item of this id, with this weight.
     pub connectivity: Option<(i32, f64)>,
     /// `ranked`: whether ranking sees it.

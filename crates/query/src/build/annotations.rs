@@ -81,11 +81,11 @@ impl Builder<'_> {
         if let Some(node) = scope.own("id") {
             all.id = Some(self.small(node, "id")?);
         }
-        if let Some(node) = scope.annotation("documentFrequency") {
-            all.document_frequency = Some(self.document_frequency(node)?);
-        }
         if let Some(node) = scope.own("connectivity") {
             all.connectivity = Some(self.connectivity(node)?);
+        }
+        if let Some(node) = scope.own("documentFrequency") {
+            all.document_frequency = Some(self.document_frequency(node)?);
         }
         all.label = self.string(scope, "label")?;
         all.language = self.string(scope, "language")?;
@@ -117,23 +117,21 @@ impl Builder<'_> {
         Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
     }
 
-    fn document_frequency(&self, node: &Node) -> Built<(u64, u64)> {
+    /// How many documents of how many, as their share.
+    fn document_frequency(&self, node: &Node) -> Built<f64> {
         let wrong = || {
             Fault::new(
                 node.at,
-                "expected documentFrequency: {frequency: 13, count: 101}, the first at most the second",
+                "expected documentFrequency: {frequency: 10, count: 1000}, and no more than count",
             )
         };
         let Form::Map(entries) = &node.form else { return Err(wrong()) };
         let entry = |name: &str| {
-            let (_, value) = entries.iter().find(|(key, _)| key == name).ok_or_else(wrong)?;
-            match self.number(value)? {
-                Number::Integer(number) => u64::try_from(number).map_err(|_| wrong()),
-                Number::Float(_) => Err(wrong()),
-            }
+            let (_, node) = entries.iter().find(|(key, _)| key == name).ok_or_else(wrong)?;
+            Ok(self.number(node)?.as_f64())
         };
-        let (frequency, count) = (entry("frequency")?, entry("count")?);
-        if frequency <= count { Ok((frequency, count)) } else { Err(wrong()) }
+        let share = entry("frequency")? / entry("count")?;
+        if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
     }
 
     fn small(&self, node: &Node, what: &str) -> Built<i32> {

@@ -46,16 +46,12 @@ pub(crate) fn significance(plan: &Plan, matches: &Matches, id: TermId) -> f64 {
     if let Some(significance) = term.annotations.significance {
         return significance;
     }
-    let share = |frequency: u64, documents: u64| frequency as f64 / (documents as f64).max(1.0);
     let statistics = &matches.statistics;
-    let of_leaf = |leaf: &LeafId| statistics.document_frequency.get(leaf.0).copied();
-    let frequency = match term.annotations.document_frequency {
-        Some((frequency, documents)) => share(frequency, documents),
-        None => {
-            let most = term.leaves.iter().filter_map(of_leaf).max();
-            most.map_or(1.0, |frequency| share(frequency, statistics.documents))
-        }
+    let counted = || {
+        let frequencies = term.leaves.iter().filter_map(|leaf| statistics.document_frequency.get(leaf.0));
+        frequencies.max().map_or(1.0, |frequency| *frequency as f64 / (statistics.documents as f64).max(1.0))
     };
+    let frequency = term.annotations.document_frequency.unwrap_or_else(counted);
     0.5 + 0.5 * (frequency.clamp(RAREST, 1.0).ln() / RAREST.ln())
 }
 
