@@ -290,13 +290,13 @@ impl<'a> Batch<'a> {
                 Slot::Numbers(out)
             }
             Op::Dense(dense, a, b) if dense.shape != Shape::Rows => self.run_dense(*dense, *a, *b, spare),
-            Op::Linear((weights, terms)) if terms.iter().any(|term| !self.is_same(*term)) => {
+            Op::Linear(weights, terms) if terms.iter().any(|term| !self.is_same(*term)) => {
                 let terms: Vec<Numbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
                 let mut out = self.buffer(spare);
                 linear::sum(weights, &terms, &mut out);
                 Slot::Numbers(out)
             }
-            Op::Linear((weights, terms)) => {
+            Op::Linear(weights, terms) => {
                 let terms: Vec<Numbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
                 let mut out = [0.0];
                 linear::sum(weights, &terms, &mut out);

@@ -40,7 +40,8 @@ pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
         if terms.len() + 1 >= TERMS {
             terms.push(weighted(nodes, id, 1.0));
             terms.reverse();
-            nodes[top].op = Op::Linear(terms.into_iter().unzip());
+            let (weights, terms) = terms.into_iter().unzip();
+            nodes[top].op = Op::Linear(weights, terms);
         }
     }
 }

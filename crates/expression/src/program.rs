@@ -102,7 +102,7 @@ pub(crate) enum Op {
     /// A pattern with a kernel of its own.
     Dense(Dense, NodeId, NodeId),
     /// The sum of these numbers, each times its weight.
-    Linear((Vec<f64>, Vec<NodeId>)),
+    Linear(Vec<f64>, Vec<NodeId>),
     /// Decision trees over these numbers.
     Forest(Arc<Forest>, Vec<NodeId>),
     TokenSequence(Arc<TokenSequence>, Vec<NodeId>),
@@ -224,7 +224,7 @@ impl Op {
             Op::Generate(_, _, inputs)
             | Op::Forest(_, inputs)
             | Op::TokenSequence(_, inputs)
-            | Op::Linear((_, inputs)) => {
+            | Op::Linear(_, inputs) => {
                 inputs.iter_mut().for_each(visit);
             }
         }
