@@ -50,13 +50,22 @@ const SCHEMA: &str = "schema mail {
 
 /// The files of the application package.
 pub(crate) fn files() -> BTreeMap<String, Vec<u8>> {
-    let files = [("services.xml", SERVICES), ("schemas/mail.sd", SCHEMA)];
+    files_with(SCHEMA)
+}
+
+fn files_with(schema: &str) -> BTreeMap<String, Vec<u8>> {
+    let files = [("services.xml", SERVICES), ("schemas/mail.sd", schema)];
     files.into_iter().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect()
 }
 
 /// The application.
 pub(crate) fn application() -> Result<Application, Error> {
     Application::from_files(files()).map_err(Error::failed)
+}
+
+/// An application with this schema of the type [`TYPE`] in the place of the usual one.
+pub(crate) fn with_schema(schema: &str) -> Result<Application, Error> {
+    Application::from_files(files_with(schema)).map_err(Error::failed)
 }
 
 /// Its only schema.

@@ -3,17 +3,22 @@
 mod drop;
 mod feed;
 mod feed_tail;
+mod grouping;
+mod maxsim;
 mod model;
 mod model_rank;
 mod moving;
 mod nn;
 mod nn_cold;
 mod nn_http;
+mod patterns;
 mod placement;
 mod quality;
 mod query;
+mod rank;
 mod restart;
 mod text;
+mod text_stemmed;
 mod visible;
 
 use std::path::PathBuf;
@@ -78,6 +83,13 @@ pub const BENCHES: &[Bench] = &[
     nn_http::BENCH,
     nn_cold::BENCH,
     text::BENCH,
+    text_stemmed::BENCH,
+    patterns::PREFIX,
+    patterns::REGEX,
+    patterns::FUZZY,
+    grouping::BENCH,
+    rank::BENCH,
+    maxsim::BENCH,
     feed::VECTORS,
     feed::SMALL,
     feed_tail::BENCH,

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_column::{Column, ColumnKey};
+use millrace_document::Group;
 use millrace_env::Disk;
 use millrace_indexing::Columns;
 use millrace_plan::{Context, Plan, Scope};
 use millrace_query::{Limits, Query};
 use millrace_ranking::Profile;
-use millrace_schema::Schema;
+use millrace_schema::{Application, Schema};
 use millrace_search::{Deadline, Outcome, Search};
 use millrace_store::{Options, Store, ViewScope};
 
@@ -40,15 +42,23 @@ impl Engine {
 
     /// Over a new store in a directory. Segments are merged when documents are loaded, and never while queries are measured.
     pub fn open(directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
-        let application = application::application()?;
+        Self::of(&application::application()?, directory, disk)
+    }
+
+    /// As [`Engine::open`], of an application whose only schema is this one, for the type [`TYPE`].
+    pub fn with_schema(schema: &str, directory: &Path) -> Result<Self, Error> {
+        Self::of(&application::with_schema(schema)?, directory, None)
+    }
+
+    fn of(application: &Application, directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
         let mut options = Options::new(directory);
         options.cache_bytes = 512 << 20;
         options.maintenance = false;
         if let Some(disk) = disk {
             options.disk = disk;
         }
-        let store = Store::open(options, Arc::new(Columns::new(&application))).map_err(Error::failed)?;
-        Ok(Engine { store, schema: application::schema(&application)? })
+        let store = Store::open(options, Arc::new(Columns::new(application))).map_err(Error::failed)?;
+        Ok(Engine { store, schema: application::schema(application)? })
     }
 
     /// The store.
@@ -76,6 +86,15 @@ impl Engine {
     pub fn run(&self, query: &Prepared) -> Result<Outcome, Error> {
         let view = self.store.view(TYPE, &query.scope).map_err(Error::failed)?;
         query.search.run(&*view, &Deadline::at(Instant::now() + PATIENCE)).map_err(Error::failed)
+    }
+
+    /// The value columns of a field in one group, chunk by chunk, as the store has them in memory.
+    pub fn columns(&self, group: u64, field: &str) -> Result<Vec<Column>, Error> {
+        let scope = ViewScope::Groups(vec![Group::Name(application::group_name(group))]);
+        let view = self.store.view(TYPE, &scope).map_err(Error::failed)?;
+        let columns =
+            view.columns(&ColumnKey::value(field), 0..view.chunks().len()).map_err(Error::failed)?;
+        Ok(columns.into_iter().flatten().collect())
     }
 
     /// Runs a query, and fails where it does not find so many hits: what finds nothing is no benchmark.

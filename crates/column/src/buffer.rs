@@ -68,6 +68,7 @@ fn zeroed(bytes: usize) -> Vec<Line> {
 impl Deref for Buffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &bytemuck::cast_slice::<Line, u8>(&self.lines)[..self.len]
     }

@@ -50,23 +50,27 @@ impl Bytes {
     }
 
     /// Which documents have a value.
+    #[inline]
     pub fn presence(&self) -> Presence<'_> {
         let words = bytemuck::cast_slice(&self.buffer[64..64 + self.len.div_ceil(64) * 8]);
         Presence::new(words, self.len)
     }
 
     /// Where each document's bytes begin in [`Bytes::data`], and one more: where the last end.
+    #[inline]
     pub fn offsets(&self) -> &[u32] {
         let at = 64 + presence_bytes(self.len);
         bytemuck::cast_slice(&self.buffer[at..at + (self.len + 1) * 4])
     }
 
     /// The bytes of all documents, one after another.
+    #[inline]
     pub fn data(&self) -> &[u8] {
         &self.buffer[64 + presence_bytes(self.len) + ((self.len + 1) * 4).next_multiple_of(64)..]
     }
 
     /// The bytes of the document at `index`; `None` without a value.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.presence().get(index).then(|| {
             let offsets = self.offsets();

@@ -82,22 +82,26 @@ impl Fixed {
     }
 
     /// The number type.
+    #[inline]
     pub fn cell(&self) -> Cell {
         self.cell
     }
 
     /// Numbers a document: 1, or the size of a dense tensor.
+    #[inline]
     pub fn width(&self) -> usize {
         self.width
     }
 
     /// Which documents have a value.
+    #[inline]
     pub fn presence(&self) -> Presence<'_> {
         let words = bytemuck::cast_slice(&self.buffer[64..64 + self.len.div_ceil(64) * 8]);
         Presence::new(words, self.len)
     }
 
     /// All numbers as bytes: `len × width × cell.size()`, aligned to 64.
+    #[inline]
     pub fn raw(&self) -> &[u8] {
         &self.buffer[64 + presence_bytes(self.len)..]
     }
@@ -106,6 +110,7 @@ impl Fixed {
     ///
     /// # Panics
     /// `T` has not the size of the cell.
+    #[inline]
     pub fn cells<T: bytemuck::AnyBitPattern>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.cell.size(), "numbers are read as the type they are stored as");
         bytemuck::cast_slice(self.raw())

@@ -17,6 +17,7 @@ mod error;
 mod fixed;
 mod memory;
 mod presence;
+mod stems;
 mod tokens;
 mod values;
 mod view;

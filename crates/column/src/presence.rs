@@ -8,16 +8,19 @@ pub struct Presence<'a> {
 }
 
 impl<'a> Presence<'a> {
+    #[inline]
     pub(crate) fn new(words: &'a [u64], len: usize) -> Self {
         Presence { words, len }
     }
 
     /// Whether the document at `index` has a value.
+    #[inline]
     pub fn get(&self, index: usize) -> bool {
         self.words[index / 64] >> (index % 64) & 1 == 1
     }
 
     /// The words; bits past the last document are 0.
+    #[inline]
     pub fn words(&self) -> &'a [u64] {
         self.words
     }
@@ -60,6 +63,7 @@ impl PresenceBuilder {
 }
 
 /// Bytes that the bits of `count` documents take in an encoded column, padding included.
+#[inline]
 pub(crate) fn presence_bytes(count: usize) -> usize {
     (count.div_ceil(64) * 8).next_multiple_of(64)
 }

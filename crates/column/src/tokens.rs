@@ -3,6 +3,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use crate::fixed::u32_at;
+use crate::stems::{Stems, StemsBuilder, StemsLayout};
 use crate::{Buffer, BufferBuilder, Error, TOKENS};
 
 /// The token number that separates the elements of an array; no word has it.
@@ -11,12 +12,15 @@ pub const ELEMENT_BOUNDARY: u32 = 0;
 /// The words of text as numbers into a dictionary of the chunk's own.
 ///
 /// - The dictionary is sorted by bytes, so the words with a common prefix are one range of numbers. Numbers begin at 1.
+/// - Words are as they were written. Where a word has a stem that is another, it is known beside; a word that was stemmed in two ways (of
+///   two languages) has a number for each.
 /// - A document's tokens stand in text order; position `p` in the text is index `p` (elements of an array are separated by
 ///   [`ELEMENT_BOUNDARY`]). A document without a value has no tokens.
 /// - Numbers are 16 bits wide where the dictionary has fewer than 65,536 words, else 32.
 ///
 /// Encoded: a header of 64 bytes (layout, width of a number, two zero bytes, count u32, words u32, bytes of words u32,
-/// numbers u32), `words + 1` offsets (u32), the words, `count + 1` starts (u32), the numbers; each part padded to 64.
+/// numbers u32, stems u32, stemmed words u32, bytes of stems u32), `words + 1` offsets (u32), the words, `count + 1` starts (u32),
+/// the numbers; each part padded to 64. Where there are stems: see [`crate::stems`].
 #[derive(Debug, Clone)]
 pub struct Tokens {
     buffer: Buffer,
@@ -27,6 +31,7 @@ pub struct Tokens {
     ids_at: usize,
     ids: usize,
     width: usize,
+    stems: StemsLayout,
 }
 
 /// Token numbers in their stored width.
@@ -88,10 +93,17 @@ impl Tokens {
         let words_at = 64 + ((words + 1) * 4).next_multiple_of(64);
         let starts_at = words_at + word_bytes.next_multiple_of(64);
         let ids_at = starts_at + ((len + 1) * 4).next_multiple_of(64);
-        if ids_at + ids * width != buffer.len() {
+        let stems = StemsLayout {
+            at: (ids_at + ids * width).next_multiple_of(64),
+            stems: u32_at(&buffer, 20),
+            stemmed: u32_at(&buffer, 24),
+            bytes: u32_at(&buffer, 28),
+        };
+        let end = if stems.stems == 0 { ids_at + ids * width } else { stems.end(words) };
+        if end != buffer.len() {
             return Err(Error::Corrupt("its length is not what its header says"));
         }
-        let column = Tokens { buffer, len, words, words_at, starts_at, ids_at, ids, width };
+        let column = Tokens { buffer, len, words, words_at, starts_at, ids_at, ids, width, stems };
         let ascending = |offsets: &[u32], end: usize| {
             offsets[0] == 0
                 && offsets.windows(2).all(|pair| pair[0] <= pair[1])
@@ -107,6 +119,7 @@ impl Tokens {
         if largest as usize > words {
             return Err(Error::Corrupt("a token number is past the dictionary"));
         }
+        column.stems().map_or(Ok(()), |stems| stems.check(words))?;
         Ok(column)
     }
 
@@ -136,10 +149,25 @@ impl Tokens {
         &self.buffer[self.words_at + offsets[index] as usize..self.words_at + offsets[index + 1] as usize]
     }
 
-    /// The number of a word, if the dictionary has it. Costs a binary search.
-    pub fn number(&self, word: &[u8]) -> Option<u32> {
-        let number = self.first_not_below(word);
-        (number as usize <= self.words && self.word(number) == word).then_some(number)
+    /// The numbers of a word as it was written: none, one, or several where it has several stems. Costs a binary search.
+    pub fn numbers(&self, word: &[u8]) -> Range<u32> {
+        let first = self.first_not_below(word);
+        let same = |number: &u32| *number as usize <= self.words && self.word(*number) == word;
+        first..(first..).find(|number| !same(number)).unwrap_or(first)
+    }
+
+    /// Calls `each` with the numbers of the words that have this stem, a word without another one its own. Costs two binary searches.
+    pub fn stemmed(&self, stem: &[u8], mut each: impl FnMut(u32)) {
+        let stems = self.stems();
+        let own = self.numbers(stem);
+        own.filter(|number| stems.is_none_or(|stems| !stems.has_another(*number))).for_each(&mut each);
+        if let Some(stems) = stems {
+            stems.words_of(stem).iter().copied().for_each(each);
+        }
+    }
+
+    fn stems(&self) -> Option<Stems<'_>> {
+        (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words))
     }
 
     /// The numbers of the words that begin with `prefix`.
@@ -199,20 +227,47 @@ impl Tokens {
 /// Builds a [`Tokens`] column document by document.
 #[derive(Default)]
 pub struct TokensBuilder {
+    /// Words, and those with another stem followed by [`AND_STEM`] and that.
     words: HashMap<Box<[u8]>, u32>,
     starts: Vec<u32>,
     ids: Vec<u32>,
+    /// For use inside.
+    key: Vec<u8>,
+}
+
+/// Stands between a word and its stem in a key; no text has it.
+const AND_STEM: u8 = 0xff;
+
+/// A key's word, and its stem where that is another.
+fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match key.iter().position(|byte| *byte == AND_STEM) {
+        Some(at) => (&key[..at], Some(&key[at + 1..])),
+        None => (key, None),
+    }
 }
 
 impl TokensBuilder {
     /// No documents yet.
     pub fn new() -> Self {
-        TokensBuilder { words: HashMap::new(), starts: vec![0], ids: Vec::new() }
+        TokensBuilder { starts: vec![0], ..TokensBuilder::default() }
     }
 
     /// Adds a word to the document that is being built.
     pub fn word(&mut self, word: &[u8]) {
-        let id = self.number(word);
+        let id = number(&mut self.words, word);
+        self.ids.push(id);
+    }
+
+    /// Adds a word with its stem.
+    pub fn stemmed(&mut self, word: &[u8], stem: &[u8]) {
+        if word == stem {
+            return self.word(word);
+        }
+        self.key.clear();
+        self.key.extend_from_slice(word);
+        self.key.push(AND_STEM);
+        self.key.extend_from_slice(stem);
+        let id = number(&mut self.words, &self.key);
         self.ids.push(id);
     }
 
@@ -229,13 +284,22 @@ impl TokensBuilder {
 
     /// The next documents are those of `column` in `range`.
     pub fn extend(&mut self, column: &Tokens, range: Range<usize>) {
-        let mut renumbered = vec![ELEMENT_BOUNDARY; column.words() + 1];
+        let mut stems: Vec<Option<&[u8]>> = vec![None; column.words() + 1];
+        if let Some(of_column) = column.stems() {
+            of_column.each(|stem, number| stems[number as usize] = Some(stem));
+        }
+        let mut renumbered = vec![None; column.words() + 1];
         for index in range {
             for id in column.document(index).iter() {
-                if id != ELEMENT_BOUNDARY && renumbered[id as usize] == ELEMENT_BOUNDARY {
-                    renumbered[id as usize] = self.number(column.word(id));
+                match (id, renumbered[id as usize]) {
+                    (ELEMENT_BOUNDARY, _) => self.boundary(),
+                    (_, Some(known)) => self.ids.push(known),
+                    (_, None) => {
+                        let word = column.word(id);
+                        self.stemmed(word, stems[id as usize].unwrap_or(word));
+                        renumbered[id as usize] = self.ids.last().copied();
+                    }
                 }
-                self.ids.push(renumbered[id as usize]);
             }
             self.end_document();
         }
@@ -243,31 +307,41 @@ impl TokensBuilder {
 
     /// The column, its dictionary sorted.
     pub fn finish(self) -> Tokens {
-        let mut words: Vec<(Box<[u8]>, u32)> = self.words.into_iter().collect();
+        let mut words: Vec<(&[u8], Option<&[u8]>, u32)> = self
+            .words
+            .iter()
+            .map(|(key, id)| {
+                let (word, stem) = parts(key);
+                (word, stem, *id)
+            })
+            .collect();
         words.sort_unstable();
         let mut sorted = vec![ELEMENT_BOUNDARY; words.len() + 1];
-        for (index, (_, id)) in words.iter().enumerate() {
-            sorted[*id as usize] = index as u32 + 1;
+        let mut stems = StemsBuilder::default();
+        for ((_, stem, id), number) in words.iter().zip(1..) {
+            sorted[*id as usize] = number;
+            stem.iter().for_each(|stem| stems.push(stem, number));
         }
         let width = if words.len() < usize::from(u16::MAX) { 2 } else { 4 };
-        let word_bytes: usize = words.iter().map(|(word, _)| word.len()).sum();
+        let word_bytes: usize = words.iter().map(|(word, ..)| word.len()).sum();
         let len = self.starts.len() - 1;
 
         let mut out = BufferBuilder::with_capacity(256 + words.len() * 12 + len * 4 + self.ids.len() * width);
         out.extend(&[TOKENS, width as u8, 0, 0]);
-        for number in [len, words.len(), word_bytes, self.ids.len()] {
+        let (stem_count, stemmed, stem_bytes) = stems.counts();
+        for number in [len, words.len(), word_bytes, self.ids.len(), stem_count, stemmed, stem_bytes] {
             out.extend(&(number as u32).to_le_bytes());
         }
         out.align();
         let mut offset = 0u32;
         let mut offsets = vec![0u32];
-        offsets.extend(words.iter().map(|(word, _)| {
+        offsets.extend(words.iter().map(|(word, ..)| {
             offset += word.len() as u32;
             offset
         }));
         out.extend(bytemuck::cast_slice(&offsets));
         out.align();
-        words.iter().for_each(|(word, _)| out.extend(word));
+        words.iter().for_each(|(word, ..)| out.extend(word));
         out.align();
         out.extend(bytemuck::cast_slice(&self.starts));
         out.align();
@@ -278,15 +352,17 @@ impl TokensBuilder {
             let ids: Vec<u32> = self.ids.iter().map(|id| sorted[*id as usize]).collect();
             out.extend(bytemuck::cast_slice(&ids));
         }
+        stems.write(words.len(), &mut out);
         Tokens::decode(out.finish()).expect("what was just encoded decodes")
     }
+}
 
-    fn number(&mut self, word: &[u8]) -> u32 {
-        if let Some(&id) = self.words.get(word) {
-            return id;
-        }
-        let id = self.words.len() as u32 + 1;
-        self.words.insert(word.into(), id);
-        id
+/// The number of a key, new or known.
+fn number(words: &mut HashMap<Box<[u8]>, u32>, key: &[u8]) -> u32 {
+    if let Some(&id) = words.get(key) {
+        return id;
     }
+    let id = words.len() as u32 + 1;
+    words.insert(key.into(), id);
+    id
 }

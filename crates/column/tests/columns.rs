@@ -3,15 +3,23 @@
 use millrace_column::{BytesBuilder, Cell, Column, FixedBuilder, TokensBuilder};
 use proptest::prelude::*;
 
-/// A document's words; an element boundary is `None`.
+/// A document's words, `word/stem` where the stem is another; an element boundary is `None`.
 type Text = Vec<Option<String>>;
+
+/// A word and its stem.
+fn parts(word: &str) -> (&str, &str) {
+    word.split_once('/').unwrap_or((word, word))
+}
 
 fn tokens(documents: &[Text]) -> Column {
     let mut builder = TokensBuilder::new();
     for document in documents {
         for word in document {
             match word {
-                Some(word) => builder.word(word.as_bytes()),
+                Some(word) => {
+                    let (word, stem) = parts(word);
+                    builder.stemmed(word.as_bytes(), stem.as_bytes());
+                }
                 None => builder.boundary(),
             }
         }
@@ -20,14 +28,38 @@ fn tokens(documents: &[Text]) -> Column {
     Column::Tokens(builder.finish())
 }
 
+/// The documents that a column was built of.
 fn texts(column: &Column) -> Vec<Text> {
     let Column::Tokens(column) = column else { panic!("a tokens column was built") };
-    let word = |id| (id != 0).then(|| String::from_utf8(column.word(id).to_vec()).expect("words were UTF-8"));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("words were UTF-8");
+    let mut words: Vec<Option<String>> = vec![None; column.words() + 1];
+    for stem in all_stems() {
+        column.stemmed(stem.as_bytes(), |number| {
+            let word = text(column.word(number));
+            assert_eq!(words[number as usize], None, "a word has one stem");
+            words[number as usize] = Some(if word == stem { word } else { format!("{word}/{stem}") });
+        });
+    }
+    let word = |id| (id != 0).then(|| words[id as usize].clone().unwrap_or_else(|| text(column.word(id))));
     (0..column.len()).map(|index| column.document(index).iter().map(word).collect()).collect()
 }
 
+/// Words of up to three of three letters, and some with a stem, which is one or two of them.
 fn text() -> impl Strategy<Value = Text> {
-    prop::collection::vec(prop::option::weighted(0.9, "[a-c]{1,3}"), 0..12)
+    let word = prop_oneof!["[a-c]{1,3}", "[a-c]{3}/[ab]{1,2}"];
+    prop::collection::vec(prop::option::weighted(0.9, word), 0..12)
+}
+
+/// All stems that words of [`text`] can have.
+fn all_stems() -> Vec<String> {
+    let letters = ["a", "b", "c"];
+    let longer = |words: &[String]| -> Vec<String> {
+        words.iter().flat_map(|word| letters.map(|letter| format!("{word}{letter}"))).collect()
+    };
+    let one = longer(&[String::new()]);
+    let two = longer(&one);
+    let three = longer(&two);
+    [one, two, three].concat()
 }
 
 fn bytes(values: &[Option<Vec<u8>>]) -> Column {
@@ -58,17 +90,35 @@ proptest! {
         prop_assert_eq!(texts(&column), documents.clone());
         let Column::Tokens(column) = column else { unreachable!("tokens were encoded") };
         let mut words: Vec<String> = documents.into_iter().flatten().flatten().collect();
+        // A word that was stemmed in two ways has two numbers.
+        let all = words.clone();
         words.sort();
         words.dedup();
         prop_assert_eq!(column.words(), words.len());
         let found: Vec<&[u8]> = column.prefixed(prefix.as_bytes()).map(|number| column.word(number)).collect();
-        let expected: Vec<&[u8]> = words.iter().filter(|w| w.starts_with(&prefix)).map(String::as_bytes).collect();
+        let mut expected: Vec<&[u8]> =
+            words.iter().filter(|w| w.starts_with(&prefix)).map(|word| parts(word).0.as_bytes()).collect();
+        expected.sort_unstable();
         prop_assert_eq!(found, expected);
         for word in &words {
-            let number = column.number(word.as_bytes()).expect("the dictionary has it");
-            prop_assert_eq!(column.word(number), word.as_bytes());
+            let (word, stem) = parts(word);
+            let numbers: Vec<u32> = column.numbers(word.as_bytes()).collect();
+            let same = words.iter().filter(|other| parts(other).0 == word).count();
+            prop_assert_eq!(numbers.len(), same);
+            prop_assert!(numbers.iter().all(|number| column.word(*number) == word.as_bytes()));
+            let mut found = Vec::new();
+            column.stemmed(stem.as_bytes(), |number| found.push(column.word(number).to_vec()));
+            let mut expected: Vec<Vec<u8>> = words
+                .iter()
+                .filter(|other| parts(other).1 == stem)
+                .map(|other| parts(other).0.as_bytes().to_vec())
+                .collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(found, expected, "stem {} of {:?}", stem, all);
         }
-        prop_assert_eq!(column.number(b"zzz"), None);
+        prop_assert!(column.numbers(b"zzz").is_empty());
+        column.stemmed(b"zzz", |_| panic!("no word has this stem"));
     }
 
     #[test]
@@ -107,14 +157,17 @@ proptest! {
     #[test]
     fn damaged_bytes_never_panic(at in any::<prop::sample::Index>(), value in any::<u8>(), cut in 0usize..70) {
         let word = |w: &str| Some(w.to_owned());
-        for column in [tokens(&[vec![word("ab"), None, word("cd")], vec![word("x")]]), bytes(&[Some(vec![1, 2]), None]), numbers(&[Some(7), None])] {
+        for column in [tokens(&[vec![word("abc/a"), None, word("cd")], vec![word("x"), word("bcc/b")]]), bytes(&[Some(vec![1, 2]), None]), numbers(&[Some(7), None])] {
             let mut damaged = column.encoded().to_vec();
             let at = at.index(damaged.len());
             damaged[at] = value;
             damaged.truncate(damaged.len() - cut.min(damaged.len()));
             let Ok(column) = Column::decode(millrace_column::Buffer::copy_from(&damaged)) else { continue };
             match &column {
-                Column::Tokens(column) => (0..column.len()).for_each(|i| column.document(i).iter().filter(|id| *id > 0).for_each(|id| { column.word(id); })),
+                Column::Tokens(column) => {
+                    all_stems().iter().for_each(|stem| column.stemmed(stem.as_bytes(), |id| { column.word(id); }));
+                    (0..column.len()).for_each(|i| column.document(i).iter().filter(|id| *id > 0).for_each(|id| { column.word(id); }));
+                }
                 Column::Bytes(column) => (0..column.len()).for_each(|i| { column.get(i); }),
                 Column::Fixed(column) => (0..column.len() * column.width().min(1)).for_each(|i| { column.number(i); }),
             }

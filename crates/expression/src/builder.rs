@@ -9,6 +9,7 @@ use millrace_tensor::TensorType;
 use crate::FeatureName;
 use crate::dense::{Dense, Shape, Sum};
 use crate::evaluate::Scratch;
+use crate::linear;
 use crate::operators::{Aggregator, Binary, Unary};
 use crate::program::{CellFunction, Node, NodeId, Op, Program};
 use crate::value::Value;
@@ -196,7 +197,8 @@ impl Builder {
     }
 
     /// The program whose result is node `result`. `all_inputs` keeps those that nothing uses.
-    pub fn finish(self, result: NodeId, all_inputs: bool) -> Program {
+    pub fn finish(mut self, result: NodeId, all_inputs: bool) -> Program {
+        linear::fuse(&mut self.nodes, result);
         let mut used = vec![false; self.nodes.len()];
         used[result] = true;
         for id in (0..=result).rev() {

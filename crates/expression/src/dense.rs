@@ -169,16 +169,47 @@ fn hamming(a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
     kernels::hamming(&bytes(a), &bytes(b)) as f64
 }
 
-/// For each vector of `query` the largest sum with any vector of `document`, added up; 0 where the document has none.
-pub(crate) fn max_sim(sum: Sum, query: CellsRef<'_>, document: CellsRef<'_>, width: usize) -> f64 {
-    let rows = document.len() / width;
-    if rows == 0 {
-        return 0.0;
+/// Vectors made ready to be compared with those of many documents: for each the largest sum with any of a document, added up.
+pub(crate) struct MaxSim<'a> {
+    sum: Sum,
+    query: CellsRef<'a>,
+    width: usize,
+    /// Where the sums are of a kind that has one.
+    kernel: Option<kernels::MaxSim>,
+}
+
+impl<'a> MaxSim<'a> {
+    pub fn new(sum: Sum, query: CellsRef<'a>, width: usize) -> Self {
+        let kernel = sum.pairs().and_then(|pairs| match query {
+            CellsRef::Double(_) => None,
+            CellsRef::Float(cells) => Some(kernels::MaxSim::new(pairs, cells, width)),
+            CellsRef::BFloat16(cells) => Some(kernels::MaxSim::new(pairs, cells, width)),
+            CellsRef::Int8(cells) => Some(kernels::MaxSim::new(pairs, cells, width)),
+        });
+        MaxSim { sum, query, width, kernel }
     }
-    (0..query.len() / width)
-        .map(|i| {
-            let vector = query.row(i, width);
-            (0..rows).map(|j| sum.of(vector, document.row(j, width))).fold(f64::NEG_INFINITY, f64::max)
-        })
-        .fold(0.0, std::ops::Add::add)
+
+    /// The sum for a document's vectors; 0 where it has none.
+    pub fn of(&mut self, document: CellsRef<'_>) -> f64 {
+        match (&mut self.kernel, document) {
+            (Some(kernel), CellsRef::Float(cells)) => kernel.of(cells),
+            (Some(kernel), CellsRef::BFloat16(cells)) => kernel.of(cells),
+            (Some(kernel), CellsRef::Int8(cells)) => kernel.of(cells),
+            _ => self.one_by_one(document),
+        }
+    }
+
+    fn one_by_one(&self, document: CellsRef<'_>) -> f64 {
+        let rows = document.len() / self.width;
+        if rows == 0 {
+            return 0.0;
+        }
+        let largest = |vector: CellsRef<'_>| {
+            let sums = (0..rows).map(|row| self.sum.of(vector, document.row(row, self.width)));
+            sums.fold(f64::NEG_INFINITY, f64::max)
+        };
+        (0..self.query.len() / self.width)
+            .map(|at| largest(self.query.row(at, self.width)))
+            .fold(0.0, std::ops::Add::add)
+    }
 }

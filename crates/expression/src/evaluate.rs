@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use millrace_tensor::{Cells, Tensor, TensorType};
 
-use crate::dense::{self, CellsRef, Dense, Shape};
+use crate::dense::{self, CellsRef, Dense, MaxSim, Shape};
+use crate::linear;
 use crate::operators::Numbers;
 use crate::program::{NodeId, Op, PinSource, Program};
 use crate::tensors::{self, Pin};
@@ -289,6 +290,18 @@ impl<'a> Batch<'a> {
                 Slot::Numbers(out)
             }
             Op::Dense(dense, a, b) if dense.shape != Shape::Rows => self.run_dense(*dense, *a, *b, spare),
+            Op::Linear(weights, terms) if terms.iter().any(|term| !self.is_same(*term)) => {
+                let terms: Vec<Numbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
+                let mut out = self.buffer(spare);
+                linear::sum(weights, &terms, &mut out);
+                Slot::Numbers(out)
+            }
+            Op::Linear(weights, terms) => {
+                let terms: Vec<Numbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
+                let mut out = [0.0];
+                linear::sum(weights, &terms, &mut out);
+                Slot::Number(out[0])
+            }
             Op::Forest(forest, inputs) => {
                 let inputs: Vec<Numbers<'_>> = inputs.iter().map(|input| self.numbers(*input)).collect();
                 let mut rows = spare.pop().unwrap_or_default();
@@ -336,6 +349,7 @@ impl<'a> Batch<'a> {
             | Op::Input(_)
             | Op::Unary(..)
             | Op::Binary(..)
+            | Op::Linear(..)
             | Op::Forest(..) => Value::empty(result),
             Op::Choose(condition, x, y) => {
                 let chosen = if number(condition) != 0.0 { value(x) } else { value(y) };
@@ -433,9 +447,10 @@ impl<'a> Batch<'a> {
 
     /// A pattern whose result is a number.
     fn run_dense(&self, dense: Dense, a: NodeId, b: NodeId, spare: &mut Vec<Vec<f64>>) -> Slot {
-        let of = |a: CellsRef<'_>, b: CellsRef<'_>| match dense.shape {
-            Shape::MaxSim => dense::max_sim(dense.sum, a, b, dense.width),
-            Shape::Vectors | Shape::Rows => dense.sum.of(a, b),
+        let max_sim = dense.shape == Shape::MaxSim;
+        let of = |a: CellsRef<'_>, b: CellsRef<'_>| match max_sim {
+            true => MaxSim::new(dense.sum, a, dense.width).of(b),
+            false => dense.sum.of(a, b),
         };
         if self.is_same(a) && self.is_same(b) {
             return Slot::Number(of(self.cells(a, 0).borrow(), self.cells(b, 0).borrow()));
@@ -445,7 +460,13 @@ impl<'a> Batch<'a> {
             (true, _) => {
                 let vector = self.cells(a, 0);
                 match self.rows(b) {
-                    Some((cells, rows)) if dense.shape == Shape::Vectors => {
+                    _ if max_sim => {
+                        let mut query = MaxSim::new(dense.sum, vector.borrow(), dense.width);
+                        out.iter_mut()
+                            .enumerate()
+                            .for_each(|(i, out)| *out = query.of(self.cells(b, i).borrow()));
+                    }
+                    Some((cells, rows)) => {
                         dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, &mut out);
                     }
                     _ => self.each(&mut out, |i| of(vector.borrow(), self.cells(b, i).borrow())),
@@ -454,7 +475,7 @@ impl<'a> Batch<'a> {
             (_, true) => {
                 let vector = self.cells(b, 0);
                 match self.rows(a) {
-                    Some((cells, rows)) if dense.shape == Shape::Vectors => {
+                    Some((cells, rows)) if !max_sim => {
                         dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, &mut out);
                     }
                     _ => self.each(&mut out, |i| of(self.cells(a, i).borrow(), vector.borrow())),

@@ -17,6 +17,7 @@ mod error;
 mod evaluate;
 mod forest;
 mod functions;
+mod linear;
 mod literal;
 mod operators;
 mod parser;

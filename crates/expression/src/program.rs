@@ -101,6 +101,8 @@ pub(crate) enum Op {
     FilterSubspaces(Arc<Program>, NodeId),
     /// A pattern with a kernel of its own.
     Dense(Dense, NodeId, NodeId),
+    /// The sum of these numbers, each times its weight.
+    Linear(Vec<f64>, Vec<NodeId>),
     /// Decision trees over these numbers.
     Forest(Arc<Forest>, Vec<NodeId>),
     TokenSequence(Arc<TokenSequence>, Vec<NodeId>),
@@ -219,8 +221,11 @@ impl Op {
                 }
             }
             Op::Create(_, cells) => cells.iter_mut().for_each(visit),
-            Op::Generate(_, _, inputs) | Op::Forest(_, inputs) | Op::TokenSequence(_, inputs) => {
-                inputs.iter_mut().for_each(visit)
+            Op::Generate(_, _, inputs)
+            | Op::Forest(_, inputs)
+            | Op::TokenSequence(_, inputs)
+            | Op::Linear(_, inputs) => {
+                inputs.iter_mut().for_each(visit);
             }
         }
     }

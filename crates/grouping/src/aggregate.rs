@@ -108,10 +108,10 @@ impl Accumulator {
         }
     }
 
-    /// Counts a document in a group.
-    pub(crate) fn count(&mut self, group: u32) {
+    /// Counts a document in each of these groups.
+    pub(crate) fn count(&mut self, groups: &[u32]) {
         if let Accumulator::Count(values) = self {
-            values[group as usize] += 1;
+            groups.iter().for_each(|group| values[*group as usize] += 1);
         }
     }
 

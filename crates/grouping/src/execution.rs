@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::aggregate::Accumulator;
-use crate::batch::{Batch, text_at};
+use crate::batch::Batch;
 use crate::datum::Datum;
 use crate::field::Reach;
 use crate::level::{Grouping, GroupsList, Level};
@@ -277,12 +277,14 @@ struct Collector<'b> {
 impl<'b> Collector<'b> {
     fn level(&self, level: &'b Level, state: &mut LevelState, rows: &Rows) {
         for (row, group) in rows.rows.iter().zip(&rows.groups) {
-            let rank = &mut state.ranks[*group as usize];
-            *rank = rank.max(self.batch.score(*row as usize));
+            let (rank, score) = (&mut state.ranks[*group as usize], self.batch.score(*row as usize));
+            if score > *rank {
+                *rank = score;
+            }
         }
         for (aggregate, accumulator) in level.aggregates.iter().zip(&mut state.aggregates) {
             match &aggregate.input {
-                None => rows.groups.iter().for_each(|group| accumulator.count(*group)),
+                None => accumulator.count(&rows.groups),
                 Some(input) => {
                     for (index, group) in rows.groups.iter().enumerate() {
                         accumulator
@@ -354,23 +356,25 @@ impl<'b> Collector<'b> {
         }
         let documents = rows.rows.iter().map(|row| usize::from(self.batch.documents[*row as usize]));
         let undefined = field.undefined();
+        inner.groups.reserve(rows.rows.len());
         match (self.batch.column(field), &undefined) {
             (Some(Column::Fixed(column)), Datum::Long(undefined)) if column.width() == 1 => {
                 let presence = column.presence();
-                let mut number = |read: &dyn Fn(usize) -> i64| {
-                    for (document, group) in documents.clone().zip(&rows.groups) {
-                        let value = if presence.get(document) { read(document) } else { *undefined };
-                        inner.groups.push(table.long(*group, value));
-                    }
+                let groups = documents.zip(&rows.groups);
+                let mut number = |document: usize, group: u32, value: i64| {
+                    let value = if presence.get(document) { value } else { *undefined };
+                    inner.groups.push(table.long(group, value));
                 };
                 match column.cell() {
                     Cell::I64 => {
                         let cells = column.cells::<i64>();
-                        number(&|document| cells[document]);
+                        groups.for_each(|(document, group)| number(document, *group, cells[document]));
                     }
                     Cell::I32 => {
                         let cells = column.cells::<i32>();
-                        number(&|document| i64::from(cells[document]));
+                        groups.for_each(|(document, group)| {
+                            number(document, *group, i64::from(cells[document]));
+                        });
                     }
                     _ => return false,
                 }
@@ -378,8 +382,13 @@ impl<'b> Collector<'b> {
             (Some(Column::Bytes(column)), Datum::Text(_))
                 if matches!(millrace_column::layout(&field.data_type), millrace_column::Layout::Text) =>
             {
+                let (presence, offsets, data) = (column.presence(), column.offsets(), column.data());
                 for (document, group) in documents.zip(&rows.groups) {
-                    inner.groups.push(table.text(*group, &text_at(column, document).unwrap_or_default()));
+                    let text = match presence.get(document) {
+                        true => &data[offsets[document] as usize..offsets[document + 1] as usize],
+                        false => &[],
+                    };
+                    inner.groups.push(table.text_bytes(*group, text));
                 }
             }
             _ => return false,

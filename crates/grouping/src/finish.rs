@@ -112,38 +112,22 @@ impl Builder<'_> {
     }
 
     fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize) -> GroupList {
-        let mut members: Vec<(Vec<Datum<'static>>, usize)> = list.members[parent]
-            .iter()
-            .map(|group| {
-                let group = *group as usize;
-                let keys = spec.order.iter().map(|(_, node)| self.eval(node, &list.level, group));
-                (keys.collect(), group)
-            })
-            .collect();
-        members.sort_by(|(a_keys, a), (b_keys, b)| {
-            let by_order =
-                spec.order.iter().zip(a_keys.iter().zip(b_keys)).map(|((descending, _), (a, b))| {
-                    let order = a.order(b);
-                    if *descending { order.reverse() } else { order }
-                });
-            by_order
-                .fold(Ordering::Equal, Ordering::then)
-                .then_with(|| list.level.ranks[*b].total_cmp(&list.level.ranks[*a]))
-                .then_with(|| list.table.keys[*a].order(&list.table.keys[*b]))
-        });
+        let members = &list.members[parent];
         let (offset, end, continuation) = self.page(members.len(), spec.max, spec.tag);
-        let shown = &members[offset..end];
+        let ordered = self.ordered(spec, list, members, end);
+        let shown = &ordered[offset..];
         let groups = shown
             .iter()
             .enumerate()
-            .map(|(place, (_, group))| {
-                let key = &list.table.keys[*group];
+            .map(|(place, group)| {
+                let group = *group as usize;
+                let key = &list.table.keys[group];
                 self.path.push((offset + place) as u32);
-                let (outputs, lists) = self.inside(&spec.level, &list.level, *group);
+                let (outputs, lists) = self.inside(&spec.level, &list.level, group);
                 self.path.pop();
                 // Where the request says the order, relevance tells the place: from 1 in equal steps towards 0.
                 let relevance = if spec.order.is_empty() {
-                    list.level.ranks[*group]
+                    list.level.ranks[group]
                 } else {
                     (shown.len() - place) as f64 / shown.len() as f64
                 };
@@ -151,6 +135,38 @@ impl Builder<'_> {
             })
             .collect();
         GroupList::Groups { label: spec.label.clone(), groups, continuation }
+    }
+
+    /// The first `count` of the groups of a list, in its order.
+    fn ordered(&self, spec: &GroupsList, list: &ListState, members: &[u32], count: usize) -> Vec<u32> {
+        let width = spec.order.len();
+        let keys: Vec<Datum<'static>> = members
+            .iter()
+            .flat_map(|group| {
+                spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize))
+            })
+            .collect();
+        // By the places among the members, which the keys are found by.
+        let order = |a: &u32, b: &u32| {
+            let (place_a, place_b) = (*a as usize, *b as usize);
+            let keys = |place: usize| &keys[place * width..(place + 1) * width];
+            for ((descending, _), (a, b)) in spec.order.iter().zip(keys(place_a).iter().zip(keys(place_b))) {
+                match a.order(b) {
+                    Ordering::Equal => {}
+                    order => return if *descending { order.reverse() } else { order },
+                }
+            }
+            let (a, b) = (members[place_a] as usize, members[place_b] as usize);
+            let by_rank = list.level.ranks[b].total_cmp(&list.level.ranks[a]);
+            by_rank.then_with(|| list.table.keys[a].order(&list.table.keys[b])).then(a.cmp(&b))
+        };
+        let mut places: Vec<u32> = (0..members.len() as u32).collect();
+        if count < places.len() {
+            places.select_nth_unstable_by(count, order);
+            places.truncate(count);
+        }
+        places.sort_unstable_by(order);
+        places.into_iter().map(|place| members[place as usize]).collect()
     }
 
     /// Which entries of a list are shown, and the continuations of the pages beside it.

@@ -177,7 +177,7 @@ const fn function(
 
 const MANY: usize = 1000;
 
-/// All functions but those whose arguments are read specially (`predefined`, `fixedwidth`, `uca`, `geo_distance`, `debugwait`).
+/// All functions whose arguments are values; the others are [`FORMS`](crate::FORMS).
 #[rustfmt::skip]
 pub static FUNCTIONS: &[Function] = {
     use Accepts::*;

@@ -37,6 +37,7 @@ pub use execution::{Execution, HitRef};
 pub use finish::Fill;
 pub use functions::{Accepts, FUNCTIONS, Function, Returns};
 pub use level::Grouping;
+pub use parse::{FORMS, Form};
 pub use request::{
     Aggregator, Bound, Bucket, Each, Expression, FieldPath, Filter, Limit, Number, Operation, Order, Output,
     Request, Step,

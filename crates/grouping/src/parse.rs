@@ -1,6 +1,9 @@
 //! The grouping language, read by recursive descent.
 
 mod expression;
+mod forms;
+
+pub use forms::{FORMS, Form};
 
 use std::collections::HashMap;
 

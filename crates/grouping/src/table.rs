@@ -1,7 +1,7 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::datum::Datum;
@@ -11,6 +11,10 @@ use crate::datum::Datum;
 #[serde(try_from = "Groups")]
 pub(crate) struct Table {
     numbers: HashTable<u32>,
+    /// Those whose key is a whole number: by far the most, and small enough to lie in the table themselves.
+    whole: HashMap<(u32, i64), u32>,
+    /// Short texts, for the same reason; all of them are in `numbers` too.
+    short: HashMap<(u32, Short), u32>,
     hasher: DefaultHashBuilder,
     /// For each group, the number of the group around it.
     pub(crate) parents: Vec<u32>,
@@ -57,23 +61,37 @@ impl Table {
 
     /// As [`Table::number`], for a whole number.
     pub(crate) fn long(&mut self, parent: u32, value: i64) -> u32 {
-        let hash = self.hasher.hash_one((parent, value));
-        self.find(
-            hash,
-            parent,
-            |known| matches!(known, Datum::Long(known) if *known == value),
-            || Datum::Long(value),
-        )
+        let Table { whole, parents, keys, .. } = self;
+        *whole.entry((parent, value)).or_insert_with(|| {
+            parents.push(parent);
+            keys.push(Datum::Long(value));
+            (keys.len() - 1) as u32
+        })
     }
 
     /// As [`Table::number`], for a text.
     pub(crate) fn text(&mut self, parent: u32, text: &str) -> u32 {
+        self.text_bytes(parent, text.as_bytes())
+    }
+
+    /// As [`Table::number`], for a text as it lies in its column.
+    pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
+        let Some(short) = Short::of(text) else { return self.any_text(parent, text) };
+        if let Some(known) = self.short.get(&(parent, short)) {
+            return *known;
+        }
+        let number = self.any_text(parent, text);
+        self.short.insert((parent, short), number);
+        number
+    }
+
+    fn any_text(&mut self, parent: u32, text: &[u8]) -> u32 {
         let hash = self.hasher.hash_one((parent, text));
         self.find(
             hash,
             parent,
-            |known| matches!(known, Datum::Text(known) if known == text),
-            || Datum::text(text.to_owned()),
+            |known| matches!(known, Datum::Text(known) if known.as_bytes() == text),
+            || Datum::text(String::from_utf8_lossy(text).into_owned()),
         )
     }
 
@@ -84,7 +102,7 @@ impl Table {
         is: impl Fn(&Datum<'static>) -> bool,
         key: impl FnOnce() -> Datum<'static>,
     ) -> u32 {
-        let Table { numbers, hasher, parents, keys } = self;
+        let Table { numbers, hasher, parents, keys, .. } = self;
         let entry = numbers.entry(
             hash,
             |&number| parents[number as usize] == parent && is(&keys[number as usize]),
@@ -108,10 +126,32 @@ impl Table {
     }
 }
 
+/// A text of up to 16 bytes: its length, and all its bytes, some of them twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Short {
+    len: u32,
+    parts: [u64; 2],
+}
+
+impl Short {
+    #[inline]
+    fn of(text: &[u8]) -> Option<Self> {
+        let parts = match text.len() {
+            len @ 8..=16 => [eight(&text[..8]), eight(&text[len - 8..])],
+            0..8 => [text.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)), 0],
+            _ => return None,
+        };
+        Some(Short { len: text.len() as u32, parts })
+    }
+}
+
+fn eight(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
 fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &Datum<'_>) -> u64 {
     match key {
-        Datum::Long(value) => hasher.hash_one((parent, *value)),
-        Datum::Text(text) => hasher.hash_one((parent, &**text)),
+        Datum::Text(text) => hasher.hash_one((parent, text.as_bytes())),
         key => {
             let mut state = hasher.build_hasher();
             parent.hash(&mut state);

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use millrace_column::{BytesBuilder, Column, ColumnKey, Form, TokensBuilder, ValueBuilder, value};
 use millrace_document::{DataType, Document, Value};
 use millrace_linguistics::{Analyzer, Language};
-use millrace_schema::{Application, Schema, SchemaField};
+use millrace_schema::{Application, Matching, Schema, SchemaField};
 use millrace_store::Layout;
+
+use crate::languages::{Spoken, languages};
 
 /// Which columns documents of each type have, and how they are built: what a store needs to know of an application. The default
 /// is that of no application: no type is known.
@@ -21,7 +23,8 @@ struct TypeColumns {
 
 struct FieldColumns {
     data_type: DataType,
-    analyzer: Analyzer,
+    matching: Matching,
+    spoken: Spoken,
 }
 
 impl Columns {
@@ -45,9 +48,11 @@ impl TypeColumns {
         let mut keys = schema.columns();
         keys.sort_unstable();
         keys.dedup();
+        let mut languages = languages(schema);
         let field = |(name, field): (&Arc<str>, &SchemaField)| {
-            let analyzer = Analyzer::new(&field.matching, Language::Unknown);
-            (Arc::clone(name), FieldColumns { data_type: field.data_type.clone(), analyzer })
+            let spoken = languages.remove(name).unwrap_or(Spoken::Always(Language::Unknown));
+            let (data_type, matching) = (field.data_type.clone(), field.matching.clone());
+            (Arc::clone(name), FieldColumns { data_type, matching, spoken })
         };
         TypeColumns { keys, fields: schema.fields.iter().map(field).collect() }
     }
@@ -68,9 +73,15 @@ impl Layout for Columns {
             }
             (Form::Tokens, Some(field)) => {
                 let mut builder = TokensBuilder::new();
-                documents.iter().for_each(|document| {
-                    field.add_document(document.get(&key.field), &mut builder);
-                });
+                let mut analyzer = field.analyzer(Language::Unknown);
+                let mut of = Language::Unknown;
+                for document in documents {
+                    let language = field.spoken.of(document);
+                    if language != of {
+                        (analyzer, of) = (field.analyzer(language), language);
+                    }
+                    add_document(&analyzer, document.get(&key.field), &mut builder);
+                }
                 Column::Tokens(builder.finish())
             }
             (Form::Id, _) => {
@@ -92,9 +103,14 @@ impl Layout for Columns {
         if key.form != Form::Tokens {
             return None;
         }
+        // What another field says of the language is not known here: words are stemmed by their scripts then.
+        let analyzer = field.analyzer(match &field.spoken {
+            Spoken::Always(language) => *language,
+            Spoken::AsSaidBy(_) => Language::Unknown,
+        });
         let mut builder = TokensBuilder::new();
         for index in 0..values.len() {
-            field.add_document(value(values, &field.data_type, index).as_ref(), &mut builder);
+            add_document(&analyzer, value(values, &field.data_type, index).as_ref(), &mut builder);
         }
         Some(Column::Tokens(builder.finish()))
     }
@@ -105,30 +121,36 @@ impl Layout for Columns {
 }
 
 impl FieldColumns {
-    /// Adds the words of one document's value; the elements of collections are separated.
-    fn add_document(&self, value: Option<&Value>, builder: &mut TokensBuilder) {
-        let mut first = true;
-        if let Some(value) = value {
-            self.add_value(value, builder, &mut first);
-        }
-        builder.end_document();
+    fn analyzer(&self, language: Language) -> Analyzer {
+        Analyzer::new(&self.matching, language)
     }
+}
 
-    fn add_value(&self, value: &Value, builder: &mut TokensBuilder, first: &mut bool) {
-        match value {
-            Value::String(text) => {
-                if !std::mem::take(first) {
-                    builder.boundary();
-                }
-                self.analyzer.tokens(text, |token| builder.word(token.text.as_bytes()));
+/// Adds the words of one document's value; the elements of collections are separated.
+fn add_document(analyzer: &Analyzer, value: Option<&Value>, builder: &mut TokensBuilder) {
+    let mut first = true;
+    if let Some(value) = value {
+        add_value(analyzer, value, builder, &mut first);
+    }
+    builder.end_document();
+}
+
+fn add_value(analyzer: &Analyzer, value: &Value, builder: &mut TokensBuilder, first: &mut bool) {
+    match value {
+        Value::String(text) => {
+            if !std::mem::take(first) {
+                builder.boundary();
             }
-            Value::Array(elements) => {
-                elements.iter().for_each(|element| self.add_value(element, builder, first));
-            }
-            Value::WeightedSet(elements) => {
-                elements.iter().for_each(|(element, _)| self.add_value(element, builder, first));
-            }
-            _ => {}
+            analyzer.tokens(text, |token| {
+                builder.stemmed(token.written.as_bytes(), token.text.as_bytes());
+            });
         }
+        Value::Array(elements) => {
+            elements.iter().for_each(|element| add_value(analyzer, element, builder, first));
+        }
+        Value::WeightedSet(elements) => {
+            elements.iter().for_each(|(element, _)| add_value(analyzer, element, builder, first));
+        }
+        _ => {}
     }
 }

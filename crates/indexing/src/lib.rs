@@ -18,6 +18,7 @@ mod components;
 mod convert;
 mod error;
 mod execute;
+mod languages;
 mod lexer;
 mod parser;
 mod resolve;

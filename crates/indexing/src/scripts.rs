@@ -164,7 +164,7 @@ impl FieldScript {
 }
 
 /// The document's fields in their order, then those beside it as they stand in the file.
-fn in_order(schema: &Schema) -> Vec<&SchemaField> {
+pub(crate) fn in_order(schema: &Schema) -> Vec<&SchemaField> {
     let own = schema.document_type.fields().iter().filter_map(|field| schema.fields.get(&field.name));
     let mut beside: Vec<&SchemaField> =
         schema.fields.values().filter(|field| schema.document_type.field(&field.name).is_none()).collect();

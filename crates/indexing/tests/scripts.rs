@@ -416,10 +416,49 @@ fn columns_are_built_from_documents() {
         _ => panic!("tokens are tokens"),
     };
     let built = columns.build("music", &ColumnKey::tokens("title"), &documents);
-    assert_eq!(words(&built), [vec!["the", "cafe"], vec![]]);
+    assert_eq!(words(&built), [vec!["the", "cafes"], vec![]]);
+    let Column::Tokens(tokens) = &built else { panic!("tokens are tokens") };
+    let mut of_stem = Vec::new();
+    tokens.stemmed(b"cafe", |number| of_stem.push(tokens.word(number).to_vec()));
+    assert_eq!(of_stem, [b"cafes"]);
     let values = columns.build("music", &ColumnKey::value("title"), &documents);
     let derived = columns.derive("music", &ColumnKey::tokens("title"), &values).unwrap();
     assert_eq!(words(&derived), words(&built));
     assert_eq!(columns.data_type("music", "year"), Some(DataType::Int));
     assert_eq!(columns.build("music", &ColumnKey::value("nowhere"), &documents).len(), 2);
+}
+
+/// The language of a text is what `set_language` said last before its statement: a constant, or what the document's field has.
+#[test]
+fn words_are_stemmed_by_the_language_that_was_set() {
+    use millrace_store::Layout;
+    const SERVICES: &str = "<services><content id='c'><documents><document type='d' mode='streaming'/></documents></content></services>";
+    let stems = |fields: &str, document: &str, field: &str, stem: &str| {
+        let schema = format!("schema d {{ {fields} }}");
+        let files = [("services.xml", SERVICES), ("schemas/d.sd", &schema)];
+        let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+        let application =
+            millrace_schema::Application::from_files(files.into()).expect("the application is right");
+        let document = self::document(&application.schemas["d"], document);
+        let columns = millrace_indexing::Columns::new(&application);
+        let Column::Tokens(tokens) = columns.build("d", &ColumnKey::tokens(field), &[&document]) else {
+            panic!("tokens are tokens")
+        };
+        let mut found = 0;
+        tokens.stemmed(stem.as_bytes(), |_| found += 1);
+        found
+    };
+    let said = "document d { field lang type string { indexing: set_language }
+                 field t type string { indexing: index } }";
+    assert_eq!(stems(said, r#"{"lang":"de","t":"Häuser"}"#, "t", "haus"), 1);
+    assert_eq!(stems(said, r#"{"lang":"en","t":"Häuser"}"#, "t", "haus"), 0);
+    assert_eq!(stems(said, r#"{"t":"houses"}"#, "t", "hous"), 1);
+    let before = "document d { field t type string { indexing: index }
+                   field lang type string { indexing: set_language } }";
+    assert_eq!(stems(before, r#"{"lang":"de","t":"Häuser"}"#, "t", "haus"), 0);
+    let fixed = "document d { field t type string { indexing { \"de\" | set_language; index; } } }";
+    assert_eq!(stems(fixed, r#"{"t":"Häuser"}"#, "t", "haus"), 1);
+    let beside = "field l type string { indexing: \"de\" | set_language }
+                   document d { field t type string { indexing: index } }";
+    assert_eq!(stems(beside, r#"{"t":"Häuser"}"#, "t", "haus"), 1);
 }

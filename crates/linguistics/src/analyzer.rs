@@ -13,6 +13,8 @@ use crate::{Language, split};
 pub struct Token<'a> {
     /// The word, folded and stemmed. Not empty.
     pub text: &'a str,
+    /// The word, folded only.
+    pub written: &'a str,
     /// Where it stands in the original text, in bytes.
     pub range: Range<usize>,
     /// How many tokens are before it.
@@ -46,7 +48,7 @@ impl Analyzer {
                 case: !matching.cased,
                 accents: matching.normalizing && matching.mode != MatchMode::Exact,
             },
-            stemming: language.algorithm().filter(|_| stemmed).map(Stemming::new),
+            stemming: Stemming::new(language).filter(|_| stemmed),
             max_length: matching.max_length.unwrap_or(usize::MAX),
             max_token_length: matching.max_token_length.unwrap_or(usize::MAX),
             max_occurrences: matching
@@ -60,7 +62,7 @@ impl Analyzer {
         Analyzer {
             mode: MatchMode::Text,
             folding: Folding { case: true, accents: true },
-            stemming: language.algorithm().map(Stemming::new),
+            stemming: Stemming::new(language),
             max_length: usize::MAX,
             max_token_length: usize::MAX,
             max_occurrences: u32::MAX,
@@ -98,17 +100,22 @@ impl Analyzer {
     /// - With `match: word` and `match: exact` the whole text is one token.
     pub fn tokens(&self, text: &str, mut sink: impl FnMut(Token<'_>)) {
         let text = self.cut(text);
-        let mut folded = String::new();
+        let (mut folded, mut stem) = (String::new(), String::new());
         let mut position = 0;
         let mut limits = Limits::new(self);
         let mut emit = |range: Range<usize>| {
             folded.clear();
             self.folding.fold(&text[range.clone()], &mut folded);
-            if let Some(stemming) = &self.stemming {
-                stemming.stem(&mut folded);
-            }
-            if !folded.is_empty() && limits.admit(&folded) {
-                sink(Token { text: &folded, range, position });
+            let text = match &self.stemming {
+                Some(stemming) => {
+                    stem.clone_from(&folded);
+                    stemming.stem(&mut stem);
+                    &stem
+                }
+                None => &folded,
+            };
+            if !text.is_empty() && limits.admit(text) {
+                sink(Token { text, written: &folded, range, position });
                 position += 1;
             }
         };
@@ -159,7 +166,7 @@ impl fmt::Debug for Analyzer {
         f.debug_struct("Analyzer")
             .field("mode", &self.mode)
             .field("folding", &self.folding)
-            .field("stemming", &self.stemming.as_ref().map(Stemming::algorithm))
+            .field("stemming", &self.stemming)
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@ use rust_stemmers::Algorithm;
 /// The language of a text, as far as it changes how its words are stemmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Language {
-    /// Not said; taken for English, as most text without a language is.
+    /// Not said: the script of each word tells, and Latin is taken for English.
     #[default]
     Unknown,
     /// One with a stemmer.
@@ -40,11 +40,67 @@ impl Language {
         })
     }
 
-    pub(crate) fn algorithm(self) -> Option<Algorithm> {
+    /// Whether the words of this language have stems.
+    pub(crate) fn has_stems(self) -> bool {
+        self != Language::Unstemmed
+    }
+
+    /// How a word of this language that begins with this character is stemmed; not at all where nobody knows how.
+    pub(crate) fn algorithm(self, first: char) -> Option<Algorithm> {
+        let by_script = Script::of(first).algorithm();
         match self {
-            Language::Unknown => Some(Algorithm::English),
-            Language::Stemmed(algorithm) => Some(algorithm),
+            Language::Unknown => by_script,
+            Language::Stemmed(algorithm) if Script::of_algorithm(algorithm) == Script::of(first) => {
+                Some(algorithm)
+            }
+            Language::Stemmed(_) => by_script,
             Language::Unstemmed => None,
+        }
+    }
+}
+
+/// A script that some language with a stemmer is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Latin,
+    Arabic,
+    Cyrillic,
+    Greek,
+    Tamil,
+    Other,
+}
+
+impl Script {
+    fn of(c: char) -> Self {
+        match c {
+            'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Script::Latin,
+            '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Script::Greek,
+            '\u{400}'..='\u{52f}' => Script::Cyrillic,
+            '\u{600}'..='\u{6ff}' | '\u{750}'..='\u{77f}' => Script::Arabic,
+            '\u{b80}'..='\u{bff}' => Script::Tamil,
+            _ => Script::Other,
+        }
+    }
+
+    fn of_algorithm(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Arabic => Script::Arabic,
+            Algorithm::Greek => Script::Greek,
+            Algorithm::Russian => Script::Cyrillic,
+            Algorithm::Tamil => Script::Tamil,
+            _ => Script::Latin,
+        }
+    }
+
+    /// What a word without a language is stemmed by.
+    fn algorithm(self) -> Option<Algorithm> {
+        match self {
+            Script::Latin => Some(Algorithm::English),
+            Script::Arabic => Some(Algorithm::Arabic),
+            Script::Cyrillic => Some(Algorithm::Russian),
+            Script::Greek => Some(Algorithm::Greek),
+            Script::Tamil => Some(Algorithm::Tamil),
+            Script::Other => None,
         }
     }
 }

@@ -2,20 +2,17 @@ use std::cell::RefCell;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Stems words of one language, and remembers those that it met lately: a stemmer takes longer than everything else that is
+use crate::Language;
+
+/// Stems words of one language, and those of other scripts by these, and remembers those that it met lately: a stemmer takes longer than everything else that is
 /// done to a word, and most of a text is a few hundred words again and again.
-pub(crate) struct Stemming {
-    algorithm: Algorithm,
-    stemmer: Stemmer,
-}
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stemming(Language);
 
 impl Stemming {
-    pub(crate) fn new(algorithm: Algorithm) -> Self {
-        Stemming { algorithm, stemmer: Stemmer::create(algorithm) }
-    }
-
-    pub(crate) const fn algorithm(&self) -> Algorithm {
-        self.algorithm
+    /// None for a language whose words have no stems.
+    pub(crate) fn new(language: Language) -> Option<Self> {
+        language.has_stems().then_some(Stemming(language))
     }
 
     /// Replaces a folded word by its stem. Words with digits, and those of a single letter, are their own stem.
@@ -23,8 +20,10 @@ impl Stemming {
         if word.len() < 2 || word.bytes().any(|b| b.is_ascii_digit()) {
             return;
         }
-        let Some(key) = Key::new(self.algorithm, word) else {
-            *word = self.stemmer.stem(word).into_owned();
+        let Some(algorithm) = word.chars().next().and_then(|first| self.0.algorithm(first)) else { return };
+        let stemmer = || Stemmer::create(algorithm);
+        let Some(key) = Key::new(algorithm, word) else {
+            *word = stemmer().stem(word).into_owned();
             return;
         };
         RECENT.with_borrow_mut(|recent| {
@@ -33,7 +32,8 @@ impl Stemming {
             }
             let place = &mut recent[key.hash()];
             if place.key != key {
-                let stem = self.stemmer.stem(word);
+                let stemmer = stemmer();
+                let stem = stemmer.stem(word);
                 let Some(change) = Change::between(word, &stem) else {
                     *word = stem.into_owned();
                     return;
@@ -120,8 +120,9 @@ mod tests {
 
     #[test]
     fn stems_are_the_same_whether_remembered_or_not() {
-        let english = Stemming::new(Algorithm::English);
-        let german = Stemming::new(Algorithm::German);
+        let stemming = |language: Language| Stemming::new(language).expect("the language has stems");
+        let english = stemming(Language::Unknown);
+        let german = stemming(Language::Stemmed(Algorithm::German));
         for _ in 0..3 {
             for (stemming, word, expected) in [
                 (&english, "running", "run"),
@@ -129,6 +130,9 @@ mod tests {
                 (&english, "flies", "fli"),
                 (&german, "flies", "flies"),
                 (&german, "häuser", "haus"),
+                (&english, "книгами", "книг"),
+                (&german, "книгами", "книг"),
+                (&english, "東京", "東京"),
                 (&english, "a1s", "a1s"),
                 (
                     &english,

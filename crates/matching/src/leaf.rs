@@ -6,12 +6,12 @@ use millrace_column::{Bytes, Column, ColumnKey, Fixed, Layout, Tokens, layout};
 use millrace_document::{DataType, Value};
 use millrace_linguistics::{Analyzer, Language};
 use millrace_plan::{Leaf, Plan, Predicate};
+use regex::Regex;
 
 use crate::bits::Bits;
 use crate::geo::GeoCircle;
 use crate::nearest::Nearest;
 use crate::pattern::WordMatcher;
-use crate::surface::{SurfaceWords, is_surface};
 use crate::value::{Element, ValueTest, Weighing};
 use crate::words::{self, Numbers, Places};
 use crate::{Error, LeafMatches, Occurrences};
@@ -29,8 +29,6 @@ pub(crate) struct ReadyLeaf {
 pub(crate) enum Kind {
     /// Words among the field's tokens.
     Words(Vec<WordMatcher>),
-    /// Words as they were written, where the field's tokens are stems.
-    Surface(Box<SurfaceWords>),
     /// Any of these words among the field's tokens, with weights.
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
@@ -67,10 +65,7 @@ impl ReadyLeaf {
             Predicate::Words(patterns) if among_tokens => {
                 let matchers = patterns.iter().map(|p| WordMatcher::new(&leaf.field, p, false));
                 let matchers = matchers.collect::<Result<Vec<_>, _>>()?;
-                match is_surface(patterns, &analyzer()) {
-                    true => Kind::Surface(Box::new(SurfaceWords::new(matchers, analyzer()))),
-                    false => Kind::Words(matchers),
-                }
+                Kind::Words(matchers)
             }
             Predicate::WordIn(words) if among_tokens => Kind::WordIn(words.clone()),
             Predicate::Nearest { target, metric, target_hits, threshold } => {
@@ -116,7 +111,6 @@ impl ReadyLeaf {
             (Kind::Values { .. }, Layout::Text | Layout::Raw) => 3,
             (Kind::Values { .. } | Kind::Circle(_), _) => 4,
             (Kind::Nearest(..), _) => 5,
-            (Kind::Surface(_), _) => 6,
         }
     }
 
@@ -126,9 +120,6 @@ impl ReadyLeaf {
         match (&self.kind, column) {
             (Kind::Words(matchers), Column::Tokens(tokens)) => {
                 Found::Places(words::find(matchers, tokens, within))
-            }
-            (Kind::Surface(words), column) => {
-                Found::Places(words.find(column, &self.field.data_type, within))
             }
             (Kind::WordIn(words), Column::Tokens(tokens)) => {
                 Found::Weights(self.word_in(words, tokens, within))
@@ -159,7 +150,7 @@ impl ReadyLeaf {
 
     fn nothing(&self) -> Found {
         match self.kind {
-            Kind::Words(_) | Kind::Surface(_) => Found::Places(Places::default()),
+            Kind::Words(_) => Found::Places(Places::default()),
             Kind::WordIn(_) | Kind::Values { weighted: true, .. } => Found::Weights(Vec::new()),
             Kind::Values { .. } => Found::Bits(Bits::NONE),
             Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Distances::default()),
@@ -211,13 +202,13 @@ impl ReadyLeaf {
     }
 
     fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i64)> {
-        let mut weights: Vec<(u32, i32)> = listed
-            .iter()
-            .filter_map(|(word, weight)| Some((tokens.number(word.as_bytes())?, *weight)))
-            .collect();
+        let mut weights: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
+        for (stem, weight) in listed {
+            tokens.stemmed(stem.as_bytes(), |number| weights.push((number, *weight)));
+        }
         weights.sort_unstable();
-        let places = Numbers::from_ascending(words::ascending(weights.iter().map(|(number, _)| *number)))
-            .find(tokens.ids());
+        let numbers = weights.iter().map(|(number, _)| *number).collect();
+        let places = Numbers::from_ascending(words::ascending(numbers)).find(tokens.ids());
         let (starts, ids) = (tokens.starts(), tokens.ids());
         let mut found = Vec::new();
         let mut document = 0;
@@ -228,7 +219,8 @@ impl ReadyLeaf {
             }
             let here = rest.iter().take_while(|place| **place < starts[document + 1]).count();
             if within.get(document) {
-                let numbers = words::ascending(rest[..here].iter().map(|place| ids.get(*place as usize)));
+                let numbers: Vec<u32> = rest[..here].iter().map(|place| ids.get(*place as usize)).collect();
+                let numbers = words::ascending(numbers);
                 let mut weighing = Weighing::default();
                 for number in numbers {
                     let after = weights.partition_point(|(listed, _)| *listed <= number);
@@ -302,11 +294,49 @@ fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Bits {
 fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
     let mut bits = Bits::NONE;
     let mut buffer = String::new();
+    // Looked at once, and not value by value: nearly always all of it is text.
+    let all = std::str::from_utf8(column.data()).ok();
+    let offsets = column.offsets();
+    if let (Some(regex), Some(all)) = (test.free_regex(), all.filter(|all| all.is_ascii())) {
+        return anywhere(regex, all, offsets).and(&Bits::from_words(column.presence().words())).and(within);
+    }
     for document in Bits::from_words(column.presence().words()).and(within).iter() {
-        let text = column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let text = match all {
+            Some(all) => all.get(offsets[document] as usize..offsets[document + 1] as usize),
+            None => column.get(document).and_then(|bytes| std::str::from_utf8(bytes).ok()),
+        };
         if text.is_some_and(|text| test.text(text, &mut buffer).is_some()) {
             bits.set(document);
         }
+    }
+    bits
+}
+
+/// The documents in whose part of a text a regular expression matches: one scan over all of them.
+fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
+    let mut bits = Bits::NONE;
+    let (mut from, mut document) = (0, 0);
+    while let Some(found) = regex.find_at(all, from) {
+        while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
+            document += 1;
+        }
+        // What goes on in the next document is no match of this one; it may have another, which ends before.
+        let mut next = document;
+        loop {
+            let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
+            let inside = start <= found.start() && found.end() <= end;
+            if inside || regex.is_match(&all[start..end]) {
+                bits.set(next);
+            }
+            next += 1;
+            if next + 1 >= offsets.len() || offsets[next] as usize >= found.end() {
+                break;
+            }
+        }
+        if next + 1 >= offsets.len() {
+            break;
+        }
+        (document, from) = (next, offsets[next] as usize);
     }
     bits
 }

@@ -21,7 +21,6 @@ mod matches;
 mod nearest;
 mod pattern;
 mod run;
-mod surface;
 mod tree;
 mod value;
 mod window;

@@ -1,5 +1,6 @@
 use std::ops::Range;
 
+use millrace_linguistics::Token;
 use millrace_plan::WordPattern;
 use regex::{Regex, RegexBuilder};
 
@@ -17,6 +18,8 @@ pub struct WordMatcher {
 enum Kind {
     Exact(String),
     Any(Vec<String>),
+    Written(String),
+    Word { written: String, stems: Vec<String> },
     Prefix(String),
     Suffix(String),
     Substring(String),
@@ -36,6 +39,10 @@ impl WordMatcher {
         let kind = match pattern {
             WordPattern::Exact(word) => Kind::Exact(word.clone()),
             WordPattern::Any(words) => Kind::Any(words.clone()),
+            WordPattern::Written(word) => Kind::Written(word.clone()),
+            WordPattern::Word { written, stems } => {
+                Kind::Word { written: written.clone(), stems: stems.clone() }
+            }
             WordPattern::Prefix(prefix) => Kind::Prefix(prefix.clone()),
             WordPattern::Suffix(suffix) => Kind::Suffix(suffix.clone()),
             WordPattern::Substring(part) => Kind::Substring(part.clone()),
@@ -59,7 +66,8 @@ impl WordMatcher {
     /// Whether a folded word or value is one that the pattern describes.
     pub fn matches(&self, word: &str) -> bool {
         match &self.kind {
-            Kind::Exact(exact) => word == exact,
+            Kind::Exact(exact) | Kind::Written(exact) => word == exact,
+            Kind::Word { written, stems } => word == written || stems.iter().any(|stem| stem == word),
             Kind::Any(words) => words.iter().any(|any| any == word),
             Kind::Prefix(prefix) => word.starts_with(prefix.as_str()),
             Kind::Suffix(suffix) => word.ends_with(suffix.as_str()),
@@ -69,21 +77,31 @@ impl WordMatcher {
         }
     }
 
-    /// The words that it describes, where they can be named.
-    pub(crate) fn words(&self) -> Option<&[String]> {
+    /// Whether a word of a text is one that the pattern describes: by its stem, or as it was written.
+    pub fn matches_token(&self, token: &Token<'_>) -> bool {
+        match &self.kind {
+            Kind::Exact(_) | Kind::Any(_) => self.matches(token.text),
+            Kind::Word { written, stems } => {
+                token.written == written || stems.iter().any(|stem| stem == token.text)
+            }
+            _ => self.matches(token.written),
+        }
+    }
+
+    /// The stems of the words that it describes, where it is about stems.
+    pub(crate) fn stems(&self) -> Option<&[String]> {
         match &self.kind {
             Kind::Exact(word) => Some(std::slice::from_ref(word)),
-            Kind::Any(words) => Some(words),
+            Kind::Any(words) | Kind::Word { stems: words, .. } => Some(words),
             _ => None,
         }
     }
 
-    /// Letters that stand together in all words that it describes.
-    pub(crate) fn letters(&self) -> Option<&str> {
+    /// The one word that it describes as it was written.
+    pub(crate) fn written(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Exact(part) | Kind::Prefix(part) | Kind::Suffix(part) | Kind::Substring(part) => Some(part),
-            Kind::Fuzzy(fuzzy) => Some(&fuzzy.exact),
-            Kind::Any(_) | Kind::Regex(_) => None,
+            Kind::Written(word) | Kind::Word { written: word, .. } => Some(word),
+            _ => None,
         }
     }
 
@@ -104,6 +122,20 @@ impl WordMatcher {
         }
     }
 
+    /// A regular expression that says the same of a text wherever it stands: it does not look at what is around it, and does not match
+    /// nothing.
+    pub(crate) fn free_regex(&self) -> Option<&Regex> {
+        match &self.kind {
+            Kind::Regex(regex) if !looks_around(regex.as_str()) && !regex.is_match("") => Some(regex),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a regular expression, which is about letters as they are, but for their case.
+    pub(crate) const fn is_regex(&self) -> bool {
+        matches!(self.kind, Kind::Regex(_))
+    }
+
     /// Whether [`WordMatcher::prefix`] says all there is to say.
     pub(crate) const fn is_prefix(&self) -> bool {
         matches!(self.kind, Kind::Prefix(_))
@@ -112,8 +144,10 @@ impl WordMatcher {
     /// About how rare its words are: of two patterns the one with the greater number is likely to be found less often.
     pub(crate) fn rarity(&self) -> usize {
         match &self.kind {
-            Kind::Exact(word) => 2 * word.len() + 1,
-            Kind::Any(words) => 2 * words.iter().map(String::len).min().unwrap_or_default(),
+            Kind::Exact(word) | Kind::Written(word) => 2 * word.len() + 1,
+            Kind::Any(words) | Kind::Word { stems: words, .. } => {
+                2 * words.iter().map(String::len).min().unwrap_or_default()
+            }
             Kind::Prefix(part) | Kind::Suffix(part) | Kind::Substring(part) => part.len(),
             Kind::Fuzzy(fuzzy) => fuzzy.word.len(),
             Kind::Regex(_) => 0,
@@ -164,6 +198,11 @@ impl Fuzzy {
         }
         within || row[self.word.len()] <= self.max_edits
     }
+}
+
+/// Whether an expression asks where a text or a word begins or ends. Where it cannot be told: yes.
+fn looks_around(pattern: &str) -> bool {
+    regex_syntax::parse(pattern).map_or(true, |parsed| !parsed.properties().look_set().is_empty())
 }
 
 #[cfg(test)]

@@ -64,9 +64,7 @@ struct Gathering<'a> {
 
 impl<'a> Gathering<'a> {
     fn new(ready: &'a ReadyPlan<'a>, demands: Demands) -> Self {
-        let is_words = |leaf: &LeafId| {
-            matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::Surface(_) | Kind::WordIn(_))
-        };
+        let is_words = |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::WordIn(_));
         let is_ranked = |leaf: &LeafId| {
             ready.plan.leaves[leaf.0].term.is_some_and(|term| ready.plan.terms[term.0].annotations.ranked)
         };

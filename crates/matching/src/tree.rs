@@ -171,7 +171,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // The whole chunk is looked through in one go, and statistics want all of it.
-            None if matches!(ready.kind, Kind::Words(_) | Kind::Surface(_)) => self.live,
+            None if matches!(ready.kind, Kind::Words(_)) => self.live,
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };

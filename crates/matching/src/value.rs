@@ -3,11 +3,11 @@
 use millrace_document::Value;
 use millrace_linguistics::Analyzer;
 use millrace_plan::{NumberRange, Predicate};
+use regex::Regex;
 
 use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
 use crate::pattern::WordMatcher;
-use crate::surface::is_surface;
 
 /// A predicate over one value, made ready.
 pub(crate) struct ValueTest {
@@ -56,10 +56,7 @@ impl ValueTest {
                     .iter()
                     .map(|p| WordMatcher::new(field, p, false))
                     .collect::<Result<_, _>>()?,
-                analyzer: match is_surface(patterns, &analyzer()) {
-                    true => analyzer().without_stemming(),
-                    false => analyzer(),
-                },
+                analyzer: analyzer(),
             },
             Predicate::WordIn(words) => Kind::WordIn { words: sorted(words), analyzer: analyzer() },
             Predicate::Number(range) => Kind::Range(*range),
@@ -94,24 +91,46 @@ impl ValueTest {
         }
     }
 
+    /// A regular expression that may be looked for in all texts at once, where they are ASCII and so need no folding.
+    pub(crate) fn free_regex(&self) -> Option<&Regex> {
+        match &self.kind {
+            Kind::Pattern(matcher) => matcher.free_regex(),
+            _ => None,
+        }
+    }
+
     /// As [`ValueTest::value`]; `buffer` is for use inside, so that many texts need one allocation.
     pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
         match &self.kind {
             Kind::Pattern(matcher) => {
-                if let (Some(_), Some([word])) = (&self.folding, matcher.words())
+                if let (Some(_), Some([word])) = (&self.folding, matcher.stems())
+                    && matcher.written().is_none()
                     && word.is_ascii()
                     && text.is_ascii()
                 {
                     return text.eq_ignore_ascii_case(word).then_some(1);
                 }
-                matcher.matches(self.folded(text, buffer)).then_some(1)
+                // A regular expression ignores case by itself, and there are no accents in ASCII.
+                let matches = match matcher.is_regex() && text.is_ascii() {
+                    true => matcher.matches(text),
+                    false => matcher.matches(self.folded(text, buffer)),
+                };
+                matches.then_some(1)
             }
             Kind::In(values) => weight(values, self.folded(text, buffer)),
             Kind::Words { matchers, analyzer } => {
-                let mut words = Vec::new();
-                analyzer.tokens(text, |token| words.push(token.text.to_owned()));
-                let beside = |window: &[String]| window.iter().zip(matchers).all(|(word, m)| m.matches(word));
-                (!matchers.is_empty() && words.windows(matchers.len()).any(beside)).then_some(1)
+                // How many words of each phrase that may have begun have come.
+                let (mut begun, mut found) = (Vec::new(), false);
+                analyzer.tokens(text, |token| {
+                    begun.push(0);
+                    begun.retain_mut(|words| {
+                        let goes_on = matchers.get(*words).is_some_and(|next| next.matches_token(&token));
+                        *words += 1;
+                        goes_on
+                    });
+                    found |= begun.contains(&matchers.len());
+                });
+                (!matchers.is_empty() && found).then_some(1)
             }
             Kind::WordIn { words, analyzer } => {
                 let mut best = None;

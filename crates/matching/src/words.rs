@@ -23,10 +23,14 @@ pub(crate) enum Numbers {
 impl Numbers {
     /// The numbers of the words that `matcher` describes.
     pub(crate) fn of(matcher: &WordMatcher, tokens: &Tokens) -> Self {
-        if let Some(words) = matcher.words() {
-            return Self::from_ascending(ascending(
-                words.iter().filter_map(|word| tokens.number(word.as_bytes())),
-            ));
+        let (stems, written) = (matcher.stems(), matcher.written());
+        if stems.is_some() || written.is_some() {
+            let mut numbers = Vec::new();
+            for stem in stems.into_iter().flatten() {
+                tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
+            }
+            numbers.extend(written.into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
+            return Self::from_ascending(ascending(numbers));
         }
         let range = tokens.prefixed(matcher.prefix().as_bytes());
         if matcher.is_prefix() {
@@ -90,8 +94,7 @@ impl Numbers {
     }
 }
 
-pub(crate) fn ascending(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut numbers: Vec<u32> = numbers.collect();
+pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers

@@ -111,6 +111,9 @@ fn pattern() -> impl Strategy<Value = WordPattern> {
     prop_oneof![
         4 => word().prop_map(WordPattern::Exact),
         1 => proptest::collection::vec(word(), 1..3).prop_map(WordPattern::Any),
+        1 => word().prop_map(WordPattern::Written),
+        1 => (word(), proptest::collection::vec(word(), 1..3))
+            .prop_map(|(written, stems)| WordPattern::Word { written, stems }),
         1 => "[abc]{1,2}".prop_map(WordPattern::Prefix),
         1 => "[abc]{1,2}".prop_map(WordPattern::Suffix),
         1 => "[abc]{1,2}".prop_map(WordPattern::Substring),
@@ -392,8 +395,9 @@ impl Twin<'_> {
 
 fn fits(pattern: &WordPattern, word: &str) -> bool {
     match pattern {
-        WordPattern::Exact(exact) => exact == word,
+        WordPattern::Exact(exact) | WordPattern::Written(exact) => exact == word,
         WordPattern::Any(words) => words.iter().any(|any| any == word),
+        WordPattern::Word { written, stems } => written == word || stems.iter().any(|stem| stem == word),
         WordPattern::Prefix(prefix) => word.starts_with(prefix),
         WordPattern::Suffix(suffix) => word.ends_with(suffix),
         WordPattern::Substring(part) => word.contains(part),

@@ -186,6 +186,8 @@ impl Display for WordPattern {
         match self {
             WordPattern::Exact(word) => write!(f, "{word:?}"),
             WordPattern::Any(words) => write!(f, "any{words:?}"),
+            WordPattern::Written(word) => write!(f, "={word:?}"),
+            WordPattern::Word { written, stems } => write!(f, "={written:?} or any{stems:?}"),
             WordPattern::Prefix(word) => write!(f, "{word:?}*"),
             WordPattern::Suffix(word) => write!(f, "*{word:?}"),
             WordPattern::Substring(word) => write!(f, "*{word:?}*"),

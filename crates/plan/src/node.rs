@@ -132,13 +132,22 @@ pub enum Predicate {
     Present,
 }
 
-/// A pattern for one word (or whole value), already folded and stemmed as its field's words are.
+/// A pattern for one word (or whole value), already folded as its field's words are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WordPattern {
-    /// Exactly this.
+    /// Exactly this: a stem, where the field's words have stems.
     Exact(String),
     /// Any of these (stems, equivalents).
     Any(Vec<String>),
+    /// Exactly this as it was written, whether the field's words have stems or not.
+    Written(String),
+    /// This as it was written, or any word with one of these stems: where the languages of query and documents may differ.
+    Word {
+        /// The word.
+        written: String,
+        /// Its stems in the languages that it may be of.
+        stems: Vec<String>,
+    },
     /// Begins with this.
     Prefix(String),
     /// Ends with this.
@@ -158,13 +167,6 @@ pub enum WordPattern {
         /// The rest of the word does not count.
         prefix: bool,
     },
-}
-
-impl WordPattern {
-    /// Whether it is about the letters of a word, as they were written.
-    pub fn is_open(&self) -> bool {
-        !matches!(self, WordPattern::Exact(_) | WordPattern::Any(_))
-    }
 }
 
 /// Bounds of a number in the field's own type.

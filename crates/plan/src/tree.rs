@@ -15,7 +15,7 @@ use millrace_tensor::{DimensionKind, Tensor, TensorType};
 
 use crate::inputs::Inputs;
 use crate::target::{self, Target};
-use crate::words::Words;
+use crate::words::{Languages, Words};
 use crate::{Context, Error, Leaf, LeafId, Node, Predicate, Term, TermId, WordPattern, number};
 
 /// The most leaves of one plan: each takes memory for every matched document.
@@ -53,6 +53,11 @@ impl<'a> Tree<'a> {
     ) -> Self {
         let unknown = RefCell::new(None);
         Tree { schema, query, context, inputs, profile, leaves: Vec::new(), terms: Vec::new(), unknown }
+    }
+
+    /// What is known of the languages of query and documents.
+    fn languages(&self) -> Languages<'a> {
+        Languages { query: self.query.language.as_deref(), of_documents: self.schema.sets_languages() }
     }
 
     /// The root of the query's items.
@@ -113,13 +118,13 @@ impl<'a> Tree<'a> {
             Item::Range { field, low, high, annotations, .. } => {
                 let bounds = (*low, *high);
                 let text = describe(bounds);
-                let language = self.query.language.as_deref();
+                let languages = self.languages();
                 self.each(field, place, annotations, &text, |target| match bounds {
                     // A number is a word where there are only words.
                     (Bound::Inclusive(low), Bound::Inclusive(high))
                         if low == high && target::holds_text(target.value_type) =>
                     {
-                        Words::new(target, annotations, language).term(&text, &Match::Word)
+                        Words::new(target, annotations, languages).term(&text, &Match::Word)
                     }
                     _ => range(target, bounds),
                 })?
@@ -248,7 +253,8 @@ impl<'a> Tree<'a> {
         let mut keys = self.targets(&format!("{}.key", target.field.name), place)?;
         let Some(key_target) = keys.pop() else { return Ok(Node::False) };
         let annotations = Annotations { ranked: false, ..Annotations::default() };
-        let predicate = Words::new(&key_target, &annotations, None).term(key, &Match::Word)?;
+        let predicate =
+            Words::new(&key_target, &annotations, Languages::default()).term(key, &Match::Word)?;
         let Some(predicate) = predicate else { return Ok(Node::False) };
         let key = Node::Leaf(self.leaf(&key_target, predicate, None, None)?);
         Ok(Node::SameElement {
@@ -297,10 +303,8 @@ impl<'a> Tree<'a> {
         values: &[String],
     ) -> Result<Node, Error> {
         let weighted: Vec<(String, i32)> = values.iter().map(|value| (value.clone(), 1)).collect();
-        let language = self.query.language.clone();
-        self.each(field, place, annotations, "in", |target| {
-            any_of(target, annotations, language.as_deref(), &weighted)
-        })
+        let languages = self.languages();
+        self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
     }
 
     fn weighted(
@@ -316,11 +320,10 @@ impl<'a> Tree<'a> {
             WeightedOperator::DotProduct => ("dotProduct", Some(f64::NEG_INFINITY)),
             WeightedOperator::Wand { score_threshold, .. } => ("wand", Some(score_threshold)),
         };
-        let language = self.query.language.clone();
+        let languages = self.languages();
         let term = self.terms.len();
-        let node = self.each(field, place, annotations, name, |target| {
-            any_of(target, annotations, language.as_deref(), tokens)
-        })?;
+        let node = self
+            .each(field, place, annotations, name, |target| any_of(target, annotations, languages, tokens))?;
         if let Some(term) = self.terms.get(term) {
             for LeafId(leaf) in term.leaves.clone() {
                 self.leaves[leaf].dot_product_above = above;
@@ -392,10 +395,10 @@ fn holds_positions(data_type: &DataType) -> bool {
 fn any_of(
     target: &Target<'_>,
     annotations: &Annotations,
-    language: Option<&str>,
+    languages: Languages<'_>,
     values: &[(String, i32)],
 ) -> Result<Option<Predicate>, Error> {
-    let words = Words::new(target, annotations, language);
+    let words = Words::new(target, annotations, languages);
     let predicate = match number::kind(target.value_type) {
         Some(number::Kind::Integer) => {
             let number =
@@ -417,11 +420,11 @@ fn any_of(
             return Err(wrong(&target.path, reason));
         }
         _ if target.is_text() => {
-            let one_word = |(text, weight): &(String, i32)| match words.tokens(text, true).as_mut_slice() {
-                [word] => Some((std::mem::take(word), *weight)),
-                _ => None,
+            let stems = |(text, weight): &(String, i32)| {
+                let weight = *weight;
+                words.stems(text).into_iter().flatten().map(move |stem| (stem, weight))
             };
-            let mut words: Vec<(String, i32)> = values.iter().filter_map(one_word).collect();
+            let mut words: Vec<(String, i32)> = values.iter().flat_map(stems).collect();
             words.sort();
             words.dedup_by(|later, first| later.0 == first.0);
             Predicate::WordIn(words)

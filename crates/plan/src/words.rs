@@ -20,10 +20,21 @@ pub(crate) struct Words<'t, 's> {
     annotations: &'t Annotations,
     matching: Matching,
     language: Language,
+    /// Whether documents may be of another language than the query.
+    mixed: bool,
+}
+
+/// What is known of languages.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Languages<'a> {
+    /// The query's, where it says.
+    pub query: Option<&'a str>,
+    /// Documents may be of several.
+    pub of_documents: bool,
 }
 
 impl<'t, 's> Words<'t, 's> {
-    pub fn new(target: &'t Target<'s>, annotations: &'t Annotations, language: Option<&str>) -> Self {
+    pub fn new(target: &'t Target<'s>, annotations: &'t Annotations, languages: Languages<'_>) -> Self {
         // What bounds documents does not bound queries.
         let matching = Matching {
             max_length: None,
@@ -31,8 +42,10 @@ impl<'t, 's> Words<'t, 's> {
             max_token_length: None,
             ..target.matching().clone()
         };
-        let tag = annotations.language.as_deref().or(language);
-        Words { target, annotations, matching, language: tag.map_or(Language::Unknown, Language::from_tag) }
+        let tag = annotations.language.as_deref().or(languages.query);
+        let language = tag.map_or(Language::Unknown, Language::from_tag);
+        let mixed = languages.of_documents || language != Language::Unknown;
+        Words { target, annotations, matching, language, mixed }
     }
 
     /// The predicate of a term; none where nothing can match it.
@@ -74,19 +87,19 @@ impl<'t, 's> Words<'t, 's> {
         }
         let mut patterns = Vec::new();
         for word in words {
-            patterns.extend(self.tokens(word, true).into_iter().map(WordPattern::Exact));
+            patterns.extend(self.exact(word, true));
         }
         Ok((!patterns.is_empty()).then_some(Predicate::Words(patterns)))
     }
 
-    /// The words of a text: folded, and stemmed where the field and the query want it.
-    pub fn tokens(&self, text: &str, stemmed: bool) -> Vec<String> {
-        if !self.annotations.implicit_transforms {
-            return vec![text.to_owned()];
+    /// The stems of a text that is one word, in all languages that it may be of; the word itself, where words have none.
+    pub fn stems(&self, text: &str) -> Option<Vec<String>> {
+        match self.exact(text, true).pop()? {
+            _ if self.exact(text, true).len() > 1 => None,
+            WordPattern::Word { stems, .. } => Some(stems),
+            WordPattern::Exact(word) | WordPattern::Written(word) => Some(vec![word]),
+            _ => None,
         }
-        let mut words = Vec::new();
-        self.analyzer(stemmed).tokens(text, |token| words.push(token.text.to_owned()));
-        words
     }
 
     /// A whole value as it is compared.
@@ -105,19 +118,21 @@ impl<'t, 's> Words<'t, 's> {
 
     fn among_words(&self, text: &str, matching: &Match) -> Option<Predicate> {
         let matching = self.or_default(matching);
-        let exact = |words: Vec<String>| words.into_iter().map(WordPattern::Exact).collect::<Vec<_>>();
+        let written = || self.exact(text, false);
         let mut patterns = match matching {
-            Match::Word | Match::Regex => exact(self.tokens(text, true)),
-            Match::Fuzzy { .. } => exact(self.tokens(text, false)),
+            Match::Word | Match::Regex => self.exact(text, true),
+            Match::Fuzzy { .. } => written(),
             // All words are as they were written; the first and the last may go on.
             Match::Prefix | Match::Suffix | Match::Substring => {
                 let (open_start, open_end) = (*matching != Match::Prefix, *matching != Match::Suffix);
-                let mut patterns = exact(self.tokens(text, false));
+                let mut patterns = written();
                 match patterns.as_mut_slice() {
-                    [WordPattern::Exact(word)] => patterns = vec![open(word, open_start, open_end)],
+                    [WordPattern::Exact(word) | WordPattern::Written(word)] => {
+                        patterns = vec![open(word, open_start, open_end)]
+                    }
                     [first, .., last] => {
                         for (pattern, start, end) in [(first, open_start, false), (last, false, open_end)] {
-                            if let WordPattern::Exact(word) = pattern {
+                            if let WordPattern::Exact(word) | WordPattern::Written(word) = pattern {
                                 *pattern = open(word, start, end);
                             }
                         }
@@ -129,7 +144,7 @@ impl<'t, 's> Words<'t, 's> {
         };
         if let Match::Fuzzy { max_edit_distance, prefix_length, prefix } = matching {
             for pattern in &mut patterns {
-                if let WordPattern::Exact(word) = pattern {
+                if let WordPattern::Exact(word) | WordPattern::Written(word) = pattern {
                     *pattern = WordPattern::Fuzzy {
                         word: std::mem::take(word),
                         max_edits: *max_edit_distance,
@@ -140,6 +155,42 @@ impl<'t, 's> Words<'t, 's> {
             }
         }
         (!patterns.is_empty()).then_some(Predicate::Words(patterns))
+    }
+
+    /// Patterns of just the words of a text: by their stems, or as they were written.
+    fn exact(&self, text: &str, stemmed: bool) -> Vec<WordPattern> {
+        let of_language = |language| Analyzer::new(&self.matching, language);
+        // Where the field's words have no stems, the two are one.
+        let has_stems = self.mixed || of_language(self.language).is_stemming();
+        let exact = |word: &str| match has_stems {
+            true => WordPattern::Written(word.to_owned()),
+            false => WordPattern::Exact(word.to_owned()),
+        };
+        if !self.annotations.implicit_transforms {
+            return vec![exact(text)];
+        }
+        let analyzer = self.analyzer(stemmed);
+        let mut patterns = Vec::new();
+        let is_stemmed = stemmed && self.annotations.stem && self.annotations.normalize_case;
+        if !is_stemmed || !analyzer.is_stemming() && !self.mixed {
+            analyzer.tokens(text, |token| patterns.push(exact(token.written)));
+            return patterns;
+        }
+        if !self.mixed {
+            analyzer.tokens(text, |token| patterns.push(WordPattern::Exact(token.text.to_owned())));
+            return patterns;
+        }
+        // Both split and fold alike, so they give the same words.
+        let mut others = Vec::new();
+        let default = self.annotated(of_language(Language::Unknown));
+        default.tokens(text, |token| others.push(token.text.to_owned()));
+        let mut others = others.into_iter();
+        analyzer.tokens(text, |token| {
+            let mut stems = vec![token.text.to_owned()];
+            stems.extend(others.next().filter(|other| other != token.text));
+            patterns.push(WordPattern::Word { written: token.written.to_owned(), stems });
+        });
+        patterns
     }
 
     fn value(&self, text: &str, matching: &Match) -> Predicate {
@@ -183,8 +234,13 @@ impl<'t, 's> Words<'t, 's> {
     }
 
     fn analyzer(&self, stemmed: bool) -> Analyzer {
-        let mut analyzer = Analyzer::new(&self.matching, self.language);
-        if !stemmed || !self.annotations.stem {
+        let analyzer = self.annotated(Analyzer::new(&self.matching, self.language));
+        if stemmed { analyzer } else { analyzer.without_stemming() }
+    }
+
+    /// With what the term's annotations say of it.
+    fn annotated(&self, mut analyzer: Analyzer) -> Analyzer {
+        if !self.annotations.stem {
             analyzer = analyzer.without_stemming();
         }
         if !self.annotations.accent_drop {

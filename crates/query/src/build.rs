@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use arguments::parse_number;
 pub(crate) use operators::kilometres;
+pub use operators::{OPERATORS, Operator, OperatorPlace};
 pub(crate) use order::sort_key;
 
 use crate::syntax::{Comparison, Fault, Form, Node};

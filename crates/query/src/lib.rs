@@ -20,6 +20,7 @@ mod syntax;
 mod yql;
 
 pub use brief::Brief;
+pub use build::{OPERATORS, Operator, OperatorPlace};
 pub use embed::EmbedCall;
 pub use error::Error;
 pub use item::{

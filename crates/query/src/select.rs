@@ -5,7 +5,7 @@ mod grouping;
 use serde_json::{Map, Value};
 
 use crate::syntax::{Comparison, Fault, Form, Node};
-use crate::{Error, Number};
+use crate::{Error, Number, OPERATORS, Operator, OperatorPlace};
 
 pub(crate) use grouping::requests as grouping_requests;
 
@@ -173,23 +173,13 @@ impl Reader {
                 Form::List(items.iter().map(|item| self.value(item, path)).collect::<Read<_>>()?)
             }
             Value::Object(entries) => {
-                const FUNCTIONS: [&str; 13] = [
-                    "phrase",
-                    "near",
-                    "onear",
-                    "equiv",
-                    "sameElement",
-                    "alternatives",
-                    "fuzzy",
-                    "prefix",
-                    "substring",
-                    "suffix",
-                    "uri",
-                    "text",
-                    "not",
-                ];
+                let is_operator = |name: &str| {
+                    let of_terms = |operator: &Operator| operator.place == OperatorPlace::Term;
+                    name == "not"
+                        || OPERATORS.iter().any(|operator| of_terms(operator) && operator.name == name)
+                };
                 return match entries.iter().next() {
-                    Some((name, value)) if entries.len() == 1 && FUNCTIONS.contains(&name.as_str()) => {
+                    Some((name, value)) if entries.len() == 1 && is_operator(name) => {
                         self.call(name, value, &format!("{path}.{name}"))
                     }
                     _ => {

@@ -44,7 +44,7 @@ fn main() {
         plan.inputs.insert("user".to_owned(), Input::Tensor(Arc::new(vector(7))));
         let run = || {
             let begin = Instant::now();
-            black_box(compiled.rank(&plan, &view, &matches, 10, &|| false))
+            black_box(compiled.rank(&plan, &view, &matches, None, 10, &|| false))
                 .expect("columns in memory can be read");
             begin.elapsed().as_secs_f64()
         };

@@ -53,6 +53,9 @@ impl Best {
 
     /// Offers the hits of a chunk; chunks and documents ascend from call to call.
     pub fn offer(&mut self, chunk: usize, documents: &[u16], scores: &[f64]) {
+        if self.count == 0 {
+            return;
+        }
         for (document, score) in documents.iter().zip(scores) {
             if self.heap.len() < self.count {
                 self.heap.push(WorstFirst(RankedHit { chunk, document: *document, score: *score }));

@@ -29,4 +29,4 @@ pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
 pub use onnx::{Evaluation, Model, ModelFailure, Models, NoModels};
-pub use profile::{Features, Profile, Ranked, RankedHit};
+pub use profile::{Features, FirstPhase, Profile, Ranked, RankedHit};

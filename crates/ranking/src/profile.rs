@@ -65,6 +65,15 @@ pub struct Ranked {
     pub timed_out: bool,
 }
 
+/// What the first phase gave every document that matched.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FirstPhase {
+    /// The scores of the matched documents of each chunk, in the order of [`Matches::chunks`].
+    pub scores: Vec<Vec<f64>>,
+    /// It was stopped: the last chunks have no scores.
+    pub timed_out: bool,
+}
+
 /// A document with its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RankedHit {
@@ -190,7 +199,7 @@ impl Profile {
     }
 
     /// The best `wanted` (hits and offset) of what matched. `stop` is asked before each chunk; once it says yes, no more are
-    /// ranked.
+    /// ranked. Where the first phase has been run already, for those who need all its scores, `first` is what it gave.
     ///
     /// The second phase ranks the best of the first again, and the global phase the best of both. Where its scores are lower than
     /// those of hits that it did not see, the latter are scaled down, so that no hit overtakes by being left out.
@@ -202,6 +211,7 @@ impl Profile {
         plan: &Plan,
         view: &dyn View,
         matches: &Matches,
+        first: Option<&FirstPhase>,
         wanted: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ranked, Error> {
@@ -217,8 +227,11 @@ impl Profile {
         let mut max: Option<f64> = None;
         let drop_limit = asked.score_drop_limit.or(self.first.drop_limit);
         let over = Over { plan, view, matches, earlier: None };
-        self.each_chunk(&over, stop, &mut ranked.timed_out, |chunk, scores| {
-            max = scores.iter().copied().chain(max).reduce(f64::max);
+        let is_reranked = second_count.max(global_count) > 0;
+        let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
+            if is_reranked {
+                max = scores.iter().copied().chain(max).reduce(f64::max);
+            }
             match drop_limit {
                 None => {
                     ranked.total += scores.len() as u64;
@@ -230,9 +243,16 @@ impl Profile {
                     best.offer(chunk.chunk, &kept.documents, &kept.scores);
                 }
             }
-        })?;
+        };
+        match first {
+            None => self.each_chunk(&over, stop, &mut ranked.timed_out, take)?,
+            Some(first) => {
+                matches.chunks.iter().zip(&first.scores).for_each(|(chunk, scores)| take(chunk, scores));
+                ranked.timed_out = first.timed_out;
+            }
+        }
         ranked.hits = best.into_sorted();
-        if second_count.max(global_count) > 0 {
+        if is_reranked {
             let mut earlier = Earlier { ranks: ranks(&ranked.hits), max, ..Earlier::default() };
             // Where a model was not waited for, the hits keep the scores that they have.
             let mut stopped = false;
@@ -282,25 +302,27 @@ impl Profile {
         Ok(normalized.map(|(normalizer, numbers)| normalizer.kind.of(hits, numbers)).collect())
     }
 
-    /// The first-phase score of every matched document, chunk by chunk as in `matches.chunks`, for grouping. Where `stop` says
-    /// yes, the rest is left out.
+    /// The first-phase score of every matched document, for those who need them all: grouping, sorting by relevance, collapsing. Where
+    /// `stop` says yes, the rest is left out.
     ///
     /// # Errors
     /// A column could not be read.
-    pub fn scores(
+    pub fn first_phase(
         &self,
         plan: &Plan,
         view: &dyn View,
         matches: &Matches,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Vec<f64>>, Error> {
-        let mut all = Vec::with_capacity(matches.chunks.len());
+    ) -> Result<FirstPhase, Error> {
+        let mut first = FirstPhase::default();
+        first.scores.reserve(matches.chunks.len());
         let over = Over { plan, view, matches, earlier: None };
-        self.each_chunk(&over, stop, &mut false, |_, scores| all.push(scores.to_vec()))?;
-        Ok(all)
+        let FirstPhase { scores: all, timed_out } = &mut first;
+        self.each_chunk(&over, stop, timed_out, |_, scores| all.push(scores.to_vec()))?;
+        Ok(first)
     }
 
-    /// Runs the first phase.
+    /// Runs the first phase, chunk by chunk.
     fn each_chunk(
         &self,
         over: &Over<'_>,

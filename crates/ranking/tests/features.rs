@@ -12,7 +12,8 @@ fn scores(expression: &str) -> Result<Vec<f64>, String> {
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
-    let scores = compiled.scores(&plan, &view, &matches, &|| false).map_err(|error| error.to_string())?;
+    let scores =
+        compiled.first_phase(&plan, &view, &matches, &|| false).map_err(|error| error.to_string())?.scores;
     Ok(scores.into_iter().flatten().collect())
 }
 

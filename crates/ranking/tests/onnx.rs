@@ -107,7 +107,7 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
-    let ranked = compiled.rank(&plan, &view, &matches, 10, stop).map_err(|error| error.to_string())?;
+    let ranked = compiled.rank(&plan, &view, &matches, None, 10, stop).map_err(|error| error.to_string())?;
     let features = compiled
         .match_features(&plan, &view, &matches, &ranked.hits, stop)
         .map_err(|error| error.to_string())?;

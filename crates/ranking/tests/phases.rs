@@ -20,7 +20,7 @@ fn rank_with(
     let mut plan = plan(schema);
     change(&mut plan);
     let matches = matches(&plan, &view, &compiled);
-    let ranked = compiled.rank(&plan, &view, &matches, wanted, &|| false).expect("columns can be read");
+    let ranked = compiled.rank(&plan, &view, &matches, None, wanted, &|| false).expect("columns can be read");
     let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
     (hits, ranked)
 }
@@ -93,7 +93,7 @@ fn a_stop_leaves_the_rest_out() {
         asked.set(asked.get() + 1);
         asked.get() > 1
     };
-    let ranked = compiled.rank(&plan, &view, &matches, 10, &stop).expect("columns can be read");
+    let ranked = compiled.rank(&plan, &view, &matches, None, 10, &stop).expect("columns can be read");
     assert!(ranked.timed_out);
     assert_eq!(ranked.hits.len(), 2);
 }
@@ -121,7 +121,7 @@ fn hits_have_the_features_that_the_profile_names() {
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
-    let ranked = compiled.rank(&plan, &view, &matches, 2, &|| false).expect("columns can be read");
+    let ranked = compiled.rank(&plan, &view, &matches, None, 2, &|| false).expect("columns can be read");
     let features = compiled
         .match_features(&plan, &view, &matches, &ranked.hits, &|| false)
         .expect("columns can be read");
@@ -159,7 +159,7 @@ fn the_default_is_native_rank_and_unranked_is_nothing() {
     let scores = |name: &str| {
         let compiled = Profile::compile(&schema, name).expect("the profile is right");
         let matches = matches(&plan, &view, &compiled);
-        compiled.scores(&plan, &view, &matches, &|| false).expect("columns can be read").concat()
+        compiled.first_phase(&plan, &view, &matches, &|| false).expect("columns can be read").scores.concat()
     };
     assert_eq!(scores("unranked"), [0.0; 3]);
     assert!(scores("default").iter().all(|score| *score > 0.0 && *score < 1.0));

@@ -45,6 +45,12 @@ impl Schema {
     pub fn columns(&self) -> Vec<ColumnKey> {
         self.fields.values().flat_map(SchemaField::columns).collect()
     }
+
+    /// Whether indexing statements say of what language texts are.
+    pub fn sets_languages(&self) -> bool {
+        let statements = self.fields.values().filter_map(|field| field.indexing.as_ref());
+        statements.into_iter().any(|statements| statements.value.contains("set_language"))
+    }
 }
 
 /// Fields that are searched as one.

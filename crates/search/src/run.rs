@@ -5,7 +5,7 @@ use millrace_document::DocumentId;
 use millrace_grouping::{Execution, Grouping, HitRef, Request, Settings};
 use millrace_matching::{Matches, match_plan};
 use millrace_plan::{Plan, Scope};
-use millrace_ranking::{Profile, RankedHit};
+use millrace_ranking::{FirstPhase, Profile, RankedHit};
 use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
 use millrace_schema::Snippets;
 use millrace_selection::Selection;
@@ -144,10 +144,11 @@ impl<'v> Pass<'v> {
         let matches = match_plan(plan, seen, search.profile.demands(plan), &|| deadline.passed())?;
         trace.matching = watch.lap();
 
-        let (ordered, collapse_keys) = search.ordered(seen, &matches, deadline)?;
+        let first = search.first_phase(seen, &matches, deadline)?;
+        let (ordered, collapse_keys) = search.ordered(seen, &matches, first.as_ref(), deadline)?;
         trace.order = watch.lap();
 
-        let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
+        let (executions, all_grouped) = search.group(seen, &matches, first.as_ref(), part, deadline)?;
         trace.group = watch.lap();
 
         let hits = search.fill(seen, &matches, None, &ordered.hits, deadline)?;
@@ -257,22 +258,39 @@ impl Search {
         Ok(outcomes.pop().unwrap_or_default())
     }
 
+    /// The first phase of all that matched, where its scores are needed more than once, or elsewhere than in ranking.
+    fn first_phase(
+        &self,
+        view: &dyn View,
+        matches: &Matches,
+        deadline: &Deadline,
+    ) -> Result<Option<FirstPhase>, Error> {
+        let sorted_by_score = self.sorting.as_ref().is_some_and(Sorting::needs_scores);
+        let collapsed = self.plan.query.collapse.is_some() && self.sorting.is_none();
+        if !sorted_by_score && !collapsed && self.groupings.is_empty() {
+            return Ok(None);
+        }
+        let stop = &|| deadline.passed();
+        Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
+    }
+
     /// The hits to return, in order, without those that the request collapses; and what the others are compared by.
     fn ordered(
         &self,
         view: &dyn View,
         matches: &Matches,
+        first: Option<&FirstPhase>,
         deadline: &Deadline,
     ) -> Result<(Ordered, Vec<CollapseKeys>), Error> {
         let plan = &*self.plan;
         let wanted = if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) };
         let Some(collapse) = plan.query.collapse.as_ref().filter(|_| wanted > 0) else {
-            return Ok((self.order(view, matches, wanted, deadline)?, Vec::new()));
+            return Ok((self.order(view, matches, first, wanted, deadline)?, Vec::new()));
         };
         let fields = Fields::of(plan, collapse);
         let mut looked_at = wanted.saturating_mul(2);
         loop {
-            let mut ordered = self.order(view, matches, looked_at, deadline)?;
+            let mut ordered = self.order(view, matches, first, looked_at, deadline)?;
             let are_all = ordered.hits.len() < looked_at;
             let mut collapsing = Collapsing::new(collapse);
             let keys = fields.keys(view, &ordered.hits)?;
@@ -292,11 +310,13 @@ impl Search {
         &self,
         view: &dyn View,
         matches: &Matches,
+        first: Option<&FirstPhase>,
         wanted: usize,
         deadline: &Deadline,
     ) -> Result<Ordered, Error> {
         let Some(sorting) = &self.sorting else {
-            let ranked = self.profile.rank(&self.plan, view, matches, wanted, &|| deadline.passed())?;
+            let ranked =
+                self.profile.rank(&self.plan, view, matches, first, wanted, &|| deadline.passed())?;
             let hit = |hit: RankedHit| SortedHit {
                 keys: Vec::new(),
                 score: hit.score,
@@ -306,12 +326,9 @@ impl Search {
             let hits = ranked.hits.into_iter().map(hit).collect();
             return Ok(Ordered { hits, total: ranked.total, timed_out: ranked.timed_out });
         };
-        let scores = match sorting.needs_scores() {
-            true => self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?,
-            false => Vec::new(),
-        };
+        let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        let (hits, complete) = sorting.first(view, matches, &scores, wanted, &|| deadline.overdue())?;
+        let (hits, complete) = sorting.first(view, matches, scores, wanted, &|| deadline.overdue())?;
         Ok(Ordered { hits, total, timed_out: !complete })
     }
 
@@ -320,14 +337,15 @@ impl Search {
         &self,
         view: &dyn View,
         matches: &Matches,
+        first: Option<&FirstPhase>,
         part: u32,
         deadline: &Deadline,
     ) -> Result<(Vec<Option<Execution>>, bool), Error> {
         if self.groupings.is_empty() {
             return Ok((Vec::new(), true));
         }
-        let mut complete = true;
-        let scores = self.profile.scores(&self.plan, view, matches, &|| deadline.passed())?;
+        let mut complete = first.is_none_or(|first| !first.timed_out);
+        let scores = first.map_or(&[][..], |first| &first.scores);
         let mut of_one = |grouping: &Arc<Grouping>| -> Result<Execution, Error> {
             let mut execution = Execution::new(Arc::clone(grouping), part);
             if grouping.all_documents() {
@@ -343,7 +361,7 @@ impl Search {
                     execution.collect(view, number, &live, &[])?;
                 }
             } else {
-                for (chunk, scores) in matches.chunks.iter().zip(&scores) {
+                for (chunk, scores) in matches.chunks.iter().zip(scores) {
                     if deadline.overdue() {
                         complete = false;
                         break;

@@ -322,6 +322,9 @@ pub struct BenchArguments {
     /// Of feed: latency at half load.
     #[arg(long, group = "variant")]
     pub tail: bool,
+    /// Of text: with stems beside without.
+    #[arg(long, group = "variant")]
+    pub stemmed: bool,
     /// One JSON object a figure.
     #[arg(long)]
     pub json: bool,
@@ -342,7 +345,13 @@ pub struct BenchArguments {
 impl BenchArguments {
     /// The benchmark's whole name: that of a variant has its flag in it.
     pub fn full_name(&self) -> String {
-        let variants = [(self.http, "http"), (self.cold, "cold"), (self.small, "small"), (self.tail, "tail")];
+        let variants = [
+            (self.http, "http"),
+            (self.cold, "cold"),
+            (self.small, "small"),
+            (self.tail, "tail"),
+            (self.stemmed, "stemmed"),
+        ];
         match variants.into_iter().find(|(given, _)| *given) {
             Some((_, variant)) => format!("{} --{variant}", self.name),
             None => self.name.clone(),

@@ -199,7 +199,7 @@ impl<'p> Shown<'p> {
         let Some(source) = sources.first() else { return Ok(None) };
         let language = Language::from_tag(plan.query.language.as_deref().unwrap_or_default());
         let analyzer = || Analyzer::new(&source.matching, language);
-        let highlighter = || Highlighter::new(plan, &source.name, analyzer);
+        let highlighter = || Highlighter::new(plan, &source.name, analyzer());
         let how = match &field.mode {
             SummaryMode::Dynamic if is_text(&source.data_type) => How::Snippet(highlighter()?),
             SummaryMode::MatchedElements => How::Matched(MatchedElements::new(plan, &source.name)?),

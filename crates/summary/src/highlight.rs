@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use millrace_linguistics::Analyzer;
 use millrace_matching::WordMatcher;
-use millrace_plan::{LeafId, Node, Plan, Predicate, WordPattern};
+use millrace_plan::{LeafId, Node, Plan, Predicate};
 use millrace_schema::Snippets;
 
 use crate::Error;
@@ -68,18 +68,12 @@ impl Default for Style {
 /// What of a query is highlighted in one field.
 pub(crate) struct Highlighter {
     analyzer: Analyzer,
-    /// Gives the same words as they were written, where a term asks for that.
-    surface: Option<Analyzer>,
     terms: Vec<Term>,
 }
 
 enum Term {
     /// One word after another.
-    Phrase {
-        words: Vec<WordMatcher>,
-        /// Words are looked at as they were written, not as stems.
-        as_written: bool,
-    },
+    Phrase(Vec<WordMatcher>),
     /// Any of these words.
     Any(Vec<String>),
 }
@@ -102,7 +96,7 @@ pub(crate) struct Mark {
 impl Highlighter {
     /// For one field: the words of all leaves that the plan does not exclude, and that are no filters.
     /// `analyzer` makes the field's.
-    pub(crate) fn new(plan: &Plan, field: &str, analyzer: impl Fn() -> Analyzer) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &Plan, field: &str, analyzer: Analyzer) -> Result<Self, Error> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
         let mut terms = Vec::new();
@@ -111,10 +105,7 @@ impl Highlighter {
             match &leaf.predicate {
                 Predicate::Words(patterns) if !filter => {
                     let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern, false));
-                    terms.push(Term::Phrase {
-                        words: matchers.collect::<Result<_, _>>()?,
-                        as_written: patterns.iter().any(WordPattern::is_open),
-                    });
+                    terms.push(Term::Phrase(matchers.collect::<Result<_, _>>()?));
                 }
                 Predicate::WordIn(words) if !filter => {
                     terms.push(Term::Any(words.iter().map(|(word, _)| word.clone()).collect()));
@@ -122,9 +113,7 @@ impl Highlighter {
                 _ => {}
             }
         }
-        let as_written = terms.iter().any(|term| matches!(term, Term::Phrase { as_written: true, .. }));
-        let surface = as_written.then(|| analyzer().without_stemming());
-        Ok(Highlighter { analyzer: analyzer(), surface, terms })
+        Ok(Highlighter { analyzer, terms })
     }
 
     /// The words of `text` that were asked for, in order, none overlapping.
@@ -132,13 +121,8 @@ impl Highlighter {
         if self.terms.is_empty() {
             return Vec::new();
         }
-        let mut marks = self.marks_of(text, &self.analyzer, false);
-        if let Some(surface) = &self.surface {
-            marks.extend(self.marks_of(text, surface, true));
-            marks.sort_by_key(|mark| (mark.range.start, mark.range.end));
-        }
-        let mut joined: Vec<Mark> = Vec::with_capacity(marks.len());
-        for mark in marks {
+        let mut joined: Vec<Mark> = Vec::with_capacity(self.of_terms(text).len());
+        for mark in self.of_terms(text) {
             match joined.last_mut() {
                 // Grams overlap or touch.
                 Some(last) if mark.range.start <= last.range.end => {
@@ -150,24 +134,23 @@ impl Highlighter {
         joined
     }
 
-    /// The marks of those terms that are about words as they were written, or of the others.
-    fn marks_of(&self, text: &str, analyzer: &Analyzer, as_written: bool) -> Vec<Mark> {
-        let is_of_these = |term: &Term| matches!(term, Term::Phrase { as_written: true, .. }) == as_written;
+    /// The marks of all terms, in order.
+    fn of_terms(&self, text: &str) -> Vec<Mark> {
         let mut tokens: Vec<Candidate> = Vec::new();
-        analyzer.tokens(text, |token| {
+        self.analyzer.tokens(text, |token| {
             let mut roles = Vec::new();
             let mut range = token.range.clone();
-            for (number, term) in self.terms.iter().enumerate().filter(|(_, term)| is_of_these(term)) {
+            for (number, term) in self.terms.iter().enumerate() {
                 match term {
-                    Term::Phrase { words, .. } => {
+                    Term::Phrase(words) => {
                         for (at, word) in words.iter().enumerate() {
-                            if !word.matches(token.text) {
+                            if !word.matches_token(&token) {
                                 continue;
                             }
                             roles.push((number, at));
                             // Folding may have changed how long the word is: then no part of it can be told.
-                            if token.text.len() == token.range.len() {
-                                let part = word.part(token.text);
+                            if token.written.len() == token.range.len() {
+                                let part = word.part(token.written);
                                 range = token.range.start + part.start..token.range.start + part.end;
                             }
                         }
@@ -184,7 +167,7 @@ impl Highlighter {
         let mut marked: Vec<Option<usize>> = vec![None; tokens.len()];
         for (number, term) in self.terms.iter().enumerate() {
             let length = match term {
-                Term::Phrase { words, .. } => words.len(),
+                Term::Phrase(words) => words.len(),
                 Term::Any(_) => 1,
             };
             for first in 0..(tokens.len() + 1).saturating_sub(length.max(1)) {

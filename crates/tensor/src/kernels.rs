@@ -4,7 +4,11 @@
 //! machine may have: AVX-512, AVX2 with FMA, NEON. They differ from the plain form only in the order of additions, and the
 //! tests hold them together. Cells of all types but `double` are summed in `f32` lanes.
 
+mod max_sim;
+
 use half::bf16;
+
+pub use max_sim::MaxSim;
 
 #[cfg_attr(target_arch = "x86_64", path = "kernels/x86.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "kernels/neon.rs")]

@@ -203,14 +203,16 @@ impl Cells {
 
     /// Cells from little-endian bytes; a trailing part of a cell is left out.
     pub fn from_bytes(cell: CellType, bytes: &[u8]) -> Self {
-        fn words<const N: usize, T>(bytes: &[u8], read: fn([u8; N]) -> T) -> Vec<T> {
-            bytes.as_chunks::<N>().0.iter().map(|word| read(*word)).collect()
+        /// A copy: columns are read as they lie by the same machines, so all of them put the lowest byte first.
+        fn copied<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
+            const { assert!(cfg!(target_endian = "little"), "cells lie in columns as this machine has them") };
+            bytemuck::pod_collect_to_vec(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
         }
         match cell {
-            CellType::Double => Cells::Double(words(bytes, f64::from_le_bytes)),
-            CellType::Float => Cells::Float(words(bytes, f32::from_le_bytes)),
-            CellType::BFloat16 => Cells::BFloat16(words(bytes, bf16::from_le_bytes)),
-            CellType::Int8 => Cells::Int8(words(bytes, i8::from_le_bytes)),
+            CellType::Double => Cells::Double(copied(bytes)),
+            CellType::Float => Cells::Float(copied(bytes)),
+            CellType::BFloat16 => Cells::BFloat16(copied(bytes)),
+            CellType::Int8 => Cells::Int8(copied(bytes)),
         }
     }
 

@@ -6,12 +6,10 @@
 
 use std::hint::black_box;
 
-use millrace_column::{Column, ColumnKey};
-use millrace_document::Group;
-use millrace_store::ViewScope;
+use millrace_column::Column;
 
 use super::{Bench, Settings};
-use crate::application::{self, Maker, TYPE, VECTOR_BYTES};
+use crate::application::{self, Maker, VECTOR_BYTES};
 use crate::engine::{Engine, Prepared};
 use crate::limit::read_memory;
 use crate::load::load;
@@ -46,7 +44,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         load(engine.store(), (0..size).map(|name| maker.embedded(group, name)))?;
         let query = nearest(&engine, group, &maker.vector())?;
         engine.check(&query, HITS)?;
-        let columns = vectors(&engine, group)?;
+        let columns = engine.columns(group, "embedding")?;
         let read = || {
             let read = |column: &Column| match column {
                 Column::Fixed(column) => read_memory(column.raw()),
@@ -103,13 +101,4 @@ pub(super) fn parameters(group: u64, vector: &[f32]) -> [(&'static str, String);
 pub(super) fn nearest(engine: &Engine, group: u64, vector: &[f32]) -> Result<Prepared, Error> {
     let parameters = parameters(group, vector);
     engine.prepare(&parameters.each_ref().map(|(name, value)| (*name, value.as_str())))
-}
-
-/// The columns of a group's vectors, as the store has them in memory.
-fn vectors(engine: &Engine, group: u64) -> Result<Vec<Column>, Error> {
-    let scope = ViewScope::Groups(vec![Group::Name(application::group_name(group))]);
-    let view = engine.store().view(TYPE, &scope).map_err(Error::failed)?;
-    let columns =
-        view.columns(&ColumnKey::value("embedding"), 0..view.chunks().len()).map_err(Error::failed)?;
-    Ok(columns.into_iter().flatten().collect())
 }

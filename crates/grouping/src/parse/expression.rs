@@ -1,6 +1,7 @@
 //! Expressions: sums and products of values, functions, aggregates, fields, buckets.
 
 use super::Parser;
+use super::forms::FORMS;
 use crate::Error;
 use crate::functions::{self, Function};
 use crate::lexer::Lexer;
@@ -103,57 +104,16 @@ impl Parser<'_> {
         if !self.lexer.peek_symbol('(') {
             return self.field(name, false);
         }
-        let aggregate =
-            |aggregator, input| Expression::Aggregate { aggregator, input, quantiles: Vec::new() };
-        let none = |parser: &mut Self| {
-            parser.lexer.symbol('(')?;
-            parser.lexer.symbol(')')
-        };
-        match name.as_str() {
-            "count" => none(self).map(|()| aggregate(Aggregator::Count, None)),
-            "relevance" => none(self).map(|()| Expression::Relevance),
-            "now" => none(self).map(|()| Expression::Now),
-            "docidnsspecific" => none(self).map(|()| Expression::DocumentName),
-            "sum" | "avg" | "stddev" => {
-                let aggregator = match name.as_str() {
-                    "sum" => Aggregator::Sum,
-                    "avg" => Aggregator::Avg,
-                    _ => Aggregator::Stddev,
-                };
-                Ok(aggregate(aggregator, Some(Box::new(self.parenthesised(Self::expression)?))))
+        if let Some(form) = FORMS.iter().find(|form| form.name == name) {
+            return (form.parse)(self);
+        }
+        match functions::find(&name) {
+            Some(function) => {
+                let arguments = self.list(Self::expression)?;
+                self.check_arity(function, arguments.len())?;
+                Ok(Expression::Call { function, arguments })
             }
-            "quantiles" => self.parenthesised(Self::quantiles),
-            "summary" => {
-                self.lexer.symbol('(')?;
-                let class = self.lexer.dashed_word().map(str::to_owned);
-                self.lexer.symbol(')')?;
-                Ok(Expression::Summary(class))
-            }
-            "attribute" => self.parenthesised(|parser| {
-                let name = parser.name()?;
-                parser.field(name, true)
-            }),
-            "predefined" => self.parenthesised(Self::predefined),
-            "fixedwidth" => self.parenthesised(Self::fixed_width),
-            "uca" => self.parenthesised(Self::collate),
-            "geo_distance" => self.geo_distance(),
-            // Waiting serves Vespa's own tests; the value is that of the first argument.
-            "debugwait" => self.parenthesised(|parser| {
-                let value = parser.expression()?;
-                parser.lexer.symbol(',')?;
-                parser.lexer.float()?;
-                parser.lexer.symbol(',')?;
-                parser.boolean()?;
-                Ok(value)
-            }),
-            _ => match functions::find(&name) {
-                Some(function) => {
-                    let arguments = self.list(Self::expression)?;
-                    self.check_arity(function, arguments.len())?;
-                    Ok(Expression::Call { function, arguments })
-                }
-                None => Err(start.expected("a function or aggregate of the grouping language")),
-            },
+            None => Err(start.expected("a function or aggregate of the grouping language")),
         }
     }
 
@@ -169,7 +129,7 @@ impl Parser<'_> {
         )))
     }
 
-    fn field(&mut self, field: String, wrapped: bool) -> Result<Expression, Error> {
+    pub(super) fn field(&mut self, field: String, wrapped: bool) -> Result<Expression, Error> {
         let mut steps = Vec::new();
         loop {
             if self.lexer.take_symbol('.') {
@@ -202,7 +162,7 @@ impl Parser<'_> {
         Ok(Expression::Field { path: FieldPath { field, steps }, wrapped })
     }
 
-    fn quantiles(&mut self) -> Result<Expression, Error> {
+    pub(super) fn quantiles(&mut self) -> Result<Expression, Error> {
         self.lexer.symbol('[')?;
         let mut quantiles = Vec::new();
         loop {
@@ -221,7 +181,7 @@ impl Parser<'_> {
         Ok(Expression::Aggregate { aggregator: Aggregator::Quantiles, input, quantiles })
     }
 
-    fn predefined(&mut self) -> Result<Expression, Error> {
+    pub(super) fn predefined(&mut self) -> Result<Expression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
         let parenthesised = self.lexer.take_symbol('(');
@@ -301,7 +261,7 @@ impl Parser<'_> {
         Ok(bytes)
     }
 
-    fn fixed_width(&mut self) -> Result<Expression, Error> {
+    pub(super) fn fixed_width(&mut self) -> Result<Expression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
         match self.lexer.number()? {
@@ -311,7 +271,7 @@ impl Parser<'_> {
         }
     }
 
-    fn collate(&mut self) -> Result<Expression, Error> {
+    pub(super) fn collate(&mut self) -> Result<Expression, Error> {
         let input = Box::new(self.expression()?);
         self.lexer.symbol(',')?;
         let locale = self.string("a locale in quotes, as in uca(name, \"sv\")")?;
@@ -323,7 +283,7 @@ impl Parser<'_> {
         Ok(Expression::Collate { input, locale, strength })
     }
 
-    fn geo_distance(&mut self) -> Result<Expression, Error> {
+    pub(super) fn geo_distance(&mut self) -> Result<Expression, Error> {
         self.lexer.symbol('(')?;
         if !self.lexer.take_word("attribute") {
             return Err(self

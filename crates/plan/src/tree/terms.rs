@@ -1,6 +1,10 @@
 //! Terms, phrases and equivalents, and words near each other.
 
+use std::ops::Range;
+
+use millrace_linguistics::segments;
 use millrace_query::{Annotations, Item, Match, TermText};
+use millrace_schema::MatchMode;
 
 use super::{Place, Tree, or, single, wrong};
 use crate::target::Target;
@@ -15,6 +19,14 @@ impl Tree<'_> {
         }
         let annotations = annotations(item);
         let targets = self.targets(field, place)?;
+        if place.typed && targets.iter().all(|target| target.matching().mode == MatchMode::Text) {
+            let words = segmented(item);
+            if words.len() > 1 {
+                let nodes =
+                    words.iter().map(|word| self.term(word, field, place)).collect::<Result<_, _>>()?;
+                return Ok(Node::And(nodes));
+            }
+        }
         let is_one = targets.len() == 1;
         let mut found = Vec::new();
         for target in &targets {
@@ -35,7 +47,7 @@ impl Tree<'_> {
 
     /// The predicates of a term in one field, any of which may hold.
     fn predicates(&self, item: &Item, target: &Target<'_>) -> Result<Vec<Predicate>, Error> {
-        let words = Words::new(target, annotations(item), self.query.language.as_deref());
+        let words = Words::new(target, annotations(item), self.languages());
         let predicates = match item {
             Item::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
             Item::Phrase { words: parts, .. } => {
@@ -124,6 +136,18 @@ impl Tree<'_> {
     fn document_type(&self, item: &Item) -> Node {
         if *self.schema.name == text(item) { Node::True } else { Node::False }
     }
+}
+
+/// What a person typed in a script without spaces, as terms of single words; nothing of other text.
+fn segmented(item: &Item) -> Vec<Item> {
+    let Item::Term { field, text, matching: Match::Word, annotations } = item else { return Vec::new() };
+    let term = |range: Range<usize>| Item::Term {
+        field: field.clone(),
+        text: TermText::from(&text.text[range]),
+        matching: Match::Word,
+        annotations: annotations.clone(),
+    };
+    segments(&text.text).unwrap_or_default().into_iter().map(term).collect()
 }
 
 /// Predicates of single words are one predicate of any of them.

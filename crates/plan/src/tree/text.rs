@@ -1,8 +1,8 @@
 //! Text that a person typed, made into items and then into nodes.
 
-use millrace_linguistics::{Analyzer, Language};
+use millrace_linguistics::{Analyzer, Language, segments};
 use millrace_query::{Annotations, Composite, Item, Match, Syntax, UserText, simple};
-use millrace_schema::Schema;
+use millrace_schema::{MatchMode, Schema};
 
 use super::{Place, Tree};
 use crate::target::{self, plain_matching};
@@ -61,7 +61,10 @@ impl Tree<'_> {
         let analyzer = Analyzer::new(&matching, language.map_or(Language::Unknown, Language::from_tag));
         let mut words: Vec<String> = Vec::new();
         // The words as they were typed: each field makes of them what it wants.
-        analyzer.tokens(&text.text, |token| words.push(text.text[token.range].to_owned()));
+        match segments(&text.text).filter(|_| matching.mode == MatchMode::Text) {
+            Some(ranges) => words.extend(ranges.into_iter().map(|range| text.text[range].to_owned())),
+            None => analyzer.tokens(&text.text, |token| words.push(text.text[token.range].to_owned())),
+        }
         if words.is_empty() {
             return Ok(None);
         }

@@ -152,17 +152,18 @@ pub(crate) fn label(value: &Value) -> Option<String> {
 /// The numbers of a column; NaN (of truth values: false) where there is none.
 pub(crate) fn numbers(column: &Fixed, chunk: &Chunk<'_>, values: &mut Values) {
     let out = values.numbers(chunk.len(), f64::NAN);
-    let documents = chunk.matches.documents.iter().map(|document| usize::from(*document)).zip(out);
-    let width = column.width();
+    let matched = &chunk.matches.documents[..];
+    // Documents ascend, so as many as there are in the column are all of them.
+    let places = (matched.len() < column.len() || column.width() > 1).then_some((matched, column.width()));
     match column.cell() {
-        Cell::Bool => gather(documents, column.cells::<u8>(), width, |cell| f64::from(*cell)),
-        Cell::I8 => gather(documents, column.cells::<i8>(), width, |cell| f64::from(*cell)),
-        Cell::I32 => gather(documents, column.cells::<i32>(), width, |cell| f64::from(*cell)),
-        Cell::I64 => gather(documents, column.cells::<i64>(), width, |cell| *cell as f64),
-        Cell::U64 => gather(documents, column.cells::<u64>(), width, |cell| *cell as f64),
-        Cell::BF16 => gather(documents, column.cells::<half::bf16>(), width, |cell| cell.to_f64()),
-        Cell::F32 => gather(documents, column.cells::<f32>(), width, |cell| f64::from(*cell)),
-        Cell::F64 => gather(documents, column.cells::<f64>(), width, |cell| *cell),
+        Cell::Bool => gather(places, column.cells::<u8>(), out, |cell| f64::from(*cell)),
+        Cell::I8 => gather(places, column.cells::<i8>(), out, |cell| f64::from(*cell)),
+        Cell::I32 => gather(places, column.cells::<i32>(), out, |cell| f64::from(*cell)),
+        Cell::I64 => gather(places, column.cells::<i64>(), out, |cell| *cell as f64),
+        Cell::U64 => gather(places, column.cells::<u64>(), out, |cell| *cell as f64),
+        Cell::BF16 => gather(places, column.cells::<half::bf16>(), out, |cell| cell.to_f64()),
+        Cell::F32 => gather(places, column.cells::<f32>(), out, |cell| f64::from(*cell)),
+        Cell::F64 => gather(places, column.cells::<f64>(), out, |cell| *cell),
     }
     let presence = column.presence();
     let all_present =
@@ -180,13 +181,15 @@ pub(crate) fn numbers(column: &Fixed, chunk: &Chunk<'_>, values: &mut Values) {
     }
 }
 
-fn gather<'o, T>(
-    documents: impl Iterator<Item = (usize, &'o mut f64)>,
-    cells: &[T],
-    width: usize,
-    widen: impl Fn(&T) -> f64,
-) {
-    documents.for_each(|(document, out)| *out = widen(&cells[document * width]));
+/// The numbers at some places, each so many cells wide; of all cells where none are named.
+fn gather<T>(places: Option<(&[u16], usize)>, cells: &[T], out: &mut [f64], widen: impl Fn(&T) -> f64) {
+    match places {
+        None => out.iter_mut().zip(cells).for_each(|(out, cell)| *out = widen(cell)),
+        Some((documents, width)) => {
+            let at = |document: &u16| usize::from(*document) * width;
+            out.iter_mut().zip(documents).for_each(|(out, document)| *out = widen(&cells[at(document)]));
+        }
+    }
 }
 
 /// A tensor field. A document without a value has an empty tensor, or zeros.

@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use half::bf16;
 
 use super::{
-    Lane,
+    Lane, MaxSim,
     wide::{self, Register},
 };
 
@@ -20,6 +20,20 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     // SAFETY: NEON is part of the architecture.
     unsafe { wide::rows::<Pair, 8, A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
     true
+}
+
+/// Lanes of a register, as [`MaxSim`] lays out its vectors.
+pub(super) const fn lanes() -> usize {
+    8
+}
+
+/// The most registers of a block of [`MaxSim`].
+pub(super) const BLOCK: usize = 4;
+
+/// The sums of [`MaxSim::of`].
+pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+    // SAFETY: NEON is part of the architecture.
+    unsafe { wide::max_sim::<Pair, 8, B, DIFFERENCE>(of, others) }
 }
 
 /// Eight lanes.
@@ -67,6 +81,8 @@ impl Wide for i8 {
 
 // SAFETY of all bodies below: NEON is part of the architecture; arrays have as many cells as the register lanes.
 impl Register<8> for Pair {
+    const SUMS: usize = 8;
+
     #[inline(always)]
     unsafe fn zero() -> Self {
         unsafe { float32x4x2_t(vdupq_n_f32(0.0), vdupq_n_f32(0.0)) }
@@ -86,6 +102,21 @@ impl Register<8> for Pair {
     #[inline(always)]
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
         unsafe { float32x4x2_t(vfmaq_f32(sum.0, self.0, factor.0), vfmaq_f32(sum.1, self.1, factor.1)) }
+    }
+    #[inline(always)]
+    unsafe fn splat(number: f32) -> Self {
+        unsafe { float32x4x2_t(vdupq_n_f32(number), vdupq_n_f32(number)) }
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        unsafe { float32x4x2_t(vmaxnmq_f32(self.0, other.0), vmaxnmq_f32(self.1, other.1)) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, cells: &mut [f32; 8]) {
+        unsafe {
+            vst1q_f32(cells.as_mut_ptr(), self.0);
+            vst1q_f32(cells.as_mut_ptr().add(4), self.1);
+        }
     }
     #[inline(always)]
     unsafe fn sum(self) -> f32 {

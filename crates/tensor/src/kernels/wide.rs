@@ -1,6 +1,6 @@
 //! The body of a kernel over registers of some width; what a register can do is the machine's to say.
 
-use super::{Lane, rest, row_of};
+use super::{Lane, MaxSim, rest, row_of};
 
 /// The body of [`sum_rows`] for registers of `N` lanes.
 ///
@@ -38,6 +38,138 @@ pub(super) unsafe fn rows<R: Register<N>, const N: usize, A: Lane, B: Lane, cons
     }
 }
 
+/// The sums of [`MaxSim::of`] for registers of `N` lanes, by which its vectors are laid out.
+///
+/// # Safety
+/// The machine has the instructions of `R`. To be fast it must be inlined into a function that enables them.
+#[inline(always)]
+pub(super) unsafe fn max_sim<R: Register<N>, const N: usize, B: Lane, const DIFFERENCE: bool>(
+    of: &mut MaxSim,
+    others: &[B],
+) {
+    let MaxSim { width, packed, blocks, best, rows, .. } = of;
+    let width = *width;
+    rows.resize(width * ROWS, 0.0);
+    let mut others = others.chunks_exact(width);
+    loop {
+        let mut taken = 0;
+        for (row, other) in rows.chunks_exact_mut(width).zip(&mut others) {
+            // SAFETY: the caller promises the instructions.
+            unsafe { spread::<R, N, B>(other, row) };
+            taken += 1;
+        }
+        if taken == 0 {
+            break;
+        }
+        let (mut packed, mut best) = (&packed[..], &mut best[..]);
+        for registers in blocks.iter() {
+            let (block, packed_rest) = packed.split_at(registers * N * width);
+            let (of_block, best_rest) = best.split_at_mut(registers * N);
+            // SAFETY: the caller promises the instructions.
+            unsafe {
+                match registers {
+                    1 => rows_of_block::<R, N, 1, DIFFERENCE>(block, &rows[..taken * width], width, of_block),
+                    2 => rows_of_block::<R, N, 2, DIFFERENCE>(block, &rows[..taken * width], width, of_block),
+                    _ => rows_of_block::<R, N, 4, DIFFERENCE>(block, &rows[..taken * width], width, of_block),
+                }
+            }
+            (packed, best) = (packed_rest, best_rest);
+        }
+    }
+}
+
+/// So many vectors of the other side are looked at before the next block is.
+const ROWS: usize = 8;
+
+/// Cells as `f32`.
+///
+/// # Safety
+/// As [`max_sim`].
+#[inline(always)]
+unsafe fn spread<R: Register<N>, const N: usize, B: Lane>(cells: &[B], out: &mut [f32]) {
+    let ((steps, rest), (out, out_rest)) = (cells.as_chunks::<N>(), out.as_chunks_mut::<N>());
+    for (cells, out) in steps.iter().zip(out) {
+        // SAFETY: the caller promises the instructions.
+        unsafe { R::load(cells).store(out) };
+    }
+    out_rest.iter_mut().zip(rest).for_each(|(out, cell)| *out = cell.to_f32());
+}
+
+/// All rows with one block of `T` registers, as many at a time as sums stay in registers.
+///
+/// # Safety
+/// As [`max_sim`].
+#[inline(always)]
+unsafe fn rows_of_block<R: Register<N>, const N: usize, const T: usize, const DIFFERENCE: bool>(
+    block: &[f32],
+    rows: &[f32],
+    width: usize,
+    best: &mut [f32],
+) {
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let left = rest.len() / width;
+        let at_a_time = [8, 4, 2, 1].into_iter().find(|rows| *rows <= left && rows * T <= R::SUMS);
+        let (now, later) = rest.split_at(at_a_time.unwrap_or(1) * width);
+        // SAFETY: the caller promises the instructions; `now` has as many rows as are said.
+        unsafe {
+            match at_a_time {
+                Some(8) => tile::<R, N, T, 8, DIFFERENCE>(block, now, width, best),
+                Some(4) => tile::<R, N, T, 4, DIFFERENCE>(block, now, width, best),
+                Some(2) => tile::<R, N, T, 2, DIFFERENCE>(block, now, width, best),
+                _ => tile::<R, N, T, 1, DIFFERENCE>(block, now, width, best),
+            }
+        }
+        rest = later;
+    }
+}
+
+/// `D` rows with one block of `T` registers.
+///
+/// # Safety
+/// As [`max_sim`].
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "see the comment inside")]
+unsafe fn tile<R: Register<N>, const N: usize, const T: usize, const D: usize, const DIFFERENCE: bool>(
+    block: &[f32],
+    rows: &[f32],
+    width: usize,
+    best: &mut [f32],
+) {
+    let (lanes, best) = (block.as_chunks::<N>().0, best.as_chunks_mut::<N>().0);
+    assert!(
+        rows.len() == D * width && lanes.len() == T * width && best.len() == T,
+        "a tile has its rows and its block"
+    );
+    // SAFETY: the caller promises the instructions; rows and lanes reach as far as was just seen, and a cell is below `width`.
+    unsafe {
+        let mut sums = [[R::zero(); T]; D];
+        // Plain loops over numbers: nothing is to be left that is not inlined here.
+        for cell in 0..width {
+            for row in 0..D {
+                let other = R::splat(*rows.get_unchecked(row * width + cell));
+                for register in 0..T {
+                    let vector = R::load(lanes.get_unchecked(cell * T + register));
+                    let sum = sums[row][register];
+                    sums[row][register] = if DIFFERENCE {
+                        let difference = vector.subtract(other);
+                        difference.multiply_add(difference, sum)
+                    } else {
+                        vector.multiply_add(other, sum)
+                    };
+                }
+            }
+        }
+        for register in 0..T {
+            let mut most = R::load(&best[register]);
+            for row in 0..D {
+                most = sums[row][register].max(most);
+            }
+            most.store(&mut best[register]);
+        }
+    }
+}
+
 /// `sum` with `N` more pairs in it.
 ///
 /// # Safety
@@ -65,12 +197,20 @@ unsafe fn step<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENC
 /// # Safety
 /// Every function of it needs a machine that has the instructions of the register.
 pub(super) trait Register<const N: usize>: Copy {
+    /// How many sums fit into registers, with what is added to them.
+    const SUMS: usize;
+
     unsafe fn zero() -> Self;
     unsafe fn load<A: Lane>(cells: &[A; N]) -> Self;
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn subtract(self, other: Self) -> Self;
     /// `self × factor + sum`, rounded once.
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
+    /// The same number in all lanes.
+    unsafe fn splat(number: f32) -> Self;
+    /// The larger in each lane; that of `other` where this is NaN.
+    unsafe fn max(self, other: Self) -> Self;
+    unsafe fn store(self, cells: &mut [f32; N]);
     /// The sum of all lanes.
     unsafe fn sum(self) -> f32;
 }

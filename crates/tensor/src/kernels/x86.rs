@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::bf16;
 
 use super::{
-    Lane,
+    Lane, MaxSim,
     wide::{self, Register},
 };
 
@@ -57,6 +57,39 @@ fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
 ) {
     // SAFETY: the feature is that of this function.
     unsafe { wide::rows::<__m512, 16, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
+}
+
+/// Lanes of a register, as [`MaxSim`] lays out its vectors.
+pub(super) fn lanes() -> usize {
+    if is_x86_feature_detected!("avx512f") { 16 } else { 8 }
+}
+
+/// The most registers of a block of [`MaxSim`].
+pub(super) const BLOCK: usize = 4;
+
+/// The sums of [`MaxSim::of`].
+pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the feature that the function needs was just found.
+        unsafe { max_sim_avx512::<B, DIFFERENCE>(of, others) }
+    } else if has_avx2() {
+        // SAFETY: the features that the function needs were just found.
+        unsafe { max_sim_avx2::<B, DIFFERENCE>(of, others) }
+    } else {
+        of.of_plain::<B, DIFFERENCE>(others, lanes());
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn max_sim_avx2<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+    // SAFETY: the features are those of this function.
+    unsafe { wide::max_sim::<__m256, 8, B, DIFFERENCE>(of, others) }
+}
+
+#[target_feature(enable = "avx512f")]
+fn max_sim_avx512<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
+    // SAFETY: the feature is that of this function.
+    unsafe { wide::max_sim::<__m512, 16, B, DIFFERENCE>(of, others) }
 }
 
 /// Loads several cells into one register as `f32`.
@@ -115,6 +148,8 @@ impl Wide for i8 {
 
 // SAFETY of all bodies below: the caller promises the instructions; arrays have as many cells as the register lanes.
 impl Register<8> for __m256 {
+    const SUMS: usize = 8;
+
     #[inline(always)]
     unsafe fn zero() -> Self {
         unsafe { _mm256_setzero_ps() }
@@ -136,6 +171,18 @@ impl Register<8> for __m256 {
         unsafe { _mm256_fmadd_ps(self, factor, sum) }
     }
     #[inline(always)]
+    unsafe fn splat(number: f32) -> Self {
+        unsafe { _mm256_set1_ps(number) }
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        unsafe { _mm256_max_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, cells: &mut [f32; 8]) {
+        unsafe { _mm256_storeu_ps(cells.as_mut_ptr(), self) }
+    }
+    #[inline(always)]
     unsafe fn sum(self) -> f32 {
         let mut lanes = [0.0f32; 8];
         unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), self) };
@@ -144,6 +191,8 @@ impl Register<8> for __m256 {
 }
 
 impl Register<16> for __m512 {
+    const SUMS: usize = 16;
+
     #[inline(always)]
     unsafe fn zero() -> Self {
         unsafe { _mm512_setzero_ps() }
@@ -163,6 +212,18 @@ impl Register<16> for __m512 {
     #[inline(always)]
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
         unsafe { _mm512_fmadd_ps(self, factor, sum) }
+    }
+    #[inline(always)]
+    unsafe fn splat(number: f32) -> Self {
+        unsafe { _mm512_set1_ps(number) }
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        unsafe { _mm512_max_ps(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, cells: &mut [f32; 16]) {
+        unsafe { _mm512_storeu_ps(cells.as_mut_ptr(), self) }
     }
     #[inline(always)]
     unsafe fn sum(self) -> f32 {

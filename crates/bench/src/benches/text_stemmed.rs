@@ -1,0 +1,118 @@
+//! What stems cost: the query of `text` over a field whose words are kept as stems, beside the same over one where they are kept as
+//! they were written; and making the words of documents.
+
+use millrace_document::{Document, Value};
+use millrace_linguistics::{Analyzer, Language};
+
+use super::{Bench, Settings};
+use crate::application::{self, Maker};
+use crate::engine::Engine;
+use crate::load::load;
+use crate::{Error, Figure, Report, Unit, measure};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "text --stemmed",
+    about: "two words and bm25 over 10k mails of 1 KB, in a field with stems beside one without",
+    run,
+};
+
+const SCHEMA: &str = "schema mail {
+    document mail {
+        field text type string {
+            indexing: index | summary
+            index: enable-bm25
+        }
+        field unstemmed type string {
+            indexing: index | summary
+            index: enable-bm25
+            stemming: none
+        }
+        field date type long { indexing: attribute | summary }
+    }
+    document-summary short { summary date {} }
+    rank-profile text { first-phase { expression: bm25(text) } }
+    rank-profile unstemmed { first-phase { expression: bm25(unstemmed) } }
+}";
+
+const MAILS: u64 = 10_000;
+const MAIL_BYTES: usize = 1024;
+const PAIRS: [(&str, u64, u64); 2] = [("frequent", 3, 30), ("usual", 30, 300)];
+const TIMES_MAX: f64 = 1.3;
+/// What English puts at the end of words, so that there is something to stem. Each word is met with one of them, and without.
+const ENDINGS: [&str; 4] = ["s", "ing", "ed", "ly"];
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let engine = Engine::with_schema(SCHEMA, directory.path())?;
+    let mut maker = Maker::new()?;
+    let mails = settings.sized(MAILS);
+    let texts: Vec<String> = (0..mails).map(|_| with_endings(&maker.text(MAIL_BYTES))).collect();
+    load(engine.store(), (0..).zip(&texts).map(|(name, text)| document(name, text)))?;
+    let group = application::group_name(0);
+    let mut report = Report::new(BENCH.name);
+    for (name, first, second) in PAIRS {
+        let (first, second) = (application::word(first), application::word(second));
+        let prepare = |field: &str| {
+            let yql = format!(
+                "select * from mail where {field} contains \"{first}\" and {field} contains \"{second}\" and date > 1500000000"
+            );
+            engine.prepare(&[
+                ("yql", &*yql),
+                ("ranking", field),
+                ("presentation.summary", "short"),
+                ("streaming.groupname", &*group),
+            ])
+        };
+        let (stemmed, unstemmed) = (prepare("text")?, prepare("unstemmed")?);
+        let found = engine.run(&stemmed)?.result.total_count;
+        let (search, peer) = measure::alternately(
+            settings.time_per_case,
+            20,
+            || engine.run(&stemmed),
+            || engine.run(&unstemmed),
+        );
+        report.push(
+            Figure::new(
+                format!("{mails} mails, {name} words, {found} found"),
+                "median",
+                search.median(),
+                Unit::Seconds,
+            )
+            .beside("without stems", peer.median())
+            .at_most(TIMES_MAX),
+        );
+    }
+    let words = |analyzer: &Analyzer| {
+        let mut words = 0u64;
+        texts.iter().for_each(|text| analyzer.tokens(text, |_| words += 1));
+        words
+    };
+    let stemming = Analyzer::text(Language::from_tag("en"));
+    let plain = Analyzer::text(Language::from_tag("en")).without_stemming();
+    let (of_stems, of_words) =
+        measure::alternately(settings.time_per_case, 3, || words(&stemming), || words(&plain));
+    let bytes = texts.iter().map(String::len).sum::<usize>() as f64;
+    report.push(
+        Figure::new("words of documents", "rate", bytes / of_stems.median(), Unit::BytesPerSecond)
+            .beside("without stems", bytes / of_words.median()),
+    );
+    Ok(report)
+}
+
+fn with_endings(text: &str) -> String {
+    let of_word = |word: &str| ENDINGS[word.len() % ENDINGS.len()];
+    let words = text.split(' ').enumerate().map(|(place, word)| match place.is_multiple_of(2) {
+        true => format!("{word}{}", of_word(word)),
+        false => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn document(name: u64, text: &str) -> Result<Document, Error> {
+    let fields = vec![
+        ("text".into(), Value::String(text.to_owned())),
+        ("unstemmed".into(), Value::String(text.to_owned())),
+        ("date".into(), Value::Long(1_400_000_000 + (name as i64 * 7_919_000) % 300_000_000)),
+    ];
+    Ok(Document { id: application::id(0, name)?, fields })
+}

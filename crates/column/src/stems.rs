@@ -1,0 +1,149 @@
+//! The stems of a dictionary's words, behind the numbers of a [`Tokens`](crate::Tokens) column.
+//!
+//! Only words whose stem is another than themselves are here. Encoded: a bit for each number of a word (the first is not used), in words of
+//! 64 bits: whether its stem is another; `stems + 1` offsets of the stems (u32), which are sorted by bytes; `stems + 1` places (u32) where
+//! each stem's words begin; the numbers of the words, stem after stem (u32); the stems' bytes.
+
+use crate::{BufferBuilder, Error};
+
+/// Where the stems lie in a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StemsLayout {
+    pub at: usize,
+    pub stems: usize,
+    /// How many words have another stem.
+    pub stemmed: usize,
+    pub bytes: usize,
+}
+
+/// The stems of a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stems<'a> {
+    has_another: &'a [u64],
+    offsets: &'a [u32],
+    starts: &'a [u32],
+    numbers: &'a [u32],
+    bytes: &'a [u8],
+}
+
+impl StemsLayout {
+    /// Where the column ends.
+    pub fn end(self, words: usize) -> usize {
+        self.at + bits(words) * 8 + (2 * (self.stems + 1) + self.stemmed) * 4 + self.bytes
+    }
+
+    /// The stems in a column's bytes, which reach to the end.
+    pub fn over(self, buffer: &[u8], words: usize) -> Stems<'_> {
+        let mut at = self.at;
+        let mut part = |bytes: usize| {
+            at += bytes;
+            &buffer[at - bytes..at]
+        };
+        Stems {
+            has_another: bytemuck::cast_slice(part(bits(words) * 8)),
+            offsets: bytemuck::cast_slice(part((self.stems + 1) * 4)),
+            starts: bytemuck::cast_slice(part((self.stems + 1) * 4)),
+            numbers: bytemuck::cast_slice(part(self.stemmed * 4)),
+            bytes: part(self.bytes),
+        }
+    }
+}
+
+/// Words of 64 bits for the numbers of so many words.
+fn bits(words: usize) -> usize {
+    (words + 1).div_ceil(64)
+}
+
+impl<'a> Stems<'a> {
+    /// Whether a word has another stem than itself.
+    pub fn has_another(&self, number: u32) -> bool {
+        self.has_another[number as usize / 64] >> (number % 64) & 1 == 1
+    }
+
+    /// The numbers of the words that have this stem, which is another than they are.
+    pub fn words_of(&self, stem: &[u8]) -> &'a [u32] {
+        let (mut low, mut high) = (0, self.offsets.len() - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.stem(middle) < stem {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low + 1 < self.offsets.len() && self.stem(low) == stem { self.words(low) } else { &[] }
+    }
+
+    /// Calls `visit` with each stem and each of its words.
+    pub fn each(&self, mut visit: impl FnMut(&'a [u8], u32)) {
+        for index in 0..self.offsets.len() - 1 {
+            self.words(index).iter().for_each(|number| visit(self.stem(index), *number));
+        }
+    }
+
+    fn stem(&self, index: usize) -> &'a [u8] {
+        &self.bytes[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+
+    fn words(&self, index: usize) -> &'a [u32] {
+        &self.numbers[self.starts[index] as usize..self.starts[index + 1] as usize]
+    }
+
+    /// Whether every offset and number is one of the column, so that nothing of it can be read past its end.
+    pub fn check(&self, words: usize) -> Result<(), Error> {
+        let ascending = |offsets: &[u32], end: usize| {
+            offsets[0] == 0
+                && offsets.windows(2).all(|pair| pair[0] <= pair[1])
+                && offsets.last() == Some(&(end as u32))
+        };
+        if !ascending(self.offsets, self.bytes.len()) || !ascending(self.starts, self.numbers.len()) {
+            return Err(Error::Corrupt("the offsets of its stems do not ascend to their end"));
+        }
+        match self.numbers.iter().all(|number| (1..=words as u32).contains(number)) {
+            true => Ok(()),
+            false => Err(Error::Corrupt("a stem is one of a word past the dictionary")),
+        }
+    }
+}
+
+/// Collects stems while a column is built.
+#[derive(Default)]
+pub(crate) struct StemsBuilder<'w> {
+    stems: Vec<(&'w [u8], u32)>,
+}
+
+impl<'w> StemsBuilder<'w> {
+    /// The stem of the word of this number.
+    pub fn push(&mut self, stem: &'w [u8], number: u32) {
+        self.stems.push((stem, number));
+    }
+
+    /// How many stems there are, how many words have one, and the bytes of the stems.
+    pub fn counts(&mut self) -> (usize, usize, usize) {
+        self.stems.sort_unstable();
+        let stems = self.stems.chunk_by(|a, b| a.0 == b.0).map(|same| same[0].0);
+        let (count, bytes) = stems.fold((0, 0), |(count, bytes), stem| (count + 1, bytes + stem.len()));
+        (count, self.stems.len(), bytes)
+    }
+
+    /// Writes them, sorted; nothing where there are none.
+    pub fn write(mut self, words: usize, out: &mut BufferBuilder) {
+        if self.stems.is_empty() {
+            return;
+        }
+        self.stems.sort_unstable();
+        let mut has_another = vec![0u64; bits(words)];
+        self.stems.iter().for_each(|(_, number)| has_another[*number as usize / 64] |= 1 << (number % 64));
+        let (mut offsets, mut starts, mut bytes) = (vec![0u32], vec![0u32], Vec::new());
+        for same in self.stems.chunk_by(|a, b| a.0 == b.0) {
+            bytes.extend_from_slice(same[0].0);
+            offsets.push(bytes.len() as u32);
+            starts.push(starts[starts.len() - 1] + same.len() as u32);
+        }
+        let numbers: Vec<u32> = self.stems.iter().map(|(_, number)| *number).collect();
+        out.align();
+        out.extend(bytemuck::cast_slice(&has_another));
+        [offsets, starts, numbers].iter().for_each(|part| out.extend(bytemuck::cast_slice(part)));
+        out.extend(&bytes);
+    }
+}

@@ -1,0 +1,101 @@
+//! Sums of weighted numbers, `0.3 * a + 0.2 * b - c + …`, as one operation: a batch is passed over once for a few terms, and not
+//! twice for each.
+//!
+//! Terms are added in the order in which they are written, so the sum is the same to the last bit.
+
+use crate::operators::{Binary, Numbers};
+use crate::program::{Node, NodeId, Op};
+
+/// How many terms are added in one pass.
+const AT_ONCE: usize = 4;
+/// Shorter sums stay as they are.
+const TERMS: usize = 3;
+
+/// Puts sums in the place of what they stand for, among the nodes that `result` needs.
+pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
+    let mut uses = vec![0u32; nodes.len()];
+    uses[result] = 1;
+    for id in (0..=result).rev() {
+        if uses[id] > 0 {
+            nodes[id].op.arguments().into_iter().for_each(|argument| uses[argument] += 1);
+        }
+    }
+    let mut is_inside = vec![false; nodes.len()];
+    for top in (0..=result).rev() {
+        if uses[top] == 0 || is_inside[top] {
+            continue;
+        }
+        let mut terms = Vec::new();
+        let mut id = top;
+        loop {
+            let (left, right, sign) = match nodes[id].op {
+                Op::Binary(Binary::Add, left, right) if id == top || uses[id] == 1 => (left, right, 1.0),
+                Op::Binary(Binary::Sub, left, right) if id == top || uses[id] == 1 => (left, right, -1.0),
+                _ => break,
+            };
+            is_inside[id] = true;
+            terms.push(weighted(nodes, right, sign));
+            id = left;
+        }
+        if terms.len() + 1 >= TERMS {
+            terms.push(weighted(nodes, id, 1.0));
+            terms.reverse();
+            let (weights, terms) = terms.into_iter().unzip();
+            nodes[top].op = Op::Linear(weights, terms);
+        }
+    }
+}
+
+/// A term as a weight and a node. That of a product with a number is the number.
+fn weighted(nodes: &[Node], id: NodeId, sign: f64) -> (f64, NodeId) {
+    let number = |id: NodeId| match nodes[id].op {
+        Op::Number(number) => Some(number),
+        _ => None,
+    };
+    if let Op::Binary(Binary::Mul, x, y) = nodes[id].op {
+        match (number(x), number(y)) {
+            (Some(weight), _) => return (sign * weight, y),
+            (_, Some(weight)) => return (sign * weight, x),
+            _ => {}
+        }
+    }
+    (sign, id)
+}
+
+/// Fills `out` with the sum of the terms for each entry.
+pub(crate) fn sum(weights: &[f64], terms: &[Numbers<'_>], out: &mut [f64]) {
+    for (at, (weights, terms)) in weights.chunks(AT_ONCE).zip(terms.chunks(AT_ONCE)).enumerate() {
+        let is_first = at == 0;
+        match (weights, terms) {
+            (
+                [w0, w1, w2, w3],
+                [Numbers::Each(x0), Numbers::Each(x1), Numbers::Each(x2), Numbers::Each(x3)],
+            ) => {
+                let len = out.len();
+                let (x0, x1, x2, x3) = (&x0[..len], &x1[..len], &x2[..len], &x3[..len]);
+                for i in 0..len {
+                    let first = if is_first { w0 * x0[i] } else { out[i] + w0 * x0[i] };
+                    out[i] = first + w1 * x1[i] + w2 * x2[i] + w3 * x3[i];
+                }
+            }
+            _ => {
+                for (term, (weight, numbers)) in weights.iter().zip(terms).enumerate() {
+                    add(*weight, *numbers, is_first && term == 0, out);
+                }
+            }
+        }
+    }
+}
+
+fn add(weight: f64, numbers: Numbers<'_>, is_first: bool, out: &mut [f64]) {
+    match (numbers, is_first) {
+        (Numbers::Same(number), true) => out.fill(weight * number),
+        (Numbers::Same(number), false) => out.iter_mut().for_each(|out| *out += weight * number),
+        (Numbers::Each(numbers), true) => {
+            out.iter_mut().zip(numbers).for_each(|(out, number)| *out = weight * number);
+        }
+        (Numbers::Each(numbers), false) => {
+            out.iter_mut().zip(numbers).for_each(|(out, number)| *out += weight * number);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Every expression of `values.txt` over generated tensors, against a slow evaluator that has nothing in common with the engine.
+
+mod slow;
+
+use std::collections::BTreeMap;
+
+use millrace_expression::{
+    Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch, string_hash,
+};
+use millrace_tensor::{Cells, Tensor, TensorType};
+use slow::tensor::{Slow, of_tensor};
+
+/// How many worlds each expression is evaluated in.
+const WORLDS: u64 = 12;
+
+/// The features that the expressions use.
+const FEATURES: [(&str, &str); 10] = [
+    ("query(two)", "tensor()"),
+    ("query(nan)", "tensor()"),
+    ("attribute(price)", "tensor()"),
+    ("attribute(name)", "tensor()"),
+    ("query(v)", "tensor<float>(x[3])"),
+    ("attribute(v)", "tensor<float>(x[3])"),
+    ("attribute(b)", "tensor<int8>(x[2])"),
+    ("attribute(m)", "tensor(k{})"),
+    ("attribute(mx)", "tensor<float>(k{},x[3])"),
+    ("query(mat)", "tensor(x[3],y[2])"),
+];
+
+const FUNCTIONS: [(&str, &[&str], &str); 5] = [
+    ("one", &["x"], "x + 1"),
+    ("half", &["x"], "x / 2"),
+    ("both", &["a", "b"], "a * b + one(0)"),
+    ("named", &["field"], "attribute(field)"),
+    ("plain", &[], "1 + query(two)"),
+];
+
+/// Values for all features.
+struct World {
+    features: BTreeMap<String, Tensor>,
+    functions: Vec<(&'static str, Vec<String>, Expression)>,
+}
+
+/// Numbers that look random and are the same again (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) % end
+    }
+
+    /// A tensor of this type: small numbers, some of them halves, and some of four labels.
+    fn tensor(&mut self, tensor_type: &TensorType) -> Tensor {
+        let labels: Vec<String> = match tensor_type.mapped().next() {
+            Some(_) => {
+                ["a", "b", "c", "d"].iter().filter(|_| self.below(2) == 0).map(|l| (*l).to_owned()).collect()
+            }
+            None => Vec::new(),
+        };
+        let subspaces = if tensor_type.mapped().next().is_some() { labels.len() } else { 1 };
+        let mut cells = Cells::with_capacity(tensor_type.cell(), subspaces * tensor_type.dense_size());
+        for _ in 0..subspaces * tensor_type.dense_size() {
+            cells.push(self.below(17) as f64 / 2.0 - 3.0);
+        }
+        Tensor::new(tensor_type.clone(), labels, cells).expect("labels and cells are of the same count")
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let features = FEATURES.iter().map(|(name, tensor_type)| {
+            let tensor_type = TensorType::parse(tensor_type).expect("the types here are right");
+            let value = match *name {
+                "query(nan)" => Tensor::scalar(f64::NAN),
+                "attribute(name)" => Tensor::scalar(string_hash(["blue", "red"][random.below(2) as usize])),
+                _ => random.tensor(&tensor_type),
+            };
+            ((*name).to_owned(), value)
+        });
+        let functions = FUNCTIONS.map(|(name, parameters, body)| {
+            let parameters = parameters.iter().map(|parameter| (*parameter).to_owned()).collect();
+            (name, parameters, Expression::parse(body).expect("the functions here are right"))
+        });
+        World { features: features.collect(), functions: functions.into() }
+    }
+
+    /// What the engine makes of an expression; as one document, and as the last of three.
+    fn evaluate(&self, text: &str) -> Result<[Tensor; 2], String> {
+        let expression = Expression::parse(text).map_err(|error| error.to_string())?;
+        let program = Program::compile(&expression, self).map_err(|error| error.to_string())?;
+        let values: Vec<&Tensor> =
+            program.inputs().iter().map(|(name, _)| &self.features[&name.to_string()]).collect();
+        let same: Vec<Operand<'_>> = values.iter().map(|value| Operand::tensor(value)).collect();
+        let many: Vec<Vec<Tensor>> = values.iter().map(|value| vec![(*value).clone(); 3]).collect();
+        let numbers: Vec<Vec<f64>> = values.iter().map(|value| vec![value.cells().get(0); 3]).collect();
+        let each: Vec<Operand<'_>> = many
+            .iter()
+            .zip(&numbers)
+            .map(|(tensors, numbers)| match tensors[0].tensor_type().is_scalar() {
+                true => Operand::numbers(numbers),
+                false => Operand::tensors(tensors),
+            })
+            .collect();
+        let (mut one, mut three) = (Scratch::default(), Scratch::default());
+        Ok([program.evaluate(&mut one, 1, &same).tensor(0), program.evaluate(&mut three, 3, &each).tensor(2)])
+    }
+}
+
+impl Scope for World {
+    fn feature(&self, name: &FeatureName) -> Result<Feature, String> {
+        match self.features.get(&name.to_string()) {
+            Some(value) => Ok(Feature::Input(value.tensor_type().clone())),
+            None => Err(format!("unknown feature {name}")),
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<FunctionBody<'_>> {
+        let (_, parameters, body) = self.functions.iter().find(|(known, ..)| *known == name)?;
+        Some(FunctionBody { parameters, body })
+    }
+}
+
+impl slow::World for World {
+    fn feature(&self, text: &str) -> Option<Slow> {
+        self.features.get(text).map(of_tensor)
+    }
+
+    fn function(&self, name: &str) -> Option<(Vec<String>, String)> {
+        let (_, parameters, body) = FUNCTIONS.iter().find(|(known, ..)| *known == name)?;
+        Some((parameters.iter().map(|parameter| (*parameter).to_owned()).collect(), (*body).to_owned()))
+    }
+
+    fn literal(&self, text: &str) -> Option<Slow> {
+        let (tensor_type, cells) = text.split_once(':')?;
+        let tensor_type = TensorType::parse(tensor_type.trim()).ok()?;
+        Tensor::parse(cells.trim(), Some(&tensor_type)).ok().map(|tensor| of_tensor(&tensor))
+    }
+}
+
+fn is_close(a: f64, b: f64) -> bool {
+    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-4 * a.abs().max(1.0)
+}
+
+/// Where the two differ, if they do.
+fn compare(found: &Tensor, expected: &Slow) -> Option<String> {
+    let found = of_tensor(found);
+    let same = found.dimensions == expected.dimensions
+        && found.cells.len() == expected.cells.len()
+        && found.cells.iter().zip(&expected.cells).all(|((at, x), (twin, y))| at == twin && is_close(*x, *y));
+    (!same).then(|| format!("found {:?}, not {:?}", found.cells, expected.cells))
+}
+
+#[test]
+fn every_expression_of_the_table_is_its_slow_twin() {
+    let lines = include_str!("values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once("=> "));
+    let expressions: Vec<&str> =
+        lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim()).collect();
+    let (mut wrong, mut unknown) = (Vec::new(), Vec::new());
+    for text in &expressions {
+        for seed in 0..WORLDS {
+            let world = World::new(seed);
+            let expected = match slow::evaluate(text, &world) {
+                Ok(expected) => expected,
+                Err(slow::Unknown(what)) => {
+                    unknown.push(format!("{text}: {what}"));
+                    break;
+                }
+            };
+            match world.evaluate(text) {
+                Ok(found) => wrong.extend(
+                    found
+                        .iter()
+                        .find_map(|found| compare(found, &expected))
+                        .map(|how| format!("{text}: {how}")),
+                ),
+                Err(error) => wrong.push(format!("{text}: {error}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    // Literals with expressions inside.
+    assert!(
+        unknown.len() <= 6,
+        "{} are not known to the slow evaluator:\n{}",
+        unknown.len(),
+        unknown.join("\n")
+    );
+    assert!(expressions.len() >= 300, "the table has {} expressions", expressions.len());
+}

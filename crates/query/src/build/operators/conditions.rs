@@ -1,0 +1,214 @@
+//! Operators that are conditions by themselves.
+
+use super::{Call, KILOMETRES_PER_DEGREE, NEAR_DISTANCE, TARGET_HITS};
+use crate::build::{Builder, Built};
+use crate::syntax::{Fault, Form, Node};
+use crate::{Bound, Item, NearestNeighbor, Number, UserText, WeightedOperator};
+
+/// `rank(a, b)`
+pub(super) fn rank(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    Ok(Item::Rank(builder.children(call)?))
+}
+
+/// `weakAnd(a, b)`
+pub(super) fn weak_and(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    Ok(Item::WeakAnd {
+        children: builder.children(call)?,
+        target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
+        annotations: builder.annotations(call.scope)?,
+    })
+}
+
+/// `nonEmpty(condition)`
+pub(super) fn non_empty(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let item = builder.item(&call.arguments[0], call.scope)?;
+    match item.find_empty() {
+        None => Ok(item),
+        Some(what) => Err(Fault::new(call.at, format!("nonEmpty(…) has {what} without text"))),
+    }
+}
+
+/// `userInput(@text)`
+pub(super) fn user_input(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let field = builder.string(call.scope, "defaultIndex")?;
+    builder.user_text(
+        field.as_deref().unwrap_or(builder.context.default_field),
+        &call.arguments[0],
+        call.scope,
+        builder.context.input_grammar.syntax,
+    )
+}
+
+/// `userQuery()`
+pub(super) fn user_query(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let Some(text) = builder.context.user_query else {
+        return Err(Fault::new(
+            call.at,
+            "userQuery() reads the parameter 'query', which is not given; add query=…",
+        ));
+    };
+    Ok(Item::Text(UserText {
+        field: builder.context.default_field.to_owned(),
+        text: text.to_owned(),
+        grammar: builder.context.query_grammar,
+        filter: builder.context.filter.map(str::to_owned),
+        allow_empty: builder.truth(call.scope, "allowEmpty", false)?,
+        target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
+        distance: builder.count(call.scope, "distance")?.unwrap_or(NEAR_DISTANCE),
+        annotations: builder.annotations(call.scope)?,
+    }))
+}
+
+/// `geoBoundingBox(place, south, west, north, east)`
+pub(super) fn geo_bounding_box(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let mut corners = [0.0; 4];
+    for (corner, argument) in corners.iter_mut().zip(&call.arguments[1..]) {
+        *corner = builder.number(argument)?.as_f64();
+    }
+    let field = builder.field(&call.arguments[0])?.0.to_owned();
+    Ok(Item::GeoBoundingBox { field, corners, annotations: builder.annotations(call.scope)? })
+}
+
+/// `range(year, 2000, 2010)`
+pub(super) fn range(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let bounds = builder.string(call.scope, "bounds")?.unwrap_or_else(|| "closed".to_owned());
+    let (left_open, right_open) = match bounds.to_ascii_lowercase().as_str() {
+        "closed" => (false, false),
+        "open" => (true, true),
+        "leftopen" => (true, false),
+        "rightopen" => (false, true),
+        _ => {
+            let at = call.scope.annotation("bounds").map_or(call.at, |node| node.at);
+            return Err(Fault::new(
+                at,
+                format!("bounds is one of closed, open, leftOpen, rightOpen, not {bounds:?}"),
+            ));
+        }
+    };
+    let bound = |node: &Node, open: bool| {
+        Ok(match builder.number(node)? {
+            Number::Float(number) if number.is_infinite() => Bound::Open,
+            number if open => Bound::Exclusive(number),
+            number => Bound::Inclusive(number),
+        })
+    };
+    let (field, element) = builder.field(&call.arguments[0])?;
+    let item = Item::Range {
+        field: element.map_or(field.to_owned(), |_| String::new()),
+        low: bound(&call.arguments[1], left_open)?,
+        high: bound(&call.arguments[2], right_open)?,
+        hit_limit: builder.hit_limit(call.scope)?,
+        annotations: builder.annotations(call.scope)?,
+    };
+    builder.in_element(field, element, item)
+}
+
+/// `wand`, `dotProduct` and `weightedSet` of a field and `{"a": 1, "b": 2}`
+pub(super) fn weighted_operator(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let weights = builder.weighted(&call.arguments[1], call.operator.example)?;
+    let mut tokens = Vec::with_capacity(weights.len());
+    for (token, weight) in weights {
+        if weight.fract() != 0.0 || weight.abs() > f64::from(i32::MAX) {
+            return Err(Fault::new(
+                call.arguments[1].at,
+                format!("the weight {weight} of {token:?} is not a whole number of 32 bits"),
+            ));
+        }
+        tokens.push((token, weight as i32));
+    }
+    let operator = match call.operator.name {
+        "weightedSet" => WeightedOperator::WeightedSet,
+        "dotProduct" => WeightedOperator::DotProduct,
+        _ => WeightedOperator::Wand {
+            target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
+            score_threshold: builder.float(call.scope, "scoreThreshold")?.unwrap_or(f64::NEG_INFINITY),
+        },
+    };
+    let field = builder.field(&call.arguments[0])?.0.to_owned();
+    Ok(Item::Weighted { operator, field, tokens, annotations: builder.annotations(call.scope)? })
+}
+
+/// `nearestNeighbor(embedding, q)`
+pub(super) fn nearest_neighbor(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let target_hits = match builder.target_hits(call.scope)? {
+        Some(0) | None => {
+            return Err(Fault::new(
+                call.at,
+                format!("expected targetHits of at least 1; for example: {}", call.operator.example),
+            ));
+        }
+        Some(hits) => hits,
+    };
+    Ok(Item::NearestNeighbor(NearestNeighbor {
+        field: builder.field(&call.arguments[0])?.0.to_owned(),
+        query_tensor: builder.text(&call.arguments[1])?.text,
+        target_hits,
+        distance_threshold: builder.float(call.scope, "distanceThreshold")?,
+        annotations: builder.annotations(call.scope)?,
+    }))
+}
+
+/// `geoLocation(place, 63.5, 10.5, "200 km")`
+pub(super) fn geo_location(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let radius = builder.text(&call.arguments[3])?.text;
+    let radius_km = kilometres(&radius).ok_or_else(|| {
+        let units = "units are km, m, miles, mi, deg, d";
+        Fault::new(
+            call.arguments[3].at,
+            format!("{radius:?} is no radius; {units}; for example: {}", call.operator.example),
+        )
+    })?;
+    Ok(Item::GeoLocation {
+        field: builder.field(&call.arguments[0])?.0.to_owned(),
+        latitude: builder.number(&call.arguments[1])?.as_f64(),
+        longitude: builder.number(&call.arguments[2])?.as_f64(),
+        radius_km,
+        annotations: builder.annotations(call.scope)?,
+    })
+}
+
+/// `predicate(conditions, {"gender": "female"}, {"age": 20})`
+pub(super) fn predicate(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let entries = |node: &Node| match &node.form {
+        Form::Map(entries) => Ok(entries.clone()),
+        Form::Number(Number::Integer(0)) => Ok(Vec::new()),
+        _ => Err(Fault::new(
+            node.at,
+            format!("expected a map, or 0 for none; for example: {}", call.operator.example),
+        )),
+    };
+    let mut attributes = Vec::new();
+    for (key, value) in entries(&call.arguments[1])? {
+        match &value.form {
+            Form::List(values) => {
+                for value in values {
+                    attributes.push((key.clone(), builder.text(value)?.text));
+                }
+            }
+            _ => attributes.push((key, builder.text(&value)?.text)),
+        }
+    }
+    let mut ranges = Vec::new();
+    for (key, value) in entries(&call.arguments[2])? {
+        match builder.number(&value)? {
+            Number::Integer(number) => ranges.push((key, number)),
+            Number::Float(_) => return Err(Fault::new(value.at, "expected a whole number")),
+        }
+    }
+    Ok(Item::Predicate { field: builder.field(&call.arguments[0])?.0.to_owned(), attributes, ranges })
+}
+
+/// A distance with its unit, in kilometres.
+pub(crate) fn kilometres(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let number: f64 = text[..unit_at].trim().parse().ok()?;
+    let factor = match &text[unit_at..] {
+        "km" => 1.0,
+        "m" => 0.001,
+        "miles" | "mi" => 1.609_344,
+        "deg" | "d" => KILOMETRES_PER_DEGREE,
+        _ => return None,
+    };
+    Some(number * factor)
+}

@@ -1,0 +1,150 @@
+//! Operators that stand after `contains`, or in the place of a term.
+
+use super::{Call, NEAR_DISTANCE};
+use crate::build::{Builder, Built, Scope};
+use crate::syntax::{Fault, Form, Node};
+use crate::{Item, Match, Number, Syntax};
+
+/// `phrase("new", "york")`
+pub(super) fn phrase(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let words = call.arguments.iter().map(|word| builder.text(word)).collect::<Built<_>>()?;
+    Ok(Item::Phrase { field: call.field.to_owned(), words, annotations: builder.annotations(call.scope)? })
+}
+
+/// `equiv("car", "automobile")`
+pub(super) fn equiv(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let words = call.arguments.iter().map(|word| builder.word(call.field, word, call.scope));
+    let words = words.collect::<Built<_>>()?;
+    Ok(Item::Equiv { field: call.field.to_owned(), words, annotations: builder.annotations(call.scope)? })
+}
+
+/// `alternatives({"sneakers": 1.0, "shoes": 0.7})`
+pub(super) fn alternatives(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let words = builder.weighted(&call.arguments[0], call.operator.example)?;
+    let annotations = builder.annotations(call.scope)?;
+    Ok(Item::Alternatives { field: call.field.to_owned(), words, annotations })
+}
+
+/// `fuzzy("word")`
+pub(super) fn fuzzy(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let matching = Match::Fuzzy {
+        max_edit_distance: builder.count(call.scope, "maxEditDistance")?.unwrap_or(2),
+        prefix_length: builder.count(call.scope, "prefixLength")?.unwrap_or(0),
+        prefix: builder.truth(call.scope, "prefix", false)?,
+    };
+    term(builder, call, matching)
+}
+
+/// `prefix("wor")`
+pub(super) fn prefix(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    term(builder, call, Match::Prefix)
+}
+
+/// `suffix("ord")`
+pub(super) fn suffix(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    term(builder, call, Match::Suffix)
+}
+
+/// `substring("or")`
+pub(super) fn substring(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    term(builder, call, Match::Substring)
+}
+
+/// `uri("example.org/page")`
+pub(super) fn uri(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    term(builder, call, Match::Word)
+}
+
+/// The only argument as a term.
+fn term(builder: &Builder<'_>, call: &Call<'_>, matching: Match) -> Built<Item> {
+    let (text, annotations) = (builder.text(&call.arguments[0])?, builder.annotations(call.scope)?);
+    Ok(Item::Term { field: call.field.to_owned(), text, matching, annotations })
+}
+
+/// `text("some words")`
+pub(super) fn text(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    builder.user_text(call.field, &call.arguments[0], call.scope, Syntax::None)
+}
+
+/// `near("web", "search")` and `onear`, in the order given
+pub(super) fn near(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let (mut words, mut excluded) = (Vec::new(), Vec::new());
+    for argument in call.arguments {
+        match &argument.form {
+            Form::Not(word) => excluded.push(builder.word(call.field, word, &call.scope.inside(argument))?),
+            _ if excluded.is_empty() => words.push(builder.word(call.field, argument, call.scope)?),
+            _ => {
+                return Err(Fault::new(
+                    argument.at,
+                    "negated terms come last; for example: near(\"sql\", \"database\", !\"nosql\")",
+                ));
+            }
+        }
+    }
+    if words.is_empty() {
+        return Err(Fault::new(
+            call.at,
+            format!("expected at least one term that is not negated in {}(…)", call.operator.name),
+        ));
+    }
+    let distance = builder.count(call.scope, "distance")?.unwrap_or(NEAR_DISTANCE);
+    let exclusion_distance = builder.count(call.scope, "exclusionDistance")?;
+    Ok(Item::Near {
+        field: call.field.to_owned(),
+        words,
+        excluded,
+        distance,
+        exclusion_distance: exclusion_distance.unwrap_or(distance.div_ceil(2)),
+        ordered: call.operator.name == "onear",
+        annotations: builder.annotations(call.scope)?,
+    })
+}
+
+/// `sameElement(name contains "Joe", year < 1940)`
+pub(super) fn same_element(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
+    let inside = &Scope { in_element: true, ..*call.scope };
+    let mut children =
+        call.arguments.iter().map(|child| builder.item(child, inside)).collect::<Built<Vec<_>>>()?;
+    // `!` among the arguments stands beside the others, as it does between `and`.
+    if children.len() > 1 && children.iter().any(|child| matches!(child, Item::Not { .. })) {
+        children = vec![builder.and(call.arguments, inside)?];
+    }
+    let mut elements = Vec::new();
+    if let Some(filter) = call.scope.annotation("elementFilter") {
+        let index = |node: &Node| match builder.number(node) {
+            Ok(Number::Integer(index)) => u32::try_from(index).ok(),
+            _ => None,
+        };
+        let indices = match &filter.form {
+            Form::List(items) => items.iter().map(index).collect(),
+            _ => index(filter).map(|index| vec![index]),
+        };
+        elements = indices.ok_or_else(|| {
+            Fault::new(filter.at, "expected indices from 0, as in {elementFilter: [0, 2, 5]}")
+        })?;
+        elements.sort_unstable();
+        elements.dedup();
+    }
+    Ok(Item::SameElement {
+        field: call.field.to_owned(),
+        children,
+        elements,
+        annotations: builder.annotations(call.scope)?,
+    })
+}
+
+impl Builder<'_> {
+    /// A word, phrase or equivalents inside another operator of terms.
+    fn word(&self, field: &str, node: &Node, scope: &Scope<'_>) -> Built<Item> {
+        if let Form::Call(name, _) = &node.form {
+            let allowed = ["phrase", "equiv", "alternatives", "fuzzy", "prefix", "substring", "suffix"];
+            if !allowed.iter().any(|word| name.eq_ignore_ascii_case(word)) {
+                return Err(Fault::new(
+                    node.at,
+                    format!("expected a word or phrase(…) here, found {}", node.describe()),
+                ));
+            }
+        }
+        self.value(field, node, scope)
+    }
+}

@@ -1,0 +1,91 @@
+//! The lists in `docs/reference` are what the tables in the code declare. `MILLRACE_WRITE_DOCS=1` in the environment writes them anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use millrace_grouping::FORMS;
+use millrace_query::{OPERATORS, OperatorPlace};
+
+/// A row: what is declared, how it is written, what it means.
+type Row = (String, String, String);
+
+/// A page of rows with how they are written and what they mean.
+fn page(title: &str, about: &str, sections: &[(&str, Vec<Row>)]) -> String {
+    let mut text = format!("# {title}\n\n{about}\n");
+    for (section, rows) in sections {
+        let _ = write!(text, "\n## {section}\n\n| name | written | meaning |\n|---|---|---|\n");
+        for (name, usage, doc) in rows {
+            let _ = writeln!(text, "| {} | `{}` | {} |", cell(name), cell(usage), cell(doc));
+        }
+    }
+    text
+}
+
+/// A bar ends a cell, in code too.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[track_caller]
+fn check(name: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    if std::env::var_os("MILLRACE_WRITE_DOCS").is_some() {
+        std::fs::write(&path, expected).expect("the page can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "docs/reference/{name} is not what the code declares; run this test with MILLRACE_WRITE_DOCS=1"
+    );
+}
+
+#[test]
+fn rank_features() {
+    let rows = millrace_ranking::FEATURES.iter();
+    let rows = rows.map(|row| (row.name.to_owned(), row.usage.to_owned(), row.doc.to_owned())).collect();
+    let about = "What a rank profile can use beside its own functions, inputs and constants.";
+    check("rank-features.md", &page("Rank features", about, &[("Features", rows)]));
+}
+
+#[test]
+fn functions_of_expressions() {
+    let rows = millrace_expression::FUNCTIONS.iter();
+    let rows = rows.map(|row| (row.name.to_owned(), row.usage.to_owned(), row.doc.to_owned())).collect();
+    let about = "The functions of ranking expressions. `x` and `y` are numbers, or tensors cell by cell; `t` is a tensor.";
+    check("functions.md", &page("Functions of ranking expressions", about, &[("Functions", rows)]));
+}
+
+#[test]
+fn operators_of_yql() {
+    let of = |place: OperatorPlace| -> Vec<Row> {
+        let operators = OPERATORS.iter().filter(|operator| operator.place == place);
+        operators.map(|row| (row.name.to_owned(), row.example.to_owned(), row.doc.to_owned())).collect()
+    };
+    let about = "The operators that are written as functions. Beside them there are `contains`, `matches`, `in`, `=`, `<`, `>`, `<=`, `>=`, \
+                 `and`, `or` and `!`.";
+    let sections = [
+        ("Conditions", of(OperatorPlace::Condition)),
+        ("After `field contains`, or in the place of a term", of(OperatorPlace::Term)),
+    ];
+    check("operators.md", &page("Operators of YQL", about, &sections));
+}
+
+#[test]
+fn grouping() {
+    let functions = millrace_grouping::FUNCTIONS.iter().map(|row| {
+        let arguments = match (row.min_arguments, row.max_arguments) {
+            (1, 1) => "x".to_owned(),
+            (1, _) => "x, …".to_owned(),
+            (least, _) => ["x", "y", "z"][..least.min(3)].join(", "),
+        };
+        (row.name.to_owned(), format!("{}({arguments})", row.name), row.doc.to_owned())
+    });
+    let forms = FORMS.iter().map(|row| (row.name.to_owned(), row.usage.to_owned(), row.doc.to_owned()));
+    let sections = [
+        ("Aggregates, and functions with arguments of their own kind", forms.collect()),
+        ("Functions of values", functions.collect()),
+    ];
+    let about = "What may stand in the expressions of a grouping request. `min(x)`, `max(x)` and `xor(x)` of one value are over the documents of a group, \
+                 where a group's value is wanted.";
+    check("grouping-functions.md", &page("Functions of grouping", about, &sections));
+}

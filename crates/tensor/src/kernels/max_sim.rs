@@ -1,0 +1,147 @@
+//! The largest sums of many vectors with any of many others, added up: late interaction.
+//!
+//! 1. The vectors of one side, the query's, are turned so that cell `k` of as many vectors as a register has lanes lies together. A few
+//!    such registers are a block.
+//! 2. Of the other side a few vectors at a time are taken, their cells as `f32`.
+//! 3. For each cell, each of those is spread over a register and multiplied with the block's: a sum in every lane, none of which has ever to
+//!    be added across lanes.
+//! 4. Each lane keeps its largest sum; at the end the lanes are added up.
+
+use super::{Lane, Pairs, native};
+
+/// The vectors of one side, made ready to be compared with those of the other.
+#[derive(Debug, Clone)]
+pub struct MaxSim {
+    pub(super) pairs: Pairs,
+    /// Cells of a vector.
+    pub(super) width: usize,
+    /// How many vectors there are.
+    vectors: usize,
+    /// Block after block: `width` times the lanes of its registers. Lanes without a vector are 0.
+    pub(super) packed: Vec<f32>,
+    /// Registers of each block.
+    pub(super) blocks: Vec<usize>,
+    /// The largest sum of each lane.
+    pub(super) best: Vec<f32>,
+    /// The cells of some vectors of the other side.
+    pub(super) rows: Vec<f32>,
+}
+
+impl MaxSim {
+    /// Of vectors of `width` cells, one after another; none where `width` is 0.
+    pub fn new<A: Lane>(pairs: Pairs, vectors: &[A], width: usize) -> Self {
+        let lanes = native::lanes();
+        let count = vectors.len().checked_div(width).unwrap_or(0);
+        let mut blocks = Vec::new();
+        let mut packed = Vec::new();
+        let mut next = 0;
+        while next < count {
+            let registers = match (count - next).div_ceil(lanes) {
+                1 => 1,
+                left => left.min(native::BLOCK).next_power_of_two().min(native::BLOCK),
+            };
+            let block = &vectors[next * width..count.min(next + registers * lanes) * width];
+            for cell in 0..width {
+                let cells = block.iter().skip(cell).step_by(width).map(|cell| cell.to_f32());
+                let padding = registers * lanes - block.len() / width;
+                packed.extend(cells.chain(std::iter::repeat_n(0.0, padding)));
+            }
+            blocks.push(registers);
+            next += registers * lanes;
+        }
+        let best = vec![0.0; blocks.iter().sum::<usize>() * lanes];
+        MaxSim { pairs, width, vectors: count, packed, blocks, best, rows: Vec::new() }
+    }
+
+    /// For each vector of this side the largest sum with any of `others`, added up; 0 where there are no others.
+    pub fn of<B: Lane>(&mut self, others: &[B]) -> f64 {
+        if self.width == 0 || others.len() < self.width {
+            return 0.0;
+        }
+        self.best.fill(f32::NEG_INFINITY);
+        match self.pairs {
+            Pairs::Product => native::max_sim::<B, false>(self, others),
+            Pairs::SquaredDifference => native::max_sim::<B, true>(self, others),
+        }
+        self.best[..self.vectors].iter().map(|best| f64::from(*best)).sum()
+    }
+
+    /// The plain form.
+    pub(super) fn of_plain<B: Lane, const DIFFERENCE: bool>(&mut self, others: &[B], lanes: usize) {
+        let MaxSim { width, packed, blocks, best, .. } = self;
+        let (mut packed, mut best) = (&packed[..], &mut best[..]);
+        for registers in blocks {
+            let in_block = *registers * lanes;
+            let (block, rest) = packed.split_at(in_block * *width);
+            let (of_block, others_best) = best.split_at_mut(in_block);
+            for other in others.chunks_exact(*width) {
+                for (lane, best) in of_block.iter_mut().enumerate() {
+                    let cells = block.iter().skip(lane).step_by(in_block);
+                    let pairs = cells.zip(other).map(|(a, b)| {
+                        let (a, b) = (*a, b.to_f32());
+                        if DIFFERENCE { (a - b) * (a - b) } else { a * b }
+                    });
+                    *best = best.max(pairs.sum());
+                }
+            }
+            (packed, best) = (rest, others_best);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kernels::sum_pairs_plain;
+
+    /// Against one pair of vectors after another, over whole numbers, where `f32` sums are exact in any order.
+    fn check<A: Lane, B: Lane>(query: &[A], others: &[B], width: usize) {
+        let cells = |row: &[A]| row.iter().map(|cell| f64::from(cell.to_f32())).collect::<Vec<_>>();
+        for pairs in [Pairs::Product, Pairs::SquaredDifference] {
+            let best = |vector: &[A]| {
+                let of_other = |other: &[B]| {
+                    sum_pairs_plain(pairs, cells(vector), other.iter().map(|cell| f64::from(cell.to_f32())))
+                };
+                others.chunks_exact(width).map(of_other).fold(f64::NEG_INFINITY, f64::max)
+            };
+            let twin: f64 = match others.len() < width {
+                true => 0.0,
+                false => query.chunks_exact(width).map(best).sum(),
+            };
+            let mut similarity = MaxSim::new(pairs, query, width);
+            assert_eq!(similarity.of(others), twin);
+            // Nothing is left of the run before.
+            assert_eq!(similarity.of(others), twin);
+            if others.len() >= width {
+                similarity.best.fill(f32::NEG_INFINITY);
+                match pairs {
+                    Pairs::Product => similarity.of_plain::<B, false>(others, native::lanes()),
+                    Pairs::SquaredDifference => similarity.of_plain::<B, true>(others, native::lanes()),
+                }
+                let plain: f64 =
+                    similarity.best[..similarity.vectors].iter().map(|best| f64::from(*best)).sum();
+                assert_eq!(plain, twin);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn late_interaction_is_its_plain_twin(
+            width in 1usize..20,
+            query in proptest::collection::vec(-9i8..9, 0..1200),
+            others in proptest::collection::vec(-9i8..9, 0..300),
+        ) {
+            let query: Vec<f32> = query.iter().map(|cell| f32::from(*cell)).collect();
+            let query = &query[..query.len() / width * width];
+            let float: Vec<f32> = others.iter().map(|cell| f32::from(*cell)).collect();
+            let brain: Vec<bf16> = float.iter().map(|cell| bf16::from_f32(*cell)).collect();
+            check(query, &others, width);
+            check(query, &float, width);
+            check(query, &brain, width);
+        }
+    }
+}
