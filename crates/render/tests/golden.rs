@@ -248,6 +248,13 @@ fn with_response(test: impl Fn(&Response<'_>)) {
         ("names", FieldValue::Value(Value::Map(vec![(text("k"), Value::Array(vec![Value::Double(0.5)]))]))),
         ("person", FieldValue::Value(Value::Struct(vec![("age".into(), Value::Int(7))]))),
         ("matchfeatures", FieldValue::Features(vec![("firstPhase".into(), Feature::Number(2.0))])),
+        (
+            "summaryfeatures",
+            FieldValue::Features(vec![
+                ("value(2)".into(), Feature::Number(2.0)),
+                ("bm25(title)".into(), Feature::Number(0.5)),
+            ]),
+        ),
         ("words", FieldValue::Strings(vec!["x".to_owned()])),
     ];
     let hits = [Hit { relevance: 9.0, ..hit(Vec::new()) }, hit(fields)];

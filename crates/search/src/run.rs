@@ -243,6 +243,14 @@ impl Search {
         self.groupings.len()
     }
 
+    /// The grouping requests, by number, that its schema has no part in, and why.
+    pub fn ungrouped(&self) -> impl Iterator<Item = (usize, &millrace_grouping::Error)> {
+        self.groupings
+            .iter()
+            .enumerate()
+            .filter_map(|(number, request)| Some((number, request.as_ref().err()?)))
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan

@@ -373,6 +373,13 @@ fn groups_are_made_of_the_documents_of_all_searches() {
     // A search whose schema lacks the field has no part in the groups; where all lack it, that is an error.
     let elsewhere = search("all(group(nothing) each(output(count())))");
     assert!(run_all(&[(&elsewhere, &view)], &deadline).is_err());
+    let reasons: Vec<String> =
+        elsewhere.ungrouped().map(|(number, error)| format!("{number}: {error}")).collect();
+    assert!(
+        matches!(reasons.as_slice(), [one] if one.starts_with("0: grouping: schema 'test' has no field 'nothing'")),
+        "{reasons:?}"
+    );
+    assert_eq!(by_folder.ungrouped().count(), 0);
     assert_eq!(counts(&run_all(&[(&by_folder, &view), (&elsewhere, &view)], &deadline).unwrap()), once);
 }
 

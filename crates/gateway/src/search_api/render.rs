@@ -42,7 +42,17 @@ pub(super) fn result(
         source: Some(schema.to_string()),
         transient: None,
     });
-    let errors: Vec<ErrorMessage> = timed_out.into_iter().chain(lacking).collect();
+    let ungrouped = found.ungrouped.iter().map(|ungrouped| ErrorMessage {
+        code: 3,
+        summary: "Illegal query".to_owned(),
+        message: Some(format!(
+            "Could not locate field for grouping number {} : {}; the groups are of documents of other schemas",
+            ungrouped.request, ungrouped.reason
+        )),
+        source: Some(ungrouped.schema.to_string()),
+        transient: None,
+    });
+    let errors: Vec<ErrorMessage> = timed_out.into_iter().chain(lacking).chain(ungrouped).collect();
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = found.plans.as_ref().map(|plans| trace::of(query, found, plans, started));
     let response = Response {

@@ -35,8 +35,32 @@ pub(super) struct Found {
     pub(super) plans: Option<Plans>,
     /// Schemas left out, since they lack the document summary asked for.
     pub(super) lacking: Vec<Arc<str>>,
+    /// Schemas that have no part in the groups of a request, by its number, since they lack a field: why.
+    pub(super) ungrouped: Vec<Ungrouped>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
     pub(super) timeout: Duration,
+}
+
+/// A schema that has no part in a grouping request.
+pub(super) struct Ungrouped {
+    pub(super) schema: Arc<str>,
+    pub(super) request: usize,
+    pub(super) reason: String,
+}
+
+impl Ungrouped {
+    fn all(searches: &[Search]) -> Vec<Self> {
+        let of = |search: &Search| {
+            let schema = Arc::clone(&search.plan().schema.name);
+            let why = |(request, error): (usize, &millrace_grouping::Error)| Ungrouped {
+                schema: Arc::clone(&schema),
+                request,
+                reason: error.to_string(),
+            };
+            search.ungrouped().map(why).collect::<Vec<_>>()
+        };
+        searches.iter().flat_map(of).collect()
+    }
 }
 
 /// A query on its way: what each step of it needs.
@@ -138,8 +162,18 @@ impl<'r> Prepared<'r> {
         }
         result.coverage.nodes = nodes;
         let end = query.offset.saturating_add(query.hits).min(result.hits.len());
+        let ungrouped = Ungrouped::all(&self.searches);
         let Prepared { planned, timeout, lacking, .. } = self;
-        Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, plans, lacking }
+        Found {
+            hits: query.offset.min(end)..end,
+            result,
+            traces,
+            planned,
+            timeout,
+            plans,
+            lacking,
+            ungrouped,
+        }
     }
 }
 
