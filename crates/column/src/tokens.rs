@@ -307,7 +307,7 @@ impl TokensBuilder {
 
     /// The column, its dictionary sorted.
     pub fn finish(self) -> Tokens {
-        let mut words: Vec<(&[u8], Option<&[u8]>, u32)> = self
+        let mut words: Vec<_> = self
             .words
             .iter()
             .map(|(key, id)| {

@@ -112,12 +112,14 @@ impl Machine {
     /// Starts the thread.
     pub(crate) fn start(parts: Parts) -> std::io::Result<Self> {
         let (inputs, queue) = mpsc::channel();
-        let distributor = Distributor::new(parts.me, parts.incarnation, distributor::Settings::default());
+        let settings = distributor::Settings::default();
+        let confirm = settings.confirm;
+        let distributor = Distributor::new(parts.me, parts.incarnation, settings);
         let distributor = Arc::new(Mutex::new(distributor));
         let base = Instant::now();
         let incoming = Incoming::default();
         let driver = Driver {
-            keeper: Keeper::new(parts.me, parts.incarnation),
+            keeper: Keeper::new(parts.me, parts.incarnation, confirm, now(base)),
             parts,
             base,
             inputs: inputs.clone(),
@@ -195,7 +197,8 @@ struct Driver {
 impl Driver {
     fn run(mut self, queue: &Receiver<Input>) {
         loop {
-            let wake = self.lock().next_wake();
+            let wakes = [self.lock().next_wake(), self.keeper.next_wake()];
+            let wake = wakes.into_iter().flatten().min();
             let wait = wake.map_or(TICK, |wake| wake.saturating_sub(self.base.elapsed()).min(TICK));
             let first = if self.events.is_empty() {
                 queue.recv_timeout(wait)
@@ -209,6 +212,7 @@ impl Driver {
                 }
                 self.take(input);
             }
+            self.keep([]);
             let mut effects = Vec::new();
             let events = std::mem::take(&mut self.events);
             self.lock().handle(now(self.base), events, &mut effects);
@@ -226,11 +230,12 @@ impl Driver {
                 self.parts.replicas.set_bits(state.distribution().bits);
                 self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
                 self.state = Some(Arc::clone(&state));
-                self.keep(replica::Event::State(Arc::clone(&state)));
+                self.keep([replica::Event::State(Arc::clone(&state))]);
                 self.events.push(Event::State(state));
             }
             Input::Confirmed { version, asked } => {
                 let asked = asked.saturating_duration_since(self.base);
+                self.keep([replica::Event::Confirmed { version, asked }]);
                 self.events.push(Event::Confirmed { version, asked });
             }
             Input::Write { change, deadline, done } => {
@@ -246,7 +251,7 @@ impl Driver {
             }
             Input::Answer { from, number, reply: None } => self.events.push(Event::Lost { to: from, number }),
             Input::Decided { decision, outcome } => self.events.push(Event::Decided { decision, outcome }),
-            Input::Done { job, response } => self.keep(replica::Event::Done { job, response }),
+            Input::Done { job, response } => self.keep([replica::Event::Done { job, response }]),
             Input::Fetched { job, outcome } => self.fetched(job, outcome),
             // Looked for before.
             Input::Stop => {}
@@ -257,7 +262,7 @@ impl Driver {
         self.next_call += 1;
         let call = Call(self.next_call);
         self.calls.insert(call, caller);
-        self.keep(replica::Event::Request { call, fence, request });
+        self.keep([replica::Event::Request { call, fence, request }]);
     }
 
     fn fetched(&mut self, job: Job, outcome: Result<Option<LaidAside>, Failure>) {
@@ -276,12 +281,12 @@ impl Driver {
         if !matches!(outcome, Ok(Fetched::Part)) {
             self.end_fetch(job);
         }
-        self.keep(replica::Event::Fetched { job, outcome });
+        self.keep([replica::Event::Fetched { job, outcome }]);
     }
 
-    fn keep(&mut self, event: replica::Event) {
+    fn keep(&mut self, events: impl IntoIterator<Item = replica::Event>) {
         let mut effects = Vec::new();
-        self.keeper.handle(event, &mut effects);
+        self.keeper.handle(now(self.base), events, &mut effects);
         for effect in effects {
             match effect {
                 replica::Effect::Reply { call, reply } => self.reply(call, reply),
@@ -320,7 +325,7 @@ impl Driver {
     fn begin_fetch(&mut self, job: Job, bucket: BucketId, from: NodeKey, pull: millrace_cluster::Pull) {
         let Some(address) = self.address(from) else {
             let reason = format!("node {from} is not in the cluster state");
-            return self.keep(replica::Event::Fetched { job, outcome: Err(Failure::Storage { reason }) });
+            return self.keep([replica::Event::Fetched { job, outcome: Err(Failure::Storage { reason }) }]);
         };
         let inputs = self.inputs.clone();
         let told = move |outcome| {
@@ -343,7 +348,7 @@ impl Driver {
         let Some(part) = self.laid_aside.remove(&job) else {
             let reason = "a part that was fetched is not there".to_owned();
             let response = Response::Failed(Failure::Storage { reason });
-            return self.keep(replica::Event::Done { job, response });
+            return self.keep([replica::Event::Done { job, response }]);
         };
         let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
         self.parts.runtime.spawn_blocking(move || {

@@ -109,7 +109,7 @@ pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
                 Refused::Busy => 4,
             },
         ]),
-        Response::Here => out.push(1),
+        Response::Here { votes } => out.extend([1, u8::from(*votes)]),
         Response::Replicas { replicas, newest } => {
             out.push(2);
             number(&mut out, newest.0);
@@ -157,7 +157,7 @@ pub(crate) fn read_reply(bytes: &[u8]) -> Result<Reply, Error> {
             4 => Refused::Busy,
             _ => return Err(Error::Message("a refusal is of no known kind")),
         }),
-        1 => Response::Here,
+        1 => Response::Here { votes: reader.flag()? },
         2 => {
             let newest = reader.timestamp()?;
             let replica = |reader: &mut Reader<'_>| {
@@ -320,7 +320,8 @@ mod tests {
         let refused = [Refused::Stale, Refused::Void, Refused::NotOwner, Refused::Absent, Refused::Busy];
         let version = Version { id: id(), timestamp: Timestamp(9), body: None };
         let mut responses = vec![
-            Response::Here,
+            Response::Here { votes: false },
+            Response::Here { votes: true },
             Response::Replicas { replicas: vec![(BucketId::new(10, 5), info)], newest: Timestamp(4) },
             Response::Applied(failures.iter().cloned().enumerate().collect()),
             Response::Document(None),

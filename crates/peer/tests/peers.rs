@@ -34,7 +34,8 @@ impl Service for Twin {
         if request != Request::Ping {
             return;
         }
-        let answer = move || reply(Reply { version: fence.number, response: Response::Here });
+        let answer =
+            move || reply(Reply { version: fence.number, response: Response::Here { votes: false } });
         let mut held = self.held.lock().expect("no test panics while it holds this");
         match held.take() {
             None => *held = Some(Box::new(answer)),
