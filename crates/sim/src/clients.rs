@@ -35,7 +35,7 @@ impl World {
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
         let bucket = state.bucket(intent.id().location());
         let has = |node: &&Node| {
-            node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp >= floor)
+            node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp == floor)
         };
         let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };

@@ -52,7 +52,8 @@ pub(crate) fn strike(world: &mut World) {
             let wish = match world.random.below(5) {
                 0 if world.coordination.wishes(Wish::Retired) * 2 < keys.len() => Wish::Retired,
                 1 if world.coordination.wishes(Wish::Maintenance) == 0 => Wish::Maintenance,
-                2 if world.coordination.wishes(Wish::Down) == 0 => Wish::Down,
+                // It is the operator's word that such a node has ended.
+                2 if world.coordination.wishes(Wish::Down) == 0 && !world.nodes[&key].alive => Wish::Down,
                 _ => Wish::Up,
             };
             world.note(|| format!("n{key} is wished {wish:?}"));

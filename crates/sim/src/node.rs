@@ -37,7 +37,7 @@ pub(crate) struct UnderWay {
     pub operation: OperationId,
     /// The newest acknowledged timestamp when it began: no read may show less.
     pub floor: Timestamp,
-    /// Which nodes had that, or something newer, when it began.
+    /// Which nodes had just that when it began; what is newer may be on its way still.
     pub holders: Vec<NodeKey>,
     pub hops: u8,
 }

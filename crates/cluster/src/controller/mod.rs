@@ -111,7 +111,7 @@ impl Controller {
         let unseen = nodes.filter(|node| {
             node.incarnation != 0
                 && !inputs.registrations.contains_key(&node.name)
-                && matches!(inputs.wish(&node.name), Wish::Up | Wish::Retired)
+                && !matches!(inputs.wish(&node.name), Wish::Down | Wish::Removed)
                 && !self.records.get(&node.name).is_some_and(Record::stopped)
         });
         unseen.map(|node| &*node.name).collect()
