@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_column::{Buffer, Column, ColumnKey};
 use millrace_env::{Disk, ReadFile};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::cache::{Entry, Key, Part};
 use crate::chunk::{Place, RowLayout};
@@ -26,6 +26,12 @@ pub struct Segment {
 
 /// One read of the disk fetches at most so many bytes: while they are checked, the system fetches those after them.
 const READ_BYTES: u64 = 1 << 20;
+
+/// A piece of so many bytes is read by itself: more of them in one read would save little.
+const ALONE_BYTES: u32 = 128 << 10;
+
+/// And in slices of so many.
+const SLICE_BYTES: usize = 128 << 10;
 
 impl Segment {
     /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
@@ -244,7 +250,7 @@ impl Segment {
         })?;
         if let (Some((first, _)), Some((last, _))) = (places.first(), places.last()) {
             let length = (last.offset + padded(last)).saturating_sub(first.offset);
-            if length > READ_BYTES {
+            if length > SLICE_BYTES as u64 {
                 self.file.will_need(first.offset, length);
             }
         }
@@ -253,6 +259,11 @@ impl Segment {
         while let Some(&(first, _)) = rest.first() {
             if first.length == 0 {
                 columns.push(None);
+                rest = &rest[1..];
+                continue;
+            }
+            if first.length >= ALONE_BYTES {
+                columns.push(Some(self.decode(self.read_piece(&first)?, &rest[0])?));
                 rest = &rest[1..];
                 continue;
             }
@@ -267,16 +278,44 @@ impl Segment {
                 .count();
             let (run, after) = rest.split_at(together.max(1));
             rest = after;
-            for (buffer, (place, documents)) in self.read_run(run)?.into_iter().zip(run) {
-                let column = Column::decode(buffer)
-                    .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
-                if column.len() != *documents as usize {
-                    return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
-                }
-                columns.push(Some(column));
+            for (buffer, of) in self.read_run(run)?.into_iter().zip(run) {
+                columns.push(Some(self.decode(buffer, of)?));
             }
         }
         Ok(columns)
+    }
+
+    fn decode(&self, buffer: Buffer, (place, documents): &(Place, u32)) -> Result<Column, Error> {
+        let column = Column::decode(buffer)
+            .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
+        if column.len() != *documents as usize {
+            return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
+        }
+        Ok(column)
+    }
+
+    /// A large piece, in a read of its own, into memory that is not written before.
+    fn read_piece(&self, place: &Place) -> Result<Buffer, Error> {
+        if place.offset.checked_add(padded(place)).is_none_or(|end| end > self.bytes) {
+            return Err(self.corrupt(place.offset, "a column lies past the end of the file"));
+        }
+        let mut hash = Xxh3::new();
+        let buffer = Buffer::read_with(place.length as usize, |length, bytes| {
+            let mut done = 0;
+            while done < length {
+                let slice = (length - done).min(SLICE_BYTES);
+                let before = bytes.len();
+                self.file.read_onto(place.offset + done as u64, slice, bytes)?;
+                // While this is done, the system fetches the next slice.
+                hash.update(&bytes[before..]);
+                done += slice;
+            }
+            Ok::<(), std::io::Error>(())
+        })?;
+        if hash.digest() != place.checksum {
+            return Err(self.corrupt(place.offset, "a column does not fit its checksum"));
+        }
+        Ok(buffer)
     }
 
     /// Pieces that lie one after another, in one read.
