@@ -1,6 +1,7 @@
+use std::hash::BuildHasher;
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fixed::u32_at;
 use crate::{Buffer, BufferBuilder, Error, TOKENS};
@@ -199,7 +200,7 @@ impl Tokens {
 /// Builds a [`Tokens`] column document by document.
 #[derive(Default)]
 pub struct TokensBuilder {
-    words: HashMap<Box<[u8]>, u32>,
+    words: Words,
     starts: Vec<u32>,
     ids: Vec<u32>,
 }
@@ -207,12 +208,12 @@ pub struct TokensBuilder {
 impl TokensBuilder {
     /// No documents yet.
     pub fn new() -> Self {
-        TokensBuilder { words: HashMap::new(), starts: vec![0], ids: Vec::new() }
+        TokensBuilder { words: Words::default(), starts: vec![0], ids: Vec::new() }
     }
 
     /// Adds a word to the document that is being built.
     pub fn word(&mut self, word: &[u8]) {
-        let id = self.number(word);
+        let id = self.words.number(word);
         self.ids.push(id);
     }
 
@@ -233,7 +234,7 @@ impl TokensBuilder {
         for index in range {
             for id in column.document(index).iter() {
                 if id != ELEMENT_BOUNDARY && renumbered[id as usize] == ELEMENT_BOUNDARY {
-                    renumbered[id as usize] = self.number(column.word(id));
+                    renumbered[id as usize] = self.words.number(column.word(id));
                 }
                 self.ids.push(renumbered[id as usize]);
             }
@@ -243,31 +244,31 @@ impl TokensBuilder {
 
     /// The column, its dictionary sorted.
     pub fn finish(self) -> Tokens {
-        let mut words: Vec<(Box<[u8]>, u32)> = self.words.into_iter().collect();
-        words.sort_unstable();
-        let mut sorted = vec![ELEMENT_BOUNDARY; words.len() + 1];
-        for (index, (_, id)) in words.iter().enumerate() {
+        let order = self.words.sorted();
+        let words = || order.iter().map(|id| self.words.text(*id));
+        let mut sorted = vec![ELEMENT_BOUNDARY; order.len() + 1];
+        for (index, id) in order.iter().enumerate() {
             sorted[*id as usize] = index as u32 + 1;
         }
-        let width = if words.len() < usize::from(u16::MAX) { 2 } else { 4 };
-        let word_bytes: usize = words.iter().map(|(word, _)| word.len()).sum();
+        let width = if order.len() < usize::from(u16::MAX) { 2 } else { 4 };
+        let word_bytes = self.words.bytes.len();
         let len = self.starts.len() - 1;
 
-        let mut out = BufferBuilder::with_capacity(256 + words.len() * 12 + len * 4 + self.ids.len() * width);
+        let mut out = BufferBuilder::with_capacity(256 + order.len() * 12 + len * 4 + self.ids.len() * width);
         out.extend(&[TOKENS, width as u8, 0, 0]);
-        for number in [len, words.len(), word_bytes, self.ids.len()] {
+        for number in [len, order.len(), word_bytes, self.ids.len()] {
             out.extend(&(number as u32).to_le_bytes());
         }
         out.align();
         let mut offset = 0u32;
         let mut offsets = vec![0u32];
-        offsets.extend(words.iter().map(|(word, _)| {
+        offsets.extend(words().map(|word| {
             offset += word.len() as u32;
             offset
         }));
         out.extend(bytemuck::cast_slice(&offsets));
         out.align();
-        words.iter().for_each(|(word, _)| out.extend(word));
+        words().for_each(|word| out.extend(word));
         out.align();
         out.extend(bytemuck::cast_slice(&self.starts));
         out.align();
@@ -280,13 +281,56 @@ impl TokensBuilder {
         }
         Tokens::decode(out.finish()).expect("what was just encoded decodes")
     }
+}
 
+/// Different words, numbered from 1 on as they come, their bytes one after another.
+#[derive(Default)]
+struct Words {
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    bytes: Vec<u8>,
+    /// Where each word ends.
+    ends: Vec<u32>,
+}
+
+impl Words {
     fn number(&mut self, word: &[u8]) -> u32 {
-        if let Some(&id) = self.words.get(word) {
-            return id;
+        let Words { numbers, hasher, bytes, ends } = self;
+        let hash = hasher.hash_one(word);
+        if let Some(known) = numbers.find(hash, |number| text(bytes, ends, *number) == word) {
+            return *known;
         }
-        let id = self.words.len() as u32 + 1;
-        self.words.insert(word.into(), id);
-        id
+        bytes.extend_from_slice(word);
+        ends.push(u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB"));
+        let number = ends.len() as u32;
+        numbers.insert_unique(hash, number, |number| hasher.hash_one(text(bytes, ends, *number)));
+        number
     }
+
+    fn text(&self, number: u32) -> &[u8] {
+        text(&self.bytes, &self.ends, number)
+    }
+
+    /// The numbers in the order of their words.
+    fn sorted(&self) -> Vec<u32> {
+        // The first bytes tell most words apart without a look at the others.
+        let first_bytes = |word: &[u8]| {
+            let mut first = [0; 8];
+            let length = word.len().min(8);
+            first[..length].copy_from_slice(&word[..length]);
+            u64::from_be_bytes(first)
+        };
+        let mut words: Vec<(u64, u32)> =
+            (1..=self.ends.len() as u32).map(|number| (first_bytes(self.text(number)), number)).collect();
+        words.sort_unstable_by(|(first, a), (other, b)| {
+            first.cmp(other).then_with(|| self.text(*a).cmp(self.text(*b)))
+        });
+        words.into_iter().map(|(_, number)| number).collect()
+    }
+}
+
+fn text<'w>(bytes: &'w [u8], ends: &[u32], number: u32) -> &'w [u8] {
+    let index = number as usize - 1;
+    let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+    &bytes[start as usize..ends[index] as usize]
 }

@@ -19,7 +19,7 @@ use millrace_document::{DocumentId, Timestamp};
 
 use crate::lanes::{LaneWrite, Lanes};
 use crate::shared::Shared;
-use crate::tail::{AppendError, KEY_LIMIT, encode_put, encode_removed, row_key};
+use crate::tail::{AppendError, KEY_LIMIT, RowKey, encode_put, encode_removed, row_key};
 use crate::{Change, Error, Modification, Modify, Write, Written};
 
 /// What is called with the outcome of a write.
@@ -218,14 +218,12 @@ impl Writes {
         loop {
             let state = shared.state();
             let generation = &state.generations[0];
-            let mut closed = generation.gate();
-            if *closed {
-                drop(closed);
+            let Some(gate) = generation.gate() else {
                 if let Err(error) = self.wait_for_generation(generation.number) {
                     return (vec![Timestamp::default(); batch.len()], Err(error));
                 }
                 continue;
-            }
+            };
             // Under the gate, so that every timestamp of a generation is above those of the one before.
             let timestamps: Vec<Timestamp> = batch.iter().map(|_| shared.timestamps.next()).collect();
             let row = |(commit, timestamp): (&mut Commit, &Timestamp)| {
@@ -233,6 +231,9 @@ impl Writes {
             };
             let rows: Vec<_> = batch.iter_mut().zip(&timestamps).map(row).collect();
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            generation.note_types(
+                rows.iter().filter_map(|(key, _)| RowKey::parse(key).ok()).map(|key| key.document_type()),
+            );
             let outcome = generation.tail.append(rows);
             return match outcome {
                 Ok(()) => {
@@ -240,22 +241,21 @@ impl Writes {
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
-                    if filled >= shared.options.tail_bytes {
-                        *closed = shared.try_roll().is_some();
-                    }
-                    let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
-                    if *closed || spare_is_due {
+                    if filled >= shared.options.tail_bytes && shared.try_roll().is_some() {
+                        gate.close();
+                        shared.alarm.ring();
+                    } else if filled >= shared.options.tail_bytes / 2 && state.spare.is_none() {
                         shared.alarm.ring();
                     }
                     (timestamps, Ok(()))
                 }
                 Err(AppendError::Full) => {
-                    *closed = true;
+                    gate.close();
                     shared.alarm.ring();
                     (timestamps, Err(self.disk_full()))
                 }
                 Err(AppendError::NotDurable(reason)) => {
-                    *closed = true;
+                    gate.close();
                     shared.health.poison(reason.clone());
                     (timestamps, Err(Error::Poisoned { reason }))
                 }

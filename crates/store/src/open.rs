@@ -132,7 +132,9 @@ fn count_rows(generation: &Generation) -> Result<u64, Error> {
     generation.tail.snapshot().range(&[], None, &mut |key, value| {
         rows += 1;
         bytes += (key.len() + value.len()) as u64;
-        newest = newest.max(RowKey::parse(key)?.timestamp.0);
+        let key = RowKey::parse(key)?;
+        newest = newest.max(key.timestamp.0);
+        generation.note_types(std::iter::once(key.document_type()));
         Ok(std::ops::ControlFlow::Continue(()))
     })?;
     generation.count(rows, bytes);

@@ -40,7 +40,9 @@ impl Roller {
         // Where there is none now, it has just taken over, which is as good.
         if let Some(before) = self.shared.roll() {
             // Whoever was about to append has done so, or will see that it is closed and take the next one.
-            *before.gate() = true;
+            if let Some(gate) = before.gate() {
+                gate.close();
+            }
         }
         Ok(())
     }

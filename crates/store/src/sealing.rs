@@ -20,7 +20,7 @@ use crate::new_segments::NewSegments;
 use crate::rolling::Roller;
 use crate::shared::Shared;
 use crate::state::{Bucket, BucketSegment, Generation};
-use crate::tail::{Row, RowKey, TailSnapshot};
+use crate::tail::{Row, RowKey, RowVisitor, TailSnapshot};
 use crate::{Error, Layout, columns, tail_chunk};
 
 /// Seals, one generation at a time.
@@ -96,13 +96,14 @@ impl Sealer {
 
     /// Whether a generation takes no rows any more though it is the newest: the disk was full.
     fn is_full(&self, generation: &Generation) -> bool {
-        *generation.gate() && self.shared.health.check_writable().is_ok()
+        generation.is_closed() && self.shared.health.check_writable().is_ok()
     }
 
     fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
         let shared = &self.shared;
         check_space(shared, generation)?;
         let snapshot = generation.tail.snapshot();
+        let types = generation.types();
         let (layout, _) = shared.layout();
         let (state, applied) = shared.settled_state();
         let mut files = NewSegments::new(shared);
@@ -110,7 +111,7 @@ impl Sealer {
         for bucket in &state.buckets {
             let sealing =
                 SealBucket { shared, layout: &*layout, snapshot: &*snapshot, bucket, marks: &state.marks };
-            if let Some(segment) = sealing.run(applied, &mut files)? {
+            if let Some(segment) = sealing.run(&types, applied, &mut files)? {
                 written.push((bucket.id, segment));
             }
         }
@@ -198,21 +199,19 @@ struct SealBucket<'a> {
 }
 
 impl SealBucket<'_> {
-    fn run(&self, applied: u64, files: &mut NewSegments<'_>) -> Result<Option<BucketSegment>, Error> {
-        let mut types = BTreeSet::new();
-        self.rows(&mut |key, _| {
-            if !types.contains(key.document_type()) {
-                types.insert(key.document_type().to_owned());
-            }
-            Ok(())
-        })?;
-        if types.is_empty() {
+    fn run(
+        &self,
+        types: &BTreeSet<String>,
+        applied: u64,
+        files: &mut NewSegments<'_>,
+    ) -> Result<Option<BucketSegment>, Error> {
+        if self.is_empty()? {
             return Ok(None);
         }
         let number = self.shared.next_number();
         let path = self.shared.segment_path(number);
         let mut writer = Writer::create(&*self.shared.options.disk, &path)?;
-        for document_type in &types {
+        for document_type in types {
             self.write_type(document_type, &mut writer)?;
         }
         if writer.is_empty() {
@@ -222,14 +221,27 @@ impl SealBucket<'_> {
         files.finish(number, writer, applied).map(Some)
     }
 
+    fn is_empty(&self) -> Result<bool, Error> {
+        let mut empty = true;
+        self.range(&mut |_, _| {
+            empty = false;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(empty)
+    }
+
     /// All rows of the bucket.
     fn rows(&self, visit: &mut KeyVisitor<'_>) -> Result<(), Error> {
-        let (first, last) = self.bucket.locations();
-        let to = last.checked_add(1).map(u32::to_be_bytes);
-        self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {
+        self.range(&mut |key, value| {
             visit(&RowKey::parse(key)?, value)?;
             Ok(ControlFlow::Continue(()))
         })
+    }
+
+    fn range(&self, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
+        let (first, last) = self.bucket.locations();
+        let to = last.checked_add(1).map(u32::to_be_bytes);
+        self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), visit)
     }
 
     fn write_type(&self, document_type: &str, writer: &mut Writer<'_>) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use millrace_segment::{Cache, Segment};
 
 use crate::manifest::{InPlace, Unwritten};
@@ -24,7 +25,8 @@ pub(crate) struct Shared {
     pub health: Health,
     pub counters: Counters,
     pub alarm: Alarm,
-    state: RwLock<Arc<State>>,
+    /// Read on the way of every write and query, so that no lock is taken: who holds one can lose its core.
+    state: ArcSwap<State>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,
     next_number: AtomicU64,
@@ -83,7 +85,7 @@ impl Shared {
             health: Health::default(),
             counters: Counters::default(),
             alarm: Alarm::default(),
-            state: RwLock::new(Arc::new(state)),
+            state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
@@ -94,7 +96,7 @@ impl Shared {
 
     /// The state now.
     pub fn state(&self) -> Arc<State> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        self.state.load_full()
     }
 
     /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
@@ -112,7 +114,7 @@ impl Shared {
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
         let gone = old.segment_numbers();
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        self.state.store(Arc::new(new));
         for number in gone.into_iter().filter(|number| kept.binary_search(number).is_err()) {
             if let Err(error) = self.options.disk.unlink(&self.segment_path(number)) {
                 // The next start deletes what no bucket has.
@@ -142,7 +144,7 @@ impl Shared {
     fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Option<Arc<Generation>> {
         let old = self.state();
         let new = old.rolled()?;
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        self.state.store(Arc::new(new));
         Some(Arc::clone(&old.generations[0]))
     }
 
@@ -155,7 +157,7 @@ impl Shared {
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {
                 let new = old.with_mark(mark);
-                *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                self.state.store(Arc::new(new));
                 Ok(())
             }
             Err(AppendError::Full) => {

@@ -1,7 +1,8 @@
 //! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each change makes a new one.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_bucket::BucketId;
@@ -31,8 +32,12 @@ pub(crate) struct Generation {
     pub tail: Arc<dyn Tail>,
     pub rows: AtomicU64,
     pub bytes: AtomicU64,
-    /// Set under the lock that appends hold: nothing is appended from then on.
-    closed: Mutex<bool>,
+    /// The types of the documents in it.
+    types: Mutex<BTreeSet<String>>,
+    /// Held while rows are appended.
+    appending: Mutex<()>,
+    /// Set while nobody appends: nothing is appended from then on.
+    closed: AtomicBool,
 }
 
 impl Generation {
@@ -43,32 +48,67 @@ impl Generation {
             tail,
             rows: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            closed: Mutex::new(false),
+            types: Mutex::default(),
+            appending: Mutex::default(),
+            closed: AtomicBool::new(false),
         }
     }
 
-    /// The right to append, while it is held; see whether it is closed.
-    pub fn gate(&self) -> MutexGuard<'_, bool> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The right to append, while it is held; `None`: it is closed.
+    pub fn gate(&self) -> Option<Gate<'_>> {
+        let lock = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.is_closed()).then_some(Gate { generation: self, _lock: lock })
+    }
+
+    /// Whether nothing is appended any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were full.
     pub fn append_mark(&self, mark: &Mark) -> Result<(), AppendError> {
-        let mut closed = self.gate();
-        if *closed {
-            return Err(AppendError::Full);
-        }
+        let Some(gate) = self.gate() else { return Err(AppendError::Full) };
         let mut bytes = Vec::new();
         mark.encode(&mut bytes);
         let outcome = self.tail.append_mark(mark.timestamp, bytes);
-        *closed = outcome.is_err();
+        if outcome.is_err() {
+            gate.close();
+        }
         outcome
+    }
+
+    /// Notes the types of documents whose rows are about to be appended.
+    pub fn note_types<'t>(&self, document_types: impl Iterator<Item = &'t str>) {
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        for document_type in document_types {
+            if !types.contains(document_type) {
+                types.insert(document_type.to_owned());
+            }
+        }
+    }
+
+    /// The types of the documents in it, and perhaps some more.
+    pub fn types(&self) -> BTreeSet<String> {
+        self.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts rows that were appended.
     pub fn count(&self, rows: u64, bytes: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The right to append to a generation.
+pub(crate) struct Gate<'g> {
+    generation: &'g Generation,
+    _lock: MutexGuard<'g, ()>,
+}
+
+impl Gate<'_> {
+    /// From now on nothing is appended.
+    pub fn close(self) {
+        self.generation.closed.store(true, Ordering::Release);
     }
 }
 
