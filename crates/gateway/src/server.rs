@@ -5,16 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::any;
+use axum::middleware::from_fn;
 use millrace_env::ThreadClass;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Node, StartError, access_log, config_api, document_api, http, search_api, status_api};
+use crate::data_port::DataPort;
+use crate::{Node, StartError, config_api, http};
 
 /// The ports of a node, bound and ready to be served.
 pub struct Server {
@@ -55,12 +54,17 @@ impl Server {
         let data = http::serve(
             self.data,
             self.tls.clone(),
-            data_router(Arc::clone(&self.node)),
+            DataPort::new(Arc::clone(&self.node)),
             stopping.clone(),
             drain,
         );
-        let config =
-            http::serve(self.config, self.tls, config_router(Arc::clone(&self.node)), stopping, drain);
+        let config = http::serve(
+            self.config,
+            self.tls,
+            http::routed(config_router(Arc::clone(&self.node))),
+            stopping,
+            drain,
+        );
         let stop = async {
             stop.await;
             // Both servers wait for this; if they have ended by themselves, there is nobody to tell.
@@ -90,32 +94,6 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, 
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, source })
 }
 
-fn data_router(node: Arc<Node>) -> Router {
-    let log = node.access_log().cloned();
-    let router = Router::new()
-        .route("/search", any(search_api::handle))
-        .route("/search/", any(search_api::handle))
-        .route("/document/v1", any(document_api::handle))
-        .route("/document/v1/", any(document_api::handle))
-        .route("/document/v1/{*path}", any(document_api::handle))
-        .merge(status_api::data_routes())
-        .fallback(unknown)
-        .with_state(node)
-        .layer(from_fn(http::compress_response));
-    match log {
-        Some(log) => router.layer(from_fn_with_state(log, access_log::log)),
-        None => router,
-    }
-}
-
 fn config_router(node: Arc<Node>) -> Router {
     config_api::router(node).layer(from_fn(http::compress_response))
-}
-
-async fn unknown(State(_): State<Arc<Node>>, request: axum::extract::Request) -> axum::response::Response {
-    let message = format!(
-        "nothing is at {}; documents are at /document/v1/, queries at /search/, the list of handlers at /",
-        request.uri().path()
-    );
-    http::json(hyper::StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))
 }
