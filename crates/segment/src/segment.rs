@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_column::{Buffer, Column, ColumnKey};
 use millrace_env::{Disk, ReadFile};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::{Entry, Key, Part};
 use crate::chunk::{Place, RowLayout};
@@ -29,9 +29,6 @@ const READ_BYTES: u64 = 1 << 20;
 
 /// A piece of so many bytes is read by itself: more of them in one read would save little.
 const ALONE_BYTES: u32 = 128 << 10;
-
-/// And in slices of so many.
-const SLICE_BYTES: usize = 128 << 10;
 
 impl Segment {
     /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
@@ -250,7 +247,7 @@ impl Segment {
         })?;
         if let (Some((first, _)), Some((last, _))) = (places.first(), places.last()) {
             let length = (last.offset + padded(last)).saturating_sub(first.offset);
-            if length > SLICE_BYTES as u64 {
+            if length > READ_BYTES {
                 self.file.will_need(first.offset, length);
             }
         }
@@ -299,20 +296,9 @@ impl Segment {
         if place.offset.checked_add(padded(place)).is_none_or(|end| end > self.bytes) {
             return Err(self.corrupt(place.offset, "a column lies past the end of the file"));
         }
-        let mut hash = Xxh3::new();
-        let buffer = Buffer::read_with(place.length as usize, |length, bytes| {
-            let mut done = 0;
-            while done < length {
-                let slice = (length - done).min(SLICE_BYTES);
-                let before = bytes.len();
-                self.file.read_onto(place.offset + done as u64, slice, bytes)?;
-                // While this is done, the system fetches the next slice.
-                hash.update(&bytes[before..]);
-                done += slice;
-            }
-            Ok::<(), std::io::Error>(())
-        })?;
-        if hash.digest() != place.checksum {
+        let read = |length, bytes: &mut Vec<u8>| self.file.read_onto(place.offset, length, bytes);
+        let buffer = Buffer::read_with(place.length as usize, read)?;
+        if xxh3_64(buffer.padded()) != place.checksum {
             return Err(self.corrupt(place.offset, "a column does not fit its checksum"));
         }
         Ok(buffer)

@@ -205,7 +205,13 @@ impl Writes {
         if batch.is_empty() {
             return;
         }
+        let began = Instant::now();
         let (timestamps, outcome) = self.append(&mut batch);
+        let (counters, took) = (&self.shared.counters, began.elapsed());
+        for commit in &batch {
+            counters.waited.add(began.saturating_duration_since(commit.reply.began));
+            counters.committed.add(took);
+        }
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             let written = Written { timestamp, existed: commit.existed, changed: true };
             self.finish(&commit.key, commit.reply, outcome.clone().map(|()| written));
@@ -305,6 +311,8 @@ impl Writes {
 struct Reply {
     shared: Arc<Shared>,
     bytes: usize,
+    /// When the write was taken on.
+    began: Instant,
     done: Option<Done>,
 }
 
@@ -312,7 +320,7 @@ impl Reply {
     fn new(shared: Arc<Shared>, bytes: usize, done: Done) -> Self {
         shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
-        Reply { shared, bytes, done: Some(done) }
+        Reply { shared, bytes, began: Instant::now(), done: Some(done) }
     }
 
     fn send(mut self, outcome: Result<Written, Error>) {

@@ -14,6 +14,7 @@ use crate::masks::MaskCache;
 use crate::state::{Generation, State};
 use crate::tail::{AppendError, Tails};
 use crate::tail_chunk::TailChunkCache;
+use crate::times::Clocked;
 use crate::timestamps::Timestamps;
 use crate::{Error, Layout, Options, Tuning};
 
@@ -58,6 +59,9 @@ pub(crate) struct Counters {
     pub splits: AtomicU64,
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
+    /// How long writes waited for their commit, and how long that took.
+    pub waited: Clocked,
+    pub committed: Clocked,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// Rows of the tail that the last view had to decode.
