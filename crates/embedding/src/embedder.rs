@@ -1,27 +1,22 @@
 //! An embedder of services.xml, ready to embed.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_model::{
-    Caller, EncoderOptions, ExecutionMode, Lane, LazyEncoder, Model, Purpose, Scheduler, Sequence, States,
-    Threads, Usage,
+    Caller, EncoderOptions, Lane, LazyEncoder, Model, Purpose, Scheduler, Sequence, States, Usage,
 };
-use millrace_schema::{self as schema, EmbedderKind, Pooling, Prepend};
-use millrace_tensor::{Cells, Tensor, TensorBuilder, TensorType};
+use millrace_schema::{self as schema, EmbedderKind, EmbedderMeans, ModelFile, Pooling, Prepend};
+use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Shape, pooling};
+use crate::{Error, Shape, execution, pooling};
 
 /// Where the files of an embedder lie.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Files {
-    /// The ONNX file.
-    pub transformer: PathBuf,
-    /// The tokenizer.
-    pub tokenizer: PathBuf,
-}
+pub type Files = BTreeMap<ModelFile, PathBuf>;
 
 /// What is embedded.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +30,19 @@ pub enum Text<'t> {
 /// Text to tensors.
 pub struct Embedder {
     id: String,
-    kind: EmbedderKind,
     prepend: Prepend,
+    means: Means,
+}
+
+enum Means {
+    Model(Transformer),
+    /// The tokens themselves.
+    Tokens(Tokenizer),
+}
+
+/// A model and its tokenizer.
+struct Transformer {
+    kind: EmbedderKind,
     tokenizer: Tokenizer,
     model: Arc<LazyEncoder>,
     lane: Lane,
@@ -48,33 +54,23 @@ impl Embedder {
     /// # Errors
     /// The model or the tokenizer cannot be used; the message says why.
     pub fn load(config: &schema::Embedder, files: &Files, scheduler: &Scheduler) -> Result<Self, Error> {
-        let pooled = matches!(config.kind, EmbedderKind::HuggingFace { pooling: Pooling::None, .. });
-        let options = EncoderOptions {
-            name: config.id.clone(),
-            ids: config.names.ids.clone(),
-            mask: config.names.mask.clone(),
-            types: config.names.types.clone(),
-            output: config.names.output.clone(),
-            output_rank: if pooled { 2 } else { 3 },
-            threads: Threads {
-                intra_op: config.execution.intra_op_threads,
-                inter_op: config.execution.inter_op_threads,
-                mode: match config.execution.parallel {
-                    true => ExecutionMode::Parallel,
-                    false => ExecutionMode::Sequential,
-                },
-            },
+        let path = |file: &ModelFile| {
+            files.get(file).ok_or_else(|| Error::TokenizerFile {
+                path: PathBuf::from(file.to_string()),
+                reason: "it is not there".to_owned(),
+            })
         };
-        let tokenizer = Tokenizer::load(&files.tokenizer, &config.kind, config.max_tokens)?;
-        let model = Arc::new(LazyEncoder::new(files.transformer.clone(), options)?);
-        Ok(Embedder {
-            id: config.id.clone(),
-            kind: config.kind.clone(),
-            prepend: config.prepend.clone(),
-            tokenizer,
-            lane: scheduler.lane(config.id.clone(), Arc::clone(&model) as Arc<dyn Model>),
-            model,
-        })
+        let means = match &config.means {
+            EmbedderMeans::Transformer(transformer) => {
+                let (model, tokenizer) = (path(&transformer.model)?, path(&transformer.tokenizer)?);
+                Means::Model(Transformer::load(&config.id, transformer, model, tokenizer, scheduler)?)
+            }
+            EmbedderMeans::Tokenizer(file) => Means::Tokens(Tokenizer::plain(path(file)?)?),
+            EmbedderMeans::Remote(_) => {
+                return Err(Error::Tokenizer("embedders of other services are not asked yet".to_owned()));
+            }
+        };
+        Ok(Embedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
     }
 
     /// Its id.
@@ -87,7 +83,10 @@ impl Embedder {
     /// # Errors
     /// What the type should be.
     pub fn shape(&self, target: &TensorType, chunks: bool, arguments: &[String]) -> Result<Shape, String> {
-        Shape::of(&self.kind, target, chunks, arguments, self.model.width())
+        match &self.means {
+            Means::Model(model) => Shape::of(&model.kind, target, chunks, arguments, model.model.width()),
+            Means::Tokens(_) => Shape::of_tokens(target, chunks),
+        }
     }
 
     /// The embedding. What it is for says which text is put before it, and who else waits for the model.
@@ -107,44 +106,88 @@ impl Embedder {
         };
         let fail = |reason: String| Error::Shape { embedder: self.id.clone(), reason };
         let shape = self.shape(target, chunks, arguments).map_err(fail)?;
-        let sequences = texts
-            .iter()
-            .map(|text| self.tokenize(text, caller.purpose))
-            .collect::<Result<Vec<Sequence>, Error>>()?;
+        let texts: Vec<Cow<'_, str>> =
+            texts.iter().map(|text| self.with_prepended(text, caller.purpose)).collect();
         let mut builder = TensorBuilder::new(target);
-        for (number, states) in self.lane.run(sequences, caller)?.iter().enumerate() {
-            self.add(&mut builder, shape, number, states).map_err(fail)?;
+        match &self.means {
+            Means::Model(model) => {
+                let sequences = texts
+                    .iter()
+                    .map(|text| model.tokenize(text, caller.purpose))
+                    .collect::<Result<Vec<Sequence>, Error>>()?;
+                for (number, states) in model.lane.run(sequences, caller)?.iter().enumerate() {
+                    model.add(&mut builder, shape, number, states).map_err(fail)?;
+                }
+            }
+            Means::Tokens(tokenizer) => {
+                for (number, text) in texts.iter().enumerate() {
+                    let mut tokens: Vec<f32> = tokenizer.ids(text)?.iter().map(|&id| id as f32).collect();
+                    tokens.resize(shape.cells, 0.0);
+                    shape.add(&mut builder, number, None, &tokens).map_err(fail)?;
+                }
+            }
         }
         Ok(builder.finish())
     }
 
     /// Lets the model go if nothing was embedded for so long; the next text loads it again.
     pub fn unload_idle(&self, idle: Duration) -> bool {
-        self.model.unload_idle(idle)
+        match &self.means {
+            Means::Model(model) => model.model.unload_idle(idle),
+            Means::Tokens(_) => false,
+        }
     }
 
-    /// Whether the model is in memory.
+    /// Whether a model of its own is in memory.
     pub fn is_loaded(&self) -> bool {
-        self.model.is_loaded()
+        match &self.means {
+            Means::Model(model) => model.model.is_loaded(),
+            Means::Tokens(_) => false,
+        }
     }
 
-    /// What the model has done.
-    pub fn usage(&self) -> Usage {
-        self.lane.usage()
+    /// What the model has done; none where there is no model.
+    pub fn usage(&self) -> Option<Usage> {
+        match &self.means {
+            Means::Model(model) => Some(model.lane.usage()),
+            Means::Tokens(_) => None,
+        }
     }
 
-    fn tokenize(&self, text: &str, purpose: Purpose) -> Result<Sequence, Error> {
+    fn with_prepended<'t>(&self, text: &'t str, purpose: Purpose) -> Cow<'t, str> {
         let prepend = match purpose {
             Purpose::Query => &self.prepend.query,
             Purpose::Feed => &self.prepend.document,
         };
-        let joined;
-        let text = if prepend.is_empty() {
-            text
-        } else {
-            joined = format!("{prepend}{text}");
-            &joined
+        if prepend.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(format!("{prepend}{text}")) }
+    }
+}
+
+impl Transformer {
+    fn load(
+        id: &str,
+        config: &schema::Transformer,
+        model: &Path,
+        tokenizer: &Path,
+        scheduler: &Scheduler,
+    ) -> Result<Self, Error> {
+        let pooled = matches!(config.kind, EmbedderKind::HuggingFace { pooling: Pooling::None, .. });
+        let options = EncoderOptions {
+            name: id.to_owned(),
+            ids: config.names.ids.clone(),
+            mask: config.names.mask.clone(),
+            types: config.names.types.clone(),
+            output: config.names.output.clone(),
+            output_rank: if pooled { 2 } else { 3 },
+            threads: execution(&config.execution),
         };
+        let tokenizer = Tokenizer::load(tokenizer, &config.kind, config.max_tokens)?;
+        let model = Arc::new(LazyEncoder::new(model.to_owned(), options)?);
+        let lane = scheduler.lane(id, Arc::clone(&model) as Arc<dyn Model>);
+        Ok(Transformer { kind: config.kind.clone(), tokenizer, model, lane })
+    }
+
+    fn tokenize(&self, text: &str, purpose: Purpose) -> Result<Sequence, Error> {
         match (&self.kind, purpose) {
             (EmbedderKind::HuggingFace { .. } | EmbedderKind::Splade { .. }, _) => self.tokenizer.text(text),
             (EmbedderKind::Bert { start_token, end_token, .. }, _) => {
@@ -163,16 +206,7 @@ impl Embedder {
         number: usize,
         states: &States,
     ) -> Result<(), String> {
-        // The labels of a subspace: the chunk's, and the token's where it has one.
-        let labels = |token: Option<String>| -> Vec<String> {
-            let mut labels: Vec<String> = token.into_iter().collect();
-            if let Some(at) = shape.chunk {
-                labels.insert(at.min(labels.len()), number.to_string());
-            }
-            labels
-        };
-        let vector = |builder: &mut TensorBuilder<'_>, labels, vector: Vec<f32>, normalize| {
-            let mut vector = vector;
+        let vector = |builder: &mut TensorBuilder<'_>, token, mut vector: Vec<f32>, normalize| {
             if vector.len() < shape.cells {
                 return Err(format!(
                     "the model's vectors have {} cells, and {} are asked for",
@@ -184,40 +218,28 @@ impl Embedder {
             if normalize {
                 pooling::normalize(&mut vector);
             }
-            builder
-                .block(labels, &cells(builder.tensor_type(), shape, &vector))
-                .map_err(|error| error.to_string())
+            shape.add(builder, number, token, &vector)
         };
         match &self.kind {
             EmbedderKind::HuggingFace { pooling, normalize } => {
-                vector(builder, labels(None), pooling::pool(states, *pooling), *normalize)
+                vector(builder, None, pooling::pool(states, *pooling), *normalize)
             }
             EmbedderKind::Bert { pooling, .. } => {
-                vector(builder, labels(None), pooling::pool(states, *pooling), false)
+                vector(builder, None, pooling::pool(states, *pooling), false)
             }
-            EmbedderKind::Colbert(_) => states.rows().enumerate().try_for_each(|(token, row)| {
-                vector(builder, labels(Some(token.to_string())), row.to_vec(), false)
-            }),
+            EmbedderKind::Colbert(_) => states
+                .rows()
+                .enumerate()
+                .try_for_each(|(token, row)| vector(builder, Some(token.to_string()), row.to_vec(), false)),
             EmbedderKind::Splade { threshold } => {
                 for (token, weight) in pooling::splade(states, *threshold) {
                     let Some(token) = self.tokenizer.token(token) else { continue };
                     builder
-                        .cell(labels(Some(token)), 0, f64::from(weight))
+                        .cell(shape.labels(number, Some(token)), 0, f64::from(weight))
                         .map_err(|error| error.to_string())?;
                 }
                 Ok(())
             }
         }
     }
-}
-
-/// A vector as cells of the type: rounded, or a bit each.
-fn cells(target: &TensorType, shape: Shape, vector: &[f32]) -> Cells {
-    let mut cells = Cells::with_capacity(target.cell(), vector.len());
-    if shape.binary {
-        pooling::bits(vector).for_each(|byte| cells.push(f64::from(byte)));
-    } else {
-        vector.iter().for_each(|&cell| cells.push(f64::from(cell)));
-    }
-    cells
 }

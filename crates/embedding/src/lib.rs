@@ -7,10 +7,12 @@
 
 mod embedder;
 mod error;
+mod execution;
 mod pooling;
 mod shape;
 mod tokenizer;
 
 pub use embedder::{Embedder, Files, Text};
 pub use error::Error;
+pub use execution::execution;
 pub use shape::Shape;

@@ -1,5 +1,7 @@
 use millrace_schema::EmbedderKind;
-use millrace_tensor::{CellType, TensorType};
+use millrace_tensor::{CellType, Cells, TensorBuilder, TensorType};
+
+use crate::pooling;
 
 /// How a tensor of some type holds what an embedder makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,47 @@ impl Shape {
             )),
             _ => Ok(Shape { chunk, cells, binary }),
         }
+    }
+
+    /// How `target` holds the tokens of a text, or with `chunks` of an array of texts: as many as it has cells, zeros after them.
+    ///
+    /// # Errors
+    /// What the type should be.
+    pub fn of_tokens(target: &TensorType, chunks: bool) -> Result<Shape, String> {
+        let indexed: Vec<usize> = target.indexed().map(|(_, size)| size).collect();
+        match (indexed.as_slice(), target.mapped().count() == usize::from(chunks)) {
+            ([cells], true) => Ok(Shape { chunk: chunks.then_some(0), cells: *cells, binary: false }),
+            _ => Err(format!(
+                "expected a type such as tensor<float>({}d0[512]), found {target}",
+                if chunks { "chunk{}," } else { "" }
+            )),
+        }
+    }
+
+    /// The labels of a subspace: the chunk's, and the token's where it has one.
+    pub(crate) fn labels(&self, chunk: usize, token: Option<String>) -> Vec<String> {
+        let mut labels: Vec<String> = token.into_iter().collect();
+        if let Some(at) = self.chunk {
+            labels.insert(at.min(labels.len()), chunk.to_string());
+        }
+        labels
+    }
+
+    /// Adds a vector: rounded to the cells of the type, or a bit each.
+    pub(crate) fn add(
+        &self,
+        builder: &mut TensorBuilder<'_>,
+        chunk: usize,
+        token: Option<String>,
+        vector: &[f32],
+    ) -> Result<(), String> {
+        let mut cells = Cells::with_capacity(builder.tensor_type().cell(), vector.len());
+        if self.binary {
+            pooling::bits(vector).for_each(|byte| cells.push(f64::from(byte)));
+        } else {
+            vector.iter().for_each(|&cell| cells.push(f64::from(cell)));
+        }
+        builder.block(self.labels(chunk, token), &cells).map_err(|error| error.to_string())
     }
 }
 

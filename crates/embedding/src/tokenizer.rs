@@ -15,6 +15,9 @@ use crate::Error;
 /// have given tokens past the limit.
 const CHARACTERS_PER_TOKEN: usize = 64;
 
+/// Tokens of a text that is not given to a model: more than any tensor of them is made for.
+const PLAIN_TOKENS: usize = 1 << 16;
+
 /// What ColBERT leaves out of documents.
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
@@ -40,6 +43,15 @@ impl Tokenizer {
         Ok(Tokenizer { inner, max })
     }
 
+    /// Reads `tokenizer.json`, for the tokens themselves.
+    pub fn plain(path: &Path) -> Result<Self, Error> {
+        let fail = |reason: String| Error::TokenizerFile { path: path.to_owned(), reason };
+        let mut inner = tokenizers::Tokenizer::from_file(path).map_err(|error| fail(error.to_string()))?;
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|error| fail(error.to_string()))?;
+        Ok(Tokenizer { inner, max: PLAIN_TOKENS })
+    }
+
     fn cut<'t>(&self, text: &'t str) -> &'t str {
         let most = self.max.saturating_mul(CHARACTERS_PER_TOKEN);
         match text.char_indices().nth(most) {
@@ -52,7 +64,8 @@ impl Tokenizer {
         self.inner.encode_fast(self.cut(text), special).map_err(|error| Error::Tokenizer(error.to_string()))
     }
 
-    fn ids(&self, text: &str) -> Result<Vec<i64>, Error> {
+    /// The tokens of a text, without the special ones.
+    pub fn ids(&self, text: &str) -> Result<Vec<i64>, Error> {
         Ok(self.encode(text, false)?.get_ids().iter().map(|&id| i64::from(id)).collect())
     }
 

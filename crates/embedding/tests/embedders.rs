@@ -45,10 +45,8 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<Embedder, Er
     let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
     let application = Application::from_files(files).expect("the package is right");
     let config = &application.container.embedders[0];
-    let files = Files {
-        transformer: directory.join(&config.transformer),
-        tokenizer: directory.join(&config.tokenizer),
-    };
+    let files: Files =
+        config.files().into_iter().map(|file| (file.clone(), directory.join(file.to_string()))).collect();
     Embedder::load(config, &files, scheduler())
 }
 
@@ -242,7 +240,7 @@ fn an_idle_model_goes_and_comes_back() {
     assert!(embedder.unload_idle(Duration::ZERO) && !embedder.is_loaded());
     assert_eq!(vector(&embedder, WORDS), before);
     assert!(embedder.is_loaded());
-    assert_eq!(embedder.usage().sequences, 2);
+    assert_eq!(embedder.usage().expect("it has a model").sequences, 2);
 }
 
 #[test]

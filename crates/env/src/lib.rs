@@ -12,6 +12,7 @@ mod disk;
 mod faulty;
 mod real;
 mod thread;
+mod whole;
 
 pub use bounded::BoundedDisk;
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -19,3 +20,4 @@ pub use disk::{AppendFile, Disk, ReadFile};
 pub use faulty::{Fault, FaultyDisk};
 pub use real::RealDisk;
 pub use thread::ThreadClass;
+pub use whole::{read_file, replace_file};

@@ -14,7 +14,7 @@ use crate::operators::{Binary, Unary};
 use crate::program::{CellFunction, NodeId, Op, Program};
 use crate::syntax::{Expr, Kind, Name, NameArgument};
 use crate::value::Value;
-use crate::{Error, Expression, FeatureName, Forest, Spot, string_hash};
+use crate::{Error, Expression, FeatureName, Forest, Spot, TokenSequence, string_hash};
 
 /// How deep an expression may be when all functions are put in place.
 const DEPTH: usize = 200;
@@ -42,6 +42,8 @@ pub enum Feature {
     Expression(String),
     /// A model of decision trees over features.
     Forest(Arc<Forest>),
+    /// A sequence of tokens for a transformer.
+    TokenSequence(TokenSequence),
 }
 
 /// A function of the application: parameters and body.
@@ -318,6 +320,7 @@ impl Compiler<'_> {
             Feature::Constant(tensor) => self.build(0).constant(Value::from_tensor(&tensor)),
             Feature::Expression(text) => self.expression_text(&text, at, env)?,
             Feature::Forest(forest) => self.forest(forest, &feature, at, env)?,
+            Feature::TokenSequence(sequence) => self.token_sequence(sequence, &feature, at, env)?,
         };
         self.bring(id, 0, level, &format!("{feature} cannot be used here"))
             .map_err(|reason| env.error(at, reason))
@@ -366,6 +369,29 @@ impl Compiler<'_> {
             inputs.push(node);
         }
         Ok(self.build(0).add(Op::Forest(forest, inputs), TensorType::scalar()))
+    }
+
+    fn token_sequence(
+        &mut self,
+        sequence: TokenSequence,
+        feature: &FeatureName,
+        at: usize,
+        env: &Env<'_>,
+    ) -> Result<NodeId, Error> {
+        let mut inputs = Vec::with_capacity(sequence.inputs.len());
+        for input in &sequence.inputs {
+            let node = self.expression_text(input, at, env)?;
+            let tensor_type = self.tensor_type(node, 0);
+            if !tensor_type.is_dense() || tensor_type.dimensions().len() != 1 {
+                let reason = format!(
+                    "{feature}: {input} must be a tensor of tokens such as tensor<float>(d0[128]), but it is {tensor_type}"
+                );
+                return Err(env.error(at, reason));
+            }
+            inputs.push(node);
+        }
+        let tensor_type = sequence.tensor_type().map_err(|reason| env.error(at, reason))?;
+        Ok(self.build(0).add(Op::TokenSequence(Arc::new(sequence), inputs), tensor_type))
     }
 
     /// Puts the body of a function in the place of its call.

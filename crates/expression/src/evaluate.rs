@@ -383,6 +383,10 @@ impl<'a> Batch<'a> {
                 cells: cells.iter().map(number).collect(),
             }
             .rounded(),
+            Op::TokenSequence(sequence, inputs) => {
+                let inputs: Vec<Cow<'_, Value>> = inputs.iter().map(value).collect();
+                sequence.value(result, inputs.iter().map(|input| input.cells.as_slice()))
+            }
             Op::Generate(body, indices, captured) => {
                 let captured: Vec<Cow<'_, Value>> = captured.iter().map(value).collect();
                 let mut cells = vec![0.0; result.dense_size()];

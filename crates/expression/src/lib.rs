@@ -21,6 +21,7 @@ mod literal;
 mod operators;
 mod parser;
 mod program;
+mod sequence;
 mod syntax;
 mod tensors;
 mod types;
@@ -32,6 +33,7 @@ pub use evaluate::{Operand, Output, Rows, Scratch};
 pub use forest::{Forest, ForestBuilder, Missing, Split, Subtree};
 pub use functions::{FUNCTIONS, Function};
 pub use program::Program;
+pub use sequence::{SequencePart, TokenSequence};
 pub use syntax::{Expression, FeatureName};
 
 use functions::function;

@@ -6,7 +6,7 @@ use crate::dense::Dense;
 use crate::operators::{Binary, Numbers, Unary};
 use crate::tensors::{Concat, Join, Reduce, Rename};
 use crate::value::Value;
-use crate::{FeatureName, Forest};
+use crate::{FeatureName, Forest, TokenSequence};
 
 /// The place of a node in its program.
 pub(crate) type NodeId = usize;
@@ -103,6 +103,7 @@ pub(crate) enum Op {
     Dense(Dense, NodeId, NodeId),
     /// Decision trees over these numbers.
     Forest(Arc<Forest>, Vec<NodeId>),
+    TokenSequence(Arc<TokenSequence>, Vec<NodeId>),
 }
 
 /// A dimension of an address; see [`crate::tensors::Pin`].
@@ -218,7 +219,9 @@ impl Op {
                 }
             }
             Op::Create(_, cells) => cells.iter_mut().for_each(visit),
-            Op::Generate(_, _, numbers) | Op::Forest(_, numbers) => numbers.iter_mut().for_each(visit),
+            Op::Generate(_, _, inputs) | Op::Forest(_, inputs) | Op::TokenSequence(_, inputs) => {
+                inputs.iter_mut().for_each(visit)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use millrace_store::Layout;
 
 use crate::Error;
 use crate::limits::Limits;
-use crate::models::{ApplicationComponents, Models};
+use crate::models::{ApplicationComponents, Models, RankModels};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -65,7 +65,7 @@ impl Deployment {
     /// # Errors
     /// What cannot work, with its place in the package.
     pub(crate) fn compile(
-        application: Application,
+        mut application: Application,
         generation: u64,
         current: Option<&Deployment>,
         models: &Models,
@@ -78,14 +78,18 @@ impl Deployment {
         let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?));
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
+        let rank_models = RankModels::new(models, &application);
         let mut kinds = HashMap::new();
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema)?;
             if !clusters.is_empty() {
-                let kind = DocumentKind::compile(schema, clusters, &components, &surroundings)?;
+                let kind = DocumentKind::compile(schema, clusters, &components, &surroundings, &rank_models)?;
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
+        let slow =
+            kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles()).collect::<Vec<_>>();
+        application.warnings.extend(slow);
         let columns = Arc::new(Columns::new(&application));
         Ok(Deployment {
             generation,
@@ -159,6 +163,7 @@ impl DocumentKind {
         clusters: Vec<ClusterOfKind>,
         components: &Arc<ApplicationComponents>,
         surroundings: &Arc<Surroundings>,
+        models: &RankModels<'_>,
     ) -> Result<Self, Error> {
         let components = Arc::clone(components) as Arc<dyn Components>;
         let scripts = Scripts::compile(schema, components, Arc::clone(surroundings))
@@ -166,11 +171,24 @@ impl DocumentKind {
         check_constants(schema).map_err(|error| Error::Compile(error.to_string()))?;
         let mut profiles = BTreeMap::new();
         for name in schema.rank_profiles.keys() {
-            let profile =
-                Profile::compile(schema, name).map_err(|error| Error::Compile(error.to_string()))?;
+            let profile = Profile::with_models(schema, name, models)
+                .map_err(|error| Error::Compile(error.to_string()))?;
             profiles.insert(name.clone(), Arc::new(profile));
         }
         Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles })
+    }
+
+    /// What people should know of profiles that run a model over every document that matches.
+    fn slow_profiles(&self) -> Vec<String> {
+        let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
+        let told = |name: &String| {
+            let place = self.schema.rank_profiles.get(name).map(|profile| profile.place.to_string());
+            format!(
+                "{}: rank profile {name} runs a model in its first phase, over every document that matches; in the second or the global phase it runs over the best only",
+                place.unwrap_or_default()
+            )
+        };
+        slow.map(|(name, _)| told(name)).collect()
     }
 
     /// The ids of its clusters, for people.

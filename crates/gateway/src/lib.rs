@@ -9,6 +9,7 @@
 
 mod access_log;
 mod caller;
+pub mod cluster;
 mod config_api;
 mod data_port;
 mod deployment;

@@ -1,11 +1,12 @@
 //! A transformer that takes tokens: its file checked once, then run over batches.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::time::Duration;
 
-use ort::session::RunOptions;
+use ort::value::{DynValue, Tensor};
 
-use crate::onnx::OnnxModel;
+use crate::lazy::Lazy;
+use crate::onnx::{OnnxModel, interruptible, list};
 use crate::{Element, Error, Interrupt, Model, Port, Sequence, States, Threads};
 
 /// What the user of a model expects of it.
@@ -55,13 +56,22 @@ impl Encoder {
         output.shape.last().copied().flatten()
     }
 
-    /// Sequences that one run can take, where the file limits it.
-    pub(crate) fn batch_max(&self) -> Option<usize> {
-        self.batch
-    }
-
     fn fail(&self, reason: impl ToString) -> Error {
         Error::Run { model: self.options.name.clone(), reason: reason.to_string() }
+    }
+
+    /// The shape and the cells of the output.
+    fn output(
+        &self,
+        inputs: &[(&str, DynValue)],
+        interrupt: &Interrupt,
+    ) -> ort::Result<(Vec<usize>, Vec<f32>)> {
+        let options = interruptible(interrupt)?;
+        let values = self.model.run(inputs, &[self.options.output.as_str()], &options)?;
+        let output = values.first().ok_or_else(|| ort::Error::new("the run gave no output"))?;
+        let (shape, cells) = output.try_extract_tensor::<f32>()?;
+        let shape = shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
+        Ok((shape, cells.to_vec()))
     }
 
     /// One sequence's share of the output.
@@ -95,30 +105,22 @@ impl Model for Encoder {
             }
             cells
         };
-        let mut inputs = vec![
-            (self.options.ids.as_str(), fill(&|from, row| row[..from.len()].copy_from_slice(&from.ids))),
-            (
-                self.options.mask.as_str(),
-                fill(&|from, row| row[..from.len().saturating_sub(from.unattended)].fill(1)),
-            ),
-        ];
+        let matrix = |cells: Vec<i64>| -> Result<DynValue, Error> {
+            let tensor = Tensor::from_array(([rows, length], cells)).map_err(|error| self.fail(error))?;
+            Ok(tensor.into_dyn())
+        };
+        let ids = fill(&|from, row| row[..from.len()].copy_from_slice(&from.ids));
+        let mask = fill(&|from, row| row[..from.len().saturating_sub(from.unattended)].fill(1));
+        let mut inputs =
+            vec![(self.options.ids.as_str(), matrix(ids)?), (self.options.mask.as_str(), matrix(mask)?)];
         if let Some(types) = &self.options.types {
             let cells = fill(&|from, row| {
                 let known = from.types.len().min(row.len());
                 row[..known].copy_from_slice(&from.types[..known]);
             });
-            inputs.push((types.as_str(), cells));
+            inputs.push((types.as_str(), matrix(cells)?));
         }
-        let options = Arc::new(RunOptions::new().map_err(|error| self.fail(error))?);
-        let terminate = Arc::clone(&options);
-        interrupt.install(move || {
-            // A run that cannot be told to end ends by itself, only later.
-            let _ = terminate.terminate();
-        });
-        let (shape, cells) = self
-            .model
-            .run(inputs, [rows, length], &self.options.output, &options)
-            .map_err(|error| self.fail(error))?;
+        let (shape, cells) = self.output(&inputs, interrupt).map_err(|error| self.fail(error))?;
         if shape.len() != self.options.output_rank {
             return Err(self.fail(format!("its output has the shape {shape:?}")));
         }
@@ -187,6 +189,49 @@ impl Check<'_> {
     }
 }
 
-fn list(ports: &[Port]) -> String {
-    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// An encoder that is in memory while it is used.
+pub struct LazyEncoder {
+    encoder: Lazy<Encoder>,
+    batch_max: usize,
+    width: Option<usize>,
+}
+
+impl LazyEncoder {
+    /// Loads the model to check it, and keeps it.
+    ///
+    /// # Errors
+    /// As [`Encoder::load`].
+    pub fn new(path: PathBuf, options: EncoderOptions) -> Result<Self, Error> {
+        let (lazy, encoder) = Lazy::new(move || Encoder::load(&path, options.clone()))?;
+        Ok(LazyEncoder {
+            encoder: lazy,
+            batch_max: encoder.batch.unwrap_or(usize::MAX),
+            width: encoder.width(),
+        })
+    }
+
+    /// The cells of an output row, where the file says it.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// Lets the model go if nothing has run on it for so long. A run under way keeps it until it ends.
+    pub fn unload_idle(&self, idle: Duration) -> bool {
+        self.encoder.unload_idle(idle)
+    }
+
+    /// Whether the model is in memory; not while it is being loaded.
+    pub fn is_loaded(&self) -> bool {
+        self.encoder.is_loaded()
+    }
+}
+
+impl Model for LazyEncoder {
+    fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error> {
+        self.encoder.get()?.run(sequences, interrupt)
+    }
+
+    fn sequences_max(&self) -> usize {
+        self.batch_max
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`runtime`] finds ONNX Runtime and loads it, once for the process.
 //! - [`Encoder`] is a model file, checked against what its user expects of it; [`LazyEncoder`] loads it on first use.
+//! - [`Evaluator`] is one with tensors in and out, which is bound to their types and then run over rows of them.
 //! - [`Scheduler`] runs sequences of tokens on models: those that wait together go together.
 //!
 //! All models share one pool of threads inside ONNX Runtime, which do not spin. A run that has the machine to itself spreads over
@@ -13,16 +14,18 @@
 pub mod batch;
 mod encoder;
 mod error;
+mod evaluator;
 mod lazy;
 mod onnx;
 pub mod runtime;
 mod scheduler;
 mod sequence;
 mod usage;
+mod values;
 
-pub use encoder::{Encoder, EncoderOptions};
+pub use encoder::{Encoder, EncoderOptions, LazyEncoder};
 pub use error::Error;
-pub use lazy::LazyEncoder;
+pub use evaluator::{Evaluation, Evaluator, Row};
 pub use onnx::{Element, ExecutionMode, Port, Threads};
 pub use scheduler::{Caller, Interrupt, Lane, Model, Purpose, Scheduler, SchedulerOptions};
 pub use sequence::{Sequence, States};

@@ -7,11 +7,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use ort::AsPointer as _;
+use ort::ep::CUDA;
 use ort::logging::LogLevel;
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
-use ort::value::{DynValue, Outlet, Tensor, TensorElementType, ValueType};
+use ort::value::{DynValue, Outlet, TensorElementType, ValueType};
 
-use crate::{Error, runtime};
+use crate::{Error, Interrupt, runtime};
 
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Port {
     /// Its dimensions; `None` where any size goes.
     pub shape: Vec<Option<usize>>,
     /// The names of its dimensions, for messages; empty where they have none.
-    symbols: Vec<String>,
+    pub(crate) symbols: Vec<String>,
 }
 
 /// The type of the cells.
@@ -31,8 +32,18 @@ pub struct Port {
 pub enum Element {
     /// 32-bit floats.
     Float,
+    /// 64-bit floats.
+    Double,
     /// 64-bit integers.
     Int64,
+    /// 32-bit integers.
+    Int32,
+    /// Signed bytes.
+    Int8,
+    /// Bytes.
+    Uint8,
+    /// True or false.
+    Bool,
     /// Something else, which nothing here works with.
     Other(&'static str),
 }
@@ -41,7 +52,12 @@ impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Element::Float => "float",
+            Element::Double => "double",
             Element::Int64 => "int64",
+            Element::Int32 => "int32",
+            Element::Int8 => "int8",
+            Element::Uint8 => "uint8",
+            Element::Bool => "bool",
             Element::Other(name) => name,
         })
     }
@@ -83,15 +99,22 @@ impl Port {
     }
 }
 
+/// Ports, for messages.
+pub(crate) fn list(ports: &[Port]) -> String {
+    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn element(ty: TensorElementType) -> Element {
     match ty {
         TensorElementType::Float32 => Element::Float,
+        TensorElementType::Float64 => Element::Double,
         TensorElementType::Int64 => Element::Int64,
+        TensorElementType::Int32 => Element::Int32,
+        TensorElementType::Int8 => Element::Int8,
+        TensorElementType::Uint8 => Element::Uint8,
+        TensorElementType::Bool => Element::Bool,
         TensorElementType::Float16 => Element::Other("float16"),
         TensorElementType::Bfloat16 => Element::Other("bfloat16"),
-        TensorElementType::Float64 => Element::Other("double"),
-        TensorElementType::Int32 => Element::Other("int32"),
-        TensorElementType::Bool => Element::Other("bool"),
         TensorElementType::String => Element::Other("string"),
         _ => Element::Other("another type"),
     }
@@ -106,6 +129,8 @@ pub struct Threads {
     pub inter_op: Option<usize>,
     /// Whether operations run side by side.
     pub mode: ExecutionMode,
+    /// The graphics processor that it runs on, where there is one and ONNX Runtime can use it.
+    pub gpu_device: Option<i32>,
 }
 
 /// Whether operations that do not depend on each other run side by side.
@@ -153,56 +178,52 @@ impl OnnxModel {
         &self.path
     }
 
-    /// Runs the model over matrices of integers with these sizes, and gives one output: its shape and its cells.
+    /// Runs the model and gives these outputs, in this order. Names are those of the model.
     pub fn run(
         &self,
-        inputs: Vec<(&str, Vec<i64>)>,
-        sizes: [usize; 2],
-        output: &str,
+        inputs: &[(&str, DynValue)],
+        outputs: &[&str],
         options: &RunOptions<NoSelectedOutputs>,
-    ) -> ort::Result<(Vec<usize>, Vec<f32>)> {
-        let mut names = Vec::with_capacity(inputs.len());
-        let mut values = Vec::with_capacity(inputs.len());
-        for (name, cells) in inputs {
-            names.push(c_string(name)?);
-            values.push(Tensor::from_array((sizes, cells))?);
-        }
-        let output = self.call(&names, &values, &c_string(output)?, options)?;
-        let (shape, cells) = output.try_extract_tensor::<f32>()?;
-        let shape = shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
-        Ok((shape, cells.to_vec()))
-    }
-
-    /// `OrtApi::Run`, without the exclusive reference that `ort`'s own method wants.
-    fn call(
-        &self,
-        names: &[CString],
-        values: &[Tensor<i64>],
-        output: &CString,
-        options: &RunOptions<NoSelectedOutputs>,
-    ) -> ort::Result<DynValue> {
-        let names: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        let values: Vec<_> = values.iter().map(ort::AsPointer::ptr).collect();
-        let mut result = ptr::null_mut();
+    ) -> ort::Result<Vec<DynValue>> {
+        let input_names = inputs.iter().map(|(name, _)| c_string(name)).collect::<ort::Result<Vec<_>>>()?;
+        let output_names = outputs.iter().map(|name| c_string(name)).collect::<ort::Result<Vec<_>>>()?;
+        let pointers = |names: &[CString]| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>();
+        let (input_pointers, output_pointers) = (pointers(&input_names), pointers(&output_names));
+        let values: Vec<_> = inputs.iter().map(|(_, value)| value.ptr()).collect();
+        let mut results = vec![ptr::null_mut(); outputs.len()];
         // SAFETY: ONNX Runtime documents that any number of threads may call Run on one session; `ort` is stricter for the sake of
         // execution providers that are not used here. The pointers are to values that live until the call returns, as many as
-        // their number says; `result` is one place for the one output that is named.
+        // their number says; `results` has a place for each output that is named.
         unsafe {
             ort::Error::result_from_status((ort::api().Run)(
                 self.session.ptr().cast_mut(),
                 options.ptr(),
-                names.as_ptr(),
+                input_pointers.as_ptr(),
                 values.as_ptr(),
                 values.len(),
-                &output.as_ptr(),
-                1,
-                &mut result,
+                output_pointers.as_ptr(),
+                output_pointers.len(),
+                results.as_mut_ptr(),
             ))?;
         }
-        let result = NonNull::new(result).ok_or_else(|| ort::Error::new("the run gave no output"))?;
-        // SAFETY: the run succeeded, so this is a value that nobody else owns; it keeps the session alive.
-        Ok(unsafe { DynValue::from_ptr(result, Some(Arc::clone(&self.session.inner()))) })
+        let own = |result| {
+            let result = NonNull::new(result).ok_or_else(|| ort::Error::new("the run gave no output"))?;
+            // SAFETY: the run succeeded, so this is a value that nobody else owns; it keeps the session alive.
+            Ok(unsafe { DynValue::from_ptr(result, Some(Arc::clone(&self.session.inner()))) })
+        };
+        results.into_iter().map(own).collect()
     }
+}
+
+/// Options of one run that the interrupt can end.
+pub(crate) fn interruptible(interrupt: &Interrupt) -> ort::Result<Arc<RunOptions<NoSelectedOutputs>>> {
+    let options = Arc::new(RunOptions::new()?);
+    let terminate = Arc::clone(&options);
+    interrupt.install(move || {
+        // A run that cannot be told to end ends by itself, only later.
+        let _ = terminate.terminate();
+    });
+    Ok(options)
 }
 
 fn c_string(name: &str) -> ort::Result<CString> {
@@ -220,6 +241,16 @@ fn build(path: &Path, threads: Threads) -> ort::Result<Session> {
             .with_intra_threads(threads.intra_op.unwrap_or(1))?
             .with_inter_threads(threads.inter_op.unwrap_or(1))?
             .with_parallel_execution(threads.mode == ExecutionMode::Parallel)?;
+    }
+    if let Some(device) = threads.gpu_device {
+        let cuda = CUDA::default().with_device_id(device).build().error_on_failure();
+        builder = match builder.with_execution_providers([cuda]) {
+            Ok(builder) => builder,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), device, "the model runs on the processor: {error}");
+                error.recover()
+            }
+        };
     }
     builder.commit_from_file(path)
 }

@@ -8,6 +8,7 @@
 //! allowed, so that queries slow it down but never stop it.
 
 mod call;
+mod jobs;
 mod queue;
 
 use std::io;
@@ -18,7 +19,8 @@ use std::time::Instant;
 
 pub use call::Interrupt;
 use call::{Call, Run};
-use queue::{Entry, Queue};
+pub(crate) use jobs::{Job, Jobs};
+use queue::{Entry, Queue, Work};
 
 use crate::batch::Limits;
 use crate::usage::Counters;
@@ -120,8 +122,25 @@ pub struct Lane {
 /// A model and what is known of it.
 struct Owner {
     name: String,
-    model: Arc<dyn Model>,
+    runner: Runner,
     counters: Counters,
+}
+
+/// What a model runs.
+enum Runner {
+    /// Batches of sequences.
+    Sequences(Arc<dyn Model>),
+    /// Jobs, which bring their model along, each by itself.
+    Jobs,
+}
+
+impl Runner {
+    fn sequences_max(&self) -> usize {
+        match self {
+            Runner::Sequences(model) => model.sequences_max(),
+            Runner::Jobs => 1,
+        }
+    }
 }
 
 impl Scheduler {
@@ -156,7 +175,8 @@ impl Scheduler {
 
     /// A place for a model.
     pub fn lane(&self, name: impl Into<String>, model: Arc<dyn Model>) -> Lane {
-        let owner = Owner { name: name.into(), model, counters: Counters::default() };
+        let runner = Runner::Sequences(model);
+        let owner = Owner { name: name.into(), runner, counters: Counters::default() };
         Lane { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
     }
 
@@ -193,8 +213,9 @@ impl Lane {
             return Ok(Vec::new());
         }
         let call = Arc::new(Call::new(sequences.len(), caller));
-        self.shared.push(&self.owner, &call, sequences, caller.purpose)?;
-        call.wait(&self.owner.name)
+        let work = sequences.into_iter().map(Work::Sequence).collect();
+        self.shared.push(&self.owner, &call, work, caller.purpose)?;
+        call.wait(&self.owner.name, None)
     }
 
     /// What the model has done.
@@ -218,10 +239,10 @@ impl Shared {
         &self,
         owner: &Arc<Owner>,
         call: &Arc<Call>,
-        sequences: Vec<Sequence>,
+        work: Vec<Work>,
         purpose: Purpose,
     ) -> Result<(), Error> {
-        let count = sequences.len();
+        let count = work.len();
         let (condition, mut state) = match purpose {
             Purpose::Query => (&self.query, self.lock()),
             Purpose::Feed => (&self.feed, self.lock()),
@@ -240,8 +261,8 @@ impl Shared {
             return Err(Error::Overloaded { model: owner.name.clone(), waiting });
         }
         let arrived = Instant::now();
-        for (at, sequence) in sequences.into_iter().enumerate() {
-            queue.push(Entry { owner: Arc::clone(owner), call: Arc::clone(call), at, sequence, arrived });
+        for (at, work) in work.into_iter().enumerate() {
+            queue.push(Entry { owner: Arc::clone(owner), call: Arc::clone(call), at, work, arrived });
         }
         drop(state);
         if count == 1 {
@@ -347,17 +368,34 @@ fn run(batch: Vec<Entry>) {
 
 /// One run of the model; as many states as there are entries.
 fn attempt(owner: &Owner, batch: &[Entry]) -> Result<Vec<States>, Error> {
-    let sequences: Vec<&Sequence> = batch.iter().map(|entry| &entry.sequence).collect();
     let run = Run::begin(batch.iter().map(|entry| &entry.call));
     let fail = |reason: &str| Error::Run { model: owner.name.clone(), reason: reason.to_owned() };
     let started = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| owner.model.run(&sequences, &run.interrupt)))
-        .unwrap_or_else(|_| Err(fail("it panicked; see the log")));
-    let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.len()).collect();
+    let (result, lengths) = match (&owner.runner, batch) {
+        (Runner::Jobs, [Entry { work: Work::Job(job, rows), .. }]) => {
+            let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let job = job.ok_or_else(|| fail("it was begun twice"))?;
+            (caught(owner, || job(&run.interrupt).map(|()| vec![States::default()])), vec![0; *rows])
+        }
+        (Runner::Sequences(model), batch) => {
+            let sequences: Vec<&Sequence> = batch.iter().filter_map(Entry::sequence).collect();
+            let lengths = sequences.iter().map(|sequence| sequence.len()).collect();
+            (caught(owner, || model.run(&sequences, &run.interrupt)), lengths)
+        }
+        (Runner::Jobs, _) => unreachable!("a lane of jobs queues jobs, and takes one at a time"),
+    };
     owner.counters.ran(&lengths, started.elapsed());
     let states = result?;
     if states.len() != batch.len() {
         return Err(fail("it gave another number of states than it was given sequences"));
     }
     Ok(states)
+}
+
+/// What comes of it; a panic is an error.
+fn caught(owner: &Owner, work: impl FnOnce() -> Result<Vec<States>, Error>) -> Result<Vec<States>, Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let reason = "it panicked; see the log".to_owned();
+        Err(Error::Run { model: owner.name.clone(), reason })
+    })
 }

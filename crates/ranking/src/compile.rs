@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use millrace_expression as expression;
 use millrace_expression::{Expression, FeatureName, Forest, FunctionBody, Program, Scope};
-use millrace_schema::{Constant, InputType, Place, RankProfile, Schema, Sourced};
+use millrace_schema::{Constant, InputType, OnnxModel, Place, RankProfile, Schema, Sourced};
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
 use serde::de::DeserializeSeed;
 
 use crate::Error;
-use crate::features::{Feature, Setup, default_features, expand_foreach, normalized, set_up};
+use crate::features::{Feature, Setup, default_features, expand_foreach, modelled, normalized, set_up};
 use crate::global::{Normalization, Normalizer, RECIPROCAL_RANK_K};
-use crate::models;
+use crate::onnx::{self, Evaluation, ModelStep, Models};
 use crate::properties::Properties;
+use crate::{forests, tokens};
 
 /// An expression, compiled, and where its inputs are found.
 #[derive(Debug)]
@@ -25,21 +26,30 @@ pub(crate) struct Compiled {
     pub features: Vec<usize>,
 }
 
+/// A feature under its name.
+type NamedFeature = (FeatureName, Box<dyn Feature>);
+
 /// Compiles the expressions of one profile.
 pub(crate) struct ProfileCompiler<'a> {
     setup: Setup<'a>,
     functions: BTreeMap<String, (Vec<String>, Expression, Place)>,
     constants: BTreeMap<&'a str, &'a Constant>,
     /// Features so far, in the order of their first use.
-    features: RefCell<Vec<(FeatureName, Box<dyn Feature>)>>,
+    features: RefCell<Vec<NamedFeature>>,
     /// What the global phase normalises, by name; none but while it is compiled.
     normalizers: RefCell<Option<Vec<(FeatureName, Normalizer)>>>,
-    /// Models so far, by kind and file.
+    /// Models of decision trees so far, by kind and file.
     forests: RefCell<BTreeMap<(String, String), Arc<Forest>>>,
+    /// Where ONNX models come from.
+    models: &'a dyn Models,
+    /// Outputs of ONNX models so far; those that others need come first.
+    steps: RefCell<Vec<ModelStep>>,
+    /// The models whose inputs are being compiled.
+    open: RefCell<Vec<FeatureName>>,
 }
 
 impl<'a> ProfileCompiler<'a> {
-    pub fn new(schema: &'a Schema, profile: &'a RankProfile) -> Result<Self, Error> {
+    pub fn new(schema: &'a Schema, profile: &'a RankProfile, models: &'a dyn Models) -> Result<Self, Error> {
         let constants = schema.constants.iter().chain(&profile.constants);
         let mut compiler = ProfileCompiler {
             setup: Setup { schema, profile, properties: Properties::new(&profile.properties) },
@@ -48,6 +58,9 @@ impl<'a> ProfileCompiler<'a> {
             features: RefCell::default(),
             normalizers: RefCell::default(),
             forests: RefCell::default(),
+            models,
+            steps: RefCell::default(),
+            open: RefCell::default(),
         };
         for (name, function) in &profile.functions {
             let body = compiler.parse(&function.body)?;
@@ -147,9 +160,75 @@ impl<'a> ProfileCompiler<'a> {
         Ok(expression::Feature::Input(TensorType::scalar()))
     }
 
-    /// The features that the compiled expressions use, with their names.
-    pub fn into_features(self) -> Vec<(FeatureName, Box<dyn Feature>)> {
-        self.features.into_inner()
+    /// The features that the compiled expressions use, with their names, and the models behind some of them.
+    pub fn into_features(self) -> (Vec<NamedFeature>, Vec<ModelStep>) {
+        (self.features.into_inner(), self.steps.into_inner())
+    }
+
+    /// The output of an ONNX model: `onnx(name)`, `onnx(name).output`.
+    fn onnx(&self, name: &FeatureName) -> Result<expression::Feature, String> {
+        let profile = self.setup.profile;
+        let known = || {
+            let names: Vec<&str> = profile
+                .onnx_models
+                .keys()
+                .chain(self.setup.schema.onnx_models.keys())
+                .map(String::as_str)
+                .collect();
+            if names.is_empty() { "none".to_owned() } else { format!("only {}", names.join(", ")) }
+        };
+        let declared = match name.parameters.as_slice() {
+            [model] => profile.onnx_models.get(model).or_else(|| self.setup.schema.onnx_models.get(model)),
+            _ => return Err(format!("{name}: write {}(name) or {}(name).output", name.name, name.name)),
+        };
+        let declared = declared.ok_or_else(|| format!("{name}: there is no such onnx-model, {}", known()))?;
+        if self.open.borrow().contains(name) {
+            return Err(format!("{name}: the model is its own input"));
+        }
+        self.open.borrow_mut().push(name.clone());
+        // What a model is given cannot be normalised: that comes later.
+        let normalizers = self.normalizers.borrow_mut().take();
+        let step = self.step(name, declared);
+        *self.normalizers.borrow_mut() = normalizers;
+        self.open.borrow_mut().pop();
+        let (evaluation, inputs) =
+            step.map_err(|reason| format!("{name}: {}: {reason}", declared.file.value))?;
+        let tensor_type = evaluation.tensor_type();
+        let (mut steps, mut features) = (self.steps.borrow_mut(), self.features.borrow_mut());
+        features.push((name.clone(), modelled(steps.len(), tensor_type.clone())));
+        steps.push(ModelStep { evaluation, inputs, feature: features.len() - 1 });
+        Ok(expression::Feature::Input(tensor_type))
+    }
+
+    /// A model bound to its inputs.
+    fn step(
+        &self,
+        name: &FeatureName,
+        declared: &OnnxModel,
+    ) -> Result<(Arc<dyn Evaluation>, Vec<Compiled>), String> {
+        let model = self.models.open(&name.parameters[0], declared)?;
+        let output = onnx::output_name(declared, &*model, name.output.as_deref())?;
+        let known = model.inputs();
+        if let Some((unknown, _)) = declared.inputs.iter().find(|(input, _)| !known.contains(input)) {
+            return Err(format!(
+                "Model does not contain input: '{unknown}'. Model contains: {}",
+                known.join(", ")
+            ));
+        }
+        let mut inputs = Vec::with_capacity(known.len());
+        for input in &known {
+            let source =
+                declared.inputs.iter().find(|(name, _)| name == input).map(|(_, source)| source.clone());
+            // What is not said comes from the function of the same name.
+            let source = source
+                .unwrap_or_else(|| Sourced { value: onnx::plain(input), place: declared.file.place.clone() });
+            let compiled = self.compile(&source).map_err(|error| format!("input '{input}': {error}"))?;
+            inputs.push((input.as_str(), compiled));
+        }
+        let types: Vec<(&str, &TensorType)> =
+            inputs.iter().map(|(input, compiled)| (*input, compiled.program.tensor_type())).collect();
+        let evaluation = model.bind(&types, &output)?;
+        Ok((evaluation, inputs.into_iter().map(|(_, compiled)| compiled).collect()))
     }
 
     /// The names of the features that are listed where a profile does not say which.
@@ -177,7 +256,7 @@ impl<'a> ProfileCompiler<'a> {
                 false => format!("{name}: there is no file models/{file}, only {}", known.join(", ")),
             });
         };
-        let forest = models::read(&name.name, text).map_err(|reason| format!("models/{file}: {reason}"))?;
+        let forest = forests::read(&name.name, text).map_err(|reason| format!("models/{file}: {reason}"))?;
         let forest = Arc::new(forest);
         self.forests.borrow_mut().insert(key, Arc::clone(&forest));
         Ok(forest)
@@ -281,10 +360,16 @@ impl Scope for ProfileCompiler<'_> {
             "reciprocal_rank_fusion" => return fusion(name).map(expression::Feature::Expression),
             _ => {}
         }
+        if let Some(sequence) = tokens::sequence(name) {
+            return sequence.map(expression::Feature::TokenSequence);
+        }
         let known =
             self.features.borrow().iter().find(|(known, _)| known == name).map(|(_, f)| f.tensor_type());
         if let Some(tensor_type) = known {
             return Ok(expression::Feature::Input(tensor_type));
+        }
+        if matches!(name.name.as_str(), "onnx" | "onnxModel") {
+            return self.onnx(name);
         }
         let feature = set_up(&self.setup, name)?;
         let tensor_type = feature.tensor_type();

@@ -37,6 +37,12 @@ pub enum Error {
         /// The names it has.
         known: String,
     },
+    /// A model has too much to do.
+    #[error("{0}")]
+    Overloaded(String),
+    /// A model that worked at deployment cannot run any more.
+    #[error("{0}")]
+    Model(String),
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),

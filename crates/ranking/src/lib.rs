@@ -7,19 +7,25 @@
 //! Features stand in one table, [`FEATURES`]. A feature is set up once for a profile, bound once to a request, and run for
 //! chunk after chunk: what can be wrong with it is found while it is set up.
 //!
+//! ONNX models are run by whoever implements [`Models`]: for all hits of a phase at once.
+//!
 //! This crate does not know how documents are matched, nor where their columns come from.
 
 mod best;
 mod compile;
 mod error;
 mod features;
+mod forests;
 mod global;
-mod models;
+mod modelled;
+mod onnx;
 mod profile;
 mod properties;
 mod stage;
+mod tokens;
 
 pub use compile::check_constants;
 pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
+pub use onnx::{Evaluation, Model, ModelFailure, Models, NoModels};
 pub use profile::{Features, Profile, Ranked, RankedHit};

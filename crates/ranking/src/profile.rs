@@ -14,16 +14,22 @@ use crate::best::Best;
 use crate::compile::{Compiled, ProfileCompiler, first_phase_expression};
 use crate::features::{Earlier, Feature, PerHit};
 use crate::global::Normalizer;
+use crate::onnx::{ModelStep, Models, NoModels};
 use crate::stage::{Over, Stage};
 
 /// How many hits the second phase, and the global phase, rank where nothing is said.
 const RERANK_COUNT: usize = 100;
 
+/// How many chunks a model in the first phase runs over at once.
+const MODELLED_CHUNKS: usize = 16;
+
 /// A compiled rank profile.
 pub struct Profile {
     name: String,
     /// The features that its programs use, each once.
-    features: Vec<(FeatureName, Box<dyn Feature>)>,
+    pub(crate) features: Vec<(FeatureName, Box<dyn Feature>)>,
+    /// The models behind some of them.
+    pub(crate) models: Vec<ModelStep>,
     first: Phase,
     second: Option<Phase>,
     global: Option<Phase>,
@@ -80,11 +86,19 @@ impl fmt::Debug for Profile {
 }
 
 impl Profile {
+    /// Compiles the profile `name` of a schema, where no ONNX models are evaluated.
+    ///
+    /// # Errors
+    /// As [`Profile::with_models`].
+    pub fn compile(schema: &Schema, name: &str) -> Result<Self, Error> {
+        Self::with_models(schema, name, &NoModels)
+    }
+
     /// Compiles the profile `name` of a schema.
     ///
     /// # Errors
     /// Whatever is wrong with its expressions, with the place in the application package.
-    pub fn compile(schema: &Schema, name: &str) -> Result<Self, Error> {
+    pub fn with_models(schema: &Schema, name: &str, models: &dyn Models) -> Result<Self, Error> {
         let Some(profile) = schema.rank_profiles.get(name) else {
             return Err(Error::UnknownProfile {
                 schema: schema.name.to_string(),
@@ -92,7 +106,7 @@ impl Profile {
                 known: schema.rank_profiles.keys().cloned().collect::<Vec<_>>().join(", "),
             });
         };
-        let compiler = ProfileCompiler::new(schema, profile)?;
+        let compiler = ProfileCompiler::new(schema, profile, models)?;
         let phase = |declared: &millrace_schema::Phase, score| Phase {
             score,
             drop_limit: declared.score_drop_limit,
@@ -125,8 +139,11 @@ impl Profile {
             }
         }
         let rank_features = named(&listed.into_values().collect::<Vec<_>>())?;
+        let (features, models) = compiler.into_features();
         Ok(Profile {
             name: profile.name.clone(),
+            features,
+            models,
             first,
             second,
             global,
@@ -134,7 +151,6 @@ impl Profile {
             match_features,
             summary_features,
             rank_features,
-            features: compiler.into_features(),
         })
     }
 
@@ -148,6 +164,11 @@ impl Profile {
         self.global.is_some()
     }
 
+    /// Whether its first phase runs a model, which is slow: every document that matches is given to it.
+    pub fn models_every_match(&self) -> bool {
+        self.uses_models(std::iter::once(&self.first.score))
+    }
+
     /// What matching has to find for this profile.
     pub fn demands(&self, plan: &Plan) -> Demands {
         let features = self.match_features.iter().chain(&self.summary_features).map(|named| &named.value);
@@ -155,6 +176,7 @@ impl Profile {
         let phases = [Some(&self.first), self.second.as_ref(), self.global.as_ref()];
         let phases = phases.into_iter().flatten().map(|phase| &phase.score);
         let phases = phases.chain(self.normalizers.iter().map(|normalizer| &normalizer.input));
+        let phases = phases.chain(self.models.iter().flat_map(|model| &model.inputs));
         let mut all = Demands::default();
         for compiled in phases.chain(features).chain(listed.map(|named| &named.value)) {
             for feature in &compiled.features {
@@ -174,7 +196,7 @@ impl Profile {
     /// those of hits that it did not see, the latter are scaled down, so that no hit overtakes by being left out.
     ///
     /// # Errors
-    /// A column could not be read.
+    /// A column could not be read, or a model cannot run.
     pub fn rank(
         &self,
         plan: &Plan,
@@ -212,18 +234,32 @@ impl Profile {
         ranked.hits = best.into_sorted();
         if second_count.max(global_count) > 0 {
             let mut earlier = Earlier { ranks: ranks(&ranked.hits), max, ..Earlier::default() };
+            // Where a model was not waited for, the hits keep the scores that they have.
+            let mut stopped = false;
             if let Some(second) = &self.second {
                 let limit = asked.second_phase_drop_limit.or(second.drop_limit);
-                let over = Over { earlier: Some(&earlier), ..over };
-                self.rerank(second, &over, second_count, limit, &mut ranked.hits)?;
+                let seen = &ranked.hits[..second_count.min(ranked.hits.len())];
+                let programs = || std::iter::once(&second.score);
+                if self.run_models(&over, seen, programs(), stop, &mut earlier)? {
+                    let over = Over { earlier: Some(&earlier), ..over };
+                    self.rerank(second, &over, second_count, limit, &mut ranked.hits)?;
+                } else {
+                    stopped = true;
+                }
             }
-            if let Some(global) = &self.global {
+            if let Some(global) = self.global.as_ref().filter(|_| !stopped) {
                 let limit = asked.global_phase_drop_limit.or(global.drop_limit);
                 let seen = &ranked.hits[..global_count.min(ranked.hits.len())];
-                earlier.normalized = self.normalized(&Over { earlier: Some(&earlier), ..over }, seen)?;
-                let over = Over { earlier: Some(&earlier), ..over };
-                self.rerank(global, &over, global_count, limit, &mut ranked.hits)?;
+                let inputs = self.normalizers.iter().map(|normalizer| &normalizer.input);
+                if self.run_models(&over, seen, inputs.chain([&global.score]), stop, &mut earlier)? {
+                    earlier.normalized = self.normalized(&Over { earlier: Some(&earlier), ..over }, seen)?;
+                    let over = Over { earlier: Some(&earlier), ..over };
+                    self.rerank(global, &over, global_count, limit, &mut ranked.hits)?;
+                } else {
+                    stopped = true;
+                }
             }
+            ranked.timed_out |= stopped;
         }
         ranked.hits.truncate(wanted);
         Ok(ranked)
@@ -272,17 +308,36 @@ impl Profile {
         stopped: &mut bool,
         mut take: impl FnMut(&ChunkMatches, &[f64]),
     ) -> Result<(), Error> {
-        let mut stage = Stage::new(over, &self.features, vec![&self.first.score]);
+        // A model runs over many documents at once, and what it gives is bound anew each time.
+        let uses_models = self.models_every_match();
+        let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
-        for chunk in &over.matches.chunks {
-            if stop() {
+        for chunks in over.matches.chunks.chunks(at_once) {
+            let mut earlier = Earlier::default();
+            if uses_models
+                && !self.run_models(
+                    over,
+                    &all_hits(chunks),
+                    [&self.first.score].into_iter(),
+                    stop,
+                    &mut earlier,
+                )?
+            {
                 *stopped = true;
-                break;
+                return Ok(());
             }
-            scores.resize(chunk.documents.len(), 0.0);
-            stage.run(chunk, |_, output| output.write(&mut scores))?;
-            scores.iter_mut().for_each(|score| *score = defined(*score));
-            take(chunk, &scores);
+            let over = Over { earlier: uses_models.then_some(&earlier), ..*over };
+            let mut stage = Stage::new(&over, &self.features, vec![&self.first.score]);
+            for chunk in chunks {
+                if stop() {
+                    *stopped = true;
+                    return Ok(());
+                }
+                scores.resize(chunk.documents.len(), 0.0);
+                stage.run(chunk, |_, output| output.write(&mut scores))?;
+                scores.iter_mut().for_each(|score| *score = defined(*score));
+                take(chunk, &scores);
+            }
         }
         Ok(())
     }
@@ -324,7 +379,8 @@ impl Profile {
         Ok(())
     }
 
-    /// `match-features` of these hits, in the profile's order; one list a hit, empty lists where the profile has none.
+    /// `match-features` of these hits, in the profile's order; one list a hit, empty lists where the profile has none. Once `stop` says yes,
+    /// models are not waited for: what they would have given is no number.
     ///
     /// # Errors
     /// A column could not be read.
@@ -334,8 +390,9 @@ impl Profile {
         view: &dyn View,
         matches: &Matches,
         hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.match_features, plan, view, matches, hits)
+        self.features_of(&self.match_features, &Over { plan, view, matches, earlier: None }, hits, stop)
     }
 
     /// `summary-features` of these hits, as [`Profile::match_features`].
@@ -348,8 +405,9 @@ impl Profile {
         view: &dyn View,
         matches: &Matches,
         hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.summary_features, plan, view, matches, hits)
+        self.features_of(&self.summary_features, &Over { plan, view, matches, earlier: None }, hits, stop)
     }
 
     /// `rankfeatures` of these hits (`ranking.listFeatures`): those that the profile names, and the usual ones of every field.
@@ -362,26 +420,30 @@ impl Profile {
         view: &dyn View,
         matches: &Matches,
         hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.rank_features, plan, view, matches, hits)
+        self.features_of(&self.rank_features, &Over { plan, view, matches, earlier: None }, hits, stop)
     }
 
     fn features_of(
         &self,
         named: &[Named],
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
+        over: &Over<'_>,
         hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
         let mut features = vec![Vec::with_capacity(named.len()); hits.len()];
         if named.is_empty() {
             return Ok(features);
         }
-        let programs = named.iter().map(|named| &named.value).collect();
-        let over = Over { plan, view, matches, earlier: None };
+        let programs: Vec<&Compiled> = named.iter().map(|named| &named.value).collect();
+        let mut earlier = Earlier::default();
+        // Where that takes too long, what models would give is shown as no number.
+        self.run_models(over, hits, programs.iter().copied(), stop, &mut earlier)?;
+        let uses_models = self.uses_models(programs.iter().copied());
+        let over = Over { earlier: uses_models.then_some(&earlier), ..*over };
         let mut stage = Stage::new(&over, &self.features, programs);
-        each_hit(matches, hits, |places, chunk| {
+        each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |program, output| {
                 let Named { name, value } = &named[program];
                 for (at, place) in places.iter().enumerate() {
@@ -428,7 +490,7 @@ fn range(hits: &[RankedHit]) -> Option<(f64, f64)> {
 
 /// Calls `visit` for each chunk that has some of the hits: with their places among the hits, and the chunk's matches of just
 /// these documents.
-fn each_hit<E>(
+pub(crate) fn each_hit<E>(
     matches: &Matches,
     hits: &[RankedHit],
     mut visit: impl FnMut(&[usize], &ChunkMatches) -> Result<(), E>,
@@ -447,6 +509,16 @@ fn each_hit<E>(
         }
     }
     Ok(())
+}
+
+/// All documents of some chunks, as hits.
+fn all_hits(chunks: &[ChunkMatches]) -> Vec<RankedHit> {
+    let of_chunk = |chunk: &ChunkMatches| {
+        let number = chunk.chunk;
+        let hit = move |document: u16| RankedHit { chunk: number, document, score: 0.0 };
+        chunk.documents.clone().into_iter().map(hit)
+    };
+    chunks.iter().flat_map(of_chunk).collect()
 }
 
 /// The places of hits in their order, from 1.

@@ -122,8 +122,9 @@ fn hits_have_the_features_that_the_profile_names() {
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, 2, &|| false).expect("columns can be read");
-    let features =
-        compiled.match_features(&plan, &view, &matches, &ranked.hits).expect("columns can be read");
+    let features = compiled
+        .match_features(&plan, &view, &matches, &ranked.hits, &|| false)
+        .expect("columns can be read");
     let names: Vec<&str> = features[0].iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["attribute(price)", "twice(attribute(price))", "firstPhase", "attribute(vector)"]);
     let number = |hit: usize, feature: usize| match &features[hit][feature].1 {
@@ -132,8 +133,9 @@ fn hits_have_the_features_that_the_profile_names() {
     };
     assert_eq!([number(0, 0), number(0, 1), number(0, 2), number(0, 3)], [10.0, 20.0, 20.0, 1.0]);
     assert_eq!([number(1, 0), number(1, 1), number(1, 2), number(1, 3)], [2.5, 5.0, 5.0, 7.0]);
-    let summary =
-        compiled.summary_features(&plan, &view, &matches, &ranked.hits).expect("columns can be read");
+    let summary = compiled
+        .summary_features(&plan, &view, &matches, &ranked.hits, &|| false)
+        .expect("columns can be read");
     assert_eq!(
         summary[0],
         [
@@ -141,7 +143,8 @@ fn hits_have_the_features_that_the_profile_names() {
             ("secondPhase".into(), Feature::Number(21.0)),
         ]
     );
-    let listed = compiled.rank_features(&plan, &view, &matches, &ranked.hits).expect("columns can be read");
+    let listed =
+        compiled.rank_features(&plan, &view, &matches, &ranked.hits, &|| false).expect("columns can be read");
     assert!(listed[0].iter().any(|(name, _)| &**name == "bm25(title)"));
     assert!(listed[0].iter().any(|(name, _)| &**name == "attribute(price)"));
 }

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::Place;
 
 /// An embedder of services.xml: a component that turns text into tensors.
@@ -5,22 +7,66 @@ use crate::Place;
 pub struct Embedder {
     /// Its id.
     pub id: String,
+    /// What turns text into tensors.
+    pub means: EmbedderMeans,
+    /// What is put before a text.
+    pub prepend: Prepend,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Embedder {
+    /// The files that it needs.
+    pub fn files(&self) -> Vec<&ModelFile> {
+        match &self.means {
+            EmbedderMeans::Transformer(transformer) => vec![&transformer.model, &transformer.tokenizer],
+            EmbedderMeans::Tokenizer(file) => vec![file],
+            EmbedderMeans::Remote(_) => Vec::new(),
+        }
+    }
+}
+
+/// What turns text into tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EmbedderMeans {
+    /// A model of its own.
+    Transformer(Transformer),
+    /// `hugging-face-tokenizer`, with its `tokenizer.json`: the tokens themselves.
+    Tokenizer(ModelFile),
+    /// `openai-embedder`: another service.
+    Remote(RemoteModel),
+}
+
+/// A transformer and its tokenizer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transformer {
     /// How tokens become a tensor, and the settings that only one kind has.
     pub kind: EmbedderKind,
-    /// Path of the ONNX file in the package.
-    pub transformer: String,
-    /// Path of the tokenizer in the package: `tokenizer.json`, or the vocabulary of a [`EmbedderKind::Bert`].
-    pub tokenizer: String,
+    /// The ONNX file.
+    pub model: ModelFile,
+    /// The tokenizer: `tokenizer.json`, or the vocabulary of a [`EmbedderKind::Bert`].
+    pub tokenizer: ModelFile,
     /// A longer text is cut to so many tokens.
     pub max_tokens: usize,
     /// What the inputs and the output of the transformer are called.
     pub names: TransformerNames,
-    /// What is put before a text.
-    pub prepend: Prepend,
     /// How the transformer is executed.
     pub execution: Execution,
-    /// Where it stands.
-    pub place: Place,
+}
+
+/// A model of a service that speaks the OpenAI embeddings protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteModel {
+    /// Its name there.
+    pub model: String,
+    /// Cells of its vectors.
+    pub dimensions: usize,
+    /// Where it is asked.
+    pub endpoint: String,
+    /// The name of the secret that is sent along; none is where this is not set.
+    pub secret: Option<String>,
+    /// Texts that are asked for at once, at the most.
+    pub batch_max: usize,
 }
 
 /// What an embedder makes of the states of a text's tokens.
@@ -103,13 +149,32 @@ pub struct Prepend {
     pub document: String,
 }
 
-/// How a transformer is executed; what is not set is left to the scheduler.
+/// Where the file of a model comes from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ModelFile {
+    /// A path in the package.
+    Path(String),
+    /// An address that it is downloaded from.
+    Url(String),
+}
+
+impl fmt::Display for ModelFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelFile::Path(text) | ModelFile::Url(text) => f.write_str(text),
+        }
+    }
+}
+
+/// How a model is executed; what is not set is left to the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Execution {
-    /// `onnx-intraop-threads`.
+    /// Threads of its own for the parts of an operation.
     pub intra_op_threads: Option<usize>,
-    /// `onnx-interop-threads`.
+    /// Threads of its own for operations side by side.
     pub inter_op_threads: Option<usize>,
-    /// `onnx-execution-mode` is `parallel`.
+    /// Whether operations run side by side.
     pub parallel: bool,
+    /// The number of the graphics processor that it runs on, where there is one.
+    pub gpu_device: Option<i32>,
 }

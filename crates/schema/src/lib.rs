@@ -40,7 +40,10 @@ mod xml;
 pub use application::{
     Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
 };
-pub use embedder::{ColbertTokens, Embedder, EmbedderKind, Execution, Pooling, Prepend, TransformerNames};
+pub use embedder::{
+    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, Execution, ModelFile, Pooling, Prepend,
+    RemoteModel, Transformer, TransformerNames,
+};
 pub use error::{Error, Place};
 pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use millrace_column::ColumnKey;
 use millrace_document::DocumentType;
 
-use crate::{InputType, Matching, Place, RankProfile, SchemaField, Sourced, Stemming, SummaryMode};
+use crate::{
+    Execution, InputType, Matching, ModelFile, Place, RankProfile, SchemaField, Sourced, Stemming,
+    SummaryMode,
+};
 
 /// A schema, checked, with what it inherits put in.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,12 +94,12 @@ pub struct Constant {
 /// An `onnx-model` block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnnxModel {
-    /// The path of the model in the package.
-    pub file: Sourced<String>,
+    /// Where the model comes from.
+    pub file: Sourced<ModelFile>,
     /// ONNX input names with the ranking expressions that feed them.
     pub inputs: Vec<(String, Sourced<String>)>,
     /// ONNX output names with the names they have in expressions.
     pub outputs: Vec<(String, String)>,
-    /// `gpu-device`, `intraop-threads`, `interop-threads`, `execution-mode`, as written.
-    pub settings: Vec<(String, String)>,
+    /// How it is executed.
+    pub execution: Execution,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_schema::{Application, DocumentMode, EmbedderKind, Error, Pooling};
+use millrace_schema::{Application, DocumentMode, EmbedderKind, EmbedderMeans, Error, ModelFile, Pooling};
 
 fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
     let mut all: BTreeMap<String, Vec<u8>> =
@@ -52,6 +52,16 @@ fn clusters_are_read() {
               <prepend><query>query: </query></prepend>
               <onnx-intraop-threads>2</onnx-intraop-threads>
             </component>
+            <component id="far" type="openai-embedder">
+              <model>m-1</model>
+              <dimensions>256</dimensions>
+              <api-key-secret-ref>key</api-key-secret-ref>
+              <batching max-size="8"/>
+            </component>
+            <component id="tokens" type="hugging-face-tokenizer"><model url="https://a.b/tokenizer.json"/></component>
+            <model-evaluation>
+              <onnx><models><model name="m"><intraop-threads>3</intraop-threads><gpu-device>0</gpu-device></model></models></onnx>
+            </model-evaluation>
             <nodes><node hostalias="node1"/></nodes>
           </container>
           <content id="store" version="1.0">
@@ -75,15 +85,32 @@ fn clusters_are_read() {
         (container.id.as_str(), container.port, container.ignore_undefined_fields),
         ("front", Some(4099), true)
     );
-    let [e5] = container.embedders.as_slice() else { panic!("one embedder") };
-    assert_eq!((e5.id.as_str(), e5.max_tokens), ("e5", 512));
-    assert_eq!((e5.transformer.as_str(), e5.tokenizer.as_str()), ("models/e5.onnx", "models/tokenizer.json"));
-    assert_eq!(e5.kind, EmbedderKind::HuggingFace { pooling: Pooling::Cls, normalize: true });
-    assert_eq!((e5.names.types.as_deref(), e5.names.output.as_str()), (None, "last_hidden_state"));
+    let [e5, far, tokens] = container.embedders.as_slice() else { panic!("three embedders") };
     assert_eq!((e5.prepend.query.as_str(), e5.prepend.document.as_str()), ("query: ", ""));
-    assert_eq!(e5.execution.intra_op_threads, Some(2));
+    let EmbedderMeans::Transformer(transformer) = &e5.means else { panic!("a transformer") };
+    let path = |path: &str| ModelFile::Path(path.to_owned());
+    assert_eq!((e5.id.as_str(), transformer.max_tokens), ("e5", 512));
+    assert_eq!(transformer.model, path("models/e5.onnx"));
+    assert_eq!(transformer.tokenizer, path("models/tokenizer.json"));
+    assert_eq!(transformer.kind, EmbedderKind::HuggingFace { pooling: Pooling::Cls, normalize: true });
+    let names = &transformer.names;
+    assert_eq!((names.types.as_deref(), names.output.as_str()), (None, "last_hidden_state"));
+    assert_eq!(transformer.execution.intra_op_threads, Some(2));
+    let EmbedderMeans::Remote(remote) = &far.means else { panic!("another service") };
+    assert_eq!((remote.model.as_str(), remote.dimensions, remote.batch_max), ("m-1", 256, 8));
+    assert_eq!(remote.secret.as_deref(), Some("key"));
+    assert_eq!(remote.endpoint, "https://api.openai.com/v1/embeddings");
+    assert_eq!(
+        tokens.means,
+        EmbedderMeans::Tokenizer(ModelFile::Url("https://a.b/tokenizer.json".to_owned()))
+    );
+    let evaluation = container.model_evaluation.as_ref().expect("models are evaluated");
+    assert_eq!((evaluation["m"].intra_op_threads, evaluation["m"].gpu_device), (Some(3), Some(0)));
     let cluster = application.cluster_of("mail").unwrap();
-    assert_eq!((cluster.redundancy, cluster.garbage_collection, cluster.garbage_interval_s), (2, true, 60));
+    assert_eq!(
+        (cluster.topology.redundancy, cluster.garbage_collection, cluster.garbage_interval_s),
+        (2, true, 60)
+    );
     assert_eq!(cluster.belongs("mail").as_deref(), Some("(true) and (mail.date > now() - 86400)"));
     assert_eq!(cluster.belongs("note").as_deref(), Some("true"));
     assert_eq!(cluster.document("mail").unwrap().mode, DocumentMode::Streaming);
@@ -99,10 +126,10 @@ fn clusters_are_read() {
     assert_eq!(container.document_size_max, Some(20 << 20));
     let warnings = application.warnings.join("\n");
     assert!(
-        warnings.contains("services.xml:23:15: mode='index' of 'mail' is read as 'streaming'"),
+        warnings.contains("services.xml:33:15: mode='index' of 'mail' is read as 'streaming'"),
         "{warnings}"
     );
-    assert!(warnings.contains("services.xml:25:15: <document-processing> has no effect"), "{warnings}");
+    assert!(warnings.contains("services.xml:35:15: <document-processing> has no effect"), "{warnings}");
     assert!(warnings.contains("max-documents='100' is read as 1024"), "{warnings}");
     assert!(warnings.contains("minimum-bits='14' is read as 12"), "{warnings}");
     assert!(warnings.contains("max-document-size of <document-api> is larger"), "{warnings}");
@@ -196,8 +223,8 @@ fn what_cannot_work_is_refused() {
         ("<component id='a.B' bundle='b'/>", "component 'a.B': Java components"),
         ("<component id='e' type='hugging-face-embedder'/>", "needs <transformer-model path='…'/>"),
         (
-            "<component id='e' type='splade-embedder'><transformer-model url='https://a/b'/></component>",
-            "models are not downloaded: put the file into the package",
+            "<component id='e' type='splade-embedder'><transformer-model model-id='splade'/></component>",
+            "there is no model hub: put the file into the package",
         ),
         (
             "<component id='e' type='bert-embedder'><normalise>true</normalise></component>",
@@ -207,6 +234,16 @@ fn what_cannot_work_is_refused() {
             "<component id='e' type='hugging-face-embedder'><pooling-strategy>max</pooling-strategy></component>",
             "<pooling-strategy> is 'max': expected",
         ),
+        ("<component id='e' type='openai-embedder'><dimensions>3</dimensions></component>", "needs <model>"),
+        (
+            "<component id='e' type='openai-embedder'><model>m</model><dimensions>no</dimensions></component>",
+            "<dimensions> must be a number above 0",
+        ),
+        (
+            "<component id='e' type='openai-embedder'><model>m</model><dimensions>3</dimensions><endpoint>a.b</endpoint></component>",
+            "expected an address such as https://",
+        ),
+        ("<component id='e' type='hugging-face-tokenizer'/>", "needs <model path='…'/>"),
         ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
         ("<http><server id='s' port='${port}'/></http>", "there is no property 'port'"),
         ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),

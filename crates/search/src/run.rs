@@ -47,19 +47,8 @@ pub struct Outcome {
 /// # Errors
 /// As [`Search::run`].
 pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
+    let mut passes = passes(searches, deadline)?;
     let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
-    for request in 0..requests {
-        let mut checked = searches.iter().map(|(search, _)| &search.groupings[request]);
-        if let Some(Err(error)) = checked.clone().next()
-            && checked.all(Result::is_err)
-        {
-            return Err(error.clone().into());
-        }
-    }
-    let mut passes = Vec::with_capacity(searches.len());
-    for (part, (search, view)) in (0..).zip(searches) {
-        passes.push(Pass::run(search, *view, part, deadline)?);
-    }
     let mut watch = Watch::start();
     let mut groupings = Vec::with_capacity(requests);
     for request in 0..requests {
@@ -70,8 +59,9 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
                 Some(merged) => merged.merge(execution),
             }
         }
-        let fill = &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references);
-        groupings.extend(merged.map(|merged| merged.finish(fill)).transpose()?);
+        let fill =
+            &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references, deadline);
+        groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
     }
     let mut outcomes: Vec<Outcome> = passes.into_iter().map(|pass| pass.outcome).collect();
     if let Some(first) = outcomes.first_mut() {
@@ -81,8 +71,30 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
     Ok(outcomes)
 }
 
+/// Runs each search over its documents.
+pub(crate) fn passes<'v>(
+    searches: &[(&'v Search, &'v dyn View)],
+    deadline: &Deadline,
+) -> Result<Vec<Pass<'v>>, Error> {
+    let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
+    for request in 0..requests {
+        let mut checked = searches.iter().map(|(search, _)| &search.groupings[request]);
+        if let Some(Err(error)) = checked.clone().next()
+            && checked.all(Result::is_err)
+        {
+            return Err(error.clone().into());
+        }
+    }
+    (0..).zip(searches).map(|(part, (search, view))| Pass::run(search, *view, part, deadline)).collect()
+}
+
 /// The hits of groups, each from the pass that found it.
-fn fill(passes: &[Pass<'_>], summary: Option<&str>, references: &[HitRef]) -> Result<Vec<Hit>, Error> {
+pub(crate) fn fill(
+    passes: &[Pass<'_>],
+    summary: Option<&str>,
+    references: &[HitRef],
+    deadline: &Deadline,
+) -> Result<Vec<Hit>, Error> {
     let mut filled: Vec<Option<Hit>> = vec![None; references.len()];
     for (part, pass) in (0u32..).zip(passes) {
         let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
@@ -96,7 +108,7 @@ fn fill(passes: &[Pass<'_>], summary: Option<&str>, references: &[HitRef]) -> Re
                 document: hit.document,
             })
             .collect();
-        let hits = pass.search.fill(pass.view(), &pass.matches, summary, &hits)?;
+        let hits = pass.search.fill(pass.view(), &pass.matches, summary, &hits, deadline)?;
         own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
     }
     // Every reference is of some pass.
@@ -104,14 +116,14 @@ fn fill(passes: &[Pass<'_>], summary: Option<&str>, references: &[HitRef]) -> Re
 }
 
 /// A search that has run over its documents; its groups are collected, but not yet shown.
-struct Pass<'v> {
+pub(crate) struct Pass<'v> {
     search: &'v Search,
     view: &'v dyn View,
     narrowed: Option<Narrowed<'v>>,
     matches: Matches,
     /// For each grouping request; none where this schema has no part in it.
-    executions: Vec<Option<Execution>>,
-    outcome: Outcome,
+    pub(crate) executions: Vec<Option<Execution>>,
+    pub(crate) outcome: Outcome,
 }
 
 impl<'v> Pass<'v> {
@@ -138,7 +150,7 @@ impl<'v> Pass<'v> {
         let (executions, all_grouped) = search.group(seen, &matches, part, deadline)?;
         trace.group = watch.lap();
 
-        let hits = search.fill(seen, &matches, None, &ordered.hits)?;
+        let hits = search.fill(seen, &matches, None, &ordered.hits, deadline)?;
         trace.summary = watch.lap();
 
         trace.documents = matches.documents;
@@ -218,6 +230,16 @@ impl Search {
     pub fn within(mut self, selections: Vec<Arc<Selection>>) -> Self {
         self.within = selections;
         self
+    }
+
+    /// A grouping request over this schema; none where this schema has no part in it.
+    pub(crate) fn grouping(&self, request: usize) -> Option<&Arc<Grouping>> {
+        self.groupings.get(request)?.as_ref().ok()
+    }
+
+    /// How many grouping requests there are.
+    pub(crate) fn grouping_requests(&self) -> usize {
+        self.groupings.len()
     }
 
     /// The plan.
@@ -345,6 +367,7 @@ impl Search {
         matches: &Matches,
         summary: Option<&str>,
         hits: &[SortedHit],
+        deadline: &Deadline,
     ) -> Result<Vec<Hit>, Error> {
         if hits.is_empty() {
             return Ok(Vec::new());
@@ -355,7 +378,7 @@ impl Search {
             .iter()
             .map(|hit| RankedHit { chunk: hit.chunk, document: hit.document, score: hit.score })
             .collect();
-        let shown = self.features(view, matches, summary, &ranked)?;
+        let shown = self.features(view, matches, summary, &ranked, deadline)?;
         let ids = ids(view, &places)?;
         let filled = filler.fill(view, &places)?.into_iter().zip(shown).zip(ids).zip(hits);
         let hits = filled.map(|(((mut fields, shown), id), hit)| {
@@ -388,19 +411,21 @@ impl Search {
         matches: &Matches,
         summary: Option<&str>,
         hits: &[RankedHit],
+        deadline: &Deadline,
     ) -> Result<Vec<Vec<Shown>>, Error> {
+        let stop = || deadline.overdue();
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
         let mut shown: Vec<Vec<Shown>> = vec![Vec::new(); hits.len()];
         let mut show = |name, features: Vec<Features>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
-        show(MATCH_FEATURES, self.profile.match_features(plan, view, matches, hits)?);
+        show(MATCH_FEATURES, self.profile.match_features(plan, view, matches, hits, &stop)?);
         if !summary.omit_summary_features {
-            show(SUMMARY_FEATURES, self.profile.summary_features(plan, view, matches, hits)?);
+            show(SUMMARY_FEATURES, self.profile.summary_features(plan, view, matches, hits, &stop)?);
         }
         if plan.query.ranking.list_features {
-            show(RANK_FEATURES, self.profile.rank_features(plan, view, matches, hits)?);
+            show(RANK_FEATURES, self.profile.rank_features(plan, view, matches, hits, &stop)?);
         }
         Ok(shown)
     }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_bucket::BucketId;
 use millrace_segment::Segment;
 
-use crate::Error;
 use crate::manifest::{Manifest, SegmentRecord};
 use crate::marks::{Mark, Marks};
 use crate::tail::{AppendError, Tail};
+use crate::{Error, ViewScope};
 
 /// One instant of the store.
 #[derive(Clone)]
@@ -146,6 +146,11 @@ impl Bucket {
     }
 }
 
+/// The bucket of at most 32 bits that has these locations.
+fn id_of((first, last): (u32, u32)) -> BucketId {
+    BucketId::new((first ^ last).leading_zeros() as u8, u64::from(first.reverse_bits()))
+}
+
 /// The first and the last location of a bucket, reversed and cut to 32 bits: no bucket here uses more.
 pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
     let (first, last) = bucket.reversed_range();
@@ -171,6 +176,26 @@ impl State {
     pub fn bucket(&self, location: u32) -> &Arc<Bucket> {
         let after = self.buckets.partition_point(|bucket| bucket.locations().0 <= location);
         &self.buckets[after.saturating_sub(1)]
+    }
+
+    /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together they cover no
+    /// more than the scope does, but for groups: those are found in their buckets.
+    pub fn within(&self, scope: &ViewScope) -> Vec<Arc<Bucket>> {
+        let ViewScope::Buckets(wanted) = scope else { return self.buckets.clone() };
+        let mut within: Vec<Arc<Bucket>> = Vec::new();
+        let mut ranges: Vec<(u32, u32)> = wanted.iter().map(|bucket| locations(*bucket)).collect();
+        ranges.sort_unstable();
+        for bucket in &self.buckets {
+            let (first, last) = bucket.locations();
+            let from = ranges.partition_point(|range| range.1 < first);
+            for range in ranges[from..].iter().take_while(|range| range.0 <= last) {
+                within.push(match (range.0 <= first, last <= range.1) {
+                    (true, true) => Arc::clone(bucket),
+                    _ => Arc::new(Bucket { id: id_of(*range), segments: bucket.segments.clone() }),
+                });
+            }
+        }
+        within
     }
 
     /// What the manifest says of it.

@@ -5,6 +5,7 @@
 
 mod components;
 mod embeddings;
+mod ranking;
 
 use std::fs;
 use std::io;
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use millrace_embedding::{Embedder, Files};
-use millrace_model::{Purpose, Scheduler, SchedulerOptions, Usage};
-use millrace_schema::{self as schema, Application};
+use millrace_model::{Evaluator, Purpose, Scheduler, SchedulerOptions, Usage};
+use millrace_schema::{self as schema, Application, Execution, ModelFile};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -23,6 +24,7 @@ use crate::{Error, StartError};
 
 pub(crate) use components::ApplicationComponents;
 pub(crate) use embeddings::Embeddings;
+pub(crate) use ranking::RankModels;
 
 /// Requests that may wait for a model at the same time: of queries, and documents being fed.
 const QUERIES_MAX: usize = 256;
@@ -34,6 +36,7 @@ pub(crate) struct Models {
     directory: PathBuf,
     /// Those in use, and those that went since they were last looked at.
     embedders: Mutex<Vec<Known>>,
+    evaluators: Mutex<Vec<KnownEvaluator>>,
     queries: Arc<Semaphore>,
     feeds: Arc<Semaphore>,
 }
@@ -44,6 +47,13 @@ struct Known {
     embedder: Weak<Embedder>,
 }
 
+/// A model that is evaluated by itself, shared by all that name the same file.
+struct KnownEvaluator {
+    path: PathBuf,
+    execution: Execution,
+    evaluator: Weak<Evaluator>,
+}
+
 impl Models {
     /// Keeps files in `directory`, which need not exist yet.
     pub(crate) fn open(directory: PathBuf, slots: usize) -> Result<Self, StartError> {
@@ -52,6 +62,7 @@ impl Models {
             scheduler: Scheduler::new(options).map_err(StartError::Threads)?,
             directory,
             embedders: Mutex::default(),
+            evaluators: Mutex::default(),
             queries: Arc::new(Semaphore::new(QUERIES_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
         })
@@ -77,10 +88,8 @@ impl Models {
         config: &schema::Embedder,
         application: &Application,
     ) -> Result<Arc<Embedder>, String> {
-        let files = Files {
-            transformer: self.keep(application, &config.transformer)?,
-            tokenizer: self.keep(application, &config.tokenizer)?,
-        };
+        let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
+        let files = config.files().into_iter().map(keep).collect::<Result<Files, String>>()?;
         // Where a component stands does not make it another.
         let config = schema::Embedder { place: schema::Place::default(), ..config.clone() };
         let same = |known: &&Known| known.config == config && known.files == files;
@@ -95,8 +104,41 @@ impl Models {
         Ok(embedder)
     }
 
-    /// Puts a file of the package beside the others, unless it is there.
-    fn keep(&self, application: &Application, path: &str) -> Result<PathBuf, String> {
+    /// A model of an application that is evaluated by itself.
+    ///
+    /// # Errors
+    /// The file is missing, or no model.
+    pub(crate) fn evaluator(
+        &self,
+        name: &str,
+        file: &ModelFile,
+        execution: &Execution,
+        application: &Application,
+    ) -> Result<Arc<Evaluator>, String> {
+        let path = self.keep(application, file)?;
+        let same = |known: &&KnownEvaluator| known.path == path && known.execution == *execution;
+        if let Some(evaluator) =
+            self.lock_evaluators().iter().find(same).and_then(|known| known.evaluator.upgrade())
+        {
+            return Ok(evaluator);
+        }
+        let threads = millrace_embedding::execution(execution);
+        let evaluator = Evaluator::load(name, path.clone(), threads, &self.scheduler)
+            .map_err(|error| error.to_string())?;
+        let evaluator = Arc::new(evaluator);
+        let mut known = self.lock_evaluators();
+        known.retain(|known| known.evaluator.strong_count() > 0);
+        let execution = execution.clone();
+        known.push(KnownEvaluator { path, execution, evaluator: Arc::downgrade(&evaluator) });
+        Ok(evaluator)
+    }
+
+    /// Puts a file beside the others, unless it is there.
+    fn keep(&self, application: &Application, file: &ModelFile) -> Result<PathBuf, String> {
+        let path = match file {
+            ModelFile::Path(path) => path,
+            ModelFile::Url(url) => return Err(format!("{url} cannot be fetched")),
+        };
         let content =
             application.files.get(path).ok_or_else(|| format!("the package has no file '{path}'"))?;
         let kept = self.directory.join(format!("{:032x}", xxh3_128(content)));
@@ -111,7 +153,8 @@ impl Models {
             .lock()
             .iter()
             .filter(|known| known.embedder.strong_count() > 0)
-            .flat_map(|known| [known.files.transformer.clone(), known.files.tokenizer.clone()])
+            .flat_map(|known| known.files.values().cloned().collect::<Vec<_>>())
+            .chain(self.evaluators_in_use().iter().map(|(path, _)| path.clone()))
             .collect();
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         for path in entries.flatten().map(|entry| entry.path()).filter(|path| !used.contains(path)) {
@@ -127,10 +170,25 @@ impl Models {
                 tracing::info!(embedder = embedder.id(), "the model was idle and left memory");
             }
         }
+        for (_, evaluator) in self.evaluators_in_use() {
+            if evaluator.unload_idle(idle) {
+                tracing::info!(model = evaluator.name(), "the model was idle and left memory");
+            }
+        }
     }
 
     fn in_use(&self) -> Vec<Arc<Embedder>> {
         self.lock().iter().filter_map(|known| known.embedder.upgrade()).collect()
+    }
+
+    fn evaluators_in_use(&self) -> Vec<(PathBuf, Arc<Evaluator>)> {
+        let known = self.lock_evaluators();
+        known.iter().filter_map(|known| Some((known.path.clone(), known.evaluator.upgrade()?))).collect()
+    }
+
+    fn lock_evaluators(&self) -> MutexGuard<'_, Vec<KnownEvaluator>> {
+        // As with the embedders.
+        self.evaluators.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
@@ -165,11 +223,17 @@ impl Models {
     /// What is read when metrics are asked for: totals over all models in use.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let embedders = self.in_use();
-        let usages: Vec<Usage> = embedders.iter().map(|embedder| embedder.usage()).collect();
+        let evaluators = self.evaluators_in_use();
+        let usages: Vec<Usage> = embedders
+            .iter()
+            .filter_map(|embedder| embedder.usage())
+            .chain(evaluators.iter().map(|(_, evaluator)| evaluator.usage()))
+            .collect();
         let total = |of: fn(&Usage) -> u64| usages.iter().map(of).sum::<u64>() as f64;
         let (queries, feeds) = self.scheduler.waiting();
         let gauge = |name, description, value: f64| Gauge { name, description, value };
-        let loaded = embedders.iter().filter(|embedder| embedder.is_loaded()).count();
+        let loaded = embedders.iter().filter(|embedder| embedder.is_loaded()).count()
+            + evaluators.iter().filter(|(_, evaluator)| evaluator.is_loaded()).count();
         vec![
             gauge("millrace.model.loaded", "Models in memory", loaded as f64),
             gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", queries as f64),

@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Caller;
 use crate::{Error, States};
 
-/// The sequences that one caller waits for.
+/// How often a caller is asked whether it still waits.
+const STOP_ASKED_EVERY: Duration = Duration::from_millis(5);
+
+/// The work that one caller waits for.
 pub(super) struct Call {
     deadline: Option<Instant>,
     gone: Arc<AtomicBool>,
@@ -61,23 +64,25 @@ impl Call {
         }
     }
 
-    /// Waits for all results, or until the deadline.
-    pub fn wait(&self, model: &str) -> Result<Vec<States>, Error> {
+    /// Waits for all results, until the deadline, or until `stop` says yes, which is asked now and then.
+    pub fn wait(&self, model: &str, stop: Option<&dyn Fn() -> bool>) -> Result<Vec<States>, Error> {
         let mut progress = self.lock();
         while progress.missing > 0 {
-            let Some(deadline) = self.deadline else {
-                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) || stop.is_some_and(|stop| stop()) {
                 self.left.store(true, Ordering::SeqCst);
                 let runs = std::mem::take(&mut progress.runs);
                 drop(progress);
                 runs.iter().filter_map(Weak::upgrade).for_each(|run| run.interrupt_if_abandoned());
                 return Err(Error::Deadline { model: model.to_owned() });
             }
-            progress = self.changed.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0;
+            let nap = stop.map(|_| STOP_ASKED_EVERY).into_iter().chain(left).min();
+            progress = match nap {
+                None => self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                Some(nap) => {
+                    self.changed.wait_timeout(progress, nap).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         let results = std::mem::take(&mut progress.results);
         drop(progress);

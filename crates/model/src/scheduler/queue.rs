@@ -1,25 +1,54 @@
 //! What waits, in order of arrival.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Owner;
-use super::call::Call;
+use super::call::{Call, Interrupt};
 use crate::batch::{self, Limits};
 use crate::{Error, Sequence, States};
 
-/// A sequence that waits.
+/// Work that waits.
 pub(super) struct Entry {
     pub owner: Arc<Owner>,
     pub call: Arc<Call>,
-    /// Its place among the sequences of its call.
+    /// Its place among the work of its call.
     pub at: usize,
-    pub sequence: Sequence,
+    pub work: Work,
     pub arrived: Instant,
 }
 
+/// What is to be done.
+pub(super) enum Work {
+    /// A sequence, which may run beside others of the same model.
+    Sequence(Sequence),
+    /// A run by itself, over so many rows; none once it has begun.
+    Job(Mutex<Option<Box<JobFunction>>>, usize),
+}
+
+/// A run of a model by itself. What comes of it it puts where its caller looks.
+pub(super) type JobFunction = dyn FnOnce(&Interrupt) -> Result<(), Error> + Send;
+
+impl Work {
+    /// What it counts in a batch.
+    fn len(&self) -> usize {
+        match self {
+            Work::Sequence(sequence) => sequence.len(),
+            Work::Job(..) => 0,
+        }
+    }
+}
+
 impl Entry {
+    /// The sequence, where it is one.
+    pub fn sequence(&self) -> Option<&Sequence> {
+        match &self.work {
+            Work::Sequence(sequence) => Some(sequence),
+            Work::Job(..) => None,
+        }
+    }
+
     pub fn finish(self, result: Result<States, Error>) {
         self.call.finish(self.at, result);
     }
@@ -68,9 +97,9 @@ impl Queue {
         let owner = Arc::clone(&first.owner);
         let positions: Vec<usize> =
             (0..self.entries.len()).filter(|&at| Arc::ptr_eq(&self.entries[at].owner, &owner)).collect();
-        let lengths: Vec<usize> = positions.iter().map(|&at| self.entries[at].sequence.len()).collect();
+        let lengths: Vec<usize> = positions.iter().map(|&at| self.entries[at].work.len()).collect();
         let share = positions.len().div_ceil(free.max(1));
-        let sequences = limits.sequences.min(share).min(owner.model.sequences_max());
+        let sequences = limits.sequences.min(share).min(owner.runner.sequences_max());
         let mut chosen = batch::choose(&lengths, Limits { sequences, ..limits }).into_iter().peekable();
         let mut taken = Vec::with_capacity(chosen.len());
         let mut kept = VecDeque::with_capacity(self.entries.len());

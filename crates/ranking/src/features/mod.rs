@@ -42,7 +42,7 @@ use crate::properties::Properties;
 
 pub(crate) use dump::default_features;
 pub(crate) use foreach::expand as expand_foreach;
-pub(crate) use phases::{Earlier, PerHit, normalized};
+pub(crate) use phases::{Earlier, PerHit, modelled, normalized};
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
 

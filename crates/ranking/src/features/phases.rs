@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use millrace_expression::FeatureName;
+use millrace_tensor::{Cells, Tensor, TensorType};
 
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use crate::onnx::TensorPerHit;
 
 /// A number for each hit, by chunk and document.
 pub(crate) type PerHit = HashMap<(usize, u16), f64>;
@@ -18,6 +20,8 @@ pub(crate) struct Earlier {
     pub max: Option<f64>,
     /// What the global phase normalises.
     pub normalized: Vec<PerHit>,
+    /// For each model of the profile its output, where it was asked for.
+    pub modelled: Vec<TensorPerHit>,
 }
 
 /// `firstPhaseRank`
@@ -33,6 +37,49 @@ pub(crate) fn max(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, St
 /// A number that the global phase has normalised: the one in this place of [`Earlier::normalized`].
 pub(crate) fn normalized(place: usize) -> Box<dyn Feature> {
     Box::new(Normalized(place))
+}
+
+/// The output of a model, which has run over the hits: the one in this place of [`Earlier::modelled`].
+pub(crate) fn modelled(place: usize, tensor_type: TensorType) -> Box<dyn Feature> {
+    Box::new(Modelled { place, tensor_type })
+}
+
+struct Modelled {
+    place: usize,
+    tensor_type: TensorType,
+}
+
+impl Feature for Modelled {
+    fn tensor_type(&self) -> TensorType {
+        self.tensor_type.clone()
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let outputs = request.earlier.and_then(|earlier| earlier.modelled.get(self.place));
+        let missing = undefined(&self.tensor_type);
+        let is_number = self.tensor_type.is_scalar();
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let output = |document: &u16| {
+                let known = outputs.and_then(|outputs| outputs.get(&(chunk.matches.chunk, *document)));
+                known.unwrap_or(&missing)
+            };
+            let outputs = chunk.matches.documents.iter().map(output);
+            if is_number {
+                let numbers = values.numbers(chunk.len(), f64::NAN);
+                numbers.iter_mut().zip(outputs).for_each(|(number, output)| *number = output.cells().get(0));
+            } else {
+                *values = Values::Tensors(outputs.cloned().collect());
+            }
+        }))
+    }
+}
+
+/// A dense tensor without a number in it.
+fn undefined(tensor_type: &TensorType) -> Tensor {
+    let mut cells = Cells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
+    (0..tensor_type.dense_size()).for_each(|_| cells.push(f64::NAN));
+    let tensor = Tensor::new(tensor_type.clone(), Vec::new(), cells);
+    tensor.unwrap_or_else(|_| Tensor::scalar(f64::NAN))
 }
 
 struct Rank;

@@ -26,8 +26,8 @@ macro_rules! features {
     };
 }
 
-/// All rank features, by name. `constant`, `firstPhase`, `secondPhase`, `relevanceScore`, `foreach`, `rankingExpression`, `xgboost`
-/// and `lightgbm` are part of compiling an expression.
+/// All rank features, by name. `constant`, `firstPhase`, `secondPhase`, `relevanceScore`, `foreach`, `rankingExpression`, those of
+/// models (`xgboost`, `lightgbm`, `onnx`) and those of tokens (`tokenInputIds`, …) are part of compiling an expression.
 #[rustfmt::skip]
 pub static FEATURES: &[FeatureInfo] = features! {
     "age", "age(field)", "Seconds since the time in a field.", time::age;
@@ -83,15 +83,8 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "value", "value(x)", "The number itself.", query::value;
 };
 
-/// The features that need a model or a reader of models.
-const OF_MODELS: [&str; 5] =
-    ["customTokenInputIds", "onnx", "tokenAttentionMask", "tokenInputIds", "tokenTypeIds"];
-
 /// Sets a feature up.
 pub(crate) fn set_up(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    if OF_MODELS.contains(&name.name.as_str()) {
-        return Err(format!("{name}: features of models are not evaluated while matching"));
-    }
     match FEATURES.iter().find(|info| info.name == name.name) {
         Some(info) => (info.setup)(setup, name),
         None => Err(format!("there is no rank feature, function or constant '{name}'")),

@@ -5,7 +5,7 @@ use millrace_tensor::TensorType;
 use super::cursor::{Cursor, Name};
 use super::syntax::{ConstantDecl, TextOrFile};
 use super::types;
-use crate::{Error, InputDef, InputType, OnnxModel, Sourced};
+use crate::{Error, Execution, InputDef, InputType, ModelFile, OnnxModel, Sourced};
 
 /// What follows `constant` in a schema: a name, a file and a type.
 pub(super) fn constant(cursor: &mut Cursor<'_>) -> Result<ConstantDecl, Error> {
@@ -132,14 +132,20 @@ fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, 
 pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), Error> {
     let name = cursor.name("onnx-model")?;
     let mut file = None;
-    let (mut inputs, mut outputs, mut settings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+    let mut execution = Execution::default();
     cursor.block("onnx-model", |cursor, word| {
         match word.value.as_str() {
             "file" => {
                 cursor.expect(':')?;
-                file = Some(cursor.value("a path")?);
+                let path = cursor.value("a path")?;
+                file = Some(Sourced { value: ModelFile::Path(path.value), place: path.place });
             }
-            "uri" | "url" => return cursor.error_at(word.place, "models are not fetched: put the file into models/ of the package, and write file: models/name.onnx"),
+            "uri" | "url" => {
+                cursor.expect(':')?;
+                let url = cursor.value("an address")?;
+                file = Some(Sourced { value: ModelFile::Url(url.value), place: url.place });
+            }
             "input" => {
                 let onnx = onnx_name(cursor)?;
                 cursor.expect(':')?;
@@ -150,26 +156,45 @@ pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), E
                 cursor.expect(':')?;
                 outputs.push((onnx, cursor.line("output")?.value));
             }
-            "gpu-device" | "intraop-threads" | "interop-threads" | "execution-mode" => {
+            "gpu-device" => execution.gpu_device = Some(cursor.number(&word, "the number of a device")?),
+            "intraop-threads" => {
+                execution.intra_op_threads = Some(cursor.number(&word, "a number of threads")?);
+            }
+            "interop-threads" => {
+                execution.inter_op_threads = Some(cursor.number(&word, "a number of threads")?);
+            }
+            "execution-mode" => {
                 cursor.expect(':')?;
-                let mut value = cursor.value("a value")?.value;
-                if cursor.sees_more_in_line() {
-                    value = format!("{value} {}", cursor.line(&word.value)?.value);
-                }
-                settings.push((word.value, value));
+                let mode = cursor.value("sequential or parallel")?;
+                execution.parallel = match mode.value.as_str() {
+                    "parallel" => true,
+                    "sequential" => false,
+                    other => {
+                        let reason = format!("expected sequential or parallel, found '{other}'");
+                        return cursor.error_at(mode.place, reason);
+                    }
+                };
             }
             _ => {
-                let known = ["file", "input", "output", "gpu-device", "intraop-threads", "interop-threads", "execution-mode"];
+                let known = [
+                    "file",
+                    "uri",
+                    "input",
+                    "output",
+                    "gpu-device",
+                    "intraop-threads",
+                    "interop-threads",
+                    "execution-mode",
+                ];
                 return cursor.unknown("element of an onnx-model", &word, &known);
             }
         }
         Ok(())
     })?;
-    let Some(file) = file else {
-        return cursor.error_at(name.place, "this onnx-model names no file: add 'file: models/name.onnx'");
-    };
-    let file = Sourced { value: file.value, place: file.place };
-    Ok((name, OnnxModel { file, inputs, outputs, settings }))
+    match file {
+        Some(file) => Ok((name, OnnxModel { file, inputs, outputs, execution })),
+        None => cursor.error_at(name.place, "this onnx-model names no file: add 'file: models/name.onnx'"),
+    }
 }
 
 /// The name that an ONNX model gives an input or output, mostly quoted.

@@ -15,7 +15,7 @@ use millrace_document::{DataType, DocumentType, Field};
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, SchemaDecl, StructDecl, TextOrFile};
 use crate::suggest::did_you_mean;
-use crate::{Error, Fieldset, Place, Schema, SchemaField, Sourced, Stemming};
+use crate::{Error, Fieldset, ModelFile, Place, Schema, SchemaField, Sourced, Stemming};
 
 /// How deep schemas, documents, structs and profiles inherit before a package is refused.
 const INHERITANCE_MAX: usize = 32;
@@ -395,13 +395,13 @@ impl<'a> Sources<'a> {
     fn check_models(&self, schema: &Schema) -> Result<(), Error> {
         let of_profiles = schema.rank_profiles.values().flat_map(|profile| profile.onnx_models.values());
         for model in schema.onnx_models.values().chain(of_profiles) {
-            if !self.files.contains_key(&model.file.value) {
-                let hint = did_you_mean(&model.file.value, self.files.keys().map(String::as_str));
+            let Sourced { value: ModelFile::Path(path), place } = &model.file else { continue };
+            if !self.files.contains_key(path) {
+                let hint = did_you_mean(path, self.files.keys().map(String::as_str));
                 let reason = format!(
-                    "there is no file {} in the package{hint}: the path is from the package's root",
-                    model.file.value
+                    "there is no file {path} in the package{hint}: the path is from the package's root"
                 );
-                return Err(Error::Invalid { place: model.file.place.clone(), reason });
+                return Err(Error::Invalid { place: place.clone(), reason });
             }
         }
         Ok(())

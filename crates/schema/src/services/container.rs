@@ -7,17 +7,7 @@ use roxmltree::Node;
 
 use super::{FILE, document_size, embedder, number};
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Container, ContentCluster, Embedder, Error, xml};
-
-/// Types of components that are known by name.
-const COMPONENT_TYPES: &[&str] = &[
-    "hugging-face-embedder",
-    "bert-embedder",
-    "colbert-embedder",
-    "splade-embedder",
-    "hugging-face-tokenizer",
-    "openai-embedder",
-];
+use crate::{Container, ContentCluster, Embedder, Error, Execution, xml};
 
 pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Container, Error> {
     let mut embedders: Vec<Embedder> = Vec::new();
@@ -54,28 +44,34 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
         embedders,
+        model_evaluation: xml::child(node, "model-evaluation").map(model_evaluation).transpose()?,
     })
+}
+
+/// `<model-evaluation/>`, with how single models are executed.
+fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, Execution>, Error> {
+    let models = xml::at_path(node, "onnx/models").into_iter().flat_map(xml::elements);
+    models
+        .filter(|model| model.tag_name().name() == "model")
+        .map(|model| {
+            let name = super::required(model, "name")?;
+            Ok((name.to_owned(), embedder::Settings { node: model }.execution("")?))
+        })
+        .collect()
 }
 
 fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Embedder>, Error> {
     let id = node.attribute("id").or(node.attribute("class")).unwrap_or_default();
     if let Some(component_type) = node.attribute("type") {
-        if !COMPONENT_TYPES.contains(&component_type) {
-            let known = one_of(COMPONENT_TYPES.iter().copied());
+        if !embedder::TYPES.contains(&component_type) {
+            let known = one_of(embedder::TYPES.iter().copied());
             return xml::invalid(
                 FILE,
                 node,
                 format!("unknown component type '{component_type}': expected {known}"),
             );
         }
-        let embedder = embedder::read(node, component_type, warnings)?;
-        if embedder.is_none() {
-            warnings.push(format!(
-                "{}: component '{id}' has no effect: a {component_type} is not run here",
-                xml::place(FILE, node)
-            ));
-        }
-        return Ok(embedder);
+        return embedder::read(node, component_type).map(Some);
     }
     let class = node.attribute("class").unwrap_or(id);
     let platform = ["com.yahoo.", "ai.vespa."].iter().any(|prefix| class.starts_with(prefix));

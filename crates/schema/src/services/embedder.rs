@@ -3,11 +3,20 @@
 use roxmltree::Node;
 
 use super::{FILE, number};
-use crate::embedder::{ColbertTokens, Embedder, EmbedderKind, Execution, Pooling, Prepend, TransformerNames};
+use crate::embedder::{
+    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, Execution, ModelFile, Pooling, Prepend,
+    RemoteModel, Transformer, TransformerNames,
+};
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, xml};
 
-/// Settings that all embedders have.
+/// Where OpenAI's own service is.
+const OPENAI: &str = "https://api.openai.com/v1/embeddings";
+
+/// Texts in a request to another service where nothing is said.
+const REMOTE_BATCH: usize = 64;
+
+/// Settings that embedders with a model of their own have.
 const COMMON: &[&str] = &[
     "transformer-model",
     "max-tokens",
@@ -21,9 +30,9 @@ const COMMON: &[&str] = &[
     "prepend",
 ];
 
-/// The settings that a type has beside those; none for a type that is no embedder.
-fn settings(component_type: &str) -> Option<&'static [&'static str]> {
-    Some(match component_type {
+/// The settings that a type has beside those.
+fn own_settings(component_type: &str) -> &'static [&'static str] {
+    match component_type {
         "hugging-face-embedder" => {
             &["tokenizer-model", "transformer-token-type-ids", "pooling-strategy", "normalize"]
         }
@@ -46,36 +55,70 @@ fn settings(component_type: &str) -> Option<&'static [&'static str]> {
             "document-token-id",
         ],
         "splade-embedder" => &["tokenizer-model", "transformer-token-type-ids", "term-score-threshold"],
-        _ => return None,
-    })
+        _ => &[],
+    }
 }
 
-/// The embedder in a component; none for a component of another type.
-pub(super) fn read(
-    node: Node<'_, '_>,
-    component_type: &str,
-    warnings: &mut Vec<String>,
-) -> Result<Option<Embedder>, Error> {
-    let Some(own) = settings(component_type) else { return Ok(None) };
+/// Types of components that turn text into tensors.
+pub(super) const TYPES: &[&str] = &[
+    "hugging-face-embedder",
+    "bert-embedder",
+    "colbert-embedder",
+    "splade-embedder",
+    "hugging-face-tokenizer",
+    "openai-embedder",
+];
+
+/// The embedder in a component of one of these types.
+pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<Embedder, Error> {
     let Some(id) = node.attribute("id") else {
         return xml::invalid(FILE, node, "an embedder needs an id, which statements and queries call it by");
     };
-    for child in xml::elements(node) {
-        let name = child.tag_name().name();
-        if !COMMON.contains(&name) && !own.contains(&name) {
-            let hint = did_you_mean(name, COMMON.iter().chain(own).copied());
-            return xml::invalid(FILE, child, format!("a {component_type} has no setting <{name}>{hint}"));
-        }
-    }
     let settings = Settings { node };
-    if let Some(gpu) = xml::child(node, "onnx-gpu-device")
-        && settings.number("onnx-gpu-device", -1_i64)? >= 0
-    {
-        warnings.push(format!(
-            "{}: <onnx-gpu-device> has no effect: models run on the processor",
-            xml::place(FILE, gpu)
-        ));
+    let means = match component_type {
+        "hugging-face-tokenizer" => {
+            settings.only(component_type, &["model"])?;
+            EmbedderMeans::Tokenizer(settings.model("model")?)
+        }
+        "openai-embedder" => EmbedderMeans::Remote(remote(&settings, component_type)?),
+        _ => EmbedderMeans::Transformer(transformer(&settings, component_type)?),
+    };
+    Ok(Embedder { id: id.to_owned(), means, prepend: settings.prepend(), place: xml::place(FILE, node) })
+}
+
+fn remote(settings: &Settings<'_, '_>, component_type: &str) -> Result<RemoteModel, Error> {
+    settings.only(
+        component_type,
+        &["model", "dimensions", "api-key-secret-ref", "endpoint", "batching", "prepend"],
+    )?;
+    let endpoint = settings.text("endpoint", OPENAI);
+    if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+        let reason = format!("<endpoint> is '{endpoint}': expected an address such as {OPENAI}");
+        return xml::invalid(FILE, settings.node, reason);
     }
+    let secret = settings.text("api-key-secret-ref", "");
+    let batching = xml::child(settings.node, "batching");
+    let batch_max =
+        match batching.and_then(|batching| batching.attribute("max-size").map(|max| (batching, max))) {
+            Some((batching, max)) => number(batching, max)?,
+            None => REMOTE_BATCH,
+        };
+    Ok(RemoteModel {
+        model: settings.required("model")?.to_owned(),
+        dimensions: match settings.required("dimensions")?.parse() {
+            Ok(dimensions) if dimensions > 0 => dimensions,
+            _ => return xml::invalid(FILE, settings.node, "<dimensions> must be a number above 0"),
+        },
+        endpoint: endpoint.to_owned(),
+        secret: (!secret.is_empty()).then(|| secret.to_owned()),
+        batch_max: batch_max.max(1),
+    })
+}
+
+fn transformer(settings: &Settings<'_, '_>, component_type: &str) -> Result<Transformer, Error> {
+    let own = own_settings(component_type);
+    let known: Vec<&str> = COMMON.iter().chain(own).copied().collect();
+    settings.only(component_type, &known)?;
     let vocabulary = if component_type == "bert-embedder" { "tokenizer-vocab" } else { "tokenizer-model" };
     let has_types = component_type != "colbert-embedder";
     let (max_tokens, output) = match component_type {
@@ -86,10 +129,9 @@ pub(super) fn read(
     };
     let max_tokens = settings.number("max-tokens", max_tokens)?;
     let types = settings.text("transformer-token-type-ids", "token_type_ids");
-    Ok(Some(Embedder {
-        id: id.to_owned(),
-        kind: kind(&settings, component_type, max_tokens)?,
-        transformer: settings.model("transformer-model")?,
+    Ok(Transformer {
+        kind: kind(settings, component_type, max_tokens)?,
+        model: settings.model("transformer-model")?,
         tokenizer: settings.model(vocabulary)?,
         max_tokens,
         names: TransformerNames {
@@ -98,10 +140,8 @@ pub(super) fn read(
             types: (has_types && !types.is_empty()).then(|| types.to_owned()),
             output: settings.text("transformer-output", output).to_owned(),
         },
-        prepend: settings.prepend(),
-        execution: settings.execution()?,
-        place: xml::place(FILE, node),
-    }))
+        execution: settings.execution("onnx-")?,
+    })
 }
 
 fn kind(settings: &Settings<'_, '_>, component_type: &str, max_tokens: usize) -> Result<EmbedderKind, Error> {
@@ -137,14 +177,37 @@ fn kind(settings: &Settings<'_, '_>, component_type: &str, max_tokens: usize) ->
 }
 
 /// The settings in a component.
-struct Settings<'a, 'i> {
-    node: Node<'a, 'i>,
+pub(super) struct Settings<'a, 'i> {
+    pub node: Node<'a, 'i>,
 }
 
 impl<'a> Settings<'a, '_> {
+    /// Refuses settings that are not among these.
+    fn only(&self, component_type: &str, known: &[&str]) -> Result<(), Error> {
+        for child in xml::elements(self.node) {
+            let name = child.tag_name().name();
+            if !known.contains(&name) {
+                let hint = did_you_mean(name, known.iter().copied());
+                return xml::invalid(
+                    FILE,
+                    child,
+                    format!("a {component_type} has no setting <{name}>{hint}"),
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// The text of a setting; the default where it is not there.
     fn text(&self, name: &str, default: &'a str) -> &'a str {
         xml::child(self.node, name).map_or(default, xml::content)
+    }
+
+    fn required(&self, name: &str) -> Result<&'a str, Error> {
+        match xml::child(self.node, name).map(xml::content) {
+            Some(text) if !text.is_empty() => Ok(text),
+            _ => xml::invalid(FILE, self.node, format!("this component needs <{name}>")),
+        }
     }
 
     fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> Result<T, Error> {
@@ -167,20 +230,22 @@ impl<'a> Settings<'a, '_> {
         }
     }
 
-    /// The path of a model's file in the package.
-    fn model(&self, name: &str) -> Result<String, Error> {
+    /// Where a model's file comes from.
+    fn model(&self, name: &str) -> Result<ModelFile, Error> {
         let Some(child) = xml::child(self.node, name) else {
-            let reason =
-                format!("an embedder needs <{name} path='…'/>, with the path of a file in the package");
+            let reason = format!(
+                "this component needs <{name} path='…'/>, with the path of a file in the package, or <{name} url='…'/>"
+            );
             return xml::invalid(FILE, self.node, reason);
         };
-        match child.attribute("path") {
-            Some(path) => Ok(path.to_owned()),
-            None => xml::invalid(
+        match (child.attribute("path"), child.attribute("url")) {
+            (Some(path), _) => Ok(ModelFile::Path(path.to_owned())),
+            (None, Some(url)) => Ok(ModelFile::Url(url.to_owned())),
+            (None, None) => xml::invalid(
                 FILE,
                 child,
                 format!(
-                    "models are not downloaded: put the file into the package, and name it in <{name} path='…'/>"
+                    "there is no model hub: put the file into the package, and name it in <{name} path='…'/>, or give its address in <{name} url='…'/>"
                 ),
             ),
         }
@@ -194,14 +259,18 @@ impl<'a> Settings<'a, '_> {
         Prepend { query: of("query"), document: of("document") }
     }
 
-    fn execution(&self) -> Result<Execution, Error> {
+    /// How a model is executed, from settings whose names begin so.
+    pub fn execution(&self, prefix: &str) -> Result<Execution, Error> {
+        let name = |name: &str| format!("{prefix}{name}");
         let threads = |name: &str| -> Result<Option<usize>, Error> {
             xml::child(self.node, name).map(|child| number(child, xml::content(child))).transpose()
         };
+        let device: i32 = self.number(&name("gpu-device"), -1)?;
         Ok(Execution {
-            intra_op_threads: threads("onnx-intraop-threads")?,
-            inter_op_threads: threads("onnx-interop-threads")?,
-            parallel: self.one_of("onnx-execution-mode", &[("sequential", false), ("parallel", true)])?,
+            intra_op_threads: threads(&name("intraop-threads"))?,
+            inter_op_threads: threads(&name("interop-threads"))?,
+            parallel: self.one_of(&name("execution-mode"), &[("sequential", false), ("parallel", true)])?,
+            gpu_device: (device >= 0).then_some(device),
         })
     }
 }

@@ -8,6 +8,7 @@ mod content;
 mod elements;
 mod embedder;
 mod snippets;
+mod topology;
 mod tuning;
 
 use std::collections::BTreeMap;
@@ -101,12 +102,20 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
             embedders.push(embedder.clone());
         }
     }
+    let model_evaluation = containers
+        .iter()
+        .filter_map(|(_, container)| container.model_evaluation.clone())
+        .reduce(|mut all, more| {
+            all.extend(more);
+            all
+        });
     let chosen = containers.iter().position(|(_, container)| container.search).unwrap_or(0);
     let mut container =
         containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
     container.search = search;
     container.document_api = document_api;
     container.embedders = embedders;
+    container.model_evaluation = model_evaluation;
     container
 }
 

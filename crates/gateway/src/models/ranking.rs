@@ -1,0 +1,74 @@
+//! The ONNX models of rank profiles: ranking's side of them, and that of the scheduler.
+
+use std::sync::Arc;
+
+use millrace_model::{self as model, Evaluator};
+use millrace_ranking::{Evaluation, Model, ModelFailure};
+use millrace_schema::{Application, OnnxModel};
+use millrace_tensor::{Tensor, TensorType};
+
+use super::Models;
+
+/// The models of one application.
+pub(crate) struct RankModels<'a> {
+    models: &'a Models,
+    application: &'a Application,
+}
+
+impl<'a> RankModels<'a> {
+    pub(crate) fn new(models: &'a Models, application: &'a Application) -> Self {
+        RankModels { models, application }
+    }
+}
+
+impl millrace_ranking::Models for RankModels<'_> {
+    fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String> {
+        let evaluator = self.models.evaluator(name, &model.file.value, &model.execution, self.application)?;
+        Ok(Arc::new(RankModel(evaluator)))
+    }
+}
+
+struct RankModel(Arc<Evaluator>);
+
+impl Model for RankModel {
+    fn inputs(&self) -> Vec<String> {
+        self.0.inputs().iter().map(|port| port.name.clone()).collect()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        self.0.outputs().iter().map(|port| port.name.clone()).collect()
+    }
+
+    fn bind(&self, inputs: &[(&str, &TensorType)], output: &str) -> Result<Arc<dyn Evaluation>, String> {
+        let bound = self.0.bind(inputs, &[output]).map_err(|error| reason(&error))?;
+        Ok(Arc::new(RankEvaluation(bound)))
+    }
+}
+
+/// What is wrong with a model, without the file, which the caller knows by the name that the application has for it.
+fn reason(error: &model::Error) -> String {
+    match error {
+        model::Error::Signature { reason, .. } | model::Error::Load { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
+}
+
+struct RankEvaluation(model::Evaluation);
+
+impl Evaluation for RankEvaluation {
+    fn tensor_type(&self) -> TensorType {
+        self.0.output_types().first().cloned().unwrap_or_else(TensorType::scalar)
+    }
+
+    fn run(&self, rows: Vec<Vec<Tensor>>, stop: &dyn Fn() -> bool) -> Result<Vec<Tensor>, ModelFailure> {
+        let outputs = self.0.run(rows, stop).map_err(|error| match error {
+            model::Error::Deadline { .. } | model::Error::Abandoned { .. } => ModelFailure::Stopped,
+            model::Error::Overloaded { .. } | model::Error::Closed => {
+                ModelFailure::Overloaded(error.to_string())
+            }
+            _ => ModelFailure::Failed(error.to_string()),
+        })?;
+        // Each row has the one output that was bound.
+        Ok(outputs.into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,72 @@
+//! Models run over the hits of a phase, before the phase asks for what they give.
+
+use millrace_tensor::Tensor;
+
+use crate::compile::Compiled;
+use crate::features::Earlier;
+use crate::onnx::ModelFailure;
+use crate::profile::{Profile, each_hit};
+use crate::stage::{Over, Stage};
+use crate::{Error, RankedHit};
+
+impl Profile {
+    /// The models whose output these programs use, those that others need first.
+    fn models_of<'p>(&self, programs: impl Iterator<Item = &'p Compiled>) -> Vec<usize> {
+        let mut wanted: Vec<bool> = vec![false; self.models.len()];
+        let want = |wanted: &mut [bool], features: &[usize]| {
+            for (at, model) in self.models.iter().enumerate() {
+                wanted[at] |= features.contains(&model.feature);
+            }
+        };
+        programs.for_each(|program| want(&mut wanted, &program.features));
+        // What a model needs was compiled before it.
+        for at in (0..self.models.len()).rev() {
+            if wanted[at] {
+                self.models[at].inputs.iter().for_each(|input| want(&mut wanted, &input.features));
+            }
+        }
+        (0..self.models.len()).filter(|at| wanted[*at]).collect()
+    }
+
+    /// Whether these programs use a model.
+    pub(crate) fn uses_models<'p>(&self, programs: impl Iterator<Item = &'p Compiled>) -> bool {
+        !self.models.is_empty() && !self.models_of(programs).is_empty()
+    }
+
+    /// Runs the models that these programs use over all hits, and adds what they give to `earlier`. False where `stop` said yes
+    /// before that was done.
+    pub(crate) fn run_models<'p>(
+        &self,
+        over: &Over<'_>,
+        hits: &[RankedHit],
+        programs: impl Iterator<Item = &'p Compiled>,
+        stop: &dyn Fn() -> bool,
+        earlier: &mut Earlier,
+    ) -> Result<bool, Error> {
+        if self.models.is_empty() {
+            return Ok(true);
+        }
+        earlier.modelled.resize_with(self.models.len(), Default::default);
+        for at in self.models_of(programs) {
+            let model = &self.models[at];
+            let mut rows: Vec<Vec<Tensor>> = vec![Vec::with_capacity(model.inputs.len()); hits.len()];
+            let inputs = model.inputs.iter().collect();
+            let mut stage = Stage::new(&Over { earlier: Some(earlier), ..*over }, &self.features, inputs);
+            each_hit(over.matches, hits, |places, chunk| {
+                stage.run(chunk, |_, output| {
+                    places.iter().enumerate().for_each(|(row, place)| rows[*place].push(output.tensor(row)));
+                })
+            })?;
+            drop(stage);
+            let outputs = match model.evaluation.run(rows, stop) {
+                Ok(outputs) => outputs,
+                Err(ModelFailure::Stopped) => return Ok(false),
+                Err(ModelFailure::Overloaded(reason)) => return Err(Error::Overloaded(reason)),
+                Err(ModelFailure::Failed(reason)) => return Err(Error::Model(reason)),
+            };
+            let places = hits.iter().map(|hit| (hit.chunk, hit.document));
+            earlier.modelled[at] = places.zip(outputs).collect();
+        }
+        Ok(true)
+    }
+}

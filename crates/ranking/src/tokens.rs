@@ -1,0 +1,32 @@
+//! What transformers in profiles are given: `tokenInputIds(…)` and its kin.
+
+use millrace_expression::{FeatureName, SequencePart, TokenSequence};
+
+/// The tokens that begin a text and stand after each part of it, for BERT.
+const BERT: (f64, f64) = (101.0, 102.0);
+
+/// The sequence that a feature of this name asks for; none for another feature.
+pub(crate) fn sequence(name: &FeatureName) -> Option<Result<TokenSequence, String>> {
+    let part = match name.name.as_str() {
+        "tokenInputIds" | "customTokenInputIds" => SequencePart::Ids,
+        "tokenTypeIds" => SequencePart::Types,
+        "tokenAttentionMask" => SequencePart::Mask,
+        _ => return None,
+    };
+    let custom = name.name == "customTokenInputIds";
+    let usage = || match custom {
+        true => format!("{name}: write customTokenInputIds(start,separator,length,input,…)"),
+        false => format!(
+            "{name}: write {}(length,input,…), the length at most {}",
+            name.name,
+            TokenSequence::LENGTH_MAX
+        ),
+    };
+    let (special, rest) = name.parameters.split_at(if custom { name.parameters.len().min(2) } else { 0 });
+    let number = |at: usize| special.get(at)?.parse::<f64>().ok();
+    let tokens = if custom { number(0).zip(number(1)) } else { Some(BERT) };
+    let (Some((start, separator)), [length, inputs @ ..]) = (tokens, rest) else { return Some(Err(usage())) };
+    let length = length.parse().ok().filter(|length| (1..=TokenSequence::LENGTH_MAX).contains(length));
+    let (Some(length), false) = (length, inputs.is_empty()) else { return Some(Err(usage())) };
+    Some(Ok(TokenSequence { part, start, separator, length, inputs: inputs.to_vec() }))
+}

@@ -1,0 +1,294 @@
+//! ONNX models in profiles, over a twin that sums its inputs and keeps note of its runs.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use millrace_ranking::{Evaluation, Model, ModelFailure, Models, Profile, Ranked};
+use millrace_result::Feature;
+use millrace_schema::{Execution, ModelFile, OnnxModel, Phase, RankProfile, Sourced};
+use millrace_tensor::{Cells, Tensor, TensorType};
+use support::{documents, matches, plan, profile, schema, sourced, view};
+
+/// A model that was bound: the types of its inputs by their names, and its output.
+type Signature = (Vec<(String, String)>, String);
+
+/// What the twins of a test have seen: the types they were bound to, and the rows of each run.
+#[derive(Default)]
+struct Seen {
+    bound: Mutex<Vec<Signature>>,
+    runs: Mutex<Vec<Vec<f64>>>,
+}
+
+/// Gives the sum of all cells of a row, in a tensor `d0[1]`; 100 more for the output `other`. A row whose sum is negative fails.
+#[derive(Clone)]
+struct Twin(Arc<Seen>, &'static str);
+
+impl Models for Twin {
+    fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String> {
+        match model.file.value.to_string().as_str() {
+            "models/corrupt.onnx" => Err(format!("onnx-model {name}: no model")),
+            _ => Ok(Arc::new(self.clone())),
+        }
+    }
+}
+
+impl Model for Twin {
+    fn inputs(&self) -> Vec<String> {
+        vec!["a".to_owned(), "b".to_owned()]
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        vec!["sum".to_owned(), "other:0".to_owned()]
+    }
+
+    fn bind(&self, inputs: &[(&str, &TensorType)], output: &str) -> Result<Arc<dyn Evaluation>, String> {
+        let types = inputs.iter().map(|(name, of)| ((*name).to_owned(), of.to_string())).collect();
+        self.0.bound.lock().unwrap().push((types, output.to_owned()));
+        if inputs.iter().any(|(_, of)| of.is_scalar()) {
+            return Err("expected a tensor".to_owned());
+        }
+        Ok(Arc::new(Bound(Arc::clone(&self.0), if output == "sum" { 0.0 } else { 100.0 }, self.1)))
+    }
+}
+
+struct Bound(Arc<Seen>, f64, &'static str);
+
+impl Evaluation for Bound {
+    fn tensor_type(&self) -> TensorType {
+        support::tensor_type("tensor<float>(d0[1])")
+    }
+
+    fn run(&self, rows: Vec<Vec<Tensor>>, stop: &dyn Fn() -> bool) -> Result<Vec<Tensor>, ModelFailure> {
+        if stop() {
+            return Err(ModelFailure::Stopped);
+        }
+        if self.2 == "overloaded" {
+            return Err(ModelFailure::Overloaded("too much".to_owned()));
+        }
+        let sum = |row: &Vec<Tensor>| row.iter().flat_map(|tensor| tensor.cells().iter()).sum::<f64>();
+        let sums: Vec<f64> = rows.iter().map(sum).collect();
+        self.0.runs.lock().unwrap().push(sums.clone());
+        let tensor = |sum: f64| {
+            let number = if sum < 0.0 { f64::NAN } else { sum + self.1 };
+            Tensor::new(self.tensor_type(), Vec::new(), Cells::Float(vec![number as f32])).unwrap()
+        };
+        Ok(sums.into_iter().map(tensor).collect())
+    }
+}
+
+fn model(inputs: &[(&str, &str)]) -> OnnxModel {
+    OnnxModel {
+        file: Sourced { value: ModelFile::Path("models/m.onnx".to_owned()), place: sourced("").place },
+        inputs: inputs.iter().map(|(name, source)| ((*name).to_owned(), sourced(source))).collect(),
+        outputs: vec![("other:0".to_owned(), "second".to_owned())],
+        execution: Execution::default(),
+    }
+}
+
+/// A profile with a model `m` whose inputs are these; documents have the sums 7 and 4, 1, and 0 of vector and price.
+fn with_model(first_phase: &str, inputs: &[(&str, &str)]) -> RankProfile {
+    RankProfile { onnx_models: BTreeMap::from([("m".to_owned(), model(inputs))]), ..profile(first_phase) }
+}
+
+const INPUTS: &[(&str, &str)] = &[("a", "attribute(vector)"), ("b", "tensor(d0[1])(attribute(price))")];
+
+fn phase(expression: &str, count: usize) -> Phase {
+    Phase { expression: Some(sourced(expression)), rerank_count: Some(count), ..Phase::default() }
+}
+
+struct Found {
+    ranked: Ranked,
+    hits: Vec<(usize, f64)>,
+    features: Vec<Vec<(Arc<str>, Feature)>>,
+    seen: Arc<Seen>,
+}
+
+fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Result<Found, String> {
+    let seen = Arc::new(Seen::default());
+    let schema = schema([profile]);
+    let compiled = Profile::with_models(&schema, "default", &Twin(Arc::clone(&seen), kind))
+        .map_err(|error| error.to_string())?;
+    let view = view(&schema, &documents());
+    let plan = plan(schema);
+    let matches = matches(&plan, &view, &compiled);
+    let ranked = compiled.rank(&plan, &view, &matches, 10, stop).map_err(|error| error.to_string())?;
+    let features = compiled
+        .match_features(&plan, &view, &matches, &ranked.hits, stop)
+        .map_err(|error| error.to_string())?;
+    let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
+    Ok(Found { ranked, hits, features, seen })
+}
+
+/// The type and the cells.
+fn told(tensor: &Tensor) -> String {
+    let cells: Vec<String> = tensor.cells().iter().map(|cell| cell.to_string()).collect();
+    format!("{}:{}", tensor.tensor_type(), cells.join(","))
+}
+
+fn runs(profile: RankProfile) -> (Vec<(usize, f64)>, Vec<Vec<f64>>) {
+    let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
+    let runs = found.seen.runs.lock().unwrap().clone();
+    (found.hits, runs)
+}
+
+#[test]
+fn a_model_runs_once_over_all_hits_of_a_phase() {
+    // Documents 0 and 1 are in one chunk, document 2 in the next.
+    let shape = [("a", "tensor(d0[1])(matchCount(title))"), ("b", "tensor(d0[1])(1)")];
+    let second = RankProfile {
+        second_phase: phase("onnx(m).sum{d0:0} * 10", 3),
+        ..with_model("matchCount(title)", &shape)
+    };
+    let (hits, seen) = runs(second);
+    assert_eq!(seen, [vec![4.0, 3.0, 2.0]], "one run, best first");
+    assert_eq!(hits, [(2, 40.0), (0, 30.0), (1, 20.0)]);
+    let best = RankProfile {
+        second_phase: phase("sum(onnxModel(m).sum)", 1),
+        ..with_model("matchCount(title)", &shape)
+    };
+    assert_eq!(runs(best), (vec![(2, 4.0), (0, 2.0), (1, 1.0)], vec![vec![4.0]]));
+    let global = RankProfile {
+        global_phase: phase("reciprocal_rank(sum(onnx(m).sum),0) + sum(onnx(m).sum)", 2),
+        ..with_model("matchCount(title)", &shape)
+    };
+    let (hits, seen) = runs(global);
+    assert_eq!(seen, [vec![4.0, 3.0]]);
+    assert_eq!(hits, [(2, 5.0), (0, 3.5), (1, 1.0)]);
+    let (hits, seen) = runs(with_model("sum(onnx(m).sum)", &shape));
+    assert_eq!(seen, [vec![3.0, 2.0, 4.0]], "the first phase gives it all that matched");
+    assert_eq!(hits, [(2, 4.0), (0, 3.0), (1, 2.0)]);
+}
+
+#[test]
+fn outputs_have_their_own_names_and_those_of_the_schema() {
+    let shown = |feature: &str| {
+        let profile = RankProfile { match_features: vec![sourced(feature)], ..with_model("1", INPUTS) };
+        let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(&*found.features[0][0].0, feature);
+        match &found.features[0][0].1 {
+            Feature::Tensor(tensor) => told(tensor),
+            Feature::Number(number) => number.to_string(),
+        }
+    };
+    assert_eq!(shown("onnx(m).sum"), "tensor<float>(d0[1]):9.5");
+    assert_eq!(shown("onnx(m).second"), "tensor<float>(d0[1]):109.5");
+    assert_eq!(shown("onnx(m).other_0"), "tensor<float>(d0[1]):109.5");
+    // Where none is named it is the first of the block.
+    assert_eq!(shown("onnx(m)"), "tensor<float>(d0[1]):109.5");
+}
+
+#[test]
+fn a_model_may_be_given_what_another_gives() {
+    let mut profile = with_model("sum(onnx(outer).sum)", INPUTS);
+    profile.onnx_models.insert("outer".to_owned(), model(&[("a", "onnx(m).sum"), ("b", "onnx(m).sum")]));
+    let (hits, seen) = runs(profile);
+    assert_eq!(hits[..2], [(1, 22.0), (0, 19.0)]);
+    assert_eq!(seen.len(), 2);
+}
+
+#[test]
+fn inputs_that_are_not_declared_come_from_functions_of_their_name() {
+    let mut profile = with_model("sum(onnx(m).sum)", &[("a", "attribute(vector)")]);
+    let body = millrace_schema::FunctionDef {
+        parameters: Vec::new(),
+        body: sourced("tensor(d0[1])(3)"),
+        inline: false,
+    };
+    profile.functions.insert("b".to_owned(), body);
+    assert_eq!(runs(profile).0, [(0, 10.0), (1, 4.0), (2, 3.0)]);
+}
+
+#[test]
+fn what_a_model_fails_on_comes_last() {
+    let negative = [("a", "tensor(d0[1])(if (attribute(price) > 5, -1, 1))"), ("b", "tensor(d0[1])(0)")];
+    let (hits, _) = runs(with_model("sum(onnx(m).sum)", &negative));
+    assert_eq!(hits, [(0, 1.0), (2, 1.0), (1, f64::NEG_INFINITY)]);
+}
+
+#[test]
+fn a_query_that_is_over_keeps_the_scores_it_has() {
+    let profile = RankProfile {
+        second_phase: phase("sum(onnx(m).sum)", 3),
+        match_features: vec![sourced("onnx(m).sum")],
+        ..with_model("matchCount(title)", INPUTS)
+    };
+    // Time is up between the first phase, which asks before each of two chunks, and the model.
+    let asked = std::cell::Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 2
+    };
+    let found = rank(profile.clone(), "", &stop).expect("what was found is an answer");
+    assert_eq!(found.hits, [(2, 3.0), (0, 2.0), (1, 1.0)]);
+    assert!(found.ranked.timed_out);
+    let Feature::Tensor(shown) = &found.features[0][0].1 else { panic!("a tensor") };
+    assert!(shown.cells().get(0).is_nan());
+    let refused = rank(profile, "overloaded", &|| false).err();
+    assert_eq!(refused.as_deref(), Some("too much"));
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let check = |profile: RankProfile, part: &str| {
+        let error = rank(profile, "", &|| false).err().unwrap_or_default();
+        assert!(error.contains(part), "expected '{part}', found '{error}'");
+    };
+    check(with_model("sum(onnx(other))", INPUTS), "onnx(other): there is no such onnx-model, only m");
+    check(with_model("sum(onnx(m).third)", INPUTS), "there is no output 'third', only second, sum, other_0");
+    check(with_model("onnx(m)", INPUTS), "a score must be a number, but this is tensor<float>(d0[1])");
+    check(
+        with_model("sum(onnx(m))", &[("c", "attribute(price)")]),
+        "Model does not contain input: 'c'. Model contains: a, b",
+    );
+    check(with_model("sum(onnx(m))", &[("a", "attribute(vector)")]), "input 'b'");
+    check(
+        with_model("sum(onnx(m))", &[("a", "attribute(price)"), ("b", "attribute(vector)")]),
+        "models/m.onnx: expected a tensor",
+    );
+    check(
+        with_model("sum(onnx(m))", &[("a", "onnx(m)"), ("b", "attribute(vector)")]),
+        "the model is its own input",
+    );
+    let normalized = [("a", "tensor(d0[1])(normalize_linear(attribute(price)))"), ("b", "attribute(vector)")];
+    check(
+        RankProfile { global_phase: phase("sum(onnx(m))", 3), ..with_model("1", &normalized) },
+        "compares hits with each other",
+    );
+    let mut corrupt = with_model("sum(onnx(m))", INPUTS);
+    corrupt.onnx_models.get_mut("m").expect("it is there").file.value =
+        ModelFile::Path("models/corrupt.onnx".to_owned());
+    check(corrupt, "onnx-model m: no model");
+}
+
+#[test]
+fn sequences_of_tokens_are_put_together_for_transformers() {
+    let shown = |feature: &str| {
+        let profile = RankProfile { match_features: vec![sourced(feature)], ..profile("1") };
+        let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
+        match &found.features[0][0].1 {
+            Feature::Tensor(tensor) => told(tensor),
+            Feature::Number(number) => panic!("{feature} is {number}"),
+        }
+    };
+    let two = "constant(weights),attribute(vector)";
+    let expect = |cells: &str| format!("tensor(d0[1],d1[8]):{cells}");
+    assert_eq!(shown(&format!("tokenInputIds(8,{two})")), expect("101,10,1,102,3,4,102,0"));
+    assert_eq!(shown(&format!("tokenTypeIds(8,{two})")), expect("0,0,0,0,1,1,1,0"));
+    assert_eq!(shown(&format!("tokenAttentionMask(8,{two})")), expect("1,1,1,1,1,1,1,0"));
+    assert_eq!(shown("customTokenInputIds(1,2,8,attribute(vector))"), expect("1,3,4,2,0,0,0,0"));
+    for (feature, part) in [
+        ("tokenInputIds(8)", "write tokenInputIds(length,input,…)"),
+        ("tokenInputIds(70000,attribute(vector))", "the length at most 65536"),
+        (
+            "customTokenInputIds(1,8,attribute(vector))",
+            "write customTokenInputIds(start,separator,length,input,…)",
+        ),
+        ("tokenInputIds(8,attribute(price))", "must be a tensor of tokens"),
+    ] {
+        let profile = RankProfile { match_features: vec![sourced(feature)], ..profile("1") };
+        let error = rank(profile, "", &|| false).err().unwrap_or_default();
+        assert!(error.contains(part), "{feature}: {error}");
+    }
+}

@@ -1,0 +1,264 @@
+//! A model of another service.
+//!
+//! 1. A call puts its texts into the queue. While fewer requests than [`REQUESTS_MAX`] are under way, one begins with what waits; nothing waits
+//!    for company.
+//! 2. A request that fails in a way that passes is tried again after a pause, for as long as somebody waits. When the service says how long to
+//!    pause, all requests do.
+//! 3. A request of several texts that is refused for what it asks is taken apart, so that only the text at fault is refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::queue::{Call, Entry, Queue};
+use crate::retry::{Failure, Next, choose};
+use crate::{Caller, Error, Http, protocol};
+
+/// Requests under way at the same time.
+const REQUESTS_MAX: usize = 4;
+/// A single try ends after so long.
+const TRY_MAX: Duration = Duration::from_secs(30);
+/// Texts that may wait.
+const WAITING_MAX: usize = 4096;
+/// The largest answer that is read.
+const ANSWER_MAX: usize = 256 << 20;
+
+/// How a model is asked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where.
+    pub endpoint: String,
+    /// Its name there.
+    pub model: String,
+    /// Cells of its vectors.
+    pub dimensions: usize,
+    /// Texts in a request, at the most.
+    pub batch_max: usize,
+    /// What is sent along to be let in.
+    pub secret: Option<String>,
+}
+
+/// A model of another service.
+pub struct Embeddings(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    http: Http,
+    state: Mutex<State>,
+    requests: AtomicU64,
+    texts: AtomicU64,
+    retries: AtomicU64,
+    failed: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Queue,
+    /// Requests under way.
+    running: usize,
+    /// The service asked not to be asked before.
+    paused_until: Option<Instant>,
+}
+
+/// What was asked of a service since the node started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Requests, without those that were tried again.
+    pub requests: u64,
+    /// Texts in them.
+    pub texts: u64,
+    /// Tries after the first.
+    pub retries: u64,
+    /// Texts without a vector in the end.
+    pub failed: u64,
+}
+
+impl Embeddings {
+    /// A model, of which nothing is asked yet.
+    pub fn new(options: Options, http: Http) -> Self {
+        let options = Options { batch_max: options.batch_max.max(1), ..options };
+        Embeddings(Arc::new(Shared {
+            options,
+            http,
+            state: Mutex::default(),
+            requests: AtomicU64::new(0),
+            texts: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    /// Cells of its vectors.
+    pub fn dimensions(&self) -> usize {
+        self.0.options.dimensions
+    }
+
+    /// The vectors of texts, in their order. Waits; the calling thread must be one that may.
+    ///
+    /// # Errors
+    /// The first text's that has none.
+    pub fn embed(&self, texts: Vec<String>, caller: &Caller) -> Result<Vec<Vec<f32>>, Error> {
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let service = &self.0.options.endpoint;
+        let (call, entries) = Call::new(texts, caller);
+        {
+            let mut state = self.0.lock();
+            let waiting = state.queue.len();
+            if waiting > 0 && waiting + entries.len() > WAITING_MAX {
+                return Err(Error::Overloaded { service: service.clone(), waiting });
+            }
+            state.queue.push(caller.purpose, entries);
+        }
+        self.0.start();
+        call.wait(service)
+    }
+
+    /// What was asked of it.
+    pub fn usage(&self) -> Usage {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Usage {
+            requests: of(&self.0.requests),
+            texts: of(&self.0.texts),
+            retries: of(&self.0.retries),
+            failed: of(&self.0.failed),
+        }
+    }
+}
+
+impl Drop for Embeddings {
+    fn drop(&mut self) {
+        let left = self.0.lock().queue.drain();
+        for entry in left {
+            entry.finish(Err(Error::Deadline { service: self.0.options.endpoint.clone() }));
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins requests for what waits, as far as there may be more.
+    fn start(self: &Arc<Self>) {
+        loop {
+            let batch = {
+                let mut state = self.lock();
+                if state.running >= REQUESTS_MAX {
+                    return;
+                }
+                let batch = state.queue.take(self.options.batch_max);
+                if batch.is_empty() {
+                    return;
+                }
+                state.running += 1;
+                batch
+            };
+            let shared = Arc::clone(self);
+            self.http.spawn(async move {
+                shared.serve(batch).await;
+                shared.lock().running -= 1;
+                shared.start();
+            });
+        }
+    }
+
+    /// Asks for a batch, and apart where its texts are refused together.
+    async fn serve(&self, batch: Vec<Entry>) {
+        self.texts.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        match self.ask(&batch).await {
+            Ok(vectors) => {
+                for (entry, vector) in batch.into_iter().zip(vectors) {
+                    entry.finish(Ok(vector));
+                }
+            }
+            Err(Error::Fix { .. }) if batch.len() > 1 => {
+                for entry in batch {
+                    let alone = self.ask(std::slice::from_ref(&entry)).await;
+                    self.finish(entry, alone.map(|mut vectors| vectors.swap_remove(0)));
+                }
+            }
+            Err(error) => {
+                for entry in batch {
+                    self.finish(entry, Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn finish(&self, entry: Entry, result: Result<Vec<f32>, Error>) {
+        if result.is_err() {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        entry.finish(result);
+    }
+
+    /// The vectors of some texts: as many.
+    async fn ask(&self, batch: &[Entry]) -> Result<Vec<Vec<f32>>, Error> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let options = &self.options;
+        let service = || options.endpoint.clone();
+        let texts: Vec<&str> = batch.iter().map(|entry| entry.text.as_str()).collect();
+        let body = protocol::request(&options.model, Some(options.dimensions), &texts);
+        let mut tries = 0;
+        loop {
+            self.keep_pause().await;
+            // Whoever waits longest says how long it makes sense.
+            let deadlines: Option<Vec<Instant>> = batch.iter().map(Entry::deadline).collect();
+            let last = deadlines.and_then(|deadlines| deadlines.into_iter().max());
+            let left = last.map_or(TRY_MAX, |last| last.saturating_duration_since(Instant::now()));
+            if left.is_zero() || batch.iter().all(Entry::abandoned) {
+                return Err(Error::Deadline { service: service() });
+            }
+            tries += 1;
+            let (failure, reason) = match self
+                .http
+                .post_json(
+                    &options.endpoint,
+                    options.secret.as_deref(),
+                    body.clone(),
+                    left.min(TRY_MAX),
+                    ANSWER_MAX,
+                )
+                .await
+            {
+                Ok(answer) if (200..300).contains(&answer.status) => {
+                    return protocol::answer(&answer.body, batch.len(), options.dimensions)
+                        .map_err(|reason| Error::GiveUp { service: service(), reason });
+                }
+                Ok(answer) => {
+                    let reason = format!("{}: {}", answer.status, protocol::message(&answer.body));
+                    (Failure::Status(answer.status, answer.retry_after), reason)
+                }
+                Err(reason) => (Failure::Connection, reason),
+            };
+            match choose(failure, tries) {
+                Next::Again(pause) => {
+                    self.retries.fetch_add(1, Ordering::Relaxed);
+                    if matches!(failure, Failure::Status(_, Some(_))) {
+                        self.lock().paused_until = Some(Instant::now() + pause);
+                    } else {
+                        tokio::time::sleep(pause).await;
+                    }
+                }
+                Next::Later => return Err(Error::Retry { service: service(), reason }),
+                Next::Fix => return Err(Error::Fix { service: service(), reason }),
+                Next::GiveUp => return Err(Error::GiveUp { service: service(), reason }),
+            }
+        }
+    }
+
+    /// Waits for as long as the service asked to.
+    async fn keep_pause(&self) {
+        loop {
+            let until = self.lock().paused_until;
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                Some(left) if !left.is_zero() => tokio::time::sleep(left).await,
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::{Method, Request, Response, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::runtime::Runtime;
+
+/// Connections that nobody uses are closed after so long.
+const IDLE: Duration = Duration::from_secs(30);
+/// Redirects that are followed for a file.
+const REDIRECTS: usize = 8;
+
+/// Asks other services. Clones share connections and the thread that waits for answers.
+#[derive(Clone)]
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    runtime: Arc<Background>,
+}
+
+/// The runtime, which may be dropped by a thread that must not wait for it.
+struct Background(Option<Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// What was answered.
+pub(crate) struct Answer {
+    pub status: u16,
+    pub retry_after: Option<Duration>,
+    pub body: Bytes,
+}
+
+impl Http {
+    /// A client that trusts whom the system trusts.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or the system's certificates cannot be read.
+    pub fn new() -> std::io::Result<Self> {
+        let connector = HttpsConnectorBuilder::new()
+            .with_native_roots()?
+            .https_or_http()
+            .enable_http1()
+            .enable_http2()
+            .build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("remote")
+            .enable_all()
+            .build()?;
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Ok(Http { client, runtime: Arc::new(Background(Some(runtime))) })
+    }
+
+    /// Goes on with work in the background.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime.0 {
+            runtime.spawn(work);
+        }
+    }
+
+    /// Waits for work; the calling thread must be one that may wait.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.spawn(async move {
+            // Whoever waited may have left.
+            let _ = sender.send(work.await);
+        });
+        receiver.recv().ok()
+    }
+
+    /// Posts JSON, and reads the whole answer, up to so many bytes.
+    pub(crate) async fn post_json(
+        &self,
+        url: &str,
+        secret: Option<&str>,
+        body: Vec<u8>,
+        timeout: Duration,
+        bytes_max: usize,
+    ) -> Result<Answer, String> {
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = url.parse().map_err(|error| format!("{url} is no address: {error}"))?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(secret) = secret {
+            let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
+                .map_err(|_| "the secret has characters that no header can have".to_owned())?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let exchange = async {
+            let response = self.client.request(request).await.map_err(|error| told(&error))?;
+            let status = response.status().as_u16();
+            let retry_after = retry_after(&response);
+            let body = Limited::new(response.into_body(), bytes_max).collect().await;
+            let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
+            Ok(Answer { status, retry_after, body })
+        };
+        tokio::time::timeout(timeout, exchange)
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer for {} s", timeout.as_secs_f32())))
+    }
+
+    /// The answer to a request for a file, after redirects.
+    pub(crate) async fn get(&self, url: &str) -> Result<Response<Incoming>, String> {
+        let mut uri: Uri = url.parse().map_err(|error| format!("this is no address: {error}"))?;
+        for _ in 0..REDIRECTS {
+            let mut request = Request::new(Full::default());
+            *request.uri_mut() = uri.clone();
+            let response = self.client.request(request).await.map_err(|error| told(&error))?;
+            if !response.status().is_redirection() {
+                return match response.status().is_success() {
+                    true => Ok(response),
+                    false => Err(format!("the answer is {}", response.status())),
+                };
+            }
+            let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+            uri = redirected(&uri, to.unwrap_or_default())?;
+        }
+        Err(format!("it is redirected more than {REDIRECTS} times"))
+    }
+}
+
+/// Where a redirect leads: a whole address, or a path on the same host. From https only to https.
+fn redirected(from: &Uri, to: &str) -> Result<Uri, String> {
+    let fail = || format!("it is redirected to '{to}', which is no address");
+    let to: Uri = to.parse().map_err(|_| fail())?;
+    let mut parts = to.clone().into_parts();
+    if parts.authority.is_none() {
+        parts.scheme = from.scheme().cloned();
+        parts.authority = from.authority().cloned();
+    }
+    let to = Uri::from_parts(parts).map_err(|_| fail())?;
+    if from.scheme_str() == Some("https") && to.scheme_str() != Some("https") {
+        return Err(format!("it is redirected to {to}, which is not https"));
+    }
+    Ok(to)
+}
+
+/// How long to wait before asking again, in seconds, where the answer says so.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let seconds: f64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// An error with what caused it.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,22 @@
+//! What a node asks of other services: embeddings, and files of models.
+//!
+//! - [`Http`] is the one client of a process, with a thread of its own that waits for answers.
+//! - [`Embeddings`] asks a service that speaks the OpenAI embeddings protocol: texts that wait together go together, failures that pass are
+//!   tried again, and all others are told apart by what can be done about them ([`Error`]).
+//! - [`download`] fetches a file once, whole or not at all.
+//!
+//! Callers wait on threads that may wait. This crate knows neither tensors nor documents.
+
+mod download;
+mod embeddings;
+mod error;
+mod http;
+mod protocol;
+mod queue;
+mod retry;
+
+pub use download::download;
+pub use embeddings::{Embeddings, Options, Usage};
+pub use error::Error;
+pub use http::Http;
+pub use queue::{Caller, Purpose};

@@ -1,0 +1,147 @@
+//! Texts that wait, and those who wait for them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// What a text is for: those of queries go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Somebody waits for an answer.
+    Query,
+    /// A document is being written.
+    Feed,
+}
+
+/// Who waits, and for how long.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// What for.
+    pub purpose: Purpose,
+    /// When the answer is of no use any more.
+    pub deadline: Option<Instant>,
+    /// Set by someone else when the caller has left.
+    pub gone: Arc<AtomicBool>,
+}
+
+/// How often it is seen to whether a caller has left.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A text that waits.
+pub(crate) struct Entry {
+    pub text: String,
+    call: Arc<Call>,
+    at: usize,
+}
+
+impl Entry {
+    pub fn finish(self, result: Result<Vec<f32>, Error>) {
+        let mut state = self.call.lock();
+        if state.results[self.at].replace(result).is_none() {
+            state.missing -= 1;
+        }
+        if state.missing == 0 {
+            self.call.changed.notify_one();
+        }
+    }
+
+    /// Whether nobody waits for it any more.
+    pub fn abandoned(&self) -> bool {
+        self.call.left.load(Ordering::Relaxed)
+            || self.call.caller.gone.load(Ordering::Relaxed)
+            || self.is_late()
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.call.caller.deadline
+    }
+}
+
+/// The texts that one caller waits for.
+pub(crate) struct Call {
+    caller: Caller,
+    left: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    results: Vec<Option<Result<Vec<f32>, Error>>>,
+    missing: usize,
+}
+
+impl Call {
+    /// A call, and its entries.
+    pub fn new(texts: Vec<String>, caller: &Caller) -> (Arc<Call>, Vec<Entry>) {
+        let state = State { results: texts.iter().map(|_| None).collect(), missing: texts.len() };
+        let call = Arc::new(Call {
+            caller: caller.clone(),
+            left: AtomicBool::new(false),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let entry = |(at, text)| Entry { text, call: Arc::clone(&call), at };
+        let entries = texts.into_iter().enumerate().map(entry).collect();
+        (call, entries)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all results.
+    pub fn wait(&self, service: &str) -> Result<Vec<Vec<f32>>, Error> {
+        let mut state = self.lock();
+        while state.missing > 0 {
+            let late = self.caller.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if late || self.caller.gone.load(Ordering::Relaxed) {
+                self.left.store(true, Ordering::Relaxed);
+                return Err(Error::Deadline { service: service.to_owned() });
+            }
+            state = self.changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut state.results).into_iter().flatten().collect()
+    }
+}
+
+/// What waits: queries first, then feeding.
+#[derive(Default)]
+pub(crate) struct Queue {
+    queries: VecDeque<Entry>,
+    feeds: VecDeque<Entry>,
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.queries.len() + self.feeds.len()
+    }
+
+    pub fn push(&mut self, purpose: Purpose, entries: Vec<Entry>) {
+        match purpose {
+            Purpose::Query => self.queries.extend(entries),
+            Purpose::Feed => self.feeds.extend(entries),
+        }
+    }
+
+    /// The next texts to ask for together. Those that nobody waits for are dropped.
+    pub fn take(&mut self, most: usize) -> Vec<Entry> {
+        self.queries.retain(|entry| !entry.abandoned());
+        self.feeds.retain(|entry| !entry.abandoned());
+        // A query does not wait for the texts of documents: they do not go together.
+        let queue = if self.queries.is_empty() { &mut self.feeds } else { &mut self.queries };
+        let count = most.min(queue.len());
+        queue.drain(..count).collect()
+    }
+
+    pub fn drain(&mut self) -> Vec<Entry> {
+        self.queries.drain(..).chain(self.feeds.drain(..)).collect()
+    }
+}

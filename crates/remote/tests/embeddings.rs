@@ -1,0 +1,159 @@
+//! Embeddings of a service that this test plays, over real sockets.
+
+mod twin;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_remote::{Caller, Embeddings, Error, Http, Options, Purpose};
+use serde_json::{Value, json};
+use twin::{Reply, Twin};
+
+fn embeddings(twin: &Twin, batch_max: usize) -> Embeddings {
+    let options = Options {
+        endpoint: twin.url("/v1/embeddings"),
+        model: "m-1".to_owned(),
+        dimensions: 2,
+        batch_max,
+        secret: Some("hush".to_owned()),
+    };
+    Embeddings::new(options, Http::new().expect("a client"))
+}
+
+fn patient() -> Caller {
+    Caller {
+        purpose: Purpose::Query,
+        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        gone: Arc::default(),
+    }
+}
+
+fn within(time: Duration) -> Caller {
+    Caller { deadline: Some(Instant::now() + time), ..patient() }
+}
+
+/// The length and the first letter of each text, in the opposite order.
+fn vectors(request: &Value) -> Reply {
+    let texts = request["input"].as_array().expect("texts");
+    let item = |(index, text): (usize, &Value)| {
+        let text = text.as_str().expect("a text");
+        json!({ "object": "embedding", "index": index, "embedding": [text.len(), text.as_bytes()[0]] })
+    };
+    let data: Vec<Value> = texts.iter().enumerate().map(item).rev().collect();
+    Reply::json(200, json!({ "object": "list", "data": data }))
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn texts_go_together_and_come_back_in_order() {
+    let twin = Twin::start(|request| {
+        assert_eq!(request.authorization.as_deref(), Some("Bearer hush"));
+        let body = request.json();
+        assert_eq!((&body["model"], &body["dimensions"]), (&json!("m-1"), &json!(2)));
+        assert!(body["input"].as_array().expect("texts").len() <= 2);
+        vectors(&body)
+    });
+    let embeddings = embeddings(&twin, 2);
+    let found = embeddings.embed(texts(&["a", "bb", "ccc"]), &patient()).expect("vectors");
+    assert_eq!(found, [[1.0, 97.0], [2.0, 98.0], [3.0, 99.0]]);
+    assert_eq!(embeddings.embed(Vec::new(), &patient()), Ok(Vec::new()));
+    assert_eq!((embeddings.usage().requests, embeddings.usage().texts), (2, 3));
+}
+
+#[test]
+fn a_service_that_asks_to_wait_is_waited_for() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let twin = Twin::start(move |request| match counter.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::json(429, json!({ "error": { "message": "slow down" } })).header("retry-after", "1"),
+        1 => Reply::json(503, json!({})),
+        2 => Reply::hang_up(),
+        _ => vectors(&request.json()),
+    });
+    let embeddings = embeddings(&twin, 8);
+    let began = Instant::now();
+    assert_eq!(embeddings.embed(texts(&["a"]), &patient()), Ok(vec![vec![1.0, 97.0]]));
+    assert!(began.elapsed() >= Duration::from_secs(1), "it said so");
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert_eq!((embeddings.usage().retries, embeddings.usage().failed), (3, 0));
+}
+
+#[test]
+fn failures_are_told_apart() {
+    let check = |status: u16, message: Value, kind: fn(&Error) -> bool, part: &str, tries: usize| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let twin = Twin::start(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Reply::json(status, message.clone()).header("retry-after", "0")
+        });
+        let error = embeddings(&twin, 8).embed(texts(&["a"]), &patient()).expect_err("it fails");
+        assert!(kind(&error) && error.to_string().contains(part), "{status}: {error}");
+        assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
+    };
+    let told = |text: &str| json!({ "error": { "message": text } });
+    check(400, told("too long"), |error| matches!(error, Error::Fix { .. }), "400: too long", 1);
+    check(401, told("who?"), |error| matches!(error, Error::GiveUp { .. }), "401: who?; check <endpoint>", 1);
+    check(429, told("busy"), |error| matches!(error, Error::Retry { .. }), "429: busy; try again later", 5);
+    check(200, json!({ "data": [] }), |error| matches!(error, Error::GiveUp { .. }), "lacks vectors", 1);
+    let short = json!({ "data": [{ "index": 0, "embedding": [1] }] });
+    check(
+        200,
+        short,
+        |error| matches!(error, Error::GiveUp { .. }),
+        "have 1 dimensions, and 2 are expected",
+        1,
+    );
+}
+
+#[test]
+fn a_text_that_is_refused_fails_alone() {
+    let twin = Twin::start(|request| {
+        let body = request.json();
+        match body["input"].as_array().expect("texts").iter().any(|text| text == "poison") {
+            true => Reply::json(400, json!({ "error": { "message": "no" } })),
+            false => vectors(&body),
+        }
+    });
+    let embeddings = Arc::new(embeddings(&twin, 8));
+    // The first request holds the others up, so that they go together.
+    std::thread::scope(|scope| {
+        let ask = |text: &'static str| {
+            let embeddings = Arc::clone(&embeddings);
+            scope.spawn(move || embeddings.embed(texts(&[text, text]), &patient()))
+        };
+        let (one, poison, other) = (ask("a"), ask("poison"), ask("bb"));
+        assert_eq!(one.join().expect("no panic"), Ok(vec![vec![1.0, 97.0]; 2]));
+        assert!(matches!(poison.join().expect("no panic"), Err(Error::Fix { .. })));
+        assert_eq!(other.join().expect("no panic"), Ok(vec![vec![2.0, 98.0]; 2]));
+    });
+}
+
+#[test]
+fn nobody_waits_past_a_deadline_or_for_one_who_left() {
+    let twin = Twin::start(|_| Reply::silence());
+    let embeddings = embeddings(&twin, 8);
+    let late = embeddings.embed(texts(&["a"]), &within(Duration::from_millis(200)));
+    assert!(matches!(late, Err(Error::Deadline { .. })), "{late:?}");
+    let gone = Caller { deadline: None, gone: Arc::new(AtomicBool::new(true)), ..patient() };
+    let left = embeddings.embed(texts(&["a"]), &gone);
+    assert!(matches!(left, Err(Error::Deadline { .. })), "{left:?}");
+}
+
+#[test]
+fn nobody_there_is_a_failure_that_passes() {
+    let options = Options {
+        endpoint: "http://127.0.0.1:1/v1/embeddings".to_owned(),
+        model: "m".to_owned(),
+        dimensions: 2,
+        batch_max: 1,
+        secret: None,
+    };
+    let embeddings = Embeddings::new(options, Http::new().expect("a client"));
+    let error = embeddings.embed(texts(&["a"]), &patient()).expect_err("nobody is there");
+    assert!(matches!(error, Error::Retry { .. }), "{error}");
+}
