@@ -159,7 +159,7 @@ async fn hand_on(
     target: &Target,
     request: Request,
 ) -> Result<ControlFlow<Response, Request>, Error> {
-    let Some(location) = target.location().filter(|_| call.node.cluster().is_some()) else {
+    let Some(location) = call.node.cluster().and_then(|_| target.location()) else {
         return Ok(ControlFlow::Continue(request));
     };
     let hop = Hop::of(request.headers())?;
