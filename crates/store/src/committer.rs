@@ -247,8 +247,7 @@ impl Writes {
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
-                    if filled >= shared.options.tail_bytes && shared.try_roll().is_some() {
-                        gate.close();
+                    if filled >= shared.options.tail_bytes && shared.try_roll() {
                         shared.alarm.ring();
                     } else if filled >= shared.options.tail_bytes / 2 && state.spare.is_none() {
                         shared.alarm.ring();

@@ -102,6 +102,11 @@ impl Sealer {
     fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
         let shared = &self.shared;
         check_space(shared, generation)?;
+        // Another has taken over, but a write may be on its way still: when this returns it has been appended, and the next one finds
+        // that the generation is closed.
+        if let Some(gate) = generation.gate() {
+            gate.close();
+        }
         let snapshot = generation.tail.snapshot();
         let types = generation.types();
         let (layout, _) = shared.layout();

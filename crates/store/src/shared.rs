@@ -11,7 +11,7 @@ use millrace_segment::{Cache, Segment};
 use crate::manifest::{InPlace, Unwritten};
 use crate::marks::{Mark, MarkScope};
 use crate::masks::MaskCache;
-use crate::state::{Generation, State};
+use crate::state::State;
 use crate::tail::{AppendError, Tails};
 use crate::tail_chunk::TailChunkCache;
 use crate::times::Clocked;
@@ -129,27 +129,26 @@ impl Shared {
     }
 
     /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no file is touched.
-    /// Returns the generation whose place it took; that is to be closed.
-    pub fn roll(&self) -> Option<Arc<Generation>> {
+    /// Returns whether it did.
+    pub fn roll(&self) -> bool {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.roll_alone(&one_at_a_time)
     }
 
     /// As [`Shared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
-    pub fn try_roll(&self) -> Option<Arc<Generation>> {
+    pub fn try_roll(&self) -> bool {
         let one_at_a_time = match self.publishing.try_lock() {
             Ok(lock) => lock,
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) => return false,
         };
         self.roll_alone(&one_at_a_time)
     }
 
-    fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Option<Arc<Generation>> {
-        let old = self.state();
-        let new = old.rolled()?;
+    fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> bool {
+        let Some(new) = self.state().rolled() else { return false };
         self.state.store(Arc::new(new));
-        Some(Arc::clone(&old.generations[0]))
+        true
     }
 
     /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it.
