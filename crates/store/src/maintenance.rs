@@ -126,6 +126,11 @@ impl Maintenance {
             .iter()
             .map(|index| MergeInput { segment: Arc::clone(segments[*index]), locations: bucket.locations() })
             .collect();
+        // One segment alone is written anew to give back what was dropped in it: how much that leaves is not known.
+        if chosen.len() > 1 {
+            let bytes = chosen.iter().map(|index| bucket.segments[*index].record.bytes).sum();
+            shared.check_space("merge segments", bytes)?;
+        }
         let gone: Vec<u64> = chosen.iter().map(|index| bucket.segments[*index].record.number).collect();
         let all = chosen.len() == bucket.segments.len();
         let retention = shared.tuning().tombstone_retention.as_micros() as u64;

@@ -224,6 +224,18 @@ impl Shared {
         self.options.disk_reserve.max((total as f64 * share) as u64)
     }
 
+    /// Whether there is room for a file of so many bytes, about. Where there is not, it is not begun: it would take what is left from those
+    /// who write, and come to nothing.
+    pub fn check_space(&self, action: &str, bytes: u64) -> Result<(), Error> {
+        let Options { disk, data_dir, .. } = &self.options;
+        let free = disk.free_space(data_dir).map_err(|error| Error::io("look for free space", &error))?;
+        if free >= bytes {
+            return Ok(());
+        }
+        let action = format!("{action} in {}: write {bytes} bytes", data_dir.display());
+        Err(Error::NoSpace { action, reason: format!("{free} bytes free") })
+    }
+
     /// Whether the store is still open.
     pub fn check_open(&self) -> Result<(), Error> {
         if self.health.closed.load(Ordering::SeqCst) { Err(Error::Closed) } else { Ok(()) }
