@@ -247,9 +247,9 @@ impl Writes {
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
-                    if filled >= shared.options.tail_bytes && shared.try_roll() {
-                        shared.alarm.ring();
-                    } else if filled >= shared.options.tail_bytes / 2 && state.spare.is_none() {
+                    let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
+                    let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
+                    if rolled || spare_is_due {
                         shared.alarm.ring();
                     }
                     (timestamps, Ok(()))
