@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_client::{Answer, Client, Protocol, Request};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::Error;
@@ -43,10 +43,9 @@ impl Clients {
     /// Clients of the server at `url`, each with a connection of its own.
     pub fn new(url: &str) -> Result<Self, Error> {
         let client = Client::new(url, Protocol::Http1).map_err(Error::failed)?;
-        // As many threads as the server has, under a name of their own, so that a profile tells them apart.
-        let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(cores()).thread_name("clients").enable_all();
-        Ok(Clients { runtime: builder.build().map_err(Error::failed)?, client })
+        // The same threads as the server's, under a name of their own, so that a profile tells them apart.
+        let runtime = millrace_gateway::runtime(cores(), "clients").map_err(Error::failed)?;
+        Ok(Clients { runtime, client })
     }
 
     /// Asks once.

@@ -1,15 +1,17 @@
 //! A server that takes puts and keeps nothing: the connections of the real one, the body read and parsed into a typed operation, and
 //! an answer of the same shape. What feeding costs before anything is stored.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::Service;
+use hyper::{Request, StatusCode};
 use millrace_document::{DocumentId, Group, OperationKind, json};
 use millrace_schema::Schema;
 use tokio::net::TcpListener;
@@ -31,15 +33,13 @@ impl Floor {
     /// Starts it, with as many threads as a node has.
     pub fn start() -> Result<Self, Error> {
         let schema = application::schema(&application::application()?)?;
-        let router = Router::new()
-            .route(&format!("/document/v1/bench/{TYPE}/group/{{group}}/{{name}}"), post(parse))
-            .with_state(schema);
         let runtime = millrace_gateway::runtime(cores(), "floor").map_err(Error::failed)?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(Error::failed)?;
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);
+        let parses = Parses { schema };
         let task =
-            runtime.spawn(millrace_gateway::serve(listener, None, router, stopped, Duration::from_secs(1)));
+            runtime.spawn(millrace_gateway::serve(listener, None, parses, stopped, Duration::from_secs(1)));
         Ok(Floor { url: format!("http://{address}"), serving: Some((runtime, stop, task)) })
     }
 
@@ -59,22 +59,42 @@ impl Drop for Floor {
     }
 }
 
-/// Parses a put, and answers as if it had been done.
-async fn parse(
-    State(schema): State<Arc<Schema>>,
-    Path((group, name)): Path<(String, String)>,
-    body: Bytes,
-) -> Response {
-    let parsed = DocumentId::new("bench", TYPE, &Group::Name(group), &name).and_then(|id| {
-        let text = id.as_str().to_owned();
-        let options = json::ParseOptions::default();
-        json::parse(&body, OperationKind::Put, id, &schema.document_type, options).map(|_| text)
-    });
-    match parsed {
-        Ok(id) => {
-            let answer = serde_json::json!({ "pathId": id, "id": id }).to_string();
-            ([(header::CONTENT_TYPE, "application/json")], Body::from(answer)).into_response()
-        }
-        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+/// Parses puts, and answers as if they had been done. Like a node's, its requests pass no router.
+#[derive(Clone)]
+struct Parses {
+    schema: Arc<Schema>,
+}
+
+impl Service<Request<Incoming>> for Parses {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let schema = Arc::clone(&self.schema);
+        Box::pin(async move {
+            Ok(parse(&schema, request).await.unwrap_or_else(|error| {
+                let mut response = Response::new(error.to_string().into());
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+                response
+            }))
+        })
     }
+}
+
+async fn parse(schema: &Schema, request: Request<Incoming>) -> Result<Response, Error> {
+    let path = request.uri().path().to_owned();
+    let mut parts = path.rsplit('/');
+    let (Some(name), Some(group)) = (parts.next(), parts.next()) else {
+        return Err(Error::failed(format!("{path} is no document's")));
+    };
+    let group = Group::Name(group.to_owned());
+    let id = DocumentId::new("bench", TYPE, &group, name).map_err(Error::failed)?;
+    let body = request.into_body().collect().await.map_err(Error::failed)?.to_bytes();
+    let answer = serde_json::json!({ "pathId": path, "id": id.as_str() }).to_string();
+    let options = json::ParseOptions::default();
+    json::parse(&body, OperationKind::Put, id, &schema.document_type, options).map_err(Error::failed)?;
+    let mut response = Response::new(answer.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
 }

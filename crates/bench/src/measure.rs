@@ -115,6 +115,16 @@ pub fn alternately<A, B>(
     (of_first, of_second)
 }
 
+/// Time that processors have spent on the threads that this process has now; zero where the system does not tell.
+pub fn processor_time() -> Duration {
+    let of_thread = |directory: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(directory.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    };
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    threads.filter_map(of_thread).sum()
+}
+
 /// Memory of this process that is resident, in bytes.
 pub fn resident_bytes() -> Option<u64> {
     resident_bytes_of("self")
@@ -150,6 +160,17 @@ mod tests {
         let (mut first, mut second) = (0, 0);
         let (a, b) = alternately(Duration::ZERO, 5, || first += 1, || second += 1);
         assert_eq!((a.len(), b.len(), first, second), (5, 5, 6, 6));
+    }
+
+    #[test]
+    fn this_process_uses_processors() {
+        let before = processor_time();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(50) {
+            black_box(0);
+        }
+        let spent = processor_time().saturating_sub(before);
+        assert!(spent > Duration::ZERO, "{spent:?}");
     }
 
     #[test]

@@ -95,11 +95,20 @@ impl ReadFile for RecordedFile {
     }
 
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
-        let bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        self.note(offset, buffers.iter().map(|buffer| buffer.len() as u64).sum());
+        self.file.read_at(offset, buffers)
+    }
+
+    fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.note(offset, length as u64);
+        self.file.read_onto(offset, length, bytes)
+    }
+}
+
+impl RecordedFile {
+    fn note(&self, offset: u64, bytes: u64) {
         let mut reads = self.recorder.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.push((self.path.clone(), offset..offset + bytes));
-        drop(reads);
-        self.file.read_at(offset, buffers)
     }
 }
 

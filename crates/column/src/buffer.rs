@@ -10,8 +10,27 @@ struct Line([u8; 64]);
 /// Immutable bytes that begin at a multiple of 64, shared by reference. Cloning costs a counter.
 #[derive(Clone)]
 pub struct Buffer {
-    lines: Arc<Vec<Line>>,
+    memory: Arc<Memory>,
     len: usize,
+}
+
+/// Where bytes lie; those of a buffer begin at a multiple of 64, and zeros fill its last line.
+enum Memory {
+    Lines(Vec<Line>),
+    /// From `start` on: a vector of bytes can be filled without being written before, but not be told where to begin.
+    Bytes {
+        bytes: Vec<u8>,
+        start: usize,
+    },
+}
+
+impl Memory {
+    fn padded(&self) -> &[u8] {
+        match self {
+            Memory::Lines(lines) => bytemuck::cast_slice::<Line, u8>(lines),
+            Memory::Bytes { bytes, start } => &bytes[*start..],
+        }
+    }
 }
 
 impl Buffer {
@@ -29,7 +48,36 @@ impl Buffer {
     pub fn fill_with<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut lines = zeroed(len);
         fill(&mut bytemuck::cast_slice_mut::<Line, u8>(&mut lines)[..len])?;
-        Ok(Buffer { lines: Arc::new(lines), len })
+        Ok(Buffer::of_lines(lines, len))
+    }
+
+    /// A buffer of `len` bytes that `read` adds to a vector, for reading much from files: its memory is not written before. `read` is
+    /// told how many bytes to add: `len` and the padding up to a whole line of 64.
+    ///
+    /// # Panics
+    /// `read` has added more or less.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn read_with<E>(
+        len: usize,
+        read: impl FnOnce(usize, &mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let padded = len.next_multiple_of(64);
+        let mut bytes: Vec<u8> = Vec::with_capacity(padded + 64);
+        let start = bytes.as_ptr().align_offset(64);
+        bytes.resize(start, 0);
+        read(padded, &mut bytes)?;
+        assert_eq!(bytes.len(), start + padded, "as many bytes are read as were asked for");
+        if bytes[start..].as_ptr().align_offset(64) != 0 {
+            // The vector has moved, though there was room.
+            return Ok(Buffer { len, ..Buffer::copy_from(&bytes[start..]) });
+        }
+        Ok(Buffer { memory: Arc::new(Memory::Bytes { bytes, start }), len })
+    }
+
+    fn of_lines(lines: Vec<Line>, len: usize) -> Self {
+        Buffer { memory: Arc::new(Memory::Lines(lines)), len }
     }
 
     /// Buffers of these lengths, all of which `fill` writes, for reading neighbours from a file at once. The slices that it is
@@ -45,18 +93,21 @@ impl Buffer {
         let mut slices: Vec<&mut [u8]> =
             buffers.iter_mut().map(|lines| bytemuck::cast_slice_mut::<Line, u8>(lines)).collect();
         fill(&mut slices)?;
-        let buffer = |(lines, len): (Vec<Line>, &usize)| Buffer { lines: Arc::new(lines), len: *len };
+        let buffer = |(lines, len): (Vec<Line>, &usize)| Buffer::of_lines(lines, *len);
         Ok(buffers.into_iter().zip(lens).map(buffer).collect())
     }
 
     /// The bytes, and the zeros up to the next multiple of 64.
     pub fn padded(&self) -> &[u8] {
-        bytemuck::cast_slice::<Line, u8>(&self.lines)
+        self.memory.padded()
     }
 
     /// Bytes of memory it takes.
     pub fn capacity(&self) -> usize {
-        self.lines.capacity() * 64
+        match &*self.memory {
+            Memory::Lines(lines) => lines.capacity() * 64,
+            Memory::Bytes { bytes, .. } => bytes.capacity(),
+        }
     }
 }
 
@@ -70,7 +121,7 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &bytemuck::cast_slice::<Line, u8>(&self.lines)[..self.len]
+        &self.memory.padded()[..self.len]
     }
 }
 
@@ -109,6 +160,6 @@ impl BufferBuilder {
 
     /// The buffer.
     pub fn finish(self) -> Buffer {
-        Buffer { lines: Arc::new(self.lines), len: self.len }
+        Buffer::of_lines(self.lines, self.len)
     }
 }

@@ -1,6 +1,7 @@
+use std::hash::BuildHasher;
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fixed::u32_at;
 use crate::stems::{Stems, StemsBuilder, StemsLayout};
@@ -228,7 +229,7 @@ impl Tokens {
 #[derive(Default)]
 pub struct TokensBuilder {
     /// Words, and those with another stem followed by [`AND_STEM`] and that.
-    words: HashMap<Box<[u8]>, u32>,
+    words: Words,
     starts: Vec<u32>,
     ids: Vec<u32>,
     /// For use inside.
@@ -254,7 +255,7 @@ impl TokensBuilder {
 
     /// Adds a word to the document that is being built.
     pub fn word(&mut self, word: &[u8]) {
-        let id = number(&mut self.words, word);
+        let id = self.words.number(word);
         self.ids.push(id);
     }
 
@@ -267,7 +268,7 @@ impl TokensBuilder {
         self.key.extend_from_slice(word);
         self.key.push(AND_STEM);
         self.key.extend_from_slice(stem);
-        let id = number(&mut self.words, &self.key);
+        let id = self.words.number(&self.key);
         self.ids.push(id);
     }
 
@@ -307,12 +308,10 @@ impl TokensBuilder {
 
     /// The column, its dictionary sorted.
     pub fn finish(self) -> Tokens {
-        let mut words: Vec<_> = self
-            .words
-            .iter()
-            .map(|(key, id)| {
-                let (word, stem) = parts(key);
-                (word, stem, *id)
+        let mut words: Vec<_> = (1..=self.words.len())
+            .map(|id| {
+                let (word, stem) = parts(self.words.text(id));
+                (word, stem, id)
             })
             .collect();
         words.sort_unstable();
@@ -357,12 +356,42 @@ impl TokensBuilder {
     }
 }
 
-/// The number of a key, new or known.
-fn number(words: &mut HashMap<Box<[u8]>, u32>, key: &[u8]) -> u32 {
-    if let Some(&id) = words.get(key) {
-        return id;
+/// Different words, numbered from 1 on as they come, their bytes one after another.
+#[derive(Default)]
+struct Words {
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    bytes: Vec<u8>,
+    /// Where each word ends.
+    ends: Vec<u32>,
+}
+
+impl Words {
+    fn number(&mut self, word: &[u8]) -> u32 {
+        let Words { numbers, hasher, bytes, ends } = self;
+        let hash = hasher.hash_one(word);
+        if let Some(known) = numbers.find(hash, |number| text(bytes, ends, *number) == word) {
+            return *known;
+        }
+        bytes.extend_from_slice(word);
+        ends.push(u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB"));
+        let number = ends.len() as u32;
+        numbers.insert_unique(hash, number, |number| hasher.hash_one(text(bytes, ends, *number)));
+        number
     }
-    let id = words.len() as u32 + 1;
-    words.insert(key.into(), id);
-    id
+
+    fn text(&self, number: u32) -> &[u8] {
+        text(&self.bytes, &self.ends, number)
+    }
+
+    /// How many there are.
+    fn len(&self) -> u32 {
+        self.ends.len() as u32
+    }
+}
+
+fn text<'w>(bytes: &'w [u8], ends: &[u32], number: u32) -> &'w [u8] {
+    let index = number as usize - 1;
+    let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+    &bytes[start as usize..ends[index] as usize]
 }

@@ -116,6 +116,17 @@ impl ReadFile for BoundedFile {
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
         self.opened()?.read_at(offset, buffers)
     }
+
+    fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.opened()?.read_onto(offset, length, bytes)
+    }
+
+    fn will_need(&self, offset: u64, length: u64) {
+        // It is a hint, and reading will tell what is wrong.
+        if let Ok(file) = self.opened() {
+            file.will_need(offset, length);
+        }
+    }
 }
 
 impl Disk for BoundedDisk {

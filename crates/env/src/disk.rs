@@ -68,10 +68,10 @@ pub trait Disk: Send + Sync + Debug {
 
 /// A file that is written from its beginning to its end.
 pub trait AppendFile: Send {
-    /// Adds all of `bytes`.
+    /// Adds all of `bytes`. Some of what was added may be made durable now and then, so that [`AppendFile::sync`] has less to do.
     ///
     /// # Errors
-    /// Those of the system; some of the bytes may have been written.
+    /// Those of the system; some of the bytes may have been written. After one the file cannot be trusted.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes what was written durable.
@@ -102,6 +102,16 @@ pub trait ReadFile: Send + Sync + Debug {
     /// # Errors
     /// Those of the system; [`io::ErrorKind::UnexpectedEof`] when the file ends before the buffers are full.
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()>;
+
+    /// Adds the `length` bytes that lie at `offset` to a vector. Where that has room for them, its memory is not written before.
+    ///
+    /// # Errors
+    /// As [`ReadFile::read_at`].
+    fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let before = bytes.len();
+        bytes.resize(before + length, 0);
+        self.read_at(offset, &mut [&mut bytes[before..]])
+    }
 
     /// Says that these bytes will be read soon, so that the system can fetch them while others are worked on.
     fn will_need(&self, _offset: u64, _length: u64) {}

@@ -18,7 +18,7 @@ const VECTORS: usize = 1024;
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
         let file = File::create(path).map_err(at("create", path))?;
-        Ok(Box::new(RealAppendFile { file, path: path.to_owned() }))
+        Ok(Box::new(RealAppendFile { file, path: path.to_owned(), unsynced: 0 }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -71,11 +71,25 @@ impl Disk for RealDisk {
 struct RealAppendFile {
     file: File,
     path: PathBuf,
+    /// Bytes that may be in the page cache alone.
+    unsynced: usize,
 }
+
+/// A file is synced whenever so much of it is only in the page cache: a sync of another file, which somebody waits for, never stands
+/// behind more.
+const UNSYNCED_MAX: usize = 2 << 20;
 
 impl AppendFile for RealAppendFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes).map_err(at("write", &self.path))
+        for piece in bytes.chunks(UNSYNCED_MAX) {
+            self.file.write_all(piece).map_err(at("write", &self.path))?;
+            self.unsynced += piece.len();
+            if self.unsynced >= UNSYNCED_MAX {
+                self.file.sync_data().map_err(at("sync", &self.path))?;
+                self.unsynced = 0;
+            }
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -99,6 +113,11 @@ impl ReadFile for RealReadFile {
         let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(length), Advice::WillNeed);
     }
 
+    fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.reserve(length);
+        self.add(offset, length, bytes).map_err(at("read", &self.path))
+    }
+
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
         let mut offset = offset;
         for buffers in buffers.chunks_mut(VECTORS) {
@@ -109,6 +128,22 @@ impl ReadFile for RealReadFile {
 }
 
 impl RealReadFile {
+    /// Adds bytes to a vector that has room for them.
+    fn add(&self, mut offset: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let end = bytes.len() + length;
+        while bytes.len() < end {
+            match rustix::io::pread(&self.file, rustix::buffer::spare_capacity(bytes), offset) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends early")),
+                Ok(count) => offset += count as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // There may have been room for more.
+        bytes.truncate(end);
+        Ok(())
+    }
+
     /// Fills the buffers; returns where the next byte lies.
     fn fill(&self, mut offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<u64> {
         let mut slices: Vec<IoSliceMut<'_>> =

@@ -28,7 +28,7 @@ impl ThreadClass {
 
 /// How far threads of the background stand back: enough to be in nobody's way, and not so far that they never get on while others take all
 /// cores.
-const BACKGROUND_NICE: i32 = 10;
+const BACKGROUND_NICE: i32 = 5;
 
 /// The shortest slice that Linux gives (6.12 and later; earlier ones take no notice).
 #[cfg(target_os = "linux")]
@@ -50,12 +50,12 @@ fn set_slice() {
     }
     const CALLING_THREAD: libc::pid_t = 0;
     const NO_FLAGS: libc::c_uint = 0;
-    // The thread stays as nice as it is.
+    // The thread stays as nice as it is, and under the policy that it is under.
     let Ok(nice) = rustix::process::getpriority_process(Some(rustix::thread::gettid())) else { return };
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
+        policy: 0,
+        flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
         nice,
         priority: 0,
         runtime: SLICE_NS,

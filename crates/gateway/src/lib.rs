@@ -11,6 +11,7 @@ mod access_log;
 mod caller;
 pub mod cluster;
 mod config_api;
+mod data_port;
 mod deployment;
 mod deployments;
 mod document_api;
@@ -31,7 +32,7 @@ mod upkeep;
 
 pub use deployment::{Deployment, pack};
 pub use error::{Error, Kind, StartError};
-pub use http::serve;
+pub use http::{Answers, routed, serve};
 pub use node::Node;
 pub use server::{Server, runtime};
 pub use settings::{Settings, TlsFiles};

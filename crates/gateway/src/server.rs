@@ -5,18 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::any;
+use axum::middleware::from_fn;
 use millrace_env::ThreadClass;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{
-    Node, StartError, access_log, config_api, document_api, http, model_evaluation, search_api, status_api,
-};
+use crate::data_port::DataPort;
+use crate::{Node, StartError, config_api, http};
 
 /// The ports of a node, bound and ready to be served.
 pub struct Server {
@@ -66,14 +63,14 @@ impl Server {
         let data = http::serve(
             self.data,
             self.tls.clone(),
-            self.beside.0.merge(data_router(Arc::clone(&self.node))),
+            DataPort::new(Arc::clone(&self.node), self.beside.0),
             stopping.clone(),
             drain,
         );
         let config = http::serve(
             self.config,
             self.tls,
-            self.beside.1.merge(config_router(Arc::clone(&self.node))),
+            http::routed(self.beside.1.merge(config_router(Arc::clone(&self.node)))),
             stopping,
             drain,
         );
@@ -106,35 +103,6 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, 
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, flag, source })
 }
 
-fn data_router(node: Arc<Node>) -> Router {
-    let log = node.access_log().cloned();
-    let router = Router::new()
-        .route("/search", any(search_api::handle))
-        .route("/search/", any(search_api::handle))
-        .route("/document/v1", any(document_api::handle))
-        .route("/document/v1/", any(document_api::handle))
-        .route("/document/v1/{*path}", any(document_api::handle))
-        .route("/model-evaluation/v1", any(model_evaluation::handle))
-        .route("/model-evaluation/v1/", any(model_evaluation::handle))
-        .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
-        .merge(status_api::data_routes())
-        .fallback(unknown)
-        .with_state(node)
-        .layer(from_fn(http::compress_response));
-    match log {
-        Some(log) => router.layer(from_fn_with_state(log, access_log::log)),
-        None => router,
-    }
-}
-
 fn config_router(node: Arc<Node>) -> Router {
     config_api::router(node).layer(from_fn(http::compress_response))
-}
-
-async fn unknown(State(_): State<Arc<Node>>, request: axum::extract::Request) -> axum::response::Response {
-    let message = format!(
-        "nothing is at {}; documents are at /document/v1/, queries at /search/, the list of handlers at /",
-        request.uri().path()
-    );
-    http::json(hyper::StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))
 }

@@ -27,6 +27,9 @@ pub struct Segment {
 /// One read of the disk fetches at most so many bytes: while they are checked, the system fetches those after them.
 const READ_BYTES: u64 = 1 << 20;
 
+/// A piece of so many bytes is read by itself: more of them in one read would save little.
+const ALONE_BYTES: u32 = 128 << 10;
+
 impl Segment {
     /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
     ///
@@ -274,6 +277,11 @@ impl Segment {
                 rest = &rest[1..];
                 continue;
             }
+            if first.length >= ALONE_BYTES {
+                columns.push(Some(self.decode(self.read_piece(&first)?, &rest[0])?));
+                rest = &rest[1..];
+                continue;
+            }
             let mut end = first.offset;
             let together = rest
                 .iter()
@@ -285,16 +293,33 @@ impl Segment {
                 .count();
             let (run, after) = rest.split_at(together.max(1));
             rest = after;
-            for (buffer, (place, documents)) in self.read_run(run)?.into_iter().zip(run) {
-                let column = Column::decode(buffer)
-                    .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
-                if column.len() != *documents as usize {
-                    return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
-                }
-                columns.push(Some(column));
+            for (buffer, of) in self.read_run(run)?.into_iter().zip(run) {
+                columns.push(Some(self.decode(buffer, of)?));
             }
         }
         Ok(columns)
+    }
+
+    fn decode(&self, buffer: Buffer, (place, documents): &(Place, u32)) -> Result<Column, Error> {
+        let column = Column::decode(buffer)
+            .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
+        if column.len() != *documents as usize {
+            return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
+        }
+        Ok(column)
+    }
+
+    /// A large piece, in a read of its own, into memory that is not written before.
+    fn read_piece(&self, place: &Place) -> Result<Buffer, Error> {
+        if place.offset.checked_add(padded(place)).is_none_or(|end| end > self.bytes) {
+            return Err(self.corrupt(place.offset, "a column lies past the end of the file"));
+        }
+        let read = |length, bytes: &mut Vec<u8>| self.file.read_onto(place.offset, length, bytes);
+        let buffer = Buffer::read_with(place.length as usize, read)?;
+        if xxh3_64(buffer.padded()) != place.checksum {
+            return Err(self.corrupt(place.offset, "a column does not fit its checksum"));
+        }
+        Ok(buffer)
     }
 
     /// Pieces that lie one after another, in one read.

@@ -228,7 +228,13 @@ impl Writes {
         if batch.is_empty() {
             return;
         }
+        let began = Instant::now();
         let (timestamps, outcome) = self.append(&mut batch);
+        let (counters, took) = (&self.shared.counters, began.elapsed());
+        for commit in &batch {
+            counters.waited.add(began.saturating_duration_since(commit.reply.began));
+            counters.committed.add(took);
+        }
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             self.finish_commit(commit, timestamp, outcome.clone());
         }
@@ -240,14 +246,12 @@ impl Writes {
         loop {
             let state = shared.state();
             let generation = &state.generations[0];
-            let mut closed = generation.gate();
-            if *closed {
-                drop(closed);
+            let Some(gate) = generation.gate() else {
                 if let Err(error) = self.wait_for_generation(generation.number) {
                     return (vec![Timestamp::default(); batch.len()], Err(error));
                 }
                 continue;
-            }
+            };
             let (timestamps, rows) = self.take_rows(batch, generation);
             let count = rows.len() as u64;
             let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
@@ -258,22 +262,20 @@ impl Writes {
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
-                    if filled >= shared.options.tail_bytes {
-                        *closed = shared.try_roll().is_some();
-                    }
+                    let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
                     let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
-                    if *closed || spare_is_due {
+                    if rolled || spare_is_due {
                         shared.alarm.ring();
                     }
                     (timestamps, Ok(()))
                 }
                 Err(AppendError::Full) => {
-                    *closed = true;
+                    gate.close();
                     shared.alarm.ring();
                     (timestamps, Err(self.disk_full()))
                 }
                 Err(AppendError::NotDurable(reason)) => {
-                    *closed = true;
+                    gate.close();
                     shared.health.poison(reason.clone());
                     (timestamps, Err(Error::Poisoned { reason }))
                 }
@@ -348,6 +350,8 @@ impl Writes {
 struct Reply {
     shared: Arc<Shared>,
     bytes: usize,
+    /// When the write was taken on.
+    began: Instant,
     done: Option<Done>,
 }
 
@@ -355,7 +359,7 @@ impl Reply {
     fn new(shared: Arc<Shared>, bytes: usize, done: Done) -> Self {
         shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
-        Reply { shared, bytes, done: Some(done) }
+        Reply { shared, bytes, began: Instant::now(), done: Some(done) }
     }
 
     fn send(mut self, outcome: Result<Written, Error>) {

@@ -3,10 +3,15 @@
 //! Blind writes of a document may overtake each other on their way, as long as each is whole. A modification must see what was
 //! written before it and must not be overtaken, or an update would be lost. So every document with writes under way has a lane:
 //! blind writes run side by side; a modification waits until all before it have left, runs alone, and all after it wait.
+//!
+//! A lane is found by a hash of the key. Should two documents ever share one, they only wait for each other.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const SHARDS: usize = 64;
 
@@ -20,9 +25,12 @@ pub(crate) trait LaneWrite {
 
 /// The lanes of all documents with writes under way.
 pub(crate) struct Lanes<W> {
-    shards: Vec<Mutex<HashMap<Vec<u8>, Lane<W>>>>,
-    hasher: RandomState,
+    shards: Vec<Mutex<Shard<W>>>,
+    /// Drawn anew by each process, so that nobody can choose keys that share a lane.
+    seed: u64,
 }
+
+type Shard<W> = HashMap<u64, Lane<W>>;
 
 struct Lane<W> {
     running: usize,
@@ -33,39 +41,31 @@ struct Lane<W> {
 impl<W: LaneWrite> Lanes<W> {
     pub fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Lanes { shards, hasher: RandomState::new() }
+        Lanes { shards, seed: RandomState::new().hash_one(SHARDS) }
     }
 
     /// A write comes. Returned: it may run now. Otherwise it waits, and [`Lanes::leave`] returns it later.
     pub fn enter(&self, write: W) -> Option<W> {
-        let mut shard = self.shard(write.key());
-        match shard.get_mut(write.key()) {
-            None => {
-                let lane = Lane { running: 1, alone: write.alone(), waiting: VecDeque::new() };
-                shard.insert(write.key().to_vec(), lane);
+        let (mut shard, hash) = self.shard(write.key());
+        match shard.entry(hash) {
+            Entry::Vacant(free) => {
+                free.insert(Lane { running: 1, alone: write.alone(), waiting: VecDeque::new() });
                 Some(write)
             }
-            Some(lane) if !lane.alone && !write.alone() && lane.waiting.is_empty() => {
-                lane.running += 1;
-                Some(write)
-            }
-            Some(lane) => {
-                lane.waiting.push_back(write);
-                None
-            }
+            Entry::Occupied(lane) => lane.into_mut().enter(write),
         }
     }
 
     /// A write of the document of this key has run. Returns those that may run now.
     pub fn leave(&self, key: &[u8]) -> Vec<W> {
-        let mut shard = self.shard(key);
-        let Some(lane) = shard.get_mut(key) else { return Vec::new() };
+        let (mut shard, hash) = self.shard(key);
+        let Some(lane) = shard.get_mut(&hash) else { return Vec::new() };
         lane.running -= 1;
         if lane.running > 0 {
             return Vec::new();
         }
         let Some(first) = lane.waiting.pop_front() else {
-            shard.remove(key);
+            shard.remove(&hash);
             return Vec::new();
         };
         lane.alone = first.alone();
@@ -77,9 +77,22 @@ impl<W: LaneWrite> Lanes<W> {
         next
     }
 
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, HashMap<Vec<u8>, Lane<W>>> {
-        let shard = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard<W>>, u64) {
+        let hash = xxh3_64_with_seed(key, self.seed);
+        let shard = &self.shards[hash as usize % SHARDS];
+        (shard.lock().unwrap_or_else(PoisonError::into_inner), hash)
+    }
+}
+
+impl<W: LaneWrite> Lane<W> {
+    /// A write comes to a lane that others are in.
+    fn enter(&mut self, write: W) -> Option<W> {
+        if self.alone || write.alone() || !self.waiting.is_empty() {
+            self.waiting.push_back(write);
+            return None;
+        }
+        self.running += 1;
+        Some(write)
     }
 }
 

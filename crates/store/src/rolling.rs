@@ -34,14 +34,11 @@ impl Roller {
         if filled >= self.shared.options.tail_bytes / 2 { self.ensure_spare() } else { Ok(()) }
     }
 
-    /// Lets the next generation take over the writes, and closes the one before.
+    /// Lets the next generation take over the writes.
     pub fn roll(&self) -> Result<(), Error> {
         self.ensure_spare()?;
         // Where there is none now, it has just taken over, which is as good.
-        if let Some(before) = self.shared.roll() {
-            // Whoever was about to append has done so, or will see that it is closed and take the next one.
-            *before.gate() = true;
-        }
+        self.shared.roll();
         Ok(())
     }
 

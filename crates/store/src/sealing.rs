@@ -98,12 +98,18 @@ impl Sealer {
 
     /// Whether a generation takes no rows any more though it is the newest: the disk was full.
     fn is_full(&self, generation: &Generation) -> bool {
-        *generation.gate() && self.shared.health.check_writable().is_ok()
+        generation.is_closed() && self.shared.health.check_writable().is_ok()
     }
 
     fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
         let shared = &self.shared;
-        check_space(shared, generation)?;
+        // The rows are written once more before their log goes.
+        shared.check_space("seal the tail", generation.bytes.load(Ordering::Relaxed))?;
+        // Another has taken over, but a write may be on its way still: when this returns it has been appended, and the next one finds
+        // that the generation is closed.
+        if let Some(gate) = generation.gate() {
+            gate.close();
+        }
         let snapshot = generation.tail.snapshot();
         let (layout, _) = shared.layout();
         let (state, applied) = shared.settled_state();
@@ -139,22 +145,6 @@ impl Sealer {
             self.shared.health.trouble("delete a sealed tail", outcome.err().map(|error| error.to_string()));
         }
     }
-}
-
-/// Sealing writes a generation's rows once more before its log goes. Where there is not so much space, it is not begun: it would take
-/// what is left from those who write.
-fn check_space(shared: &Shared, generation: &Generation) -> Result<(), Error> {
-    let options = &shared.options;
-    let free = options
-        .disk
-        .free_space(&options.data_dir)
-        .map_err(|error| Error::io("look for free space", &error))?;
-    let bytes = generation.bytes.load(Ordering::Relaxed);
-    if free >= bytes {
-        return Ok(());
-    }
-    let action = format!("seal {bytes} bytes of the tail in {}", options.data_dir.display());
-    Err(Error::NoSpace { action, reason: format!("{free} bytes free") })
 }
 
 /// An idle tail of fewer bytes stays as it is.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use millrace_document::Timestamp;
 use millrace_segment::{Cache, Segment};
 
@@ -12,9 +13,10 @@ use crate::counts::CountCache;
 use crate::manifest::{InPlace, Unwritten};
 use crate::marks::{Mark, MarkScope};
 use crate::masks::MaskCache;
-use crate::state::{Generation, State};
+use crate::state::State;
 use crate::tail::{AppendError, Tails};
 use crate::tail_chunk::TailChunkCache;
+use crate::times::Clocked;
 use crate::timestamps::Timestamps;
 use crate::{Error, Layout, Options, Tuning};
 
@@ -27,7 +29,8 @@ pub(crate) struct Shared {
     pub counters: Counters,
     pub counts: CountCache,
     pub alarm: Alarm,
-    state: RwLock<Arc<State>>,
+    /// Read on the way of every write and query, so that no lock is taken: who holds one can lose its core.
+    state: ArcSwap<State>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,
     next_number: AtomicU64,
@@ -59,6 +62,9 @@ pub(crate) struct Counters {
     pub splits: AtomicU64,
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
+    /// How long writes waited for their commit, and how long that took.
+    pub waited: Clocked,
+    pub committed: Clocked,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// Rows of the tail that the last view had to decode.
@@ -87,7 +93,7 @@ impl Shared {
             counters: Counters::default(),
             counts: CountCache::default(),
             alarm: Alarm::default(),
-            state: RwLock::new(Arc::new(state)),
+            state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
@@ -98,7 +104,7 @@ impl Shared {
 
     /// The state now.
     pub fn state(&self) -> Arc<State> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+        self.state.load_full()
     }
 
     /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
@@ -131,7 +137,7 @@ impl Shared {
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
         let gone = old.segment_numbers();
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        self.state.store(Arc::new(new));
         for number in gone.into_iter().filter(|number| kept.binary_search(number).is_err()) {
             if let Err(error) = self.options.disk.unlink(&self.segment_path(number)) {
                 // The next start deletes what no bucket has.
@@ -142,27 +148,26 @@ impl Shared {
     }
 
     /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no file is touched.
-    /// Returns the generation whose place it took; that is to be closed.
-    pub fn roll(&self) -> Option<Arc<Generation>> {
+    /// Returns whether it did.
+    pub fn roll(&self) -> bool {
         let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.roll_alone(&one_at_a_time)
     }
 
     /// As [`Shared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
-    pub fn try_roll(&self) -> Option<Arc<Generation>> {
+    pub fn try_roll(&self) -> bool {
         let one_at_a_time = match self.publishing.try_lock() {
             Ok(lock) => lock,
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) => return false,
         };
         self.roll_alone(&one_at_a_time)
     }
 
-    fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Option<Arc<Generation>> {
-        let old = self.state();
-        let new = old.rolled()?;
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
-        Some(Arc::clone(&old.generations[0]))
+    fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> bool {
+        let Some(new) = self.state().rolled() else { return false };
+        self.state.store(Arc::new(new));
+        true
     }
 
     /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it. What is
@@ -175,7 +180,7 @@ impl Shared {
         match old.generations[0].append_mark(&mark) {
             Ok(()) => {
                 let new = old.with_mark(mark);
-                *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                self.state.store(Arc::new(new));
                 Ok(())
             }
             Err(AppendError::Full) => {
@@ -243,6 +248,18 @@ impl Shared {
         }
         let total = self.options.disk.total_space(&self.options.data_dir).unwrap_or(0);
         self.options.disk_reserve.max((total as f64 * share) as u64)
+    }
+
+    /// Whether there is room for a file of so many bytes, about. Where there is not, it is not begun: it would take what is left from those
+    /// who write, and come to nothing.
+    pub fn check_space(&self, action: &str, bytes: u64) -> Result<(), Error> {
+        let Options { disk, data_dir, .. } = &self.options;
+        let free = disk.free_space(data_dir).map_err(|error| Error::io("look for free space", &error))?;
+        if free >= bytes {
+            return Ok(());
+        }
+        let action = format!("{action} in {}: write {bytes} bytes", data_dir.display());
+        Err(Error::NoSpace { action, reason: format!("{free} bytes free") })
     }
 
     /// Whether the store is still open.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_bucket::BucketId;
@@ -36,8 +36,10 @@ pub(crate) struct Generation {
     pub bytes: AtomicU64,
     oldest: AtomicU64,
     newest: AtomicU64,
-    /// Set under the lock that appends hold: nothing is appended from then on.
-    closed: Mutex<bool>,
+    /// Held while rows are appended.
+    appending: Mutex<()>,
+    /// Set while nobody appends: nothing is appended from then on.
+    closed: AtomicBool,
 }
 
 impl Generation {
@@ -50,25 +52,31 @@ impl Generation {
             bytes: AtomicU64::new(0),
             oldest: AtomicU64::new(u64::MAX),
             newest: AtomicU64::new(0),
-            closed: Mutex::new(false),
+            appending: Mutex::default(),
+            closed: AtomicBool::new(false),
         }
     }
 
-    /// The right to append, while it is held; see whether it is closed.
-    pub fn gate(&self) -> MutexGuard<'_, bool> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The right to append, while it is held; `None`: it is closed.
+    pub fn gate(&self) -> Option<Gate<'_>> {
+        let lock = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.is_closed()).then_some(Gate { generation: self, _lock: lock })
+    }
+
+    /// Whether nothing is appended any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were full.
     pub fn append_mark(&self, mark: &Mark) -> Result<(), AppendError> {
-        let mut closed = self.gate();
-        if *closed {
-            return Err(AppendError::Full);
-        }
+        let Some(gate) = self.gate() else { return Err(AppendError::Full) };
         let mut bytes = Vec::new();
         mark.encode(&mut bytes);
         let outcome = self.tail.append_mark(mark.since, bytes);
-        *closed = outcome.is_err();
+        if outcome.is_err() {
+            gate.close();
+        }
         outcome
     }
 
@@ -92,6 +100,19 @@ impl Generation {
     pub fn count(&self, rows: u64, bytes: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The right to append to a generation.
+pub(crate) struct Gate<'g> {
+    generation: &'g Generation,
+    _lock: MutexGuard<'g, ()>,
+}
+
+impl Gate<'_> {
+    /// From now on nothing is appended.
+    pub fn close(self) {
+        self.generation.closed.store(true, Ordering::Release);
     }
 }
 

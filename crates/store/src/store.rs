@@ -22,7 +22,7 @@ use crate::state::locations;
 use crate::tail::{FjallTails, Tails};
 use crate::{
     Error, Layout, Modification, Options, Refusal, Status, Swept, Tuning, ViewScope, Visit, VisitPage, Write,
-    Written, get, sweep, view, visiting,
+    WriteTimes, Written, get, sweep, view, visiting,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -262,6 +262,12 @@ impl Store {
             refusing: shared.health.check_writable().err().map(|error| error.to_string()),
             troubles: shared.health.troubles(),
         }
+    }
+
+    /// How long writes took since the store was opened: for telling what a slow write waited for.
+    pub fn write_times(&self) -> WriteTimes {
+        let counters = &self.inner.shared.counters;
+        WriteTimes { waited: counters.waited.times(), committed: counters.committed.times() }
     }
 
     /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from now on.

@@ -1,14 +1,19 @@
 //! Feeding through `/document/v1/`, durably: 64 puts under way, the clients on the same cores as the server, sealing and merging as
 //! they come.
 //!
+//! Where others use the cores as well, rates say little. So the processor time of a document is told too, of all that it needs: the client,
+//! the server, the commit, sealing and merging.
+//!
 //! The limit is the same server stack where it only reads and parses the same bodies ([`Floor`]), with the same clients, in turns. Where
 //! the disk is slow there is another one: all puts under way can share one fsync, but no put can be answered before it.
+
+use std::time::Duration;
 
 use super::{Bench, Settings};
 use crate::clients::{Clients, Seen};
 use crate::floor::Floor;
 use crate::limit::append_durably;
-use crate::measure::Samples;
+use crate::measure::{Samples, processor_time};
 use crate::node::LocalNode;
 use crate::puts::{Body, puts};
 use crate::{Error, Figure, Report, Unit};
@@ -45,12 +50,17 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
     let (mut node, mut parsing) = (Seen::default(), Seen::default());
     let mut next = 0;
     let mut appends = Samples::new();
+    let (mut of_puts, mut of_parsing) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..ROUNDS {
+        let before = processor_time();
         let (seen, _) = of_floor.at_once(IN_FLIGHT, settings.time_per_case, 0, &requests)?;
         parsing.merge(&seen);
+        of_parsing += processor_time().saturating_sub(before);
+        let before = processor_time();
         let (seen, after) =
             of_node.at_once(IN_FLIGHT, settings.time_per_case * NODE_TURNS, next, &requests)?;
         node.merge(&seen);
+        of_puts += processor_time().saturating_sub(before);
         next = after;
         let batch = IN_FLIGHT * row_bytes(local.node(), node.times.len());
         appends.merge(&append_durably(directory.path(), std::iter::repeat_n(batch, APPENDS))?);
@@ -69,6 +79,11 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
         Figure::new(&case, "rate", node.rate(), Unit::PerSecond("documents"))
             .beside("reading and parsing alone", parsing.rate())
             .at_least(SHARE_MIN),
+    );
+    let each = |time: Duration, seen: &Seen| time.as_secs_f64() / seen.times.len().max(1) as f64;
+    report.push(
+        Figure::new(&case, "processor time", each(of_puts, &node), Unit::Seconds)
+            .beside("reading and parsing alone", each(of_parsing, &parsing)),
     );
     let shared_syncs = IN_FLIGHT as f64 / appends.median();
     report.push(

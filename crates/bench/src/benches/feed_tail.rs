@@ -1,6 +1,9 @@
 //! The slowest acknowledged puts, at half the rate that the node can take, while the tail is sealed, segments are merged and logs
 //! roll. A put's time counts from the moment it was due, so waiting in line is not left out.
 //!
+//! What a put waited for is told as well: how long in the store's queue and for its commit. What is left of its time is that of sockets,
+//! parsing, and waiting for a core, on both sides.
+//!
 //! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync, before and after.
 
 use super::feed::{IN_FLIGHT, row_bytes};
@@ -37,10 +40,10 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let appends = || append_durably(directory.path(), (0..settings.sized(APPENDS)).map(|_| row_bytes));
     let mut bare: Samples = appends()?;
     let rate = full.rate() / 2.0;
-    let before = store.status();
+    let (before, times_before) = (store.status(), store.write_times());
     let half = clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests)?;
     bare.merge(&appends()?);
-    let status = store.status();
+    let (status, times) = (store.status(), store.write_times());
 
     let case = format!("{rate:.0} puts/s, bodies of {bytes} bytes");
     let mut report = Report::new(BENCH.name);
@@ -48,6 +51,11 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         let figure = Figure::new(&case, name, half.times.quantile(share), Unit::Seconds)
             .beside("bare appends with fsync", bare.quantile(share));
         report.push(if name == "p99.9" { figure.at_most(RATIO_MAX) } else { figure });
+    }
+    let waited = times.waited.since(&times_before.waited).quantile(0.999);
+    let committed = times.committed.since(&times_before.committed).quantile(0.999);
+    for (name, time) in [("p99.9, waiting for its commit", waited), ("p99.9, commit", committed)] {
+        report.push(Figure::new(&case, name, time.as_secs_f64(), Unit::Seconds));
     }
     report.note(format!(
         "{} puts and {} appends of {row_bytes} bytes; {} seals, {} merges meanwhile; {} answers were 429",

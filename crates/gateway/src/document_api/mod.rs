@@ -51,6 +51,11 @@ impl Call {
         self.node.deployments().current()
     }
 
+    /// The answer of an operation that has nothing more to say.
+    fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> Done<'a> {
+        Done { path: &self.path, id: id.map(DocumentId::as_str) }
+    }
+
     /// The beginning of every answer: the path, and the id where there is one.
     fn answer(&self, id: Option<&DocumentId>) -> Map<String, Value> {
         let mut answer = Map::new();
@@ -78,6 +83,15 @@ impl Call {
             Err(_) => Err(Error::Timeout(self.timeout)),
         }
     }
+}
+
+/// [`Call::answer`] for those who add nothing: it is written without being gathered first.
+#[derive(serde::Serialize)]
+struct Done<'a> {
+    #[serde(rename = "pathId")]
+    path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
 }
 
 /// Answers any request below `/document/v1/`.
@@ -123,24 +137,26 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
         ControlFlow::Continue(request) => request,
         ControlFlow::Break(response) => return Ok(response),
     };
-    let method = request.method().as_str().to_owned();
+    let method = request.method().clone();
     match (target, method.as_str()) {
         (Target::Document(id), "GET") => get::document(call, &id).await,
         (Target::Document(id), "POST") => write::put(call, id, request).await,
         (Target::Document(id), "PUT") => write::update(call, id, request).await,
         (Target::Document(id), "DELETE") => write::remove(call, id).await,
-        (Target::Document(_), _) => {
-            Err(Error::MethodNotAllowed { method, allowed: "GET, POST, PUT, DELETE, OPTIONS" })
-        }
+        (Target::Document(_), _) => Err(Error::MethodNotAllowed {
+            method: method.to_string(),
+            allowed: "GET, POST, PUT, DELETE, OPTIONS",
+        }),
         (Target::Documents(documents), "GET") => {
             visit::documents(call, documents, visit::accepts_lines(request.headers())).await
         }
         (Target::Documents(_), "POST") => Err(sweep::copying_refused(call)),
         (Target::Documents(documents), "PUT") => sweep::update_where(call, documents, request).await,
         (Target::Documents(documents), "DELETE") => sweep::delete_where(call, documents).await,
-        (Target::Documents(_), _) => {
-            Err(Error::MethodNotAllowed { method, allowed: "GET, POST, PUT, DELETE, OPTIONS" })
-        }
+        (Target::Documents(_), _) => Err(Error::MethodNotAllowed {
+            method: method.to_string(),
+            allowed: "GET, POST, PUT, DELETE, OPTIONS",
+        }),
     }
 }
 
@@ -186,7 +202,7 @@ async fn dry_run(call: &Call, target: &Target, request: Request) -> Result<Respo
         Target::Document(id) => Some(id),
         Target::Documents(_) => None,
     };
-    Ok(http::json(StatusCode::OK, &Value::Object(call.answer(id))))
+    Ok(http::json(StatusCode::OK, &call.done(id)))
 }
 
 fn options() -> Response {

@@ -12,7 +12,6 @@ use millrace_indexing::{Caller, Failure};
 use millrace_model::Purpose;
 use millrace_selection::Selection;
 use millrace_store::{Change, Modification, Modify, Refusal, Write, Written};
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Call;
@@ -100,7 +99,7 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     if let Some(create) = call.parameters.flag("create")? {
         operation.create = create;
     }
-    let mut response = http::json(StatusCode::OK, &Value::Object(call.answer(Some(&id))));
+    let mut response = http::json(StatusCode::OK, &call.done(Some(&id)));
     let mut tell = |name| {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static("true"));
     };

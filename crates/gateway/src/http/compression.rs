@@ -13,12 +13,17 @@ use libdeflater::{CompressionLvl, Compressor};
 /// Answers up to this many bytes go as they are: they fit a packet, and packing costs more than it saves.
 const PLAIN_BYTES_MAX: u64 = 1200;
 
-/// Packs the answer where the request accepts gzip and the whole answer is there already; streams pass as they are.
+/// Packs the answer where the request accepts gzip.
 pub(crate) async fn compress_response(request: Request, next: Next) -> Response {
     let accepted = accepts_gzip(request.headers());
     let response = next.run(request).await;
+    if accepted { pack(response).await } else { response }
+}
+
+/// Packs an answer that is there already as a whole; streams pass as they are.
+pub(crate) async fn pack(response: Response) -> Response {
     let worth_it = response.body().size_hint().exact().is_some_and(|size| size > PLAIN_BYTES_MAX);
-    if !accepted || !worth_it || response.headers().contains_key(CONTENT_ENCODING) {
+    if !worth_it || response.headers().contains_key(CONTENT_ENCODING) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
@@ -43,7 +48,8 @@ fn level() -> CompressionLvl {
     CompressionLvl::new(1).unwrap_or_default()
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+/// Whether whoever asked with these headers takes gzip.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.split(',').any(|offer| {
             let mut parts = offer.split(';').map(str::trim);

@@ -7,15 +7,15 @@ mod server;
 mod tls;
 
 pub(crate) use body::{collect, read_body};
-pub(crate) use compression::compress_response;
+pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use parameters::{Parameters, form_encode, percent_decode};
-pub use server::serve;
+pub use server::{Answers, routed, serve};
 pub(crate) use tls::acceptor;
 
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use serde_json::Value;
+use serde::Serialize;
 
 /// An answer of `content_type`.
 pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> Response {
@@ -27,7 +27,12 @@ pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> R
     response
 }
 
-/// An answer of JSON.
-pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
-    answer(status, "application/json;charset=utf-8", value.to_string().into_bytes())
+/// An answer of JSON. Values whose maps have names for keys can always be written.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(axum::body::Body::from(body));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json;charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }

@@ -1,12 +1,14 @@
 //! Connections: HTTP/1.1 and HTTP/2 (prior knowledge or ALPN) on one port, with or without TLS.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -27,12 +29,31 @@ const STREAMS_MAX: u32 = 1024;
 /// Time that a client has for a TLS handshake, or the head of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Serves `router` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within
+/// What answers the requests of a port; it always does.
+pub trait Answers:
+    Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Answers for S where
+    S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
+/// The answers of a router.
+pub fn routed(router: Router) -> TowerToHyperService<Router> {
+    TowerToHyperService::new(router)
+}
+
+/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within
 /// `drain`.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    service: impl Answers,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -41,7 +62,7 @@ pub async fn serve(
         tokio::select! {
             () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => accept(stream, address, tls.clone(), router.clone(), &graceful),
+                Ok((stream, address)) => accept(stream, address, tls.clone(), service.clone(), &graceful),
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end will free some.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -65,7 +86,7 @@ fn accept(
     stream: TcpStream,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    service: impl Answers,
     graceful: &GracefulShutdown,
 ) {
     let peer = Peer { address, tls: tls.is_some() };
@@ -74,9 +95,9 @@ fn accept(
     let watcher = graceful.watcher();
     tokio::spawn(async move {
         match tls {
-            None => connection(stream, peer, router, watcher).await,
+            None => connection(stream, peer, service, watcher).await,
             Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, peer, router, watcher).await,
+                Ok(Ok(stream)) => connection(stream, peer, service, watcher).await,
                 Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                 Err(_) => tracing::debug!("a TLS handshake took too long"),
             },
@@ -84,7 +105,7 @@ fn accept(
     });
 }
 
-async fn connection<S>(stream: S, peer: Peer, router: Router, watcher: Watcher)
+async fn connection<S>(stream: S, peer: Peer, service: impl Answers, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -97,10 +118,9 @@ where
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20);
-    let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.call(request)
+        service.call(request)
     });
     let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     if let Err(error) = watcher.watch(served).await {

@@ -11,7 +11,7 @@ use super::Store;
 use crate::tail::{AppendError, FjallTails, KeyValue, Tail, TailSnapshot, Tails};
 use crate::{Change, Error, Layout, Options, Write, Written};
 
-/// What appends do: 0 works, 1 does not sync, 2 finds the disk full.
+/// What appends do: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4, and is waited for until that changes.
 type Mood = Arc<AtomicU8>;
 
 struct MoodyTails(Mood);
@@ -59,6 +59,13 @@ impl MoodyTail {
         match self.1.load(Ordering::SeqCst) {
             0 => append(),
             1 => Err(AppendError::NotDurable("injected: the sync failed".to_owned())),
+            3 => {
+                self.1.store(4, Ordering::SeqCst);
+                while self.1.load(Ordering::SeqCst) == 4 {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                append()
+            }
             _ => Err(AppendError::Full),
         }
     }
@@ -145,6 +152,31 @@ fn a_full_log_gives_way_to_the_next() {
     store.close();
     let store = open(directory.path(), &mood);
     assert!(holds(&store, 1) && !holds(&store, 2) && holds(&store, 3));
+}
+
+#[test]
+fn a_write_that_is_on_its_way_while_the_tail_is_sealed_is_not_left_behind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let store = open(directory.path(), &mood);
+    put(&store, 1).expect("acknowledged");
+    mood.store(3, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| put(&store, 2));
+        while mood.load(Ordering::SeqCst) != 4 {
+            std::thread::yield_now();
+        }
+        let sealing = scope.spawn(|| store.seal());
+        // Time for the threads of the background to seal what they must not seal yet.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        mood.store(0, Ordering::SeqCst);
+        writing.join().expect("it ends").expect("acknowledged");
+        sealing.join().expect("it ends").expect("sealed");
+    });
+    assert!(holds(&store, 1) && holds(&store, 2));
+    store.close();
+    let store = open(directory.path(), &mood);
+    assert!(holds(&store, 1) && holds(&store, 2));
 }
 
 #[test]

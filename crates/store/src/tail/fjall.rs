@@ -1,7 +1,10 @@
+use std::fs::File;
 use std::io;
 use std::ops::{Bound, ControlFlow};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 
@@ -55,7 +58,7 @@ impl Tails for FjallTails {
     }
 
     fn delete(&self, directory: &Path) -> Result<(), Error> {
-        match std::fs::remove_dir_all(directory) {
+        match shrink_files(directory).and_then(|()| std::fs::remove_dir_all(directory)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Io {
                 action: format!("delete the sealed tail {}", directory.display()),
                 reason: error.to_string(),
@@ -63,6 +66,32 @@ impl Tails for FjallTails {
             _ => Ok(()),
         }
     }
+}
+
+/// Space comes free in pieces of so much,
+const FREED_AT_ONCE: u64 = 2 << 20;
+/// with so much time between them.
+const FREED_EVERY: Duration = Duration::from_millis(2);
+
+/// Makes the large files of a directory small, a piece at a time. A file system that tells the disk which space comes free does so
+/// at once, and for a whole log that can take so long that the syncs of the next log wait.
+fn shrink_files(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        // What lies past the space that a log takes is a hole.
+        let mut length = metadata.len().min(metadata.blocks() * 512);
+        if !metadata.is_file() || length <= FREED_AT_ONCE {
+            continue;
+        }
+        let file = File::options().write(true).open(entry.path())?;
+        while length > FREED_AT_ONCE {
+            length -= FREED_AT_ONCE;
+            file.set_len(length)?;
+            std::thread::sleep(FREED_EVERY);
+        }
+    }
+    Ok(())
 }
 
 fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {

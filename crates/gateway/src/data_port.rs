@@ -1,0 +1,90 @@
+//! The port of documents and queries.
+//!
+//! Most requests that a node gets are about single documents, and a router that matches paths, and layers that each keep a future of
+//! their own, take about as long as storing a small one. So those requests go straight where they belong.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::any;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::service::TowerToHyperService;
+
+use crate::{Node, access_log, document_api, http, model_evaluation, search_api, status_api};
+
+/// Answers the requests of the port.
+#[derive(Clone)]
+pub(crate) struct DataPort {
+    node: Arc<Node>,
+    others: TowerToHyperService<Router>,
+}
+
+impl DataPort {
+    /// The port of a node, with more endpoints beside its own.
+    pub(crate) fn new(node: Arc<Node>, beside: Router) -> Self {
+        DataPort { others: http::routed(beside.merge(router(Arc::clone(&node)))), node }
+    }
+
+    /// Whether a request goes past the router: requests that are logged do not.
+    fn is_of_documents<B>(&self, request: &Request<B>) -> bool {
+        let below = request.uri().path().strip_prefix("/document/v1/");
+        self.node.access_log().is_none()
+            && below.is_some_and(|below| !below.is_empty())
+            && [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(request.method())
+    }
+}
+
+impl Service<Request<Incoming>> for DataPort {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if !self.is_of_documents(&request) {
+            return Box::pin(self.others.call(request));
+        }
+        let node = Arc::clone(&self.node);
+        Box::pin(async move {
+            let accepts_gzip = http::accepts_gzip(request.headers());
+            let response = document_api::handle(State(node), request.map(Body::new)).await;
+            Ok(if accepts_gzip { http::pack(response).await } else { response })
+        })
+    }
+}
+
+fn router(node: Arc<Node>) -> Router {
+    let log = node.access_log().cloned();
+    let router = Router::new()
+        .route("/search", any(search_api::handle))
+        .route("/search/", any(search_api::handle))
+        .route("/document/v1", any(document_api::handle))
+        .route("/document/v1/", any(document_api::handle))
+        .route("/document/v1/{*path}", any(document_api::handle))
+        .route("/model-evaluation/v1", any(model_evaluation::handle))
+        .route("/model-evaluation/v1/", any(model_evaluation::handle))
+        .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
+        .merge(status_api::data_routes())
+        .fallback(unknown)
+        .with_state(node)
+        .layer(from_fn(http::compress_response));
+    match log {
+        Some(log) => router.layer(from_fn_with_state(log, access_log::log)),
+        None => router,
+    }
+}
+
+async fn unknown(State(_): State<Arc<Node>>, request: axum::extract::Request) -> Response {
+    let message = format!(
+        "nothing is at {}; documents are at /document/v1/, queries at /search/, the list of handlers at /",
+        request.uri().path()
+    );
+    http::json(StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))
+}

@@ -1,0 +1,100 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Parts of a doubling that are told apart.
+const PARTS: u32 = 8;
+/// Times of up to 2^40 ns, a quarter of an hour; longer ones count as that.
+const PLACES: usize = 40 * PARTS as usize;
+
+/// Counts times as they are measured, each at a place of a logarithmic scale.
+pub(crate) struct Clocked {
+    counts: [AtomicU64; PLACES],
+}
+
+/// How often a step took how long, to within an eighth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Times {
+    counts: Vec<u64>,
+}
+
+/// How long writes took in the store since it was opened: see [`crate::Store::write_times`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteTimes {
+    /// From being taken on until the commit that has the write begins: mostly, what is left of the commit before.
+    pub waited: Times,
+    /// The commit: appending to the log, syncing it, and adding to the rows in memory.
+    pub committed: Times,
+}
+
+impl Default for Clocked {
+    fn default() -> Self {
+        Clocked { counts: [const { AtomicU64::new(0) }; PLACES] }
+    }
+}
+
+impl Clocked {
+    /// One more.
+    pub fn add(&self, time: Duration) {
+        self.counts[place(time)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was counted.
+    pub fn times(&self) -> Times {
+        Times { counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() }
+    }
+}
+
+impl Times {
+    /// Those that came after `earlier` was taken.
+    pub fn since(&self, earlier: &Times) -> Times {
+        let counts = self.counts.iter().zip(&earlier.counts);
+        Times { counts: counts.map(|(now, then)| now.saturating_sub(*then)).collect() }
+    }
+
+    /// The time that this share of them (0 to 1) does not exceed; zero where there are none.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let all: u64 = self.counts.iter().sum();
+        let wanted = (all as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
+        let mut seen = 0;
+        let reaches = |count: &u64| {
+            seen += count;
+            seen >= wanted && seen > 0
+        };
+        self.counts.iter().position(reaches).map_or(Duration::ZERO, end)
+    }
+}
+
+/// Where a time is counted: by its highest bit, and the three after that.
+fn place(time: Duration) -> usize {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS));
+    let doubling = ns.ilog2();
+    let part = (ns >> (doubling - PARTS.ilog2())) as u32 % PARTS;
+    ((doubling * PARTS + part) as usize).min(PLACES - 1)
+}
+
+/// The longest time that is counted at a place.
+fn end(place: usize) -> Duration {
+    let (doubling, part) = (place as u32 / PARTS, place as u64 % u64::from(PARTS));
+    Duration::from_nanos(((u64::from(PARTS) + part + 1) << doubling) >> PARTS.ilog2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_at_most_an_eighth_too_long() {
+        let clocked = Clocked::default();
+        assert_eq!(clocked.times().quantile(0.5), Duration::ZERO);
+        (1..=1000).for_each(|us| clocked.add(Duration::from_micros(us)));
+        let before = clocked.times();
+        for (share, us) in [(0.0, 1), (0.001, 1), (0.5, 500), (0.999, 999), (1.0, 1000)] {
+            let found = before.quantile(share).as_nanos() as f64;
+            let expected = us as f64 * 1000.0;
+            assert!((1.0..=1.13).contains(&(found / expected)), "{share}: {found}, not {expected}");
+        }
+        [Duration::ZERO, Duration::MAX].into_iter().for_each(|time| clocked.add(time));
+        let since = clocked.times().since(&before);
+        assert!(since.quantile(0.5) < Duration::from_nanos(20) && since.quantile(1.0).as_secs() > 1000);
+    }
+}
