@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_cluster::controller::{Assignments, Registration, Wish};
@@ -60,15 +60,30 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The name of a node that the cluster state or the configuration knows.
+    /// The name of a node that the cluster state or the configuration knows, or that runs though it was removed.
     pub fn name_of(&self, key: NodeKey) -> Option<&str> {
         let state = self.state.as_ref().and_then(|state| state.nodes().get(&key)).map(|node| &*node.name);
         let configured = || self.configuration.as_ref()?.nodes.get(&key).map(|node| &*node.name);
-        state.or_else(configured)
+        let running = || self.running().find(|(known, _)| *known == key).map(|(_, name)| name);
+        state.or_else(configured).or_else(running)
+    }
+
+    /// The keys of all nodes that the cluster state or the configuration knows, or that run though they were removed.
+    pub fn keys(&self) -> BTreeSet<NodeKey> {
+        let known = self.state.iter().flat_map(|state| state.nodes().keys().copied());
+        let listed = self.configuration.iter().flat_map(|listed| listed.nodes.keys().copied());
+        known.chain(listed).chain(self.running().map(|(key, _)| key)).collect()
+    }
+
+    /// The nodes that run and have keys.
+    fn running(&self) -> impl Iterator<Item = (NodeKey, &str)> {
+        let assigned = self.assignments.nodes.iter();
+        let running = assigned.filter(|(name, _)| self.members.contains_key(*name));
+        running.map(|(name, assignment)| (assignment.key, name.as_str()))
     }
 
     /// The names of all nodes that run, are listed, or are in the cluster state.
-    pub fn names(&self) -> std::collections::BTreeSet<&str> {
+    pub fn names(&self) -> BTreeSet<&str> {
         let listed =
             self.configuration.iter().flat_map(|listed| listed.nodes.values()).map(|node| &*node.name);
         let known = self.state.iter().flat_map(|state| state.nodes().values()).map(|node| &*node.name);

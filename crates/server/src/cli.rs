@@ -116,8 +116,29 @@ Examples:
   millrace visit --selection 'mail.date > 1700000000' --fields mail:subject,date
   millrace visit --namespace mail --type mail --group me")]
     Visit(Visit),
-    /// Tell how a node is.
+    /// Tell how a node is, and the cluster that it is in.
     Status,
+    /// Say what a node of the cluster should be.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  millrace node retire n3 --reason 'its disk is old'     empty it; then wait, and remove it
+  millrace cluster wait --ideal && millrace node remove n3
+  millrace node maintenance n1                           before a restart that takes minutes
+  millrace node up n1"
+    )]
+    Node(NodeCommand),
+    /// Show the cluster, or wait for it.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  millrace cluster show              its nodes, and what moves between them
+  millrace cluster wait              until it is up, and all nodes know its state
+  millrace cluster wait --ideal      until every replica is where it should be as well"
+    )]
+    Cluster(ClusterCommand),
     /// Check the files of a data directory that no server has open.
     Doctor(Doctor),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
@@ -152,6 +173,52 @@ The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells mor
         after_help = "Example:\n  millrace completions bash > ~/.local/share/bash-completion/completions/millrace"
     )]
     Completions(Completions),
+}
+
+/// What to do to a node.
+#[derive(Subcommand)]
+pub enum NodeCommand {
+    /// Move everything that it has to other nodes; it goes on serving.
+    Retire(NodeChange),
+    /// It is away for a while: its replicas are not made anew elsewhere.
+    Maintenance(NodeChange),
+    /// It does not serve: its replicas are made anew elsewhere. For one that has ended for good, while most others are away too.
+    Down(NodeChange),
+    /// It does what it can, as before.
+    Up(NodeChange),
+    /// It does not belong to the cluster any more. Refused while it has anything, unless forced.
+    Remove(NodeChange),
+}
+
+#[derive(Args)]
+pub struct NodeChange {
+    /// The node's name.
+    pub name: String,
+    /// Why, for those who look at it later.
+    #[arg(long)]
+    pub reason: Option<String>,
+    /// Do it though another node is away, or though the node has what nobody else has.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What to do with the whole cluster.
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// Show the nodes, their states, and what moves between them.
+    Show,
+    /// Wait until it is up. The exit status is 1 when the time is over before that.
+    Wait(Wait),
+}
+
+#[derive(Args)]
+pub struct Wait {
+    /// Wait until every replica is where it should be.
+    #[arg(long)]
+    pub ideal: bool,
+    /// Seconds to wait.
+    #[arg(long, default_value_t = 3600)]
+    pub timeout: u64,
 }
 
 #[derive(Args)]

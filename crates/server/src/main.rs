@@ -7,6 +7,7 @@ mod error;
 mod file_limit;
 mod lines;
 mod output;
+mod overview;
 mod settings;
 
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ fn run(cli: Cli, output: &Output) -> Result<ExitCode, Error> {
         Command::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         Command::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),
         Command::Status => wait(commands::status::run(&node, output)),
+        Command::Node(command) => wait(commands::cluster::node(&node, &command, output)),
+        Command::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),
         Command::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),
         Command::Query(arguments) => wait(commands::query::run(&node, &arguments, output)),
         Command::Get(arguments) => wait(commands::document::get(&node, &arguments, output)),

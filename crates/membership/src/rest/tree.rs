@@ -1,6 +1,5 @@
 //! What `GET` shows: a tree, of which each answer is one level, and further ones where they are asked for.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_cluster::{ClusterState, NodeKey, NodeState};
@@ -53,7 +52,7 @@ impl<'a> Tree<'a> {
 
     /// Says that there is no such node.
     pub(super) fn absent(&self, node: NodeKey) -> Refusal {
-        let known = self.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
+        let known = self.picture.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
         Refusal::absent(format!("there is no node {node}; there are: {known}"))
     }
 
@@ -79,19 +78,12 @@ impl<'a> Tree<'a> {
     }
 
     fn service(&self, cluster: &str, service: &str, depth: usize) -> Value {
-        let nodes = self.keys().into_iter().map(|key| {
+        let nodes = self.picture.keys().into_iter().map(|key| {
             let link = format!("/cluster/v2/{cluster}/{service}/{key}");
             let child = linked(depth, link, |_| self.node(service, key).unwrap_or(Value::Null));
             (key.to_string(), child)
         });
         json!({ "node": nodes.collect::<Map<_, _>>() })
-    }
-
-    /// All nodes that are listed or in the cluster state.
-    fn keys(&self) -> BTreeSet<NodeKey> {
-        let known = self.picture.state.iter().flat_map(|state| state.nodes().keys().copied());
-        let listed = self.picture.configuration.iter().flat_map(|listed| listed.nodes.keys().copied());
-        known.chain(listed).collect()
     }
 
     fn node(&self, service: &str, key: NodeKey) -> Option<Value> {

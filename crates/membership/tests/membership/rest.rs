@@ -102,6 +102,10 @@ async fn the_tree_and_the_states() {
     assert_eq!(delete("/cluster/v2/music/storage/2").await.1, done);
     assert_eq!(delete("/cluster/v2/music/storage/1?force=true").await.1, done);
     reaches(&a, "a:up").await;
+    // As long as it runs it can be called back.
+    assert_eq!(get(b_path).await.1["state"]["user"]["state"], "removed");
+    assert_eq!(put(b_path, &state("up", "")).await.1, done);
+    reaches(&a, "a:up b:up").await;
 
     // What is wrong is said.
     for (method, path, body, status, expected) in [

@@ -1,6 +1,7 @@
 //! One module a command.
 
 pub mod bench;
+pub mod cluster;
 pub mod completions;
 pub mod corpus;
 pub mod demo;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::NodeArguments;
 use crate::error::Error;
 use crate::output::Output;
+use crate::overview::Overview;
 
 /// Tells what is deployed and how much is stored. The exit status is 1 when there is no application.
 pub async fn run(node: &NodeArguments, output: &Output) -> Result<ExitCode, Error> {
@@ -31,8 +32,24 @@ pub async fn run(node: &NodeArguments, output: &Output) -> Result<ExitCode, Erro
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
-    let text = || format!("application  generation {generation}\n{}", told(&values));
-    output.print(text, &json!({ "generation": generation, "metrics": values }));
+    let overview = match Overview::read(&config).await {
+        Ok(mut overview) => {
+            overview.ask_nodes().await;
+            Some(overview)
+        }
+        // It is in none.
+        Err(Error::Argument(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let text = || {
+        let cluster = overview.as_ref().map_or_else(String::new, |overview| format!("\n{}", overview.text()));
+        format!("application  generation {generation}\n{}{cluster}", told(&values))
+    };
+    let mut value = json!({ "generation": generation, "metrics": values });
+    if let Some(overview) = &overview {
+        value["cluster"] = overview.value();
+    }
+    output.print(text, &value);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,126 @@
+//! `millrace node` and `millrace cluster`: what operators do to a cluster.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::{Client, Protocol, Request};
+use serde_json::json;
+
+use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, Wait};
+use crate::error::Error;
+use crate::output::Output;
+use crate::overview::Overview;
+
+/// The pause between two looks at the cluster.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Sets what a node should be. The exit status is 1 when the cluster does not do it.
+pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) -> Result<ExitCode, Error> {
+    let client = Client::new(&node.config_url, Protocol::Http1)?;
+    let (state, change) = match command {
+        NodeCommand::Retire(change) => ("retired", change),
+        NodeCommand::Maintenance(change) => ("maintenance", change),
+        NodeCommand::Down(change) => ("down", change),
+        NodeCommand::Up(change) => ("up", change),
+        NodeCommand::Remove(change) => ("removed", change),
+    };
+    let overview = Overview::read(&client).await?;
+    let path = overview.path_of(&change.name)?;
+    let request = match command {
+        NodeCommand::Remove(_) => {
+            let force = change.force || is_empty(&overview, &change.name).await;
+            Request::new(Method::DELETE, path).parameter("force", if force { "true" } else { "false" })
+        }
+        _ => {
+            let condition = if change.force { "FORCE" } else { "SAFE" };
+            let user = json!({ "state": state, "reason": change.reason.as_deref().unwrap_or("") });
+            let body = json!({ "state": { "user": user }, "condition": condition });
+            Request::new(Method::PUT, path).body("application/json", body.to_string())
+        }
+    };
+    let answer = client.send(request).await?.checked()?.json();
+    let reason = answer["reason"].as_str().unwrap_or("");
+    let done = reason == "ok";
+    let text = || match (done, answer["wasModified"].as_bool()) {
+        (false, _) => format!("{} stays as it is: {reason}", change.name),
+        (true, Some(false)) => format!("{} was {state} already", change.name),
+        (true, _) => format!("{}: {state}{}", change.name, follow_up(command, change)),
+    };
+    output.print(text, &answer);
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What to do next.
+fn follow_up(command: &NodeCommand, change: &NodeChange) -> String {
+    match command {
+        NodeCommand::Retire(_) => {
+            format!(
+                "; when it is empty (millrace cluster wait --ideal): millrace node remove {}",
+                change.name
+            )
+        }
+        NodeCommand::Maintenance(_) => format!("; when it is back: millrace node up {}", change.name),
+        _ => String::new(),
+    }
+}
+
+/// Whether a retired node says of itself that it has nothing left.
+async fn is_empty(overview: &Overview, name: &str) -> bool {
+    let Some(node) = overview.nodes.iter().find(|node| node.name == name) else { return false };
+    if node.state != "retired" {
+        return false;
+    }
+    node.figures().await.is_ok_and(|figures| figures.buckets.replicas == 0)
+}
+
+/// Shows the cluster, or waits for it.
+pub async fn cluster(
+    node: &NodeArguments,
+    command: &ClusterCommand,
+    output: &Output,
+) -> Result<ExitCode, Error> {
+    let client = Client::new(&node.config_url, Protocol::Http1)?;
+    match command {
+        ClusterCommand::Show => {
+            let mut overview = Overview::read(&client).await?;
+            overview.ask_nodes().await;
+            output.print(|| overview.text(), &overview.value());
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterCommand::Wait(arguments) => wait(&client, arguments, output).await,
+    }
+}
+
+/// Waits until nothing is left to do. The exit status is 1 when the time is over.
+async fn wait(client: &Client, wait: &Wait, output: &Output) -> Result<ExitCode, Error> {
+    let began = Instant::now();
+    let end = began + Duration::from_secs(wait.timeout);
+    let mut seen = 0;
+    loop {
+        let left = match Overview::read(client).await {
+            Ok(mut overview) => {
+                overview.ask_nodes().await;
+                overview.left(wait.ideal)
+            }
+            Err(Error::Client(error)) => Some(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        // Twice in a row: between a new state and what follows from it, nobody has found out yet that there is something to do.
+        seen = if left.is_none() { seen + 1 } else { 0 };
+        let seconds = began.elapsed().as_secs_f64();
+        let told = |text: String, left: Option<&str>| {
+            output.print(|| text, &json!({ "done": left.is_none(), "seconds": seconds, "left": left }));
+        };
+        if seen == 2 {
+            told(format!("done after {seconds:.1} seconds"), None);
+            return Ok(ExitCode::SUCCESS);
+        }
+        if Instant::now() >= end {
+            let left = left.unwrap_or_else(|| "it was looked at once only".to_owned());
+            told(format!("not yet after {seconds:.0} seconds: {left}"), Some(&left));
+            return Ok(ExitCode::FAILURE);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

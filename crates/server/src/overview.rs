@@ -1,0 +1,217 @@
+//! A cluster as its nodes tell of it.
+
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use indicatif::{HumanBytes, HumanCount};
+use millrace_client::{Client, Protocol, Request};
+use millrace_membership::NodeFigures;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+
+/// How long one node has to tell its figures.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The nodes of a cluster and their states.
+pub struct Overview {
+    /// The name of a content cluster, which the nodes can be reached by.
+    cluster: String,
+    version: u64,
+    leader: Option<String>,
+    /// Whether the cluster serves; why not.
+    up: Result<(), String>,
+    pub nodes: Vec<NodeView>,
+}
+
+/// A node of a cluster.
+pub struct NodeView {
+    pub name: String,
+    /// What the cluster state says of it.
+    pub state: String,
+    key: u64,
+    reason: String,
+    url: Option<String>,
+    /// What it says of itself, once it was asked; or why it does not.
+    told: Option<Result<NodeFigures, String>>,
+}
+
+impl Overview {
+    /// Asks any node.
+    pub async fn read(client: &Client) -> Result<Self, Error> {
+        let request = Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
+        let answer = client.send(request).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Err(Error::Argument(format!(
+                "the node at {} is in no cluster: it was started without --cluster",
+                client.base()
+            )));
+        }
+        let tree = answer.checked()?.json();
+        Self::parse(&tree).ok_or_else(|| {
+            Error::Argument(format!("{} tells of no cluster: deploy an application first", client.base()))
+        })
+    }
+
+    fn parse(tree: &Value) -> Option<Self> {
+        let (cluster, content) = tree["cluster"].as_object()?.iter().next()?;
+        let generated = &content["state"]["generated"];
+        let reason = generated["reason"].as_str().unwrap_or("").to_owned();
+        let nodes = content["service"]["storage"]["node"].as_object()?.iter().filter_map(|(key, node)| {
+            let (attributes, generated) = (&node["attributes"], &node["state"]["generated"]);
+            Some(NodeView {
+                name: attributes["name"].as_str()?.to_owned(),
+                state: generated["state"].as_str()?.to_owned(),
+                key: key.parse().ok()?,
+                reason: generated["reason"].as_str().unwrap_or("").to_owned(),
+                url: attributes["url"].as_str().filter(|url| !url.is_empty()).map(str::to_owned),
+                told: None,
+            })
+        });
+        let mut nodes: Vec<NodeView> = nodes.collect();
+        nodes.sort_by_key(|node| node.key);
+        Some(Overview {
+            cluster: cluster.clone(),
+            version: content["version"].as_u64().unwrap_or(0),
+            leader: content["leader"].as_str().map(str::to_owned),
+            up: if generated["state"] == "up" { Ok(()) } else { Err(reason) },
+            nodes,
+        })
+    }
+
+    /// Where a node's state is set.
+    pub fn path_of(&self, name: &str) -> Result<String, Error> {
+        match self.nodes.iter().find(|node| node.name == name) {
+            Some(node) => Ok(format!("/cluster/v2/{}/storage/{}", self.cluster, node.key)),
+            None => {
+                let known: Vec<&str> = self.nodes.iter().map(|node| &*node.name).collect();
+                Err(Error::Argument(format!(
+                    "there is no node '{name}'; the cluster has {}",
+                    known.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// Asks every node that serves for its figures.
+    pub async fn ask_nodes(&mut self) {
+        for node in self.nodes.iter_mut().filter(|node| node.serves()) {
+            node.told = Some(node.figures().await);
+        }
+    }
+
+    /// What is left to do until the cluster is up and all nodes go by its newest state; or until it is in the ideal state.
+    pub fn left(&self, ideal: bool) -> Option<String> {
+        if let Err(reason) = &self.up {
+            return Some(format!("the cluster is down: {reason}"));
+        }
+        self.nodes.iter().filter(|node| node.serves()).find_map(|node| node.left(self.version, ideal))
+    }
+
+    /// As JSON.
+    pub fn value(&self) -> Value {
+        let nodes = self.nodes.iter().map(|node| {
+            let figures = node.told.as_ref().map(|told| match told {
+                Ok(figures) => json!(figures),
+                Err(error) => json!({ "error": error }),
+            });
+            json!({ "name": node.name, "key": node.key, "state": node.state, "reason": node.reason, "figures": figures })
+        });
+        json!({
+            "version": self.version,
+            "leader": self.leader,
+            "up": self.up.is_ok(),
+            "nodes": nodes.collect::<Value>(),
+        })
+    }
+
+    /// As a table, and a line for each transfer.
+    pub fn text(&self) -> String {
+        let leader = self.leader.as_deref().unwrap_or("nobody");
+        let mut lines = vec![match &self.up {
+            Ok(()) => format!("cluster      up; state {}, {leader} leads", self.version),
+            Err(reason) => format!("cluster      down: {reason}; state {}, {leader} leads", self.version),
+        }];
+        let widest = self.nodes.iter().map(|node| node.name.len()).max().unwrap_or(0).max(4);
+        lines.push(format!(
+            "{:widest$}  {:11}  {}",
+            "node", "state", "buckets (owned, incomplete), documents, left to do"
+        ));
+        let mut transfers = Vec::new();
+        for node in &self.nodes {
+            lines.push(format!("{:widest$}  {:11}  {}", node.name, node.state, node.told()));
+            let Some(Ok(figures)) = &node.told else { continue };
+            // Both ends tell of a transfer.
+            transfers.extend(figures.transfers.iter().filter(|transfer| transfer.to == node.name));
+        }
+        for transfer in transfers {
+            let eta = transfer.eta_s.map_or_else(String::new, |seconds| format!(", {seconds:.0} s left"));
+            lines.push(format!(
+                "{} → {}: {} buckets, {} of {} at {}/s{eta} ({})",
+                transfer.from,
+                transfer.to,
+                transfer.buckets,
+                HumanBytes(transfer.bytes_done),
+                HumanBytes(transfer.bytes_total),
+                HumanBytes(transfer.bytes_per_second as u64),
+                transfer.reason
+            ));
+        }
+        lines.join("\n")
+    }
+}
+
+impl NodeView {
+    fn serves(&self) -> bool {
+        matches!(&*self.state, "up" | "retired")
+    }
+
+    /// Asks the node for its figures.
+    pub async fn figures(&self) -> Result<NodeFigures, String> {
+        let url = self.url.as_deref().ok_or("it has not told where it is")?;
+        let client = Client::new(url, Protocol::Http1).map_err(|error| error.to_string())?;
+        let request = Request::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
+        let answer = client.send(request).await.and_then(millrace_client::Answer::checked);
+        let body = answer.map_err(|error| error.to_string())?.body;
+        serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))
+    }
+
+    fn left(&self, version: u64, ideal: bool) -> Option<String> {
+        let name = &self.name;
+        let figures = match &self.told {
+            Some(Ok(figures)) => figures,
+            Some(Err(error)) => return Some(format!("{name}: {error}")),
+            None => return Some(format!("{name} was not asked")),
+        };
+        if figures.version < version || !figures.confirmed {
+            return Some(format!("{name} does not go by state {version} yet"));
+        }
+        if ideal && !figures.ideal.is_ideal() {
+            let ideal = &figures.ideal;
+            return Some(format!(
+                "{name} has {} replicas to make, fill or delete, and {} buckets to find out about",
+                ideal.distance, ideal.unknown
+            ));
+        }
+        None
+    }
+
+    /// What it says of itself, for people.
+    fn told(&self) -> String {
+        match &self.told {
+            Some(Ok(figures)) => {
+                let buckets = figures.buckets;
+                format!(
+                    "{} ({}, {}), {}, {}",
+                    HumanCount(buckets.replicas),
+                    HumanCount(buckets.owned),
+                    HumanCount(buckets.incomplete),
+                    HumanCount(figures.documents),
+                    HumanCount(figures.ideal.distance)
+                )
+            }
+            Some(Err(error)) => error.clone(),
+            None => self.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What operators do to a cluster from the command line, against the endpoints that every node of one has.
+
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use millrace_cluster::{Configuration, ConfiguredNode, Layout, NodeKey};
+use millrace_coordination::{Coordination, Embedded};
+use millrace_membership::rest::{Shown, router};
+use millrace_membership::{BucketFigures, IdealFigures, Membership, NodeFigures, Settings, TransferFigures};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// Two nodes in this process, with figures that the test makes up, behind one address.
+struct Cluster {
+    address: String,
+    figures: Arc<Mutex<NodeFigures>>,
+    members: Vec<Membership>,
+    runtime: Runtime,
+    _directory: TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let runtime = Runtime::new().expect("threads can be started");
+        let figures = Arc::new(Mutex::new(NodeFigures::default()));
+        let (address, members) = runtime.block_on(async {
+            let coordination: Arc<dyn Coordination> =
+                Arc::new(Embedded::open(directory.path()).expect("it opens"));
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+            let address = format!("http://{}", listener.local_addr().expect("it is bound"));
+            let mut members = Vec::new();
+            for name in ["n0", "n1"] {
+                let mut settings = Settings::new(name, format!("{name}:1"), directory.path().join(name));
+                settings.url.clone_from(&address);
+                let member = Membership::join(Arc::clone(&coordination), settings).await.expect("it joins");
+                members.push(member);
+            }
+            members[0].publish(b"", &configuration(), 1).await.expect("it is published");
+            let mut states = members[0].states();
+            let both = states.wait_for(|state| state.as_ref().is_some_and(|state| all_serve(state)));
+            drop(tokio::time::timeout(Duration::from_secs(60), both).await.expect("both are up"));
+            let shown = Shown {
+                membership: members[0].clone(),
+                clusters: || vec!["mail".to_owned()],
+                figures: |_: NodeKey| None,
+            };
+            tokio::spawn(serve(listener, router(Arc::new(shown)), Arc::clone(&figures)));
+            (address, members)
+        });
+        let cluster = Cluster { address, figures, members, runtime, _directory: directory };
+        cluster.tell(|_| {});
+        cluster
+    }
+
+    /// Changes the figures that both nodes tell.
+    fn tell(&self, change: impl FnOnce(&mut NodeFigures)) {
+        let mut figures = self.figures.lock().expect("nobody panicked with it");
+        figures.confirmed = true;
+        figures.version = self.members[0].states().borrow().as_ref().map_or(0, |state| state.version());
+        change(&mut figures);
+    }
+
+    fn millrace(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["--config-url", &self.address, "--url", &self.address])
+            .args(arguments)
+            .output()
+            .expect("the binary runs")
+    }
+
+    /// The exit status, and what is printed on either side.
+    fn told(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.millrace(arguments);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn wait_for(&self, state: &str) {
+        let mut states = self.members[1].states();
+        let shown = |known: &millrace_cluster::ClusterState| {
+            known.nodes().values().map(|node| format!("{:?} ", node.state)).collect::<String>()
+        };
+        let reached = states.wait_for(|known| known.as_ref().is_some_and(|known| shown(known) == state));
+        let reached =
+            self.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), reached).await });
+        drop(reached.unwrap_or_else(|_| panic!("{state} is not reached")));
+    }
+}
+
+fn all_serve(state: &millrace_cluster::ClusterState) -> bool {
+    state.nodes().len() == 2 && state.nodes().values().all(|node| node.state.serves())
+}
+
+fn configuration() -> Configuration {
+    let node = |key: u16| {
+        let name = format!("n{key}");
+        (NodeKey(key), ConfiguredNode { name, capacity: 1.0, group: String::new() })
+    };
+    let nodes = [0, 1].map(node).into_iter().collect();
+    Configuration { nodes, layout: Layout::Nodes(vec![NodeKey(0), NodeKey(1)]), ..Configuration::default() }
+}
+
+async fn serve(listener: TcpListener, endpoints: Router, figures: Arc<Mutex<NodeFigures>>) {
+    let tell = move || async move {
+        let figures = figures.lock().expect("nobody panicked with it").clone();
+        serde_json::to_string(&figures).expect("it has a JSON form")
+    };
+    let endpoints = endpoints.route("/state/v1/cluster", get(tell));
+    let (_running, stop) = watch::channel(false);
+    millrace_gateway::serve(listener, None, endpoints, stop, Duration::from_secs(1)).await;
+}
+
+#[test]
+fn nodes_are_retired_emptied_and_removed() {
+    let cluster = Cluster::start();
+    let (code, told) = cluster.told(&["node", "retire", "n1", "--reason", "its disk is old"]);
+    assert!(code == 0 && told.contains("n1: retired; when it is empty"), "{told}");
+    cluster.wait_for("Up Retired ");
+    assert!(cluster.told(&["node", "retire", "n1"]).1.contains("n1 was retired already"));
+    // It has something still, and then nothing.
+    cluster.tell(|figures| figures.buckets = BucketFigures { replicas: 3, ..BucketFigures::default() });
+    let (code, told) = cluster.told(&["node", "remove", "n1"]);
+    assert!(code == 1 && told.contains("n1 stays as it is"), "{told}");
+    cluster.tell(|figures| figures.buckets = BucketFigures::default());
+    let (code, told) = cluster.told(&["node", "remove", "n1"]);
+    assert!(code == 0 && told.contains("n1: removed"), "{told}");
+    cluster.wait_for("Up ");
+    // It runs, and can be called back.
+    assert_eq!(cluster.told(&["node", "up", "n1"]).0, 0);
+    cluster.wait_for("Up Up ");
+    assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
+    cluster.wait_for("Up Maintenance ");
+    let (code, told) = cluster.told(&["node", "down", "n0"]);
+    assert!(code == 1 && told.contains("not safe: n1 does not serve either"), "{told}");
+    let (code, told) = cluster.told(&["node", "up", "n7"]);
+    assert!(code == 1 && told.contains("there is no node 'n7'; the cluster has n0, n1"), "{told}");
+}
+
+#[test]
+fn a_wait_ends_when_nothing_is_left_to_do() {
+    let cluster = Cluster::start();
+    assert_eq!(cluster.told(&["cluster", "wait", "--ideal", "--timeout", "60"]).0, 0);
+    cluster.tell(|figures| figures.ideal = IdealFigures { distance: 7, ..IdealFigures::default() });
+    assert_eq!(cluster.told(&["cluster", "wait", "--timeout", "60"]).0, 0);
+    let (code, told) = cluster.told(&["cluster", "wait", "--ideal", "--timeout", "0"]);
+    assert!(code == 1 && told.contains("n0 has 7 replicas to make, fill or delete"), "{told}");
+    cluster.tell(|figures| figures.version = 0);
+    let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
+    assert!(code == 1 && told.contains("n0 does not go by state"), "{told}");
+}
+
+#[test]
+fn transfers_are_told_with_their_rates() {
+    let cluster = Cluster::start();
+    cluster.tell(|figures| {
+        figures.transfers = vec![TransferFigures {
+            from: "n0".to_owned(),
+            to: "n1".to_owned(),
+            buckets: 12,
+            reason: "too few replicas".to_owned(),
+            bytes_done: 1 << 20,
+            bytes_total: 5 << 20,
+            bytes_per_second: 2_097_152.0,
+            eta_s: Some(2.0),
+        }];
+    });
+    // This one stands in for a whole node.
+    let (_, told) = cluster.told(&["cluster", "show"]);
+    assert!(
+        told.contains("n0 → n1: 12 buckets, 1.00 MiB of 5.00 MiB at 2.00 MiB/s, 2 s left (too few replicas)"),
+        "{told}"
+    );
+    assert!(told.contains("cluster      up; state ") && told.contains("leads"), "{told}");
+}
