@@ -14,6 +14,7 @@ use proptest::strategy::Union;
 
 use crate::common::{document, get, id, open, options, put, remove, shown, visited};
 use crate::model::{GROUPS, TYPES, any_id, group, group_of, type_of};
+use crate::transfer::{bytes, import};
 
 /// The time, and how long before it removals are remembered.
 pub const NOW: u64 = 1_000_000_000;
@@ -29,6 +30,10 @@ enum Step {
     Remove(String),
     DropGroup(Option<usize>, usize, u64),
     DropType(usize, u64),
+    /// A bucket of three bits is given up.
+    Delete(u64),
+    /// It is given up, and comes back as the files that it was.
+    Return(u64),
     Seal,
     Maintain,
     Reopen,
@@ -58,6 +63,8 @@ fn step() -> impl Strategy<Value = Step> {
                 .boxed(),
         ),
         (1, (0..TYPES.len(), ago()).prop_map(|(of, ago)| Step::DropType(of, ago)).boxed()),
+        (1, (0..8u64).prop_map(Step::Delete).boxed()),
+        (2, (0..8u64).prop_map(Step::Return).boxed()),
         (5, Just(Step::Seal).boxed()),
         (3, Just(Step::Maintain).boxed()),
         (1, Just(Step::Reopen).boxed()),
@@ -132,6 +139,13 @@ pub fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<ReplicaInfo>> {
     let infos = store.replica_infos(buckets, Timestamp(NOW - RETENTION / 2)).expect("counted");
     // How far the clock has come is told by other tests.
     infos.into_iter().map(|info| info.map(|info| ReplicaInfo { newest: Timestamp(0), ..info })).collect()
+}
+
+fn delete(store: &Store, bucket: BucketId) {
+    let checksum = infos(store, &[bucket])[0].map_or(0, |info| info.checksum);
+    let deleted = store.delete_replicas(&[(bucket, checksum)], Timestamp(NOW - RETENTION / 2));
+    assert_eq!(deleted.expect("deleted"), [true]);
+    assert_eq!(infos(store, &[bucket]), [None]);
 }
 
 pub fn small(directory: &std::path::Path) -> Options {
@@ -233,6 +247,21 @@ fn run(steps: Vec<Step>) {
                 let scope = DropScope::Type(TYPES[of].to_owned());
                 store.apply_drop(&Drop { scope, timestamp: Timestamp(NOW - ago) }).expect("dropped");
                 model.drops.push((Some(of), None, NOW - ago));
+            }
+            Step::Delete(bits) => {
+                let bucket = BucketId::new(3, bits);
+                delete(&store, bucket);
+                model.versions.retain(|id, _| !bucket.contains(crate::common::id(id).location()));
+            }
+            Step::Return(bits) => {
+                let bucket = BucketId::new(3, bits);
+                let before = infos(&store, &[bucket]);
+                let parcels = store.export(&[bucket]).expect("exported");
+                delete(&store, bucket);
+                for parcel in &parcels {
+                    import(&store, parcel, &bytes(parcel)).expect("imported");
+                }
+                assert_eq!(infos(&store, &[bucket]), before, "what comes back is what went");
             }
             Step::Seal => store.seal().expect("sealed"),
             Step::Maintain => {

@@ -31,13 +31,13 @@ impl AppendFile for Bytes {
     }
 }
 
-fn bytes(parcel: &Parcel) -> Vec<u8> {
+pub fn bytes(parcel: &Parcel) -> Vec<u8> {
     let mut bytes = Bytes::default();
     parcel.write_to(&mut bytes).expect("read");
     bytes.0
 }
 
-fn import(store: &Store, parcel: &Parcel, bytes: &[u8]) -> Result<(), millrace_store::Error> {
+pub fn import(store: &Store, parcel: &Parcel, bytes: &[u8]) -> Result<(), millrace_store::Error> {
     let mut import = store.import(parcel.shares())?;
     for piece in bytes.chunks(1000) {
         import.append(piece)?;
