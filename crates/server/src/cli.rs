@@ -319,6 +319,9 @@ pub struct BenchArguments {
     /// Of feed: documents of 300 bytes.
     #[arg(long, group = "variant")]
     pub small: bool,
+    /// Of model: models that rank.
+    #[arg(long, group = "variant")]
+    pub rank: bool,
     /// Of feed: latency at half load.
     #[arg(long, group = "variant")]
     pub tail: bool,
@@ -342,7 +345,13 @@ pub struct BenchArguments {
 impl BenchArguments {
     /// The benchmark's whole name: that of a variant has its flag in it.
     pub fn full_name(&self) -> String {
-        let variants = [(self.http, "http"), (self.cold, "cold"), (self.small, "small"), (self.tail, "tail")];
+        let variants = [
+            (self.http, "http"),
+            (self.cold, "cold"),
+            (self.small, "small"),
+            (self.tail, "tail"),
+            (self.rank, "rank"),
+        ];
         match variants.into_iter().find(|(given, _)| *given) {
             Some((_, variant)) => format!("{} --{variant}", self.name),
             None => self.name.clone(),

@@ -62,7 +62,7 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
         // Five years, and half of the weight after half a year.
         let _ = writeln!(
             text,
-            "rank-properties {{ freshness({0}).maxAge: 157680000 freshness({0}).halfResponse: 15768000 }}",
+            "rank-properties {{\n freshness({0}).maxAge: 157680000\n freshness({0}).halfResponse: 15768000\n }}",
             date.name
         );
     }
