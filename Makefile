@@ -22,7 +22,7 @@ build: ## Build the binary, optimised
 test: check clients ## Everything
 
 check: ## Format, clippy, rustdoc (all without warnings) and the Rust tests
-	@scripts/prerequisites
+	@scripts/prerequisites etcd
 	@scripts/onnxruntime
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_client::{Answer, Client, Protocol, Request};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::measure::Samples;
-use crate::node::runtime;
+use crate::node::cores;
 
 /// Clients of one server, with threads of their own.
 pub(crate) struct Clients {
@@ -43,7 +43,10 @@ impl Clients {
     /// Clients of the server at `url`, each with a connection of its own.
     pub fn new(url: &str) -> Result<Self, Error> {
         let client = Client::new(url, Protocol::Http1).map_err(Error::failed)?;
-        Ok(Clients { runtime: runtime("clients")?, client })
+        // As many threads as the server has, under a name of their own, so that a profile tells them apart.
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(cores()).thread_name("clients").enable_all();
+        Ok(Clients { runtime: builder.build().map_err(Error::failed)?, client })
     }
 
     /// Asks once.

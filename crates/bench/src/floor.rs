@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::application::{self, TYPE};
-use crate::node::runtime;
+use crate::node::cores;
 
 /// The server, on a free port.
 pub(crate) struct Floor {
@@ -34,7 +34,7 @@ impl Floor {
         let router = Router::new()
             .route(&format!("/document/v1/bench/{TYPE}/group/{{group}}/{{name}}"), post(parse))
             .with_state(schema);
-        let runtime = runtime("floor")?;
+        let runtime = millrace_gateway::runtime(cores(), "floor").map_err(Error::failed)?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(Error::failed)?;
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use memchr::memmem::Finder;
+use millrace_env::ThreadClass;
 use rustix::fs::{Advice, fadvise};
 
 use crate::Error;
@@ -62,11 +63,23 @@ pub fn read_cold(path: &Path, ranges: &[Range<u64>]) -> Result<Duration, Error> 
     Ok(start.elapsed())
 }
 
-/// Appends `sizes` one after another to a new file in a directory, each followed by an fsync; the file is removed afterwards.
+/// Appends `sizes` one after another to a new file in a directory, each followed by an fsync, on a thread that is as prompt as that of the
+/// store; the file is removed afterwards.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn append_durably(directory: &Path, sizes: impl Iterator<Item = usize>) -> Result<Samples, Error> {
+pub fn append_durably(directory: &Path, sizes: impl Iterator<Item = usize> + Send) -> Result<Samples, Error> {
+    let appending = || {
+        ThreadClass::Prompt.enter();
+        append_all(directory, sizes)
+    };
+    std::thread::scope(|scope| {
+        let failed = |_| Err(Error::failed("the thread that appends ended before its time"));
+        scope.spawn(appending).join().unwrap_or_else(failed)
+    })
+}
+
+fn append_all(directory: &Path, sizes: impl Iterator<Item = usize>) -> Result<Samples, Error> {
     // With a name: file systems spare themselves the work of syncing a file that has none.
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
     let mut samples = Samples::new();

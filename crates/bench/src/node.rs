@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -40,7 +40,7 @@ impl LocalNode {
     pub fn start_with(directory: &Path, application: Application) -> Result<Self, Error> {
         let node = Node::open(settings(directory)).map_err(Error::failed)?;
         node.deploy(application).map_err(Error::failed)?;
-        let runtime = runtime("node")?;
+        let runtime = millrace_gateway::runtime(cores(), "node").map_err(Error::failed)?;
         let server = runtime.block_on(Server::bind(Arc::clone(&node))).map_err(Error::failed)?;
         let (data, _) = server.addresses().map_err(Error::failed)?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -70,10 +70,4 @@ impl Drop for LocalNode {
             let _ = runtime.block_on(task);
         }
     }
-}
-
-/// Threads that wait for sockets, as many as the server has. They bear the name, so that a profile tells servers from clients.
-pub(crate) fn runtime(name: &str) -> Result<Runtime, Error> {
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(cores()).thread_name(name).enable_all().build().map_err(Error::failed)
 }

@@ -49,6 +49,15 @@ pub struct Answer {
     pub body: Bytes,
 }
 
+/// What is being answered: a success, whose body is still coming.
+#[derive(Debug)]
+pub struct Streaming {
+    /// The headers.
+    pub headers: HeaderMap,
+    address: String,
+    body: Incoming,
+}
+
 impl Request {
     /// A request of `method` for a path, which is percent-encoded already.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
@@ -192,20 +201,27 @@ impl Client {
     /// # Errors
     /// Nobody answers; the answer breaks off; the node refuses.
     pub async fn stream(&self, request: Request, mut sink: impl FnMut(&[u8])) -> Result<HeaderMap, Error> {
+        let mut answer = self.open(request).await?;
+        while let Some(piece) = answer.next().await? {
+            sink(&piece);
+        }
+        Ok(answer.headers)
+    }
+
+    /// Sends a request and waits for the beginning of the answer. An answer that is not a success is read whole and becomes an
+    /// error. The request's own timeout does not count here.
+    ///
+    /// # Errors
+    /// Nobody answers; the node refuses.
+    pub async fn open(&self, request: Request) -> Result<Streaming, Error> {
         let response = self.begin(request).await?;
-        let (parts, mut body) = response.into_parts();
+        let (parts, body) = response.into_parts();
         if !parts.status.is_success() {
             let body = body.collect().await.map_err(|error| self.broken(&error))?.to_bytes();
             let answer = Answer { status: parts.status, headers: parts.headers, body };
             return Err(Error::Refused { status: answer.status.as_u16(), message: answer.message() });
         }
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| self.broken(&error))?;
-            if let Some(data) = frame.data_ref() {
-                sink(data);
-            }
-        }
-        Ok(parts.headers)
+        Ok(Streaming { headers: parts.headers, address: self.base.clone(), body })
     }
 
     async fn begin(&self, request: Request) -> Result<hyper::Response<Incoming>, Error> {
@@ -229,6 +245,25 @@ impl Client {
 
     fn broken(&self, error: &hyper::Error) -> Error {
         Error::Broken { address: self.base.clone(), reason: error.to_string() }
+    }
+}
+
+impl Streaming {
+    /// The next piece of the body; `None` at its end. Nothing is lost when it is dropped before it is done.
+    ///
+    /// # Errors
+    /// The answer breaks off.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        while let Some(frame) = self.body.frame().await {
+            let broken = |error: hyper::Error| Error::Broken {
+                address: self.address.clone(),
+                reason: error.to_string(),
+            };
+            if let Ok(data) = frame.map_err(broken)?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 }
 

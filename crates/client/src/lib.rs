@@ -10,7 +10,7 @@ pub mod feed;
 mod id;
 mod package;
 
-pub use client::{Answer, Client, Protocol, Request};
+pub use client::{Answer, Client, Protocol, Request, Streaming};
 pub use error::Error;
 pub(crate) use id::path_of;
 pub use id::{document_path, encoded};

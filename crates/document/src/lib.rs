@@ -2,7 +2,7 @@
 //!
 //! The chief types are [`DocumentType`] (which fields there are), [`DocumentId`] (with its [`Group`] and [`Location`]),
 //! [`Document`] (an id and values) and [`Operation`] (put, update, remove). JSON ([`json`]) and the compact row form
-//! ([`wire`]) are read and written here.
+//! ([`wire`]) are read and written here. A [`Version`] is what replicas send each other.
 //!
 //! This crate does not know where documents are stored, nor what a schema does with a field.
 
@@ -17,6 +17,7 @@ pub mod scalar;
 mod types;
 mod update;
 mod value;
+mod version;
 pub mod wire;
 
 pub use document::{Document, Timestamp};
@@ -28,3 +29,4 @@ pub use path::{FieldPath, Step};
 pub use types::{DataType, DocumentType, Field, StructType};
 pub use update::{Change, FieldUpdate, Operator, Update};
 pub use value::Value;
+pub use version::{Drop, DropScope, Version};

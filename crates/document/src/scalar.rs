@@ -123,16 +123,16 @@ fn angle(before: &str, after: &str) -> Option<f64> {
     Some(before.parse::<f64>().ok()? + part(minutes)? / 60.0 + part(seconds.trim_matches('"'))? / 3600.0)
 }
 
-/// Millionths of a degree; `None` outside 90 degrees of latitude and 180 of longitude.
+/// Millionths of a degree; `None` where they need more than 32 bits. Places off the globe are kept as they are written,
+/// since feeds have them.
 pub(crate) fn degrees(latitude: f64, longitude: f64) -> Option<(i32, i32)> {
     in_range((latitude * 1e6).round() as i64, (longitude * 1e6).round() as i64)
         .filter(|_| latitude.is_finite() && longitude.is_finite())
 }
 
-/// The two where they are millionths of a degree on the globe.
+/// The two where they fit.
 pub(crate) fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
-    (latitude.unsigned_abs() <= 90_000_000 && longitude.unsigned_abs() <= 180_000_000)
-        .then_some((latitude as i32, longitude as i32))
+    Some((i32::try_from(latitude).ok()?, i32::try_from(longitude).ok()?))
 }
 
 /// What a value of a data type is, with an example, as the end of a sentence.

@@ -159,6 +159,30 @@ pub enum Error {
     /// The store refuses or fails.
     #[error("{0}")]
     Store(#[from] millrace_store::Error),
+    /// The nodes of the cluster are about to agree who answers this.
+    #[error("{0}; try again in a moment")]
+    Unsettled(String),
+    /// Another node, which would have to answer, cannot be reached.
+    #[error("node {address} cannot be reached: {reason}; try again in a moment")]
+    Unreachable {
+        /// Its `host:port`.
+        address: String,
+        /// What the connection says.
+        reason: String,
+        /// Whether it may have seen the request.
+        sent: bool,
+    },
+    /// Not every replica has said that it has a write.
+    #[error("{0}; whether it was written is not known: read the document, or write it again")]
+    Unknown(String),
+    /// What another node answered to its part of a request.
+    #[error("{message}")]
+    Remote {
+        /// The status that it answered.
+        status: StatusCode,
+        /// Its own words.
+        message: String,
+    },
     /// What should not happen.
     #[error("{0}")]
     Internal(String),
@@ -200,7 +224,7 @@ impl Error {
     /// What the caller can do.
     pub fn kind(&self) -> Kind {
         match self {
-            Error::NotDeployed => Kind::Unavailable,
+            Error::NotDeployed | Error::Unsettled(_) | Error::Unreachable { .. } => Kind::Unavailable,
             Error::BadRequest(_)
             | Error::Parameter { .. }
             | Error::Package(_)
@@ -218,7 +242,8 @@ impl Error {
             Error::Condition(_) => Kind::Precondition,
             Error::TooLarge { .. } | Error::OperationTooLarge { .. } => Kind::TooLarge,
             Error::Overloaded => Kind::Overloaded,
-            Error::Timeout(_) => Kind::Timeout,
+            Error::Timeout(_) | Error::Unknown(_) => Kind::Timeout,
+            Error::Remote { status, .. } => Kind::of(*status),
             Error::Store(error) => store_kind(error),
             Error::Internal(_) => Kind::Internal,
         }
@@ -235,7 +260,7 @@ fn store_kind(error: &millrace_store::Error) -> Kind {
     use millrace_store::Error as Store;
     match error {
         Store::Overloaded => Kind::Overloaded,
-        Store::DiskFull { .. } => Kind::Storage,
+        Store::DiskFull { .. } | Store::NoSpace { .. } => Kind::Storage,
         Store::IdTooLong { .. } | Store::Refused(_) | Store::Continuation => Kind::BadRequest,
         Store::Closed | Store::Poisoned { .. } => Kind::Unavailable,
         Store::Corrupt { .. } | Store::Io { .. } | Store::Tail { .. } | Store::DataDirectory { .. } => {
@@ -291,6 +316,19 @@ fn search_kind(error: &millrace_search::Error) -> Kind {
 }
 
 impl Kind {
+    /// The kind of error that has a status.
+    fn of(status: StatusCode) -> Self {
+        match status {
+            StatusCode::BAD_REQUEST => Kind::BadRequest,
+            StatusCode::NOT_FOUND => Kind::NotFound,
+            StatusCode::TOO_MANY_REQUESTS => Kind::Overloaded,
+            StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
+            StatusCode::GATEWAY_TIMEOUT => Kind::Timeout,
+            StatusCode::INSUFFICIENT_STORAGE => Kind::Storage,
+            _ => Kind::Internal,
+        }
+    }
+
     /// The HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {

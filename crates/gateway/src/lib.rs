@@ -9,6 +9,7 @@
 
 mod access_log;
 mod caller;
+pub mod cluster;
 mod config_api;
 mod deployment;
 mod deployments;
@@ -32,5 +33,5 @@ pub use deployment::Deployment;
 pub use error::{Error, Kind, StartError};
 pub use http::serve;
 pub use node::Node;
-pub use server::Server;
+pub use server::{Server, runtime};
 pub use settings::{Settings, TlsFiles};

@@ -1,7 +1,7 @@
 //! The node: what all endpoints share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
@@ -9,6 +9,7 @@ use millrace_schema::Application;
 use millrace_store::{Options, Store};
 
 use crate::access_log::AccessLog;
+use crate::cluster::{Cluster, Forwarder};
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
@@ -32,6 +33,9 @@ pub struct Node {
     pool: Pool,
     upkeep: Upkeep,
     access_log: Option<Arc<AccessLog>>,
+    /// The cluster that it is one of, where it is.
+    cluster: OnceLock<Arc<dyn Cluster>>,
+    forwarder: Forwarder,
     /// The data port, once it is bound.
     port: AtomicU16,
 }
@@ -67,6 +71,8 @@ impl Node {
         });
         let node = Arc::new(Node {
             access_log: access_log.transpose()?,
+            cluster: OnceLock::new(),
+            forwarder: Forwarder::new(),
             port: AtomicU16::new(settings.port),
             settings,
             store,
@@ -90,6 +96,23 @@ impl Node {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Makes the node one of a cluster, from the next request on. A node is of one cluster all its life: a second call is passed over.
+    pub fn join(&self, cluster: Arc<dyn Cluster>) {
+        if self.cluster.set(cluster).is_err() {
+            tracing::warn!("the node is one of a cluster already");
+        }
+    }
+
+    /// The cluster that it is one of.
+    pub(crate) fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
+        self.cluster.get()
+    }
+
+    /// The way to other nodes.
+    pub(crate) fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
     }
 
     /// Where requests are logged.

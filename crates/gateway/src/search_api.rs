@@ -5,22 +5,27 @@ mod format;
 mod parameters;
 mod render;
 mod run;
+mod spread;
 mod trace;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
+use axum::extract::{self, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
+use millrace_document::Location;
 use millrace_model::Purpose;
 use millrace_query::Query;
+use millrace_store::ViewScope;
 
 pub(crate) use self::benchmark::Figures;
 use self::format::Format;
+use self::run::{Found, Request};
 use crate::caller::Caller;
+use crate::cluster::{self, Access, Hop};
 use crate::error::Kind;
 use crate::metrics::Metric;
 use crate::models::Embeddings;
@@ -30,7 +35,7 @@ use crate::{Deployment, Error, Node, http};
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Answers a query.
-pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
     let asked = benchmark::Asked::of(request.headers());
@@ -39,12 +44,13 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     metrics.time(Metric::QueryLatency, started.elapsed());
     metrics.count(Metric::Queries);
     match answer {
-        Ok((body, figures)) => {
+        Ok(Answer::Result(body, figures)) => {
             let mut response = http::answer(StatusCode::OK, &format.content_type(), body);
             asked.add(&figures, response.headers_mut());
             response.extensions_mut().insert(figures);
             response
         }
+        Ok(Answer::OfNode(response)) => response,
         Err(error) => {
             metrics.count(match error.kind() {
                 Kind::Overloaded => Metric::Rejected,
@@ -56,18 +62,29 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
             if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
+            if matches!(error, Error::Unsettled(_)) {
+                cluster::unsettled(response.headers_mut());
+            }
             response
         }
     }
 }
 
+/// What a query is answered with.
+enum Answer {
+    /// A result, written, and its figures.
+    Result(Vec<u8>, Figures),
+    /// What another node answered, or what this one answers to another.
+    OfNode(Response),
+}
+
 /// The answer to a request; `format` is set as soon as it is known, so that errors come in it too.
 async fn search(
     node: &Arc<Node>,
-    request: Request,
+    request: extract::Request,
     started: Instant,
     format: &mut Format,
-) -> Result<(Vec<u8>, Figures), Error> {
+) -> Result<Answer, Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
     let (parameters, limits) =
@@ -77,21 +94,63 @@ async fn search(
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();
-    let (gone, worker) = (Arc::clone(&caller.gone), Arc::clone(node));
-    let embeddings = embed(node, &deployment, &query, started + timeout, &gone).await?;
-    let work = node.pool().run(move || {
-        let found = run::run(&worker, &deployment, &query, &embeddings, started, gone)?;
-        worker.metrics().record(Metric::HitsPerQuery, found.hits.len() as f64);
-        worker.metrics().record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
-        if found.result.coverage.timed_out {
-            worker.metrics().count(Metric::DegradedQueries);
+    let hop = Hop::of(&headers)?;
+    let deadline = started + timeout;
+    if let Some(location) = one_location(&query)?.filter(|_| node.cluster().is_some()) {
+        let request = spread::forwarded(&query, headers, timeout)?;
+        let answer = cluster::hand_on(node, location, Access::Read, &hop, &request, deadline).await?;
+        if let Some(response) = answer {
+            return Ok(Answer::OfNode(response));
         }
-        render::result(&query, &found, started, format)
-    });
-    match tokio::time::timeout(timeout.saturating_add(GRACE), work).await {
-        Ok(answer) => answer?,
+    }
+    let gone = Arc::clone(&caller.gone);
+    let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
+    let request = Request { node: Arc::clone(node), deployment, query, embeddings, started, gone };
+    match tokio::time::timeout(timeout.saturating_add(GRACE), answer(&request, &hop, format)).await {
+        Ok(answer) => answer,
         Err(_) => Err(Error::Timeout(timeout)),
     }
+}
+
+/// The answer to a query that is this node's to answer, or the part of it that is.
+async fn answer(request: &Request, hop: &Hop, format: Format) -> Result<Answer, Error> {
+    let node = &request.node;
+    let working = request.clone();
+    let result = match (node.cluster(), hop) {
+        (Some(cluster), Hop::Owned(version)) => {
+            let shares = spread::of_owned(request, &**cluster, *version).await?;
+            return Ok(Answer::OfNode(spread::answer(&shares)?));
+        }
+        (Some(_), Hop::Buckets(buckets)) => {
+            let share = spread::of_buckets(request, buckets.clone()).await?;
+            return Ok(Answer::OfNode(spread::answer(&[share])?));
+        }
+        (Some(cluster), Hop::Client) if one_location(&request.query)?.is_none() => {
+            let found = spread::run(request, &**cluster).await?;
+            node.pool().run(move || result(&working, &found, format)).await
+        }
+        _ => node.pool().run(move || result(&working, &run::run(&working)?, format)).await,
+    };
+    let (body, figures) = result??;
+    Ok(Answer::Result(body, figures))
+}
+
+/// What was found, written; and noted in the metrics.
+fn result(request: &Request, found: &Found, format: Format) -> Result<(Vec<u8>, Figures), Error> {
+    let metrics = request.node.metrics();
+    metrics.record(Metric::HitsPerQuery, found.hits.len() as f64);
+    metrics.record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
+    if found.result.coverage.timed_out {
+        metrics.count(Metric::DegradedQueries);
+    }
+    render::result(&request.query, found, request.started, format)
+}
+
+/// A location of the bucket that has all documents which a query reads, where one has: where it reads one group.
+fn one_location(query: &Query) -> Result<Option<Location>, Error> {
+    let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };
+    let [group] = &groups[..] else { return Ok(None) };
+    Ok(group.location_bits().map(|bits| Location::new(u64::from(bits))))
 }
 
 /// The texts of the query that become tensors, embedded on a thread that may wait.

@@ -8,7 +8,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::any;
+use millrace_env::ThreadClass;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -71,6 +73,19 @@ impl Server {
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.
         let _ = tokio::task::spawn_blocking(move || node.close()).await;
     }
+}
+
+/// Threads that wait for sockets, as many as `threads`. Whoever asked waits for them, so they are prompt.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn runtime(threads: usize, name: &str) -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .thread_name(name)
+        .on_thread_start(|| ThreadClass::Prompt.enter())
+        .enable_all()
+        .build()
 }
 
 async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, StartError> {

@@ -1,27 +1,38 @@
 //! Aggregates of many groups at once: one vector a statistic, one place a group.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use crate::datum::{Datum, double_order};
 use crate::level::Aggregate;
 use crate::node::Kind;
 use crate::request::Aggregator;
 
 /// The running values of one aggregate, by group number.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Accumulator {
     Count(Vec<u64>),
     SumLong(Vec<i64>),
     SumDouble(Vec<f64>),
+    /// Sums that stay exact while they are of whole numbers, and counts.
     AvgLong(Vec<(i64, u64)>),
     AvgDouble(Vec<(f64, u64)>),
-    /// The extreme so far; the flag keeps the largest.
-    Extreme(Vec<Option<Datum<'static>>>, bool),
+    Extreme {
+        /// The extreme so far.
+        values: Vec<Option<Datum<'static>>>,
+        /// Keeps the largest, not the smallest.
+        largest: bool,
+        /// The extreme of no values: every value of the kind is better.
+        none: Datum<'static>,
+    },
     Xor(Vec<u64>),
     Spread(Vec<Spread>),
     Values(Vec<Vec<f64>>),
 }
 
 /// Count, mean and sum of squared distances from it: merged without loss of small differences (Welford, Chan).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Spread {
     count: f64,
     mean: f64,
@@ -43,19 +54,30 @@ impl Spread {
 
 impl Accumulator {
     pub(crate) fn new(aggregate: &Aggregate) -> Self {
-        let double = aggregate.kind == Kind::Double;
+        let double = !matches!(aggregate.kind, Kind::Bool | Kind::Long);
         match aggregate.aggregator {
             Aggregator::Count => Accumulator::Count(Vec::new()),
             Aggregator::Sum if double => Accumulator::SumDouble(Vec::new()),
             Aggregator::Sum => Accumulator::SumLong(Vec::new()),
             Aggregator::Avg if double => Accumulator::AvgDouble(Vec::new()),
             Aggregator::Avg => Accumulator::AvgLong(Vec::new()),
-            Aggregator::Min => Accumulator::Extreme(Vec::new(), false),
-            Aggregator::Max => Accumulator::Extreme(Vec::new(), true),
+            Aggregator::Min => Accumulator::extreme(aggregate.kind, false),
+            Aggregator::Max => Accumulator::extreme(aggregate.kind, true),
             Aggregator::Xor => Accumulator::Xor(Vec::new()),
             Aggregator::Stddev => Accumulator::Spread(Vec::new()),
             Aggregator::Quantiles => Accumulator::Values(Vec::new()),
         }
+    }
+
+    fn extreme(kind: Kind, largest: bool) -> Self {
+        let none = match kind {
+            Kind::Bool | Kind::Long => Datum::Long(if largest { i64::MIN } else { i64::MAX }),
+            Kind::Double => Datum::Double(if largest { f64::MIN } else { f64::MAX }),
+            Kind::Text => Datum::text(String::new()),
+            Kind::Raw => Datum::Raw(Cow::Borrowed(&[])),
+            Kind::Bucket => Datum::Null,
+        };
+        Accumulator::Extreme { values: Vec::new(), largest, none }
     }
 
     /// Makes room for `groups` groups.
@@ -66,9 +88,23 @@ impl Accumulator {
             Accumulator::SumDouble(values) => values.resize(groups, 0.0),
             Accumulator::AvgLong(values) => values.resize(groups, (0, 0)),
             Accumulator::AvgDouble(values) => values.resize(groups, (0.0, 0)),
-            Accumulator::Extreme(values, _) => values.resize(groups, None),
+            Accumulator::Extreme { values, .. } => values.resize(groups, None),
             Accumulator::Spread(values) => values.resize(groups, Spread::default()),
             Accumulator::Values(values) => values.resize(groups, Vec::new()),
+        }
+    }
+
+    /// How many groups it has room for.
+    pub(crate) fn groups(&self) -> usize {
+        match self {
+            Accumulator::Count(values) | Accumulator::Xor(values) => values.len(),
+            Accumulator::SumLong(values) => values.len(),
+            Accumulator::SumDouble(values) => values.len(),
+            Accumulator::AvgLong(values) => values.len(),
+            Accumulator::AvgDouble(values) => values.len(),
+            Accumulator::Extreme { values, .. } => values.len(),
+            Accumulator::Spread(values) => values.len(),
+            Accumulator::Values(values) => values.len(),
         }
     }
 
@@ -101,7 +137,7 @@ impl Accumulator {
                 values[group].0 += value.to_double();
                 values[group].1 += 1;
             }
-            Accumulator::Extreme(values, largest) => {
+            Accumulator::Extreme { values, largest, .. } => {
                 let better = values[group].as_ref().is_none_or(|kept| {
                     let order = value.order(kept);
                     if *largest { order.is_gt() } else { order.is_lt() }
@@ -148,8 +184,8 @@ impl Accumulator {
                     *kept = (kept.0 + sum, kept.1 + count);
                 }
             }
-            (this @ Accumulator::Extreme(..), Accumulator::Extreme(b, _)) => {
-                for (index, value) in b.into_iter().enumerate() {
+            (this @ Accumulator::Extreme { .. }, Accumulator::Extreme { values: theirs, .. }) => {
+                for (index, value) in theirs.into_iter().enumerate() {
                     if let Some(value) = value {
                         this.take(numbers[index], value);
                     }
@@ -166,26 +202,20 @@ impl Accumulator {
         }
     }
 
-    /// The value of a group; null where it has none. Quantiles are not one value, see [`Accumulator::quantiles`].
+    /// The value of a group; 0 or the like where nothing was taken. Quantiles are not one value, see [`Accumulator::quantiles`].
     pub(crate) fn value(&self, group: usize) -> Datum<'static> {
         match self {
             Accumulator::Count(values) => Datum::Long(values[group] as i64),
             Accumulator::Xor(values) => Datum::Long(values[group] as i64),
             Accumulator::SumLong(values) => Datum::Long(values[group]),
             Accumulator::SumDouble(values) => Datum::Double(values[group]),
-            Accumulator::AvgLong(values) => match values[group] {
-                (_, 0) => Datum::Null,
-                (sum, count) => Datum::Long(sum / i64::try_from(count).unwrap_or(i64::MAX)),
-            },
-            Accumulator::AvgDouble(values) => match values[group] {
-                (_, 0) => Datum::Null,
-                (sum, count) => Datum::Double(sum / count as f64),
-            },
-            Accumulator::Extreme(values, _) => values[group].clone().unwrap_or(Datum::Null),
-            Accumulator::Spread(values) => match values[group] {
-                Spread { count: 0.0, .. } => Datum::Null,
-                Spread { count, squares, .. } => Datum::Double((squares / count).sqrt()),
-            },
+            Accumulator::AvgLong(values) => Datum::Double(mean(values[group].0 as f64, values[group].1)),
+            Accumulator::AvgDouble(values) => Datum::Double(mean(values[group].0, values[group].1)),
+            Accumulator::Extreme { values, none, .. } => values[group].as_ref().unwrap_or(none).clone(),
+            Accumulator::Spread(values) => {
+                let Spread { count, squares, .. } = values[group];
+                Datum::Double(if count > 0.0 { (squares / count).sqrt() } else { 0.0 })
+            }
             Accumulator::Values(_) => Datum::Null,
         }
     }
@@ -201,4 +231,8 @@ impl Accumulator {
         };
         Some(wanted.iter().map(|quantile| (*quantile, at(*quantile))).collect())
     }
+}
+
+fn mean(sum: f64, count: u64) -> f64 {
+    if count > 0 { sum / count as f64 } else { 0.0 }
 }

@@ -57,8 +57,14 @@ impl Request {
     /// [`Error::Invalid`]: a field that is not there, an expression of the wrong type, something where it cannot stand, a
     /// continuation that no result has given, or an answer that could get larger than the settings allow.
     pub fn check(&self, schema: &Schema, settings: &Settings) -> Result<Grouping, Error> {
-        let mut checker =
-            Checker { schema, settings, fields: Vec::new(), reads_ids: false, bound: Vec::new() };
+        let mut checker = Checker {
+            schema,
+            settings,
+            fields: Vec::new(),
+            reads_ids: false,
+            bound: Vec::new(),
+            last_tag: 1,
+        };
         let mut root = Level::default();
         let state = State::default();
         let mut top = None;
@@ -142,9 +148,16 @@ struct Checker<'s> {
     reads_ids: bool,
     /// Fields whose element the rows remember, outermost first.
     bound: Vec<String>,
+    /// The number of what was seen last in the text: the root, levels of groups and outputs count.
+    last_tag: u32,
 }
 
 impl Checker<'_> {
+    fn tag(&mut self) -> u32 {
+        self.last_tag += 1;
+        self.last_tag
+    }
+
     /// An operation on a group as a whole.
     fn group(
         &mut self,
@@ -183,6 +196,7 @@ impl Checker<'_> {
                     "summary() is of a single hit; write each(output(summary())) inside the group's each(…)",
                 ));
             }
+            self.tag();
             let node = self.group_node(&output.expression, level)?;
             push_output(level, output.name(), node)?;
         }
@@ -205,6 +219,7 @@ impl Checker<'_> {
                 )));
             };
             level.hit_lists.push(HitList {
+                tag: self.tag(),
                 label: op.label.as_ref().or(output.label.as_ref()).map_or("hits", String::as_str).to_owned(),
                 summary: class.clone(),
                 max: limit(state.max, self.settings.default_max_hits),
@@ -222,6 +237,9 @@ impl Checker<'_> {
         state: &State<'_>,
     ) -> Result<(), Error> {
         let first = level.lists.len();
+        op.outputs.iter().for_each(|_| {
+            self.tag();
+        });
         for child in &op.children {
             match child.each {
                 Each::Each => self.list(child, by, level, state)?,
@@ -296,6 +314,7 @@ impl Checker<'_> {
             last.clear();
         }
         let list = GroupsList {
+            tag: self.tag(),
             label,
             by: node,
             binds,
@@ -355,13 +374,11 @@ impl Checker<'_> {
         if let Some(index) = level.aggregates.iter().position(|aggregate| aggregate.text == text) {
             return Ok(GroupNode::Aggregate(index));
         }
-        // Aggregates are over all elements of a document, whichever one its group was made by.
-        let bound = std::mem::take(&mut self.bound);
-        let input = input.map(|input| self.node(input, &mut Vec::new())).transpose();
-        self.bound = bound;
-        let (input, kind) = input?.map_or((None, Kind::Long), |(node, kind)| (Some(node), kind));
-        let needs_number = !matches!(aggregator, Aggregator::Min | Aggregator::Max | Aggregator::Xor);
-        if needs_number && !kind.is_number() {
+        let input = input.map(|input| self.node(input, &mut Vec::new())).transpose()?;
+        let (input, kind) = input.map_or((None, Kind::Long), |(node, kind)| (Some(node), kind));
+        let takes_bytes = matches!(aggregator, Aggregator::Min | Aggregator::Max | Aggregator::Xor);
+        // Text counts as the number that it spells.
+        if !(takes_bytes || kind.is_number() || kind == Kind::Text) {
             return Err(Error::invalid(format!(
                 "'{text}' needs numbers, and its argument is {}; convert it, as in tolong(…)",
                 kind.name()
@@ -455,7 +472,7 @@ impl Checker<'_> {
         for (index, argument) in arguments.iter().enumerate() {
             let (node, kind) = self.node(argument, &mut own)?;
             let number_wanted = match function.accepts {
-                Accepts::Any => false,
+                Accepts::Any | Accepts::Texts | Accepts::Bytes => false,
                 Accepts::Numbers => true,
                 Accepts::ListThenNumbers => index > 0,
             };
@@ -468,7 +485,11 @@ impl Checker<'_> {
             if function.accepts == Accepts::ListThenNumbers && index == 0 && !is_list(&node) {
                 return Err(Error::invalid(format!("'{expression}' needs an array as its first argument")));
             }
-            nodes.push(node);
+            nodes.push(match function.accepts {
+                Accepts::Texts => node.into_text(),
+                Accepts::Bytes => node.into_bytes(),
+                _ => node,
+            });
             kinds.push(kind);
         }
         if function.maps_elements(arguments.len()) {
@@ -510,7 +531,7 @@ impl Checker<'_> {
                     let reason = error.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
                     Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {reason}"))
                 })?;
-                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0)
+                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0.into_text())
             }
             Filter::Range { from, to, inclusive, input } => FilterNode::Range {
                 from: *from,
@@ -518,7 +539,16 @@ impl Checker<'_> {
                 inclusive: *inclusive,
                 input: self.node(input, &mut ignored)?.0,
             },
-            Filter::IsTrue(input) => FilterNode::IsTrue(self.node(input, &mut ignored)?.0),
+            Filter::IsTrue(input) => {
+                let (node, kind) = self.node(input, &mut ignored)?;
+                if kind != Kind::Bool {
+                    return Err(Error::invalid(format!(
+                        "istrue(…) needs boolean input, such as a field of type bool, and '{input}' is {}",
+                        kind.name()
+                    )));
+                }
+                FilterNode::IsTrue(node)
+            }
             Filter::Not(inner) => FilterNode::Not(Box::new(self.filter(inner)?)),
             Filter::And(a, b) => FilterNode::And(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),
             Filter::Or(a, b) => FilterNode::Or(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),
@@ -539,6 +569,7 @@ impl Checker<'_> {
 fn is_list(node: &Node) -> bool {
     match node {
         Node::Field { field, .. } => field.is_list(),
+        Node::Narrow { input, .. } => is_list(input),
         Node::Call { function, arguments } if function.returns == Returns::Same => {
             arguments.iter().any(is_list)
         }

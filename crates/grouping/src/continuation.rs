@@ -1,74 +1,120 @@
 //! Continuations: which lists begin at a later entry, as text that users hand back and need not understand.
 //!
-//! A list is known by a hash of the path to it: the places of lists in the request and the keys of the groups on the way.
-//! The text is hexadecimal with the letters A to P, so that it is a word in any query language: for each list 8 bytes of
-//! hash and 4 bytes of offset.
+//! A list is known by the path to it and by its tag. The path has the number of the request, 0, the place of a list in the
+//! root, the place of a group in that list, the place of a list in that group, and so on. The tag is the list's number in the
+//! text of the request: the root is 1, and every level of groups and every output counts one more, from the front to the back.
+//!
+//! In the text, a number is a letter that says how many letters follow, and its bits in fours, as the letters A to P; numbers
+//! are doubled, since the lowest bit is for a sign. For each list come the length of the path, the path, the tag, the offset,
+//! and 1 where the text leads to another page, 0 where it says what is shown.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::Error;
-use crate::datum::Datum;
+
+/// Which list of the answer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ListKey {
+    pub(crate) path: Vec<u32>,
+    pub(crate) tag: u32,
+}
+
+/// First entries of lists that do not begin with their first, in the order of the lists.
+pub(crate) type Offsets = BTreeMap<ListKey, usize>;
+
+/// Numbers of a path that is read: more than any request can nest.
+const PATH_MAX: usize = 256;
 
 /// Decodes continuations in the order given; a later one overrides an earlier one for the same list.
-pub(crate) fn decode_all(continuations: &[String]) -> Result<HashMap<u64, usize>, Error> {
-    let mut offsets = HashMap::new();
+pub(crate) fn decode_all(continuations: &[String]) -> Result<Offsets, Error> {
+    let mut offsets = Offsets::new();
     for text in continuations {
-        let wrong = || {
-            Error::invalid(format!(
-                "'{text}' is not a continuation; pass on what a result gave as \"this\", \"next\" or \"prev\""
-            ))
-        };
-        let nibbles = text
-            .bytes()
-            .map(|letter| letter.checked_sub(b'A').filter(|nibble| *nibble < 16))
-            .collect::<Option<Vec<u8>>>()
-            .ok_or_else(wrong)?;
-        let (entries, rest) = nibbles.as_chunks::<24>();
-        if !rest.is_empty() {
-            return Err(wrong());
-        }
-        for entry in entries {
-            let number =
-                |nibbles: &[u8]| nibbles.iter().fold(0u64, |number, nibble| number << 4 | u64::from(*nibble));
-            offsets.insert(number(&entry[..16]), number(&entry[16..]) as usize);
+        let mut letters = text.bytes();
+        while letters.len() > 0 {
+            let (key, offset) = list(&mut letters).ok_or_else(|| {
+                Error::invalid(format!(
+                    "'{text}' is not a continuation; pass on what a result gave as \"this\", \"next\" or \"prev\""
+                ))
+            })?;
+            offsets.insert(key, offset);
         }
     }
     Ok(offsets)
 }
 
-/// The text for lists and their offsets.
-pub(crate) fn encode(offsets: impl IntoIterator<Item = (u64, usize)>) -> String {
-    let letters = |number: u64, count: usize| {
-        (0..count).rev().map(move |place| char::from(b'A' + (number >> (4 * place) & 15) as u8))
-    };
-    offsets
-        .into_iter()
-        .flat_map(|(list, offset)| letters(list, 16).chain(letters(offset.min(u32::MAX as usize) as u64, 8)))
-        .collect()
+/// The text that leads to another page of a list.
+pub(crate) fn to_page(list: &ListKey, offset: usize) -> String {
+    let mut text = String::new();
+    write_list(&mut text, list, offset, 1);
+    text
 }
 
-/// The path to a list, as a hash (FNV-1a) that is the same on every machine.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Path(pub(crate) u64);
+/// The text for what is shown.
+pub(crate) fn this(offsets: &Offsets) -> String {
+    let mut text = String::new();
+    offsets.iter().for_each(|(list, offset)| write_list(&mut text, list, *offset, 0));
+    text
+}
 
-impl Path {
-    pub(crate) const ROOT: Path = Path(0xcbf2_9ce4_8422_2325);
+fn write_list(text: &mut String, list: &ListKey, offset: usize, flags: u32) {
+    let numbers = [list.path.len() as u32].into_iter().chain(list.path.iter().copied()).chain([
+        list.tag,
+        u32::try_from(offset).unwrap_or(u32::MAX >> 1),
+        flags,
+    ]);
+    let letter = |nibble: u32| char::from(b'A' + (nibble & 15) as u8);
+    for number in numbers {
+        let bits = u64::from(number) << 1;
+        let nibbles = (64 - bits.leading_zeros()).div_ceil(4);
+        text.push(letter(nibbles));
+        text.extend((0..nibbles).rev().map(|place| letter((bits >> (4 * place)) as u32)));
+    }
+}
 
-    pub(crate) fn list(self, place: usize) -> Path {
-        self.bytes(&(place as u64).to_le_bytes())
+fn list(letters: &mut std::str::Bytes<'_>) -> Option<(ListKey, usize)> {
+    let len = number(letters)? as usize;
+    if len > PATH_MAX {
+        return None;
+    }
+    let path = (0..len).map(|_| number(letters)).collect::<Option<_>>()?;
+    let tag = number(letters)?;
+    let offset = number(letters)? as usize;
+    number(letters)?;
+    Some((ListKey { path, tag }, offset))
+}
+
+/// A number that is not negative.
+fn number(letters: &mut std::str::Bytes<'_>) -> Option<u32> {
+    let mut nibble = || letters.next()?.checked_sub(b'A').filter(|nibble| *nibble < 16);
+    let mut bits = 0u64;
+    let count = nibble().filter(|count| *count <= 8)?;
+    for _ in 0..count {
+        bits = bits << 4 | u64::from(nibble()?);
+    }
+    (bits & 1 == 0).then_some((bits >> 1) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_written_and_read() {
+        let check = |path: &[u32], tag: u32, offset: usize, text: &str| {
+            let key = ListKey { path: path.to_vec(), tag };
+            assert_eq!(to_page(&key, offset), text);
+            let read = decode_all(&[text.to_owned()]).expect("what was written is read");
+            assert_eq!(read, Offsets::from([(key, offset)]));
+        };
+        check(&[0, 0, 0], 2, 2, "BGAAABEBEBC");
+        check(&[0, 0, 0, 1, 0, 0, 0], 4, 2, "BOAAABCAAABIBEBC");
+        check(&[3, 0, 70_000], 100, 1 << 30, "BGBGAFCCCOACMIIIAAAAAAABC");
     }
 
-    pub(crate) fn group(self, key: &Datum<'_>) -> Path {
-        match key {
-            Datum::LongBucket(from, _) => self.bytes(&from.to_be_bytes()),
-            Datum::DoubleBucket(from, _) => self.bytes(&from.to_be_bytes()),
-            Datum::TextBucket(from, _) => self.bytes(from.as_bytes()),
-            Datum::RawBucket(from, _) => self.bytes(from),
-            key => self.bytes(&key.to_raw()),
+    #[test]
+    fn what_is_no_continuation_is_refused() {
+        for text in ["x", "BG", "BGAAABEBE", "PAAAAAAAAAAAAAAA", "BDA", "BGAAABEBEBC!", "IPPPPPPPO"] {
+            assert!(decode_all(&[text.to_owned()]).is_err(), "{text}");
         }
-    }
-
-    fn bytes(self, bytes: &[u8]) -> Path {
-        Path(bytes.iter().fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 }

@@ -1,10 +1,12 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::request::DisplayDouble;
 
 /// A value while an expression is evaluated. Text and bytes are borrowed from their column where they can be.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Datum<'a> {
     Null,
     Bool(bool),
@@ -76,10 +78,10 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The least significant 64 bits of the binary representation.
+    /// The least significant 64 bits of the binary representation; of numbers, as whole numbers.
     pub(crate) fn low_bits(&self) -> u64 {
         match self {
-            Datum::Bool(_) | Datum::Long(_) => self.to_long() as u64,
+            Datum::Bool(_) | Datum::Long(_) | Datum::Double(_) => self.to_long() as u64,
             other => last_eight(&other.to_raw()),
         }
     }

@@ -2,6 +2,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use millrace_column::{Cell, Column, View};
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::aggregate::Accumulator;
@@ -13,7 +14,7 @@ use crate::node::{Context, Node};
 use crate::table::Table;
 
 /// A hit inside a group, to be filled with a document summary at the end.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HitRef {
     /// Which of the executions that were merged it comes from, as said to [`Execution::new`].
     pub part: u32,
@@ -45,7 +46,7 @@ pub struct Execution {
 }
 
 /// The groups of one [`Level`], by group number.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LevelState {
     /// The best score of each group's documents.
     pub(crate) ranks: Vec<f64>,
@@ -57,11 +58,12 @@ pub(crate) struct LevelState {
 }
 
 /// All groups of one [`GroupsList`].
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ListState {
     pub(crate) table: Table,
     pub(crate) level: LevelState,
     /// The groups inside each group around, once everything is collected.
+    #[serde(skip)]
     pub(crate) members: Vec<Vec<u32>>,
 }
 
@@ -93,6 +95,11 @@ impl Execution {
         let mut root = LevelState::new(&grouping.root);
         root.grow(&grouping.root, 1);
         Execution { grouping, part, root, best: Vec::new() }
+    }
+
+    /// One that has collected this already.
+    pub(crate) fn with(grouping: Arc<Grouping>, root: LevelState) -> Self {
+        Execution { grouping, part: 0, root, best: Vec::new() }
     }
 
     /// The request.

@@ -21,7 +21,7 @@ pub(crate) struct Field {
     members: Vec<String>,
     pub(crate) kind: Kind,
     /// The type at the end of the path.
-    leaf: DataType,
+    leaf_type: DataType,
 }
 
 /// What of a field's value is taken.
@@ -70,7 +70,7 @@ impl Field {
                 reach: Reach::ZCurve,
                 members: Vec::new(),
                 kind: Kind::Long,
-                leaf: DataType::Long,
+                leaf_type: DataType::Long,
             });
         }
         let field = field.ok_or_else(no_field)?;
@@ -131,8 +131,8 @@ impl Field {
             DataType::Struct(_) => return Err(wrong(at, "name one of its fields after a dot")),
             _ => return Err(wrong(at, "a collection inside a collection cannot be grouped")),
         };
-        let (leaf, data_type) = (at.clone(), field.data_type.clone());
-        Ok(Field { name: field.name.to_string(), data_type, reach, members, kind, leaf })
+        let (leaf_type, data_type) = (at.clone(), field.data_type.clone());
+        Ok(Field { name: field.name.to_string(), data_type, reach, members, kind, leaf_type })
     }
 
     /// A position field, for `geo_distance`.
@@ -144,7 +144,7 @@ impl Field {
                 reach: Reach::Whole,
                 members: Vec::new(),
                 kind: Kind::Double,
-                leaf: DataType::Double,
+                leaf_type: DataType::Double,
             }),
             Some(field) => Err(Error::invalid(format!(
                 "geo_distance needs a position, and '{name}' is of type {}",
@@ -152,6 +152,11 @@ impl Field {
             ))),
             None => Err(Error::invalid(format!("schema '{}' has no field '{name}'", schema.name))),
         }
+    }
+
+    /// The type of the values.
+    pub(crate) fn leaf_type(&self) -> &DataType {
+        &self.leaf_type
     }
 
     /// Whether a document can have several values.
@@ -171,7 +176,7 @@ impl Field {
 
     /// What a document without a value counts as.
     pub(crate) fn undefined(&self) -> Datum<'static> {
-        match self.leaf {
+        match self.leaf_type {
             DataType::Bool => Datum::Bool(false),
             DataType::Byte | DataType::Int | DataType::Long => Datum::Long(0),
             DataType::Float16 | DataType::Float | DataType::Double => Datum::Double(0.0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult, Hit};
 
-use crate::continuation::{self, Path};
+use crate::continuation::{self, ListKey};
 use crate::datum::Datum;
 use crate::execution::{Execution, HitRef, LevelState, ListState};
 use crate::level::{GroupNode, Grouping, GroupsList, Level};
@@ -22,23 +22,20 @@ struct Chosen {
 impl Execution {
     /// The groups, in their order and cut to their pages.
     ///
-    /// `fill` makes hits of what is shown in lists of hits: it is called once for each document summary that the request names
+    /// `number` is that of the request among those of its query. `fill` makes hits of what is shown in lists of hits: it is called once for each document summary that the request names
     /// (`None`: the query's own), and gives one hit for each reference, in order.
     ///
     /// # Errors
     /// Those of `fill`.
-    pub fn finish<E>(mut self, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
+    pub fn finish<E>(mut self, number: u32, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
-        let mut builder = Builder { grouping: &grouping, chosen: Vec::new() };
-        let (outputs, lists) = builder.inside(&grouping.root, &self.root, 0, Path::ROOT);
+        let mut builder = Builder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0] };
+        let (outputs, lists) = builder.inside(&grouping.root, &self.root, 0);
         let mut root = Group { id: GroupId::Root, relevance: 1.0, outputs, lists };
         let mut filled = fill_all(&builder.chosen, fill)?.into_iter();
         place(&mut root, &mut filled);
-        let mut offsets: Vec<(u64, usize)> =
-            grouping.offsets.iter().map(|(list, offset)| (*list, *offset)).collect();
-        offsets.sort_unstable();
-        Ok(GroupingResult { root, continuation: continuation::encode(offsets) })
+        Ok(GroupingResult { root, continuation: continuation::this(&grouping.offsets) })
     }
 }
 
@@ -72,13 +69,15 @@ fn place(group: &mut Group, filled: &mut impl Iterator<Item = Vec<Hit>>) {
 struct Builder<'g> {
     grouping: &'g Grouping,
     chosen: Vec<Chosen>,
+    /// Where in the answer it stands: see [`ListKey`].
+    path: Vec<u32>,
 }
 
 type Inside = (Vec<(String, GroupValue)>, Vec<GroupList>);
 
 impl Builder<'_> {
     /// The outputs and lists of a group.
-    fn inside(&mut self, level: &Level, state: &LevelState, group: usize, path: Path) -> Inside {
+    fn inside(&mut self, level: &Level, state: &LevelState, group: usize) -> Inside {
         let outputs = level
             .outputs
             .iter()
@@ -95,24 +94,24 @@ impl Builder<'_> {
             })
             .collect();
         let mut lists = Vec::new();
-        for (place, (spec, hits)) in level.hit_lists.iter().zip(&state.hits).enumerate() {
+        for (spec, hits) in level.hit_lists.iter().zip(&state.hits) {
             let mut hits = hits[group].clone();
             hits.sort_unstable_by(HitRef::order);
-            let path = path.list(place);
-            let (offset, end, continuation) = self.page(hits.len(), spec.max, path);
+            self.path.push(lists.len() as u32);
+            let (offset, end, continuation) = self.page(hits.len(), spec.max, spec.tag);
+            self.path.pop();
             self.chosen.push(Chosen { summary: spec.summary.clone(), hits: hits[offset..end].to_vec() });
             lists.push(GroupList::Hits { label: spec.label.clone(), hits: Vec::new(), continuation });
         }
-        for (place, (spec, list)) in level.lists.iter().zip(&state.lists).enumerate() {
-            if spec.shown {
-                let path = path.list(level.hit_lists.len() + place);
-                lists.push(self.groups(spec, list, group, path));
-            }
+        for (spec, list) in level.lists.iter().zip(&state.lists).filter(|(spec, _)| spec.shown) {
+            self.path.push(lists.len() as u32);
+            lists.push(self.groups(spec, list, group));
+            self.path.pop();
         }
         (outputs, lists)
     }
 
-    fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize, path: Path) -> GroupList {
+    fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize) -> GroupList {
         let mut members: Vec<(Vec<Datum<'static>>, usize)> = list.members[parent]
             .iter()
             .map(|group| {
@@ -132,13 +131,23 @@ impl Builder<'_> {
                 .then_with(|| list.level.ranks[*b].total_cmp(&list.level.ranks[*a]))
                 .then_with(|| list.table.keys[*a].order(&list.table.keys[*b]))
         });
-        let (offset, end, continuation) = self.page(members.len(), spec.max, path);
-        let groups = members[offset..end]
+        let (offset, end, continuation) = self.page(members.len(), spec.max, spec.tag);
+        let shown = &members[offset..end];
+        let groups = shown
             .iter()
-            .map(|(_, group)| {
+            .enumerate()
+            .map(|(place, (_, group))| {
                 let key = &list.table.keys[*group];
-                let (outputs, lists) = self.inside(&spec.level, &list.level, *group, path.group(key));
-                Group { id: group_id(key), relevance: list.level.ranks[*group], outputs, lists }
+                self.path.push((offset + place) as u32);
+                let (outputs, lists) = self.inside(&spec.level, &list.level, *group);
+                self.path.pop();
+                // Where the request says the order, relevance tells the place: from 1 in equal steps towards 0.
+                let relevance = if spec.order.is_empty() {
+                    list.level.ranks[*group]
+                } else {
+                    (shown.len() - place) as f64 / shown.len() as f64
+                };
+                Group { id: group_id(key), relevance, outputs, lists }
             })
             .collect();
         GroupList::Groups { label: spec.label.clone(), groups, continuation }
@@ -149,13 +158,14 @@ impl Builder<'_> {
         &self,
         len: usize,
         max: Option<usize>,
-        path: Path,
+        tag: u32,
     ) -> (usize, usize, (Option<String>, Option<String>)) {
-        let offset = self.grouping.offsets.get(&path.0).copied().unwrap_or(0).min(len);
+        let list = ListKey { path: self.path.clone(), tag };
+        let offset = self.grouping.offsets.get(&list).copied().unwrap_or(0).min(len);
         let Some(max) = max else { return (offset, len, (None, None)) };
         let end = offset.saturating_add(max).min(len);
-        let next = (end < len).then(|| continuation::encode([(path.0, end)]));
-        let previous = (offset > 0).then(|| continuation::encode([(path.0, offset.saturating_sub(max))]));
+        let next = (end < len).then(|| continuation::to_page(&list, end));
+        let previous = (offset > 0).then(|| continuation::to_page(&list, offset.saturating_sub(max)));
         (offset, end, (next, previous))
     }
 

@@ -41,6 +41,10 @@ pub enum Accepts {
     Numbers,
     /// A list of any kind first, then numbers.
     ListThenNumbers,
+    /// Values of any kind, as text.
+    Texts,
+    /// Values of any kind, as bytes: as many as the type has.
+    Bytes,
 }
 
 /// What a function gives.
@@ -76,6 +80,8 @@ pub(crate) enum Code {
     Whole(for<'a> fn(Datum<'a>) -> Datum<'a>),
     /// Of two values, a list as a whole.
     Pair(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
+    /// From left to right over all arguments, the elements of lists one after another; begins with nothing.
+    Chain(for<'a> fn(Datum<'a>, &Datum<'a>) -> Datum<'a>),
 }
 
 impl std::fmt::Debug for Code {
@@ -95,6 +101,12 @@ impl Function {
             Code::Math(code) => each(first, &|value| Datum::Double(code(value.to_double()))),
             Code::Whole(code) => code(first),
             Code::Pair(code) => code(first, arguments.next().unwrap_or(Datum::Null)),
+            Code::Chain(append) => {
+                std::iter::once(first).chain(arguments).fold(Datum::Null, |done, value| match &value {
+                    Datum::List(list) => list.iter().fold(append(done, &Datum::Null), append),
+                    value => append(done, value),
+                })
+            }
             Code::Fold(code) => match arguments.next() {
                 None => match first {
                     Datum::List(list) => list.into_iter().reduce(code).unwrap_or(Datum::Long(0)),
@@ -112,7 +124,7 @@ impl Function {
         match self.code {
             Code::Each(_) | Code::Time(_) | Code::Math(_) => true,
             Code::Fold(_) => arguments > 1,
-            Code::Whole(_) | Code::Pair(_) => false,
+            Code::Whole(_) | Code::Pair(_) | Code::Chain(..) => false,
         }
     }
 }
@@ -182,16 +194,16 @@ pub static FUNCTIONS: &[Function] = {
         function("and", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() & b.to_long())), "Bitwise and."),
         function("or", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() | b.to_long())), "Bitwise or."),
         function("xor", (1, MANY), Numbers, Long, Code::Fold(|a, b| Datum::Long(a.to_long() ^ b.to_long())), "Bitwise exclusive or."),
-        function("strlen", (1, 1), Any, Long, Code::Each(|value| Datum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
-        function("strcat", (1, MANY), Any, Text, Code::Fold(|a, b| Datum::text(a.to_text().into_owned() + &b.to_text())), "The texts one after another."),
+        function("strlen", (1, 1), Texts, Long, Code::Each(|value| Datum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
+        function("strcat", (1, MANY), Texts, Text, Code::Chain(append_text), "The texts one after another, those of a list too."),
         function("normalizesubject", (1, 1), Any, Text, Code::Each(normalize_subject), "The subject of a mail without the marks of replies and forwards before it."),
         function("todouble", (1, 1), Any, Double, Code::Each(|value| Datum::Double(value.to_double())), "As a float."),
         function("tolong", (1, 1), Any, Long, Code::Each(|value| Datum::Long(value.to_long())), "As a whole number."),
-        function("tostring", (1, 1), Any, Text, Code::Each(|value| Datum::text(value.to_text().into_owned())), "As text."),
+        function("tostring", (1, 1), Texts, Text, Code::Each(|value| Datum::text(value.to_text().into_owned())), "As text."),
         function("toraw", (1, 1), Any, Raw, Code::Each(|value| Datum::Raw(Cow::Owned(value.to_raw().into_owned()))), "As bytes."),
-        function("cat", (1, MANY), Any, Raw, Code::Fold(|a, b| Datum::Raw(Cow::Owned([a.to_raw(), b.to_raw()].concat()))), "The binary representations one after another."),
-        function("md5", (2, 2), Any, Raw, Code::Pair(md5), "The lowest bits, as many as the second argument says, of the MD5 of the binary representation."),
-        function("xorbit", (2, 2), Any, Raw, Code::Pair(xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
+        function("cat", (1, MANY), Bytes, Raw, Code::Chain(append_bytes), "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
+        function("md5", (2, 2), Bytes, Raw, Code::Pair(md5), "The first bits, as many as the second argument says, of the MD5 of the binary representation."),
+        function("xorbit", (2, 2), Bytes, Raw, Code::Pair(xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
         function("array.at", (2, 2), ListThenNumbers, Element, Code::Pair(array_at), "The element at a place; places outside are the nearest end."),
         function("interpolatedlookup", (2, 2), ListThenNumbers, Double, Code::Pair(interpolated_lookup), "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
         function("size", (1, 1), Any, Long, Code::Whole(|value| Datum::Long(match value { Datum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
@@ -202,7 +214,7 @@ pub static FUNCTIONS: &[Function] = {
         function("time.monthofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).month)), "The month, 1 to 12."),
         function("time.dayofmonth", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
         function("time.dayofyear", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_year)), "The day of the year, 0 to 365."),
-        function("time.dayofweek", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_week)), "The day of the week, Monday 0 to Sunday 6."),
+        function("time.dayofweek", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).day_of_week)), "The day of the week, Sunday 0 to Saturday 6."),
         function("time.hourofday", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 3600)), "The hour, 0 to 23."),
         function("time.minuteofhour", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day / 60 % 60)), "The minute, 0 to 59."),
         function("time.secondofminute", (1, 1), Numbers, Long, Code::Time(|at, zone| Datum::Long(zone.civil(at).second_of_day % 60)), "The second, 0 to 59."),
@@ -264,6 +276,26 @@ fn date(at: i64, zone: &Zone) -> Datum<'static> {
     // Writing to a String cannot fail.
     let _ = write!(text, "{}-{:02}-{:02}", civil.year, civil.month, civil.day);
     Datum::text(text)
+}
+
+fn append_text<'a>(done: Datum<'a>, next: &Datum<'a>) -> Datum<'a> {
+    let mut text = match done {
+        Datum::Text(text) => text.into_owned(),
+        _ => String::new(),
+    };
+    text.push_str(&next.to_text());
+    Datum::text(text)
+}
+
+fn append_bytes<'a>(done: Datum<'a>, next: &Datum<'a>) -> Datum<'a> {
+    let mut bytes = match done {
+        Datum::Raw(bytes) => bytes.into_owned(),
+        _ => Vec::new(),
+    };
+    if !matches!(next, Datum::Null) {
+        bytes.extend_from_slice(&next.to_raw());
+    }
+    Datum::Raw(Cow::Owned(bytes))
 }
 
 fn md5<'a>(value: Datum<'a>, width: Datum<'a>) -> Datum<'a> {

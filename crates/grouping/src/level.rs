@@ -1,9 +1,8 @@
 //! A checked request: what is computed at which place.
 
-use std::collections::HashMap;
-
 use millrace_document::DataType;
 
+use crate::continuation::Offsets;
 use crate::datum::Datum;
 use crate::functions::Function;
 use crate::node::{FilterNode, Kind, Node};
@@ -21,8 +20,8 @@ pub struct Grouping {
     /// Only the best so many documents are grouped.
     pub(crate) top: Option<usize>,
     pub(crate) root: Level,
-    /// First entries of lists that continuations ask for, by the list's key.
-    pub(crate) offsets: HashMap<u64, usize>,
+    /// First entries of lists that continuations ask for.
+    pub(crate) offsets: Offsets,
 }
 
 impl Grouping {
@@ -60,6 +59,8 @@ pub(crate) struct Aggregate {
 /// Hits of a group.
 #[derive(Debug)]
 pub(crate) struct HitList {
+    /// What continuations call it.
+    pub(crate) tag: u32,
     pub(crate) label: String,
     pub(crate) summary: Option<String>,
     pub(crate) max: Option<usize>,
@@ -68,6 +69,8 @@ pub(crate) struct HitList {
 /// Groups inside a group.
 #[derive(Debug)]
 pub(crate) struct GroupsList {
+    /// What continuations call it.
+    pub(crate) tag: u32,
     pub(crate) label: String,
     pub(crate) by: Node,
     /// The rows inside remember which element of the list each came from.

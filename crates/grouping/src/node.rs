@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::fmt;
 
 use icu_collator::CollatorBorrowed;
-use millrace_document::Value;
+use millrace_document::{DataType, Value};
 use regex::Regex;
 
 use crate::batch::Batch;
 use crate::buckets::Buckets;
 use crate::datum::Datum;
 use crate::field::Field;
-use crate::functions::Function;
+use crate::functions::{Function, Returns};
 use crate::zone::Zone;
 
 /// What an expression gives.
@@ -57,6 +57,11 @@ pub(crate) enum Node {
         function: &'static Function,
         arguments: Vec<Node>,
     },
+    /// Values of a type narrower than what is computed with, as their own type shows them.
+    Narrow {
+        input: Box<Node>,
+        to: Narrow,
+    },
     LongWidth {
         input: Box<Node>,
         width: i64,
@@ -81,6 +86,30 @@ pub(crate) enum Node {
     },
 }
 
+/// How values of a narrow type show their type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Narrow {
+    /// Whole numbers as this many bytes, most significant first.
+    Bytes(usize),
+    /// Single-precision floats with the digits that tell them apart, so that 5.9 is not 5.900000095367432.
+    Float,
+}
+
+impl Narrow {
+    fn apply<'a>(self, value: Datum<'a>) -> Datum<'a> {
+        match self {
+            Narrow::Bytes(count) => {
+                let bytes = value.to_long().to_be_bytes();
+                Datum::Raw(Cow::Owned(bytes[bytes.len() - count..].to_vec()))
+            }
+            Narrow::Float => {
+                let short = (value.to_double() as f32).to_string();
+                Datum::Double(short.parse().unwrap_or(f64::NAN))
+            }
+        }
+    }
+}
+
 /// A row of a batch, and what an expression may need beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'b> {
@@ -92,6 +121,38 @@ pub(crate) struct Context<'b> {
 }
 
 impl Node {
+    /// The node with its values as text shows them, which matters where a field is of single precision.
+    pub(crate) fn into_text(self) -> Node {
+        match self.leaf_type() {
+            Some(DataType::Float | DataType::Float16) => self.narrow(Narrow::Float),
+            _ => self,
+        }
+    }
+
+    /// The node with its values in as many bytes as the type of the field has.
+    pub(crate) fn into_bytes(self) -> Node {
+        match self.leaf_type() {
+            Some(DataType::Bool | DataType::Byte) => self.narrow(Narrow::Bytes(1)),
+            Some(DataType::Int) => self.narrow(Narrow::Bytes(4)),
+            _ => self,
+        }
+    }
+
+    fn narrow(self, to: Narrow) -> Node {
+        Node::Narrow { input: Box::new(self), to }
+    }
+
+    /// The type of the field whose values these are, unchanged.
+    fn leaf_type(&self) -> Option<&DataType> {
+        match self {
+            Node::Field { field, .. } => Some(field.leaf_type()),
+            Node::Call { function, arguments } if function.returns == Returns::Same => {
+                arguments.first()?.leaf_type()
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn eval<'b>(&'b self, context: Context<'b>) -> Datum<'b> {
         match self {
             Node::Constant(Datum::Text(text)) => Datum::Text(Cow::Borrowed(text)),
@@ -105,6 +166,7 @@ impl Node {
             Node::Call { function, arguments } => {
                 function.apply(arguments.iter().map(|argument| argument.eval(context)), context.zone)
             }
+            Node::Narrow { input, to } => each(input.eval(context), |value| to.apply(value)),
             Node::LongWidth { input, width } => each(input.eval(context), |value| {
                 let value = value.to_long();
                 let from = value.saturating_sub(value.rem_euclid(*width));
@@ -112,7 +174,7 @@ impl Node {
             }),
             Node::DoubleWidth { input, width } => each(input.eval(context), |value| {
                 let from = (value.to_double() / width).floor() * width;
-                Datum::DoubleBucket(from, from + width)
+                if from.is_finite() { Datum::DoubleBucket(from, from + width) } else { Datum::Null }
             }),
             Node::Predefined { input, buckets } => each(input.eval(context), |value| buckets.find(&value)),
             Node::Collate { input, collator } => {
@@ -141,6 +203,8 @@ impl Collator {
         let mut key = Vec::new();
         // Writing to a Vec cannot fail.
         let _ = self.0.write_sort_key_to(text, &mut key);
+        // Keys that are kept or measured end as those of ICU do.
+        key.push(0);
         Datum::Raw(Cow::Owned(key))
     }
 }
@@ -198,10 +262,9 @@ impl FilterNode {
                 let below = if inclusive.1 { value <= *to } else { value < *to };
                 above && below
             }),
-            FilterNode::IsTrue(input) => any(&input.eval(context), |value| match value {
-                Datum::Text(text) => text == "true",
-                value => value.to_double() != 0.0,
-            }),
+            FilterNode::IsTrue(input) => {
+                any(&input.eval(context), |value| matches!(value, Datum::Bool(true)))
+            }
             FilterNode::Not(inner) => !inner.passes(context),
             FilterNode::And(a, b) => a.passes(context) && b.passes(context),
             FilterNode::Or(a, b) => a.passes(context) || b.passes(context),

@@ -67,11 +67,11 @@ impl Parser<'_> {
         Ok(Request { root, continuations })
     }
 
-    /// `{ 'continuations': ['…', …] }`, also in the old form with brackets around it.
+    /// `{ 'continuations': ['…', …] }`, any number of times, also in the old form with brackets around it.
     fn annotation(&mut self) -> Result<Vec<String>, Error> {
         let mut continuations = Vec::new();
         let bracket = self.lexer.take_symbol('[');
-        if self.lexer.take_symbol('{') {
+        while self.lexer.take_symbol('{') {
             let name = match self.lexer.string()? {
                 Some(name) => name,
                 None => self.lexer.word().unwrap_or_default().to_owned(),

@@ -352,7 +352,7 @@ impl fmt::Display for Expression {
                 write!(f, "{}(", aggregator.name())?;
                 if *aggregator == Aggregator::Quantiles {
                     let list: Vec<String> = quantiles.iter().map(|q| DisplayDouble(*q).to_string()).collect();
-                    write!(f, "[{}], ", list.join(", "))?;
+                    write!(f, "[{}],", list.join(","))?;
                 }
                 if let Some(input) = input {
                     write!(f, "{input}")?;

@@ -2,11 +2,13 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::datum::Datum;
 
 /// The groups of one list in all groups around it, numbered as they come, found by the group around them and their key.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Groups")]
 pub(crate) struct Table {
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -14,6 +16,30 @@ pub(crate) struct Table {
     pub(crate) parents: Vec<u32>,
     /// For each group, what its documents share.
     pub(crate) keys: Vec<Datum<'static>>,
+}
+
+/// A table without what finds its groups.
+#[derive(Deserialize)]
+struct Groups(Vec<(u32, Datum<'static>)>);
+
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.parents.iter().zip(&self.keys))
+    }
+}
+
+impl TryFrom<Groups> for Table {
+    type Error = &'static str;
+
+    fn try_from(groups: Groups) -> Result<Self, Self::Error> {
+        let mut table = Table::default();
+        for (number, (parent, key)) in groups.0.iter().enumerate() {
+            if table.number(*parent, key) as usize != number {
+                return Err("a group comes twice");
+            }
+        }
+        Ok(table)
+    }
 }
 
 impl Table {

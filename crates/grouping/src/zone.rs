@@ -73,7 +73,7 @@ pub(crate) struct Civil {
     pub(crate) day: i64,
     /// From 0.
     pub(crate) day_of_year: i64,
-    /// From 0 = Monday.
+    /// From 0 = Sunday.
     pub(crate) day_of_week: i64,
     pub(crate) second_of_day: i64,
 }
@@ -99,7 +99,7 @@ impl Civil {
             month,
             day,
             day_of_year,
-            day_of_week: (days + 3).rem_euclid(7),
+            day_of_week: (days + 4).rem_euclid(7),
             second_of_day: seconds.rem_euclid(86_400),
         }
     }
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn instants_become_dates() {
-        check("utc", 0, "1970-1-1 day 0 weekday 3 second 0");
-        check("utc", -1, "1969-12-31 day 364 weekday 2 second 86399");
-        check("utc", 951_782_400, "2000-2-29 day 59 weekday 1 second 0");
-        check("utc", 951_868_800, "2000-3-1 day 60 weekday 2 second 0");
-        check("utc", 1_230_768_000, "2009-1-1 day 0 weekday 3 second 0");
-        check("utc", 1_230_767_999, "2008-12-31 day 365 weekday 2 second 86399");
-        check("GMT-1", 0, "1969-12-31 day 364 weekday 2 second 82800");
-        check("UTC+05:30", 0, "1970-1-1 day 0 weekday 3 second 19800");
-        check("America/Los_Angeles", 1_157_526_000, "2006-9-6 day 248 weekday 2 second 0");
-        check("America/Los_Angeles", 1_165_305_600, "2006-12-5 day 338 weekday 1 second 0");
+        check("utc", 0, "1970-1-1 day 0 weekday 4 second 0");
+        check("utc", -1, "1969-12-31 day 364 weekday 3 second 86399");
+        check("utc", 951_782_400, "2000-2-29 day 59 weekday 2 second 0");
+        check("utc", 951_868_800, "2000-3-1 day 60 weekday 3 second 0");
+        check("utc", 1_230_768_000, "2009-1-1 day 0 weekday 4 second 0");
+        check("utc", 1_230_767_999, "2008-12-31 day 365 weekday 3 second 86399");
+        check("GMT-1", 0, "1969-12-31 day 364 weekday 3 second 82800");
+        check("UTC+05:30", 0, "1970-1-1 day 0 weekday 4 second 19800");
+        check("America/Los_Angeles", 1_157_526_000, "2006-9-6 day 248 weekday 3 second 0");
+        check("America/Los_Angeles", 1_165_305_600, "2006-12-5 day 338 weekday 2 second 0");
     }
 
     #[test]

@@ -50,6 +50,20 @@ fn pages_of_groups_follow_each_other() {
 }
 
 #[test]
+fn relevance_is_the_score_or_the_place_in_an_order() {
+    let check = |request: &str, expected: &[f64]| {
+        let parsed = Request::parse(request).expect("the test's requests are right");
+        let result =
+            execute(&parsed[0], &schema(), &settings("utc"), &[&purchases()]).expect("it can be done");
+        let GroupList::Groups { groups, .. } = &result.root.lists[0] else { panic!("a list of groups") };
+        assert_eq!(groups.iter().map(|group| group.relevance).collect::<Vec<_>>(), expected, "{request}");
+    };
+    check("all(group(customer) each(output(count())))", &[9.0, 8.0, 7.0]);
+    check("all(group(customer) order(-max(price)) each(output(count())))", &[1.0, 2.0 / 3.0, 1.0 / 3.0]);
+    check("all(group(customer) order(-max(price)) max(2) each(output(count())))", &[1.0, 0.5]);
+}
+
+#[test]
 fn pages_of_hits_in_groups_turn_apart() {
     let request = "all(group(customer) order(max(customer)) each(max(2) each(output(summary()))))";
     let purchases = purchases();

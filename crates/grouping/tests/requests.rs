@@ -22,7 +22,7 @@ fn purchases() -> Vec<Purchase> {
         ("b", 0.8, "Jones", "Oil pan", 250, 0.25, 3.0, 1_157_612_400, false),
         ("c", 0.7, "Smith", "Intake valve", 1000, 0.5, 5.0, 1_157_612_401, true),
         ("d", 0.6, "Brown", "Head", 8000, 0.125, 1.5, 1_157_698_800, true),
-        ("e", 0.5, "Jones", "Head", 250, 0.125, 2.5, 1_160_000_000, false),
+        ("e", 0.5, "Jones", "Head", 250, 0.125, 2.6, 1_160_000_000, false),
         ("f", 0.4, "Smith", "Ångström", 300, 0.5, 4.5, 0, false),
     ];
     let mut purchases: Vec<Purchase> = rows

@@ -6,7 +6,7 @@ use crate::topology::{Group, Members, Node};
 /// Which nodes should have each bucket, while a set of nodes is available.
 ///
 /// To ask costs well under a nanosecond for each node of the groups that are chosen; the memory is 14 bytes a node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IdealState {
     redundancy: u16,
     root: Level,
@@ -32,7 +32,7 @@ impl IdealState {
 }
 
 /// One group, ready to be asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum Level {
     Nodes { draws: Draws, keys: Vec<u16> },
     Groups { draws: Draws, shares: Vec<u16>, levels: Vec<Level> },
@@ -90,7 +90,7 @@ impl Level {
 }
 
 /// Who draws against each other.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Draws {
     members: Vec<u32>,
     capacities: Vec<f64>,

@@ -9,7 +9,7 @@ use millrace_tensor::{Tensor, TensorType};
 
 use crate::inputs::Inputs;
 use crate::tree::Tree;
-use crate::{Error, Plan, scope, sorting};
+use crate::{Error, Plan, Scope, sorting};
 
 /// What a plan depends on beside the query and the schema.
 pub struct Context<'a> {
@@ -49,7 +49,7 @@ impl Plan {
             schema: schema.name.to_string(),
             hint: did_you_mean(name, known.map(String::as_str)),
         };
-        let scope = scope::read(&query.streaming)?;
+        let scope = Scope::of(&query.streaming)?;
         let asked = query.ranking.profile.as_deref().unwrap_or("default");
         let is_elsewhere = !schema.rank_profiles.contains_key(asked) && (context.profile_elsewhere)(asked);
         let profile_name = if is_elsewhere { "default" } else { asked };

@@ -5,43 +5,48 @@ use millrace_query::Streaming;
 
 use crate::{Error, Scope};
 
-/// The scope that a request's `streaming` parameters say.
-pub(crate) fn read(streaming: &Streaming) -> Result<Scope, Error> {
-    let given = [
-        (!streaming.groups.is_empty(), "streaming.groupname"),
-        (streaming.user.is_some(), "streaming.userid"),
-        (streaming.selection.is_some(), "streaming.selection"),
-    ];
-    let given: Vec<&str> =
-        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect();
-    match given.as_slice() {
-        [_] => {}
-        [] => {
-            return Err(Error::Scope(
-                "it is not said whose documents to search; set streaming.groupname to a group, or streaming.selection=true for all"
-                    .to_owned(),
-            ));
-        }
-        several => {
-            return Err(Error::Scope(format!("only one of {} can be given", several.join(", "))));
-        }
-    }
-    if let Some(user) = streaming.user {
-        return Ok(Scope::Groups(vec![Group::Number(user)]));
-    }
-    let mut groups: Vec<Group> = match &streaming.selection {
-        None => streaming.groups.iter().cloned().map(Group::Name).collect(),
-        Some(selection) => match groups_of(selection) {
-            Some(groups) => groups,
-            None => {
-                let selection = Some(selection.clone()).filter(|text| text.trim() != "true");
-                return Ok(Scope::All { selection });
+impl Scope {
+    /// The scope that a request's `streaming` parameters say.
+    ///
+    /// # Errors
+    /// They say none, or several.
+    pub fn of(streaming: &Streaming) -> Result<Scope, Error> {
+        let given = [
+            (!streaming.groups.is_empty(), "streaming.groupname"),
+            (streaming.user.is_some(), "streaming.userid"),
+            (streaming.selection.is_some(), "streaming.selection"),
+        ];
+        let given: Vec<&str> =
+            given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, name)| name).collect();
+        match given.as_slice() {
+            [_] => {}
+            [] => {
+                return Err(Error::Scope(
+                    "it is not said whose documents to search; set streaming.groupname to a group, or streaming.selection=true for all"
+                        .to_owned(),
+                ));
             }
-        },
-    };
-    groups.sort();
-    groups.dedup();
-    Ok(Scope::Groups(groups))
+            several => {
+                return Err(Error::Scope(format!("only one of {} can be given", several.join(", "))));
+            }
+        }
+        if let Some(user) = streaming.user {
+            return Ok(Scope::Groups(vec![Group::Number(user)]));
+        }
+        let mut groups: Vec<Group> = match &streaming.selection {
+            None => streaming.groups.iter().cloned().map(Group::Name).collect(),
+            Some(selection) => match groups_of(selection) {
+                Some(groups) => groups,
+                None => {
+                    let selection = Some(selection.clone()).filter(|text| text.trim() != "true");
+                    return Ok(Scope::All { selection });
+                }
+            },
+        };
+        groups.sort();
+        groups.dedup();
+        Ok(Scope::Groups(groups))
+    }
 }
 
 /// The groups of a selection that names groups and nothing else: `id.group == "a" or id.user == 5`.

@@ -191,6 +191,8 @@ impl Display for Annotations {
         part(self.label.is_some(), format!("label:{}", self.label.as_deref().unwrap_or_default()));
         part(self.significance.is_some(), format!("significance:{}", self.significance.unwrap_or_default()));
         let (to, strength) = self.connectivity.unwrap_or_default();
+        let share = self.document_frequency.unwrap_or_default();
+        part(self.document_frequency.is_some(), format!("documentFrequency:{share}"));
         part(self.connectivity.is_some(), format!("connectivity:{to}*{strength}"));
         part(!self.ranked, "unranked".to_owned());
         part(self.filter, "filter".to_owned());

@@ -352,6 +352,8 @@ pub struct Annotations {
     pub label: Option<String>,
     /// `significance`, 0 to 1; overrides what the group's statistics say.
     pub significance: Option<f64>,
+    /// `documentFrequency`: the share of documents that have it, 0 to 1; overrides what the group's statistics say.
+    pub document_frequency: Option<f64>,
     /// `connectivity`: to the item of this id, with this weight.
     pub connectivity: Option<(i32, f64)>,
     /// `ranked`: whether ranking sees it.
@@ -381,6 +383,7 @@ impl Default for Annotations {
             id: None,
             label: None,
             significance: None,
+            document_frequency: None,
             connectivity: None,
             ranked: true,
             filter: false,

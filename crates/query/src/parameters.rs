@@ -284,6 +284,9 @@ impl<'a> Reader<'a> {
             Some(text) => {
                 select.grouping =
                     yql::split_grouping(text, 0).map_err(|fault| fault.in_text("grouping", text))?;
+                if let Some(continuations) = self.text("continue") {
+                    select.grouping.iter_mut().for_each(|request| continue_at(request, &continuations));
+                }
             }
         }
         for part in ["where", "grouping", "fields"] {
@@ -316,6 +319,13 @@ impl<'a> Reader<'a> {
         }
         Ok(select)
     }
+}
+
+/// Puts continuations, apart by blanks, before a grouping request.
+fn continue_at(request: &mut String, continuations: &str) {
+    let quoted: Vec<String> =
+        continuations.split_whitespace().map(|text| Value::String(text.to_owned()).to_string()).collect();
+    request.insert_str(0, &format!("{{ 'continuations': [{}] }} ", quoted.join(", ")));
 }
 
 #[derive(Default)]

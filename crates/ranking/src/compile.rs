@@ -26,13 +26,16 @@ pub(crate) struct Compiled {
     pub features: Vec<usize>,
 }
 
+/// A feature under its name.
+type NamedFeature = (FeatureName, Box<dyn Feature>);
+
 /// Compiles the expressions of one profile.
 pub(crate) struct ProfileCompiler<'a> {
     setup: Setup<'a>,
     functions: BTreeMap<String, (Vec<String>, Expression, Place)>,
     constants: BTreeMap<&'a str, &'a Constant>,
     /// Features so far, in the order of their first use.
-    features: RefCell<Vec<(FeatureName, Box<dyn Feature>)>>,
+    features: RefCell<Vec<NamedFeature>>,
     /// What the global phase normalises, by name; none but while it is compiled.
     normalizers: RefCell<Option<Vec<(FeatureName, Normalizer)>>>,
     /// Models of decision trees so far, by kind and file.
@@ -158,7 +161,7 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     /// The features that the compiled expressions use, with their names, and the models behind some of them.
-    pub fn into_features(self) -> (Vec<(FeatureName, Box<dyn Feature>)>, Vec<ModelStep>) {
+    pub fn into_features(self) -> (Vec<NamedFeature>, Vec<ModelStep>) {
         (self.features.into_inner(), self.steps.into_inner())
     }
 

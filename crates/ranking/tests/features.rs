@@ -245,8 +245,8 @@ mod formulas {
     }
 
     fn field_match(d: usize) -> f64 {
-        let first = |position: f64| 8000.0 * (-(position * 256.0 / 6.0).floor() / 12.5).exp();
-        let count = |count: f64| 1500.0 * (1.0 + (count * 256.0 / 6.0).floor() / 19.0).ln() + 4000.0;
+        let first = |position: f64| 8000.0 * (-(position * 255.0 / 5.0).floor() / 12.5).exp();
+        let count = |count: f64| 1500.0 * (1.0 + (count * 255.0 / 6.0).floor() / 19.0).ln() + 4000.0;
         let max = 0.5 * 8000.0 + 0.5 * (1500.0 * (1.0 + 255.0f64 / 19.0).ln() + 4000.0);
         let boost =
             |position: f64, n: f64| if n > 0.0 { 0.5 * first(position) + 0.5 * count(n) } else { 0.0 };

@@ -1,3 +1,5 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use millrace_result::{Group, GroupId, GroupList, GroupValue, GroupingResult};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -133,7 +135,7 @@ impl Serialize for OutputJson<'_> {
             GroupValue::Double(value) => Float(*value).serialize(serializer),
             GroupValue::String(text) => serializer.serialize_str(text),
             GroupValue::Bool(value) => serializer.serialize_bool(*value),
-            GroupValue::Raw(bytes) => serializer.serialize_str(&bytes_text(bytes)),
+            GroupValue::Raw(bytes) => serializer.serialize_str(&STANDARD.encode(bytes)),
             GroupValue::Quantiles(quantiles) => List(quantiles.iter().map(Quantile)).serialize(serializer),
         }
     }
@@ -183,7 +185,7 @@ pub(crate) fn value_text(id: &GroupId) -> Option<String> {
         GroupId::Double(value) => java_text(*value),
         GroupId::Bool(value) => value.to_string(),
         GroupId::String(text) => text.clone(),
-        GroupId::Raw(bytes) => bytes_text(bytes),
+        GroupId::Raw(bytes) => STANDARD.encode(bytes),
         _ => return None,
     })
 }
@@ -193,13 +195,7 @@ pub(crate) fn bounds(id: &GroupId) -> Option<(String, String)> {
         GroupId::LongBucket(from, to) => (from.to_string(), to.to_string()),
         GroupId::DoubleBucket(from, to) => (java_text(*from), java_text(*to)),
         GroupId::StringBucket(from, to) => (from.clone(), to.clone()),
-        GroupId::RawBucket(from, to) => (bytes_text(from), bytes_text(to)),
+        GroupId::RawBucket(from, to) => (STANDARD.encode(from), STANDARD.encode(to)),
         _ => return None,
     })
-}
-
-/// Bytes as a list of signed numbers: `[1, -128]`.
-pub(crate) fn bytes_text(bytes: &[u8]) -> String {
-    let numbers: Vec<String> = bytes.iter().map(|byte| (*byte as i8).to_string()).collect();
-    format!("[{}]", numbers.join(", "))
 }

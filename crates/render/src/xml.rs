@@ -5,16 +5,21 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_document::{Value, json};
-use millrace_result::{FieldValue, Group, GroupList, GroupValue, Hit};
+use millrace_result::{Feature, FieldValue, Group, GroupList, GroupValue, Hit};
 use quick_xml::Writer;
 use quick_xml::escape::partial_escape;
 use quick_xml::events::BytesText;
 use quick_xml::writer::ElementWriter;
 
-use crate::group::{bounds, bytes_text, kind_text, value_text};
+use crate::group::{bounds, kind_text, value_text};
 use crate::hit::Features;
 use crate::number::{JavaNumbers, java_text};
 use crate::{Options, Response};
+
+/// The field that has the features of a document summary.
+const SUMMARY_FEATURES: &str = "summaryfeatures";
+/// Stands among them in XML alone: whether they were kept from matching, which they never are.
+const CACHED: &str = "vespa.summaryFeatures.cached";
 
 type Out<'o> = Writer<&'o mut Vec<u8>>;
 
@@ -113,7 +118,7 @@ fn output(value: &GroupValue, element: ElementWriter<'_, &mut Vec<u8>>) -> io::R
         GroupValue::Double(value) => java_text(*value),
         GroupValue::String(text) => text.clone(),
         GroupValue::Bool(value) => value.to_string(),
-        GroupValue::Raw(bytes) => bytes_text(bytes),
+        GroupValue::Raw(bytes) => STANDARD.encode(bytes),
         GroupValue::Quantiles(quantiles) => quantiles
             .iter()
             .map(|(quantile, value)| format!("{}: {}", java_text(*quantile), java_text(*value)))
@@ -164,18 +169,28 @@ fn hit(hit: &Hit, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
             let others = hit.fields.iter().filter(|(name, _)| !is_id(name));
             for (name, value) in others.chain(hit.fields.iter().filter(|(name, _)| is_id(name))) {
                 let element = out.create_element("field").with_attribute(("name", &**name));
-                field(value, options, element)?;
+                field(name, value, options, element)?;
             }
             Ok(())
         })?;
     Ok(())
 }
 
-fn field(value: &FieldValue, options: &Options, element: ElementWriter<'_, &mut Vec<u8>>) -> io::Result<()> {
+fn field(
+    name: &str,
+    value: &FieldValue,
+    options: &Options,
+    element: ElementWriter<'_, &mut Vec<u8>>,
+) -> io::Result<()> {
     match value {
         FieldValue::Value(value) => content(value, options, element),
         FieldValue::Features(features) => {
-            let features = Features { features, tensors: options.tensors };
+            let mut features = features.clone();
+            if name == SUMMARY_FEATURES {
+                features.push((CACHED.into(), Feature::Number(0.0)));
+            }
+            features.sort_by(|(a, _), (b, _)| a.cmp(b));
+            let features = Features { features: &features, tensors: options.tensors };
             element.write_text_content(plain(&json_text(&features))).map(drop)
         }
         FieldValue::Strings(strings) => element

@@ -228,11 +228,11 @@ fn groups() {
         r#"{"id":"group:long:-5","relevance":0.5,"value":"-5","fields":{"max(item)":"x"}},"#,
         r#"{"id":"group:double:0.5","relevance":0.5,"value":"0.5","fields":{"q":[{"quantile":0.5,"value":2.0},{"quantile":0.9,"value":3.5}]}},"#,
         r#"{"id":"group:bool:true","relevance":0.5,"value":"true","fields":{"b":false}},"#,
-        r#"{"id":"group:raw:[1, -1]","relevance":0.5,"value":"[1, -1]","fields":{"r":"[2]"}},"#,
+        r#"{"id":"group:raw:Af8=","relevance":0.5,"value":"Af8=","fields":{"r":"Ag=="}},"#,
         r#"{"id":"group:long_bucket:-9223372036854775808:0","relevance":0.5,"limits":{"from":"-9223372036854775808","to":"0"}},"#,
         r#"{"id":"group:double_bucket:0.0:Infinity","relevance":0.5,"limits":{"from":"0.0","to":"Infinity"}},"#,
         r#"{"id":"group:string_bucket:a:b","relevance":0.5,"limits":{"from":"a","to":"b"}},"#,
-        r#"{"id":"group:raw_bucket:[1]:[2]","relevance":0.5,"limits":{"from":"[1]","to":"[2]"}}]}]},"#,
+        r#"{"id":"group:raw_bucket:AQ==:Ag==","relevance":0.5,"limits":{"from":"AQ==","to":"Ag=="}}]}]},"#,
         r#"{"id":"group:root:1","relevance":0.5,"continuation":{"this":""}}]}}"#,
     ]
     .concat();

@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use millrace_document::{DocumentId, Value};
 use millrace_tensor::Tensor;
+use serde::{Deserialize, Serialize};
 
-use crate::GroupingResult;
+use crate::{GroupingResult, wire};
 
 /// What one pass over documents found.
 #[derive(Debug, Clone, Default)]
@@ -20,9 +21,10 @@ pub struct PartialResult {
 }
 
 /// One document found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hit {
     /// The document.
+    #[serde(with = "wire::id")]
     pub id: DocumentId,
     /// Its type.
     pub document_type: Arc<str>,
@@ -47,21 +49,21 @@ impl Hit {
 }
 
 /// A value to sort by, already turned so that smaller comes first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SortValue {
     /// A missing value that goes before all others.
     First,
     /// Bytes that compare in the order wanted (numbers and text are encoded so).
-    Key(Vec<u8>),
+    Key(#[serde(with = "wire::bytes")] Vec<u8>),
     /// A missing value that goes after all others.
     Last,
 }
 
 /// The value of a summary field.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FieldValue {
     /// A document's value.
-    Value(Value),
+    Value(#[serde(with = "wire::value")] Value),
     /// Several named numbers or tensors: match features, summary features, rank features.
     Features(Vec<(Arc<str>, Feature)>),
     /// A list of strings (tokens).
@@ -69,16 +71,16 @@ pub enum FieldValue {
 }
 
 /// A rank feature's value in a result.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Feature {
     /// A number.
     Number(f64),
     /// A tensor.
-    Tensor(Tensor),
+    Tensor(#[serde(with = "wire::tensor")] Tensor),
 }
 
 /// How much of what should have been looked at was looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Coverage {
     /// Documents looked at.
     pub documents: u64,

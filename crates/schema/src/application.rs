@@ -3,6 +3,8 @@ use std::sync::Arc;
 
 use std::path::Path;
 
+use millrace_cluster::Configuration;
+
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
 use crate::{Embedder, Error, Execution, QueryProfiles, Schema, ValidationOverride};
@@ -92,6 +94,15 @@ impl Application {
         })
     }
 
+    /// The nodes of all content clusters together, which are the same: those that the first cluster lists that lists any. There are as
+    /// many replicas as the cluster with the most of them wants.
+    pub fn topology(&self) -> Configuration {
+        let listing = self.content.iter().find(|cluster| !cluster.topology.nodes.is_empty());
+        let topology = listing.or(self.content.first()).map(|cluster| cluster.topology.clone());
+        let redundancy = self.content.iter().map(|cluster| cluster.topology.redundancy).max();
+        Configuration { redundancy: redundancy.unwrap_or(1), ..topology.unwrap_or_default() }
+    }
+
     /// The cluster that documents of this type belong to; the first of several.
     pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
         self.content.iter().find(|cluster| cluster.document(document_type).is_some())
@@ -124,8 +135,9 @@ pub struct Container {
 pub struct ContentCluster {
     /// Its id.
     pub id: Arc<str>,
-    /// The copies to keep: the greater of `redundancy` and `min-redundancy`, at least 1.
-    pub redundancy: u16,
+    /// How many replicas there are (the greater of `redundancy` and `min-redundancy`, at least 1), and the nodes and groups they are
+    /// spread over.
+    pub topology: Configuration,
     /// Its document types.
     pub documents: Vec<ClusterDocument>,
     /// `documents selection`: what every document of the cluster must match.

@@ -107,7 +107,10 @@ fn clusters_are_read() {
     let evaluation = container.model_evaluation.as_ref().expect("models are evaluated");
     assert_eq!((evaluation["m"].intra_op_threads, evaluation["m"].gpu_device), (Some(3), Some(0)));
     let cluster = application.cluster_of("mail").unwrap();
-    assert_eq!((cluster.redundancy, cluster.garbage_collection, cluster.garbage_interval_s), (2, true, 60));
+    assert_eq!(
+        (cluster.topology.redundancy, cluster.garbage_collection, cluster.garbage_interval_s),
+        (2, true, 60)
+    );
     assert_eq!(cluster.belongs("mail").as_deref(), Some("(true) and (mail.date > now() - 86400)"));
     assert_eq!(cluster.belongs("note").as_deref(), Some("true"));
     assert_eq!(cluster.document("mail").unwrap().mode, DocumentMode::Streaming);

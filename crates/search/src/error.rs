@@ -33,6 +33,11 @@ pub enum Error {
         /// The profile.
         profile: String,
     },
+    /// What a node has found is not of the query that was asked.
+    #[error(
+        "a node has answered another query than the one that was asked; do all nodes run the same version of the program and the application?"
+    )]
+    Share,
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] millrace_column::ReadError),

@@ -4,7 +4,8 @@
 //! requests. Whatever can be wrong with it is found when it is made; [`Search::run`] then goes the way of every query: match,
 //! rank or sort, group, fill.
 //!
-//! Several views (of other groups, other nodes) give several partial results; merging them is the caller's.
+//! Documents that lie on several nodes are searched where they are: each node makes a [`Share`] of its own, and [`merge`] makes of them
+//! what one node with all the documents would have found.
 //!
 //! This crate does not know where columns come from, and renders nothing.
 
@@ -13,6 +14,7 @@ mod deadline;
 mod error;
 mod narrowed;
 mod run;
+mod share;
 mod sort_key;
 mod sorting;
 mod trace;
@@ -22,5 +24,6 @@ pub use deadline::Deadline;
 pub use error::Error;
 pub use narrowed::Narrowed;
 pub use run::{Outcome, Search, run_all};
+pub use share::{Share, merge, share};
 pub use sorting::{SortedHit, Sorting};
 pub use trace::Trace;

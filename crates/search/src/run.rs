@@ -47,19 +47,8 @@ pub struct Outcome {
 /// # Errors
 /// As [`Search::run`].
 pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
+    let mut passes = passes(searches, deadline)?;
     let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
-    for request in 0..requests {
-        let mut checked = searches.iter().map(|(search, _)| &search.groupings[request]);
-        if let Some(Err(error)) = checked.clone().next()
-            && checked.all(Result::is_err)
-        {
-            return Err(error.clone().into());
-        }
-    }
-    let mut passes = Vec::with_capacity(searches.len());
-    for (part, (search, view)) in (0..).zip(searches) {
-        passes.push(Pass::run(search, *view, part, deadline)?);
-    }
     let mut watch = Watch::start();
     let mut groupings = Vec::with_capacity(requests);
     for request in 0..requests {
@@ -72,7 +61,7 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
         }
         let fill =
             &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references, deadline);
-        groupings.extend(merged.map(|merged| merged.finish(fill)).transpose()?);
+        groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
     }
     let mut outcomes: Vec<Outcome> = passes.into_iter().map(|pass| pass.outcome).collect();
     if let Some(first) = outcomes.first_mut() {
@@ -82,8 +71,25 @@ pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result
     Ok(outcomes)
 }
 
+/// Runs each search over its documents.
+pub(crate) fn passes<'v>(
+    searches: &[(&'v Search, &'v dyn View)],
+    deadline: &Deadline,
+) -> Result<Vec<Pass<'v>>, Error> {
+    let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
+    for request in 0..requests {
+        let mut checked = searches.iter().map(|(search, _)| &search.groupings[request]);
+        if let Some(Err(error)) = checked.clone().next()
+            && checked.all(Result::is_err)
+        {
+            return Err(error.clone().into());
+        }
+    }
+    (0..).zip(searches).map(|(part, (search, view))| Pass::run(search, *view, part, deadline)).collect()
+}
+
 /// The hits of groups, each from the pass that found it.
-fn fill(
+pub(crate) fn fill(
     passes: &[Pass<'_>],
     summary: Option<&str>,
     references: &[HitRef],
@@ -110,14 +116,14 @@ fn fill(
 }
 
 /// A search that has run over its documents; its groups are collected, but not yet shown.
-struct Pass<'v> {
+pub(crate) struct Pass<'v> {
     search: &'v Search,
     view: &'v dyn View,
     narrowed: Option<Narrowed<'v>>,
     matches: Matches,
     /// For each grouping request; none where this schema has no part in it.
-    executions: Vec<Option<Execution>>,
-    outcome: Outcome,
+    pub(crate) executions: Vec<Option<Execution>>,
+    pub(crate) outcome: Outcome,
 }
 
 impl<'v> Pass<'v> {
@@ -224,6 +230,16 @@ impl Search {
     pub fn within(mut self, selections: Vec<Arc<Selection>>) -> Self {
         self.within = selections;
         self
+    }
+
+    /// A grouping request over this schema; none where this schema has no part in it.
+    pub(crate) fn grouping(&self, request: usize) -> Option<&Arc<Grouping>> {
+        self.groupings.get(request)?.as_ref().ok()
+    }
+
+    /// How many grouping requests there are.
+    pub(crate) fn grouping_requests(&self) -> usize {
+        self.groupings.len()
     }
 
     /// The plan.

@@ -3,10 +3,12 @@
 #[path = "../../matching/tests/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_column::MemoryView;
+use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
 use millrace_document::{DataType, DocumentType, Field, Value};
 use millrace_plan::{
     LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TextOrder, WordPattern,
@@ -16,7 +18,7 @@ use millrace_result::{Feature, FieldValue, GroupId, GroupList, GroupValue};
 use millrace_schema::{
     DocumentSummary, Phase, Place, RankProfile, Schema, Sourced, SummaryField, SummaryMode,
 };
-use millrace_search::{Deadline, Error, Outcome, Search, run_all};
+use millrace_search::{Deadline, Error, Outcome, Search, merge, run_all, share};
 use millrace_selection::Selection;
 use support::{Fields, field, plan, schema};
 
@@ -79,7 +81,50 @@ fn run(plan: Plan) -> Result<Outcome, Error> {
     let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
     let search = Search::new(Arc::new(plan), profile, "mails".into())?;
-    search.run(&view, &Deadline::at(Instant::now() + Duration::from_secs(60)))
+    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let outcome = search.run(&view, &deadline)?;
+    let together = spread(&search, &view, &deadline);
+    if search.plan().leaves.is_empty() || !search.plan().sorting.is_empty() {
+        assert_eq!(shown(&together), shown(&outcome));
+    } else {
+        // Words are counted on each node for itself, so scores differ.
+        let ids = |outcome: &Outcome| -> BTreeSet<String> {
+            outcome.result.hits.iter().map(|hit| hit.id.to_string()).collect()
+        };
+        assert_eq!(ids(&together), ids(&outcome));
+    }
+    Ok(outcome)
+}
+
+/// The same search, each chunk on a node of its own; what the nodes found has travelled.
+fn spread(search: &Search, view: &MemoryView, deadline: &Deadline) -> Outcome {
+    let shares = (0..view.chunks().len()).map(|chunk| {
+        let found = share(&[(search, &Chunks(view, chunk..chunk + 1))], deadline).unwrap();
+        let mut bytes = Vec::new();
+        ciborium::into_writer(&found, &mut bytes).unwrap();
+        ciborium::from_reader(&bytes[..]).unwrap()
+    });
+    merge(&[search], shares.collect()).unwrap().remove(0)
+}
+
+/// All of an outcome but what it took.
+fn shown(outcome: &Outcome) -> String {
+    let mut result = outcome.result.clone();
+    result.coverage.nodes = 1;
+    format!("{result:?} {:?} {}", outcome.collapse_keys, outcome.trace.matched)
+}
+
+/// Some chunks of a view.
+struct Chunks<'v>(&'v MemoryView, Range<usize>);
+
+impl View for Chunks<'_> {
+    fn chunks(&self) -> &[Chunk] {
+        &self.0.chunks()[self.1.clone()]
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        self.0.columns(key, self.1.start + range.start..self.1.start + range.end)
+    }
 }
 
 fn names(outcome: &Outcome) -> String {
@@ -198,6 +243,45 @@ fn groups_are_those_of_what_matched() {
         groups.iter().map(|group| (group.id.clone(), group.outputs[0].1.clone())).collect();
     assert_eq!(counts.len(), 4, "{counts:?}");
     assert!(counts.iter().all(|(_, count)| *count == GroupValue::Long(1)), "{counts:?}");
+}
+
+#[test]
+fn groups_of_several_nodes_are_one() {
+    let request = "all(group(folder) max(2) order(-count(), -max(price)) \
+         each(output(count(), sum(price), avg(price), min(date), max(date), stddev(price), xor(date), quantiles([0.5], price)) \
+         each(output(summary()))) each(group(predefined(price, bucket(-10, 1), bucket(1, 10))) max(1) each(max(1) output(count()) each(output(summary())))))";
+    let mut plan = everything(&test_schema());
+    Arc::get_mut(&mut plan.query).unwrap().grouping = vec![request.to_owned()];
+    plan.hits = 0;
+    // That the nodes' groups together are these is looked at in `run`.
+    let outcome = run(plan).unwrap();
+    let GroupList::Groups { groups, .. } = &outcome.result.groupings[0].root.lists[0] else {
+        panic!("no groups")
+    };
+    assert_eq!(groups[0].id, GroupId::String("inbox".into()));
+    assert_eq!(groups[0].outputs[0], ("count()".to_owned(), GroupValue::Long(3)));
+}
+
+#[test]
+fn what_another_request_has_collected_is_refused() {
+    let with = |request: &str| {
+        let mut plan = everything(&test_schema());
+        Arc::get_mut(&mut plan.query).unwrap().grouping = vec![request.to_owned()];
+        let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
+        Search::new(Arc::new(plan), profile, "mails".into()).unwrap()
+    };
+    let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
+    let asked = with("all(group(folder) each(output(count())))");
+    for other in [
+        "all(group(folder) each(output(sum(price))))",
+        "all(output(count()))",
+        "all(group(folder) each(group(date) each(output(count()))))",
+    ] {
+        let other = with(other);
+        let found = share(&[(&other, &view(&test_schema()))], &deadline).unwrap();
+        let error = merge(&[&asked], vec![found]).unwrap_err().to_string();
+        assert!(error.contains("do all nodes run the same version"), "{error}");
+    }
 }
 
 #[test]

@@ -12,12 +12,12 @@ use crate::{ChunkInfo, Error, Section, catalog};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
-/// The file has a temporary name until [`Writer::finish`]; a writer that is dropped before leaves only that, for the next start to
-/// delete. Columns are gathered and written column by column: a whole group's, and more groups' until there are some MB.
+/// The file has a temporary name until [`Writer::finish`]. A writer that is dropped before, or fails to finish, takes its file away,
+/// and with it the space; only a crash leaves one, for the next start to delete. Columns are gathered and written column by column: a
+/// whole group's, and more groups' until there are some MB.
 pub struct Writer<'a> {
-    disk: &'a dyn Disk,
+    name: FileName<'a>,
     path: PathBuf,
-    temporary: PathBuf,
     file: Box<dyn AppendFile>,
     offset: u64,
     sections: Vec<Section>,
@@ -50,6 +50,30 @@ pub struct Summary {
     pub newest: u64,
 }
 
+/// The name that the file has now. It goes with its owner, unless it is kept.
+struct FileName<'a> {
+    disk: &'a dyn Disk,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl FileName<'_> {
+    /// Takes the name away, and with it the file.
+    fn unlink(mut self) -> std::io::Result<()> {
+        self.kept = true;
+        self.disk.unlink(&self.path)
+    }
+}
+
+impl Drop for FileName<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Whoever dropped it has an error to report that says more than this one would; the next start tries again.
+            let _ = self.disk.unlink(&self.path);
+        }
+    }
+}
+
 struct OpenSection {
     section: Section,
     infos: Vec<ChunkInfo>,
@@ -74,11 +98,11 @@ impl<'a> Writer<'a> {
     pub fn create(disk: &'a dyn Disk, path: &Path) -> Result<Self, Error> {
         let temporary = path.with_extension("writing");
         let mut file = disk.create(&temporary)?;
+        let name = FileName { disk, path: temporary, kept: false };
         file.append(&header())?;
         Ok(Writer {
-            disk,
+            name,
             path: path.to_owned(),
-            temporary,
             file,
             offset: BLOCK as u64,
             sections: Vec::new(),
@@ -165,10 +189,12 @@ impl<'a> Writer<'a> {
         append(&mut *self.file, &mut self.offset, &catalog)?;
         append(&mut *self.file, &mut self.offset, &trailer.encode())?;
         self.file.sync()?;
-        self.disk.rename(&self.temporary, &self.path)?;
+        self.name.disk.rename(&self.name.path, &self.path)?;
+        self.name.path.clone_from(&self.path);
         if let Some(directory) = self.path.parent() {
-            self.disk.sync_directory(directory)?;
+            self.name.disk.sync_directory(directory)?;
         }
+        self.name.kept = true;
         Ok(Summary {
             bytes: self.offset,
             documents: self.sections.iter().map(|section| section.documents).sum(),
@@ -183,7 +209,7 @@ impl<'a> Writer<'a> {
     /// It cannot be unlinked.
     pub fn abandon(self) -> Result<(), Error> {
         drop(self.file);
-        Ok(self.disk.unlink(&self.temporary)?)
+        Ok(self.name.unlink()?)
     }
 
     fn end_section(&mut self) -> Result<(), Error> {

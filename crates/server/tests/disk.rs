@@ -11,17 +11,19 @@ use support::Server;
 /// A file system of its own in memory, which goes with the test.
 struct Mounted {
     directory: PathBuf,
+    _below: tempfile::TempDir,
 }
 
 impl Mounted {
     /// `None` where one may not mount.
-    fn new(directory: &Path, size: &str) -> Option<Self> {
+    fn new(below: tempfile::TempDir, size: &str) -> Option<Self> {
+        let directory = below.path().to_owned();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(directory)
+            .arg(&directory)
             .output()
             .is_ok_and(|output| output.status.success());
-        mounted.then(|| Mounted { directory: directory.to_owned() })
+        mounted.then(|| Mounted { directory, _below: below })
     }
 }
 
@@ -55,53 +57,102 @@ fn fill(server: &Server, first: usize) -> (usize, u16, String) {
     panic!("the disk does not get full");
 }
 
-fn fills_and_recovers(reserve: &str) {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let Some(mounted) = Mounted::new(directory.path(), "500m") else {
+/// A server on a disk of its own that it has filled, and how many documents it took.
+struct Full {
+    server: Server,
+    taken: usize,
+    mounted: Mounted,
+}
+
+/// Files that take space until they are removed: little, and enough for all that is not sealed yet.
+const LITTLE: (&str, usize) = ("little", 16 << 20);
+const ENOUGH: (&str, usize) = ("enough", 280 << 20);
+
+impl Full {
+    /// `None` where one may not mount.
+    fn new(reserve: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mounted = Mounted::new(directory, "500m")?;
+        for (name, size) in [LITTLE, ENOUGH] {
+            std::fs::write(mounted.directory.join(name), vec![1; size]).expect("there is room");
+        }
+        let elsewhere = tempfile::tempdir().expect("a temporary directory");
+        let data_dir = mounted.directory.join("data");
+        let server =
+            Server::start_in(elsewhere, data_dir, &[("MILLRACE_DISK_RESERVE", reserve)]).deploy_notes();
+        let (taken, status, message) = fill(&server, 0);
+        assert_eq!(status, 507, "{message}");
+        assert!(taken > 0 && message.contains("bytes free"), "{taken}: {message}");
+        assert!(!message.contains("doctor"), "nothing is damaged: {message}");
+        Some(Full { server, taken, mounted })
+    }
+
+    fn free(&self, (name, _): (&str, usize)) {
+        std::fs::remove_file(self.mounted.directory.join(name)).expect("the file is there");
+    }
+
+    /// The names of files or directories below the data directory.
+    fn names(&self, below: &str) -> Vec<String> {
+        let entries =
+            std::fs::read_dir(self.mounted.directory.join("data").join(below)).expect("it is there");
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn check_reads(&self, numbers: impl Iterator<Item = usize>) {
+        for number in numbers {
+            let (_, document) = self.server.get(&path(number));
+            assert_eq!(document["fields"]["stars"], number, "what was acknowledged is there");
+        }
+    }
+
+    /// Polls until a document is taken.
+    fn put(&self, number: usize) {
+        support::poll("writes are taken again", || {
+            let body = format!("{{\"fields\":{{\"stars\":{number}}}}}");
+            self.server.call(Method::POST, &path(number), &body).0 == 200
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_gets_fuller_than_the_reserve() {
+    let Some(mut full) = Full::new("100000000") else {
         eprintln!("skipped: mounting is not permitted here");
         return;
     };
-    let ballast = mounted.directory.join("ballast");
-    // Sealing writes all rows of the tail once more before it takes the log away, so that much must come free.
-    std::fs::write(&ballast, vec![1; 300 << 20]).expect("there is room for the ballast");
-    let data_dir = mounted.directory.join("data");
-    let elsewhere = tempfile::tempdir().expect("a temporary directory");
-    let mut server =
-        Server::start_in(elsewhere, data_dir, &[("MILLRACE_DISK_RESERVE", reserve)]).deploy_notes();
-    let (taken, status, message) = fill(&server, 0);
-    assert_eq!(status, 507, "{message}");
-    assert!(taken > 0 && message.contains("bytes free"), "{taken}: {message}");
-    for number in [0, taken / 2, taken - 1] {
-        assert_eq!(server.get(&path(number)).1["fields"]["stars"], number, "reads go on");
-    }
     let query = [
         ("yql", "select * from note where stars >= 0"),
         ("streaming.groupname", "ann"),
         ("hits", "0"),
         ("timeout", "60s"),
     ];
-    let (_, found) = server.query(&query);
-    assert_eq!(found["root"]["fields"]["totalCount"], taken, "{found}");
-    std::fs::remove_file(&ballast).expect("the ballast is there");
-    support::poll("writes are taken again", || {
-        server.call(Method::POST, &path(1_000_000), "{\"fields\":{\"stars\":1}}").0 == 200
-    });
-    server.kill_and_restart();
-    for number in 0..taken {
-        assert_eq!(server.get(&path(number)).1["fields"]["stars"], number, "what was acknowledged is there");
-    }
-    assert_eq!(server.get(&path(1_000_000)).0, 200);
-    drop(server);
-}
-
-#[test]
-fn a_disk_that_gets_fuller_than_the_reserve() {
-    fills_and_recovers("100000000");
+    let (_, found) = full.server.query(&query);
+    assert_eq!(found["root"]["fields"]["totalCount"], full.taken, "reads go on: {found}");
+    full.free(ENOUGH);
+    full.put(1_000_000);
+    full.server.kill_and_restart();
+    full.check_reads((0..full.taken).chain([1_000_000]));
 }
 
 #[test]
 fn a_disk_that_gets_full_to_the_last_byte() {
-    fills_and_recovers("0");
+    let Some(mut full) = Full::new("0") else {
+        eprintln!("skipped: mounting is not permitted here");
+        return;
+    };
+    full.check_reads([0, full.taken / 2, full.taken - 1].into_iter());
+    support::poll("a segment that found no space gives back what it had", || {
+        !full.names("segments").iter().any(|name| name.ends_with(".writing"))
+    });
+    full.server.kill_and_restart();
+    full.check_reads([0, full.taken / 2, full.taken - 1].into_iter());
+    full.free(LITTLE);
+    full.put(1_000_000);
+    full.free(ENOUGH);
+    full.put(1_000_001);
+    support::poll("what was not sealed is sealed by itself", || full.names("tail").len() <= 2);
+    full.server.kill_and_restart();
+    full.check_reads((0..full.taken).chain([1_000_000, 1_000_001]));
 }
 
 /// Stands before the system's own functions: they fail while the file is there.

@@ -114,10 +114,13 @@ impl Writes {
         let removes = matches!(work, Work::Row(RowValue { removes: true, .. }));
         if shared.counters.writes_in_flight.load(Ordering::Relaxed) > shared.options.queue_writes
             || shared.counters.bytes_in_flight.load(Ordering::Relaxed) > shared.options.queue_bytes
-            || (!removes && shared.state().tail_bytes() > shared.options.tail_bytes.saturating_mul(4))
         {
             shared.alarm.ring();
             return Err(Error::Overloaded);
+        }
+        if !removes && shared.state().tail_bytes() > shared.options.tail_bytes.saturating_mul(4) {
+            shared.alarm.ring();
+            return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
         }
         Ok(())
     }
@@ -236,7 +239,12 @@ impl Writes {
                     generation.count(batch.len() as u64, bytes);
                     let now = shared.timestamps.now().0;
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
-                    if generation.bytes.load(Ordering::Relaxed) >= shared.options.tail_bytes {
+                    let filled = generation.bytes.load(Ordering::Relaxed);
+                    if filled >= shared.options.tail_bytes {
+                        *closed = shared.try_roll().is_some();
+                    }
+                    let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
+                    if *closed || spare_is_due {
                         shared.alarm.ring();
                     }
                     (timestamps, Ok(()))

@@ -7,8 +7,8 @@ pub enum Error {
     /// More writes are waiting than the queue or the tail holds. Nothing was written; try again shortly.
     #[error("too many writes are waiting; send again after a short while")]
     Overloaded,
-    /// Less than the reserve is free. Removes still work.
-    #[error("the disk of {path} has {free} bytes free, which is below the reserve of {reserve}; free some, or lower the reserve (disk-reserve, or resource-limits in services.xml)", path = path.display())]
+    /// Less than the reserve is free, or nothing at all. Removes still work while there is anything.
+    #[error("the disk of {path} has {free} bytes free, and {reserve} are kept in reserve; free some, or lower the reserve (disk-reserve, or resource-limits in services.xml)", path = path.display())]
     DiskFull {
         /// The data directory.
         path: PathBuf,
@@ -16,6 +16,14 @@ pub enum Error {
         free: u64,
         /// Bytes that must stay free.
         reserve: u64,
+    },
+    /// Work that keeps the store in order found no space on the disk. It goes on by itself when there is some.
+    #[error("{action}: no space is left on the disk ({reason}); free some, and the store goes on by itself")]
+    NoSpace {
+        /// What was being done.
+        action: String,
+        /// What the system said, or how much is free.
+        reason: String,
     },
     /// A write could not be made durable, so no later one can be promised either. What was acknowledged before is safe.
     #[error(
@@ -80,7 +88,8 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(action: &str, error: &std::io::Error) -> Self {
-        Error::Io { action: action.to_owned(), reason: error.to_string() }
+        let (action, reason) = (action.to_owned(), error.to_string());
+        if is_no_space(error) { Error::NoSpace { action, reason } } else { Error::Io { action, reason } }
     }
 }
 
@@ -90,7 +99,13 @@ impl From<millrace_segment::Error> for Error {
             millrace_segment::Error::Corrupt { path, offset, reason } => {
                 Error::Corrupt { path, offset, reason: reason.to_owned() }
             }
+            millrace_segment::Error::Io(error) => Error::io("read or write a segment", &error),
             other => Error::Io { action: "segment".to_owned(), reason: other.to_string() },
         }
     }
+}
+
+/// Whether the system refused because there is no space, for anybody or for this user.
+pub(crate) fn is_no_space(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

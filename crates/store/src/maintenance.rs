@@ -14,6 +14,7 @@ use millrace_segment::{MergeInput, MergePolicy, Writer, merge};
 
 use crate::manifest::SegmentRecord;
 use crate::marks::{Mark, MarkScope, Marks};
+use crate::new_segments::NewSegments;
 use crate::prune::Pruning;
 use crate::rests::Rests;
 use crate::shared::Shared;
@@ -140,16 +141,14 @@ impl Maintenance {
         if !merge(&inputs, &mut writer, &policy)? {
             return Ok(writer.abandon()?);
         }
+        let mut file = NewSegments::new(shared);
         let merged = if writer.is_empty() {
             writer.abandon()?;
             None
         } else {
-            let summary = writer.finish()?;
-            let record =
-                SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
-            Some(BucketSegment { record, opened: Ok(shared.open_segment(number)?) })
+            Some(file.finish(number, writer, applied)?)
         };
-        shared.publish(|state| {
+        file.publish(|state| {
             replace(state, bucket.id, |old| {
                 let mut segments: Vec<BucketSegment> = old
                     .segments

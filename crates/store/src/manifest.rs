@@ -45,6 +45,26 @@ pub(crate) struct SegmentRecord {
     pub applied: u64,
 }
 
+/// A manifest could not be put in place durably.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub error: Error,
+    pub in_place: InPlace,
+}
+
+/// Whether a manifest that could not be made durable may be the one that the next start finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    No,
+    Unknown,
+}
+
+impl From<Unwritten> for Error {
+    fn from(unwritten: Unwritten) -> Self {
+        unwritten.error
+    }
+}
+
 impl Manifest {
     /// Reads the manifest of a data directory; `None` when there is none.
     pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, Error> {
@@ -84,16 +104,20 @@ impl Manifest {
     }
 
     /// Puts it in place of the one that is there.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), Unwritten> {
         let temporary = directory.join("manifest.writing");
         let write = || -> io::Result<()> {
             let mut file = disk.create(&temporary)?;
             file.append(&self.encode())?;
-            file.sync()?;
+            file.sync()
+        };
+        let place = || -> io::Result<()> {
             disk.rename(&temporary, &path(directory))?;
             disk.sync_directory(directory)
         };
-        write().map_err(|error| Error::io("write the manifest", &error))
+        let failed = |error| Error::io("write the manifest", &error);
+        write().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::No })?;
+        place().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::Unknown })
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -41,14 +41,20 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
     let mut next_number = manifest.next_number;
     let mut seen = manifest.clock;
     let mut generations = Vec::new();
+    let mut first_is_empty = false;
     let mut marks = manifest.marks;
     for number in &manifest.generations {
         let directory = tail_path(options, *number);
         let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
-        seen = seen.max(count_rows(&generation)?);
-        marks.extend(marks_of(&*generation.tail)?);
+        let newest = count_rows(&generation)?;
+        seen = seen.max(newest);
+        let of_generation = marks_of(&*generation.tail)?;
+        first_is_empty |= generations.is_empty() && newest == 0 && of_generation.is_empty();
+        marks.extend(of_generation);
         generations.push(Arc::new(generation));
     }
+    // A spare that never took over is one again.
+    let spare = (first_is_empty && generations.len() > 1).then(|| generations.remove(0));
     // Where two of them are about one scope, the later one counts.
     marks.sort_by_key(|mark| mark.timestamp);
     seen = marks.last().map_or(seen, |last| seen.max(last.timestamp));
@@ -72,8 +78,11 @@ pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> 
             Arc::new(Bucket { id, segments: segments.collect() })
         })
         .collect();
-    let state = State { generations, buckets, marks: Arc::new(Marks::new(&marks)) };
-    state.manifest(next_number, seen).write(disk, &options.data_dir)?;
+    let state = State { generations, spare, buckets, marks: Arc::new(Marks::new(&marks)) };
+    // Where the manifest names them all, a disk without space is no hindrance.
+    if manifest.generations.is_empty() {
+        state.manifest(next_number, seen).write(disk, &options.data_dir)?;
+    }
     let timestamps = Timestamps::new(Arc::clone(&options.clock), Timestamp(seen));
     Ok(Opened { state, next_number, timestamps })
 }
@@ -117,7 +126,7 @@ fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -
     Ok(())
 }
 
-/// Counts a generation's rows; returns the highest timestamp among them.
+/// Counts a generation's rows; returns the highest timestamp among them, 0 where there are none.
 fn count_rows(generation: &Generation) -> Result<u64, Error> {
     let (mut rows, mut bytes, mut newest) = (0, 0, 0);
     generation.tail.snapshot().range(&[], None, &mut |key, value| {

@@ -1,6 +1,6 @@
 //! Sealing: what the tail holds becomes segments.
 //!
-//! 1. A new generation is made and takes over the writes.
+//! 1. The next generation takes over the writes.
 //! 2. The old one's rows are written bucket by bucket: the newest version of each document, in columns.
 //! 3. The manifest gets the segments and loses the generation, at once.
 //! 4. When the last reader has gone, the generation's files are deleted.
@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millrace_column::{ColumnKey, Form};
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
-use crate::manifest::SegmentRecord;
 use crate::marks::Marks;
-use crate::shared::{Shared, tail_path};
+use crate::new_segments::NewSegments;
+use crate::rolling::Roller;
+use crate::shared::Shared;
 use crate::state::{Bucket, BucketSegment, Generation};
 use crate::tail::{Row, RowKey, TailSnapshot};
 use crate::{Error, Layout, columns, tail_chunk};
@@ -25,13 +26,14 @@ use crate::{Error, Layout, columns, tail_chunk};
 /// Seals, one generation at a time.
 pub(crate) struct Sealer {
     shared: Arc<Shared>,
+    roller: Arc<Roller>,
     /// Generations that are sealed and that someone may still read. Locked while one is sealed.
     retired: Mutex<Vec<Arc<Generation>>>,
 }
 
 impl Sealer {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Sealer { shared, retired: Mutex::default() }
+    pub fn new(shared: Arc<Shared>, roller: Arc<Roller>) -> Self {
+        Sealer { shared, roller, retired: Mutex::default() }
     }
 
     /// Seals when there is a reason to.
@@ -44,42 +46,52 @@ impl Sealer {
         let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
         let idle = shared.timestamps.now().0.saturating_sub(last_write) >= idle_us;
         let wanted = shared.counters.seal_wanted.swap(false, Ordering::Relaxed);
-        let due = state.generations.len() > 1
-            || bytes >= shared.options.tail_bytes
+        let due = bytes >= shared.options.tail_bytes
             || (idle && bytes >= WORTH_BYTES)
             || (wanted && idle_for(shared, WANTED_AFTER_US))
             || self.is_full(active);
-        if due {
-            return self.seal();
-        }
-        if wanted {
+        if wanted && !due {
             shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
-        self.delete_retired();
-        Ok(())
+        drop(state);
+        let rolled = if due { self.roller.roll() } else { Ok(()) };
+        // What was written before can be sealed, whether the next generation could be made or not.
+        let sealed = self.seal_older();
+        rolled.and(sealed)
     }
 
     /// Seals all rows that there are now.
     pub fn seal(&self) -> Result<(), Error> {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.shared.state();
         let active = &state.generations[0];
         if active.rows.load(Ordering::Relaxed) > 0 || self.is_full(active) {
-            self.next_generation()?;
-        }
-        loop {
-            let state = self.shared.state();
-            let Some(oldest) = state.generations.last().filter(|_| state.generations.len() > 1) else {
-                break;
-            };
-            self.seal_generation(oldest)?;
-            retired.push(Arc::clone(oldest));
-            self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+            self.roller.roll()?;
         }
         drop(state);
+        self.seal_older()
+    }
+
+    /// Seals the generations that take no rows any more, the oldest first.
+    fn seal_older(&self) -> Result<(), Error> {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = loop {
+            let state = self.shared.state();
+            let Some(oldest) = state.generations.last().filter(|_| state.generations.len() > 1) else {
+                break Ok(());
+            };
+            if let Err(error) = self.seal_generation(oldest) {
+                break Err(error);
+            }
+            retired.push(Arc::clone(oldest));
+            self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+        };
         drop(retired);
+        self.shared.health.note_space(match &outcome {
+            Err(error @ Error::NoSpace { .. }) => Some(error.clone()),
+            _ => None,
+        });
         self.delete_retired();
-        Ok(())
+        outcome
     }
 
     /// Whether a generation takes no rows any more though it is the newest: the disk was full.
@@ -87,37 +99,22 @@ impl Sealer {
         *generation.gate() && self.shared.health.check_writable().is_ok()
     }
 
-    fn next_generation(&self) -> Result<(), Error> {
-        let shared = &self.shared;
-        let number = shared.next_number();
-        let directory = tail_path(&shared.options, number);
-        let tail = shared.tails.create(&directory)?;
-        let next = Arc::new(Generation::new(number, directory, tail));
-        let before = Arc::clone(&shared.state().generations[0]);
-        shared.publish(|state| {
-            let mut state = state.clone();
-            state.generations.insert(0, next);
-            Ok(state)
-        })?;
-        // Whoever was about to append has done so, or will see that it is closed and take the next one.
-        *before.gate() = true;
-        Ok(())
-    }
-
     fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
         let shared = &self.shared;
+        check_space(shared, generation)?;
         let snapshot = generation.tail.snapshot();
         let (layout, _) = shared.layout();
         let (state, applied) = shared.settled_state();
+        let mut files = NewSegments::new(shared);
         let mut written: Vec<(millrace_bucket::BucketId, BucketSegment)> = Vec::new();
         for bucket in &state.buckets {
             let sealing =
                 SealBucket { shared, layout: &*layout, snapshot: &*snapshot, bucket, marks: &state.marks };
-            if let Some(segment) = sealing.run(applied)? {
+            if let Some(segment) = sealing.run(applied, &mut files)? {
                 written.push((bucket.id, segment));
             }
         }
-        shared.publish(|state| {
+        files.publish(|state| {
             let mut state = state.clone();
             state.generations.retain(|other| other.number != generation.number);
             for (id, segment) in written {
@@ -142,6 +139,22 @@ impl Sealer {
             self.shared.health.trouble("delete a sealed tail", outcome.err().map(|error| error.to_string()));
         }
     }
+}
+
+/// Sealing writes a generation's rows once more before its log goes. Where there is not so much space, it is not begun: it would take
+/// what is left from those who write.
+fn check_space(shared: &Shared, generation: &Generation) -> Result<(), Error> {
+    let options = &shared.options;
+    let free = options
+        .disk
+        .free_space(&options.data_dir)
+        .map_err(|error| Error::io("look for free space", &error))?;
+    let bytes = generation.bytes.load(Ordering::Relaxed);
+    if free >= bytes {
+        return Ok(());
+    }
+    let action = format!("seal {bytes} bytes of the tail in {}", options.data_dir.display());
+    Err(Error::NoSpace { action, reason: format!("{free} bytes free") })
 }
 
 /// An idle tail of fewer bytes stays as it is.
@@ -185,7 +198,7 @@ struct SealBucket<'a> {
 }
 
 impl SealBucket<'_> {
-    fn run(&self, applied: u64) -> Result<Option<BucketSegment>, Error> {
+    fn run(&self, applied: u64, files: &mut NewSegments<'_>) -> Result<Option<BucketSegment>, Error> {
         let mut types = BTreeSet::new();
         self.rows(&mut |key, _| {
             if !types.contains(key.document_type()) {
@@ -206,9 +219,7 @@ impl SealBucket<'_> {
             writer.abandon()?;
             return Ok(None);
         }
-        let summary = writer.finish()?;
-        let record = SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
-        Ok(Some(BucketSegment { record, opened: Ok(self.shared.open_segment(number)?) }))
+        files.finish(number, writer, applied).map(Some)
     }
 
     /// All rows of the bucket.

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
 use millrace_segment::{Cache, Segment};
 
+use crate::manifest::{InPlace, Unwritten};
 use crate::marks::{Mark, MarkScope};
 use crate::masks::MaskCache;
-use crate::state::State;
+use crate::state::{Generation, State};
 use crate::tail::{AppendError, Tails};
 use crate::tail_chunk::TailChunkCache;
 use crate::timestamps::Timestamps;
@@ -43,6 +44,7 @@ pub(crate) struct Caches {
 pub(crate) struct Health {
     poisoned: Mutex<Option<String>>,
     troubles: Mutex<Vec<(&'static str, String)>>,
+    no_space: Mutex<Option<Error>>,
     pub closed: AtomicBool,
 }
 
@@ -98,9 +100,14 @@ impl Shared {
     /// Makes a new state from the current one, durably: the manifest first, then for readers. Files of segments that no bucket has
     /// any more lose their names; views that read them still can.
     pub fn publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+        Ok(self.try_publish(change)?)
+    }
+
+    /// As [`Shared::publish`]; an error tells whether the new state may be the one that the next start finds.
+    pub fn try_publish(&self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Unwritten> {
         let _one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.state();
-        let new = change(&old)?;
+        let new = change(&old).map_err(|error| Unwritten { error, in_place: InPlace::No })?;
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
@@ -113,6 +120,30 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// The spare generation takes over the writes, unless there is none. The manifest names it already, so no file is touched.
+    /// Returns the generation whose place it took; that is to be closed.
+    pub fn roll(&self) -> Option<Arc<Generation>> {
+        let one_at_a_time = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.roll_alone(&one_at_a_time)
+    }
+
+    /// As [`Shared::roll`], but where a new state is just being made, nothing is done: it is for threads that must not wait.
+    pub fn try_roll(&self) -> Option<Arc<Generation>> {
+        let one_at_a_time = match self.publishing.try_lock() {
+            Ok(lock) => lock,
+            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.roll_alone(&one_at_a_time)
+    }
+
+    fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> Option<Arc<Generation>> {
+        let old = self.state();
+        let new = old.rolled()?;
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Some(Arc::clone(&old.generations[0]))
     }
 
     /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a manifest has it.
@@ -237,6 +268,16 @@ impl Health {
             }
             troubles.push((work, reason));
         }
+    }
+
+    /// Notes whether sealing has space: why not, or `None`.
+    pub fn note_space(&self, error: Option<Error>) {
+        *self.no_space.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Why the tail cannot be sealed, where that is because of the disk's space.
+    pub fn no_space(&self) -> Option<Error> {
+        self.no_space.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn troubles(&self) -> Vec<String> {

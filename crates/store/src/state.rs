@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_bucket::BucketId;
 use millrace_segment::Segment;
 
-use crate::Error;
 use crate::manifest::{Manifest, SegmentRecord};
 use crate::marks::{Mark, Marks};
 use crate::tail::{AppendError, Tail};
+use crate::{Error, ViewScope};
 
 /// One instant of the store.
 #[derive(Clone)]
 pub(crate) struct State {
     /// Newest first; writes go to the first.
     pub generations: Vec<Arc<Generation>>,
+    /// The generation that takes the writes next; there is nothing in it. The manifest names it before the others.
+    pub spare: Option<Arc<Generation>>,
     /// In the order of keys; together they cover all keys.
     pub buckets: Vec<Arc<Bucket>>,
     pub marks: Arc<Marks>,
@@ -104,6 +106,11 @@ impl Bucket {
     }
 }
 
+/// The bucket of at most 32 bits that has these locations.
+fn id_of((first, last): (u32, u32)) -> BucketId {
+    BucketId::new((first ^ last).leading_zeros() as u8, u64::from(first.reverse_bits()))
+}
+
 /// The first and the last location of a bucket, reversed and cut to 32 bits: no bucket here uses more.
 pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
     let (first, last) = bucket.reversed_range();
@@ -118,10 +125,37 @@ impl State {
         State { marks: Arc::new(marks), ..self.clone() }
     }
 
+    /// The same with the spare taking the writes; `None`: there is no spare.
+    pub fn rolled(&self) -> Option<State> {
+        let mut state = self.clone();
+        state.generations.insert(0, state.spare.take()?);
+        Some(state)
+    }
+
     /// The bucket of a location.
     pub fn bucket(&self, location: u32) -> &Arc<Bucket> {
         let after = self.buckets.partition_point(|bucket| bucket.locations().0 <= location);
         &self.buckets[after.saturating_sub(1)]
+    }
+
+    /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together they cover no
+    /// more than the scope does, but for groups: those are found in their buckets.
+    pub fn within(&self, scope: &ViewScope) -> Vec<Arc<Bucket>> {
+        let ViewScope::Buckets(wanted) = scope else { return self.buckets.clone() };
+        let mut within: Vec<Arc<Bucket>> = Vec::new();
+        let mut ranges: Vec<(u32, u32)> = wanted.iter().map(|bucket| locations(*bucket)).collect();
+        ranges.sort_unstable();
+        for bucket in &self.buckets {
+            let (first, last) = bucket.locations();
+            let from = ranges.partition_point(|range| range.1 < first);
+            for range in ranges[from..].iter().take_while(|range| range.0 <= last) {
+                within.push(match (range.0 <= first, last <= range.1) {
+                    (true, true) => Arc::clone(bucket),
+                    _ => Arc::new(Bucket { id: id_of(*range), segments: bucket.segments.clone() }),
+                });
+            }
+        }
+        within
     }
 
     /// What the manifest says of it.
@@ -129,7 +163,12 @@ impl State {
         Manifest {
             next_number,
             clock,
-            generations: self.generations.iter().map(|generation| generation.number).collect(),
+            generations: self
+                .spare
+                .iter()
+                .chain(&self.generations)
+                .map(|generation| generation.number)
+                .collect(),
             buckets: self
                 .buckets
                 .iter()

@@ -6,12 +6,14 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_column::View;
 use millrace_document::{Document, DocumentId, Group, Timestamp};
+use millrace_env::ThreadClass;
 use millrace_segment::Cache;
 
 use crate::committer::Writes;
 use crate::maintenance::Maintenance;
 use crate::marks::MarkScope;
 use crate::open::{Lock, Opened, open};
+use crate::rolling::Roller;
 use crate::sealing::Sealer;
 use crate::shared::Shared;
 use crate::state::locations;
@@ -69,8 +71,9 @@ impl Store {
         let Opened { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
         let shared = Arc::new(Shared::new(options, tails, layout, cache, (state, next_number, timestamps)));
         let writes = Arc::new(Writes::new(Arc::clone(&shared)));
-        let sealer = Arc::new(Sealer::new(Arc::clone(&shared)));
-        let threads = Threads::start(&shared, &writes, &sealer)
+        let roller = Arc::new(Roller::new(Arc::clone(&shared)));
+        let sealer = Arc::new(Sealer::new(Arc::clone(&shared), Arc::clone(&roller)));
+        let threads = Threads::start(&shared, &writes, &roller, &sealer)
             .map_err(|error| Error::io("start the store's threads", &error))?;
         Ok(Store {
             inner: Arc::new(Inner { shared, writes, sealer, threads: Mutex::new(threads), _lock: lock }),
@@ -267,7 +270,12 @@ fn join(thread: JoinHandle<()>) {
 }
 
 impl Threads {
-    fn start(shared: &Arc<Shared>, writes: &Arc<Writes>, sealer: &Arc<Sealer>) -> std::io::Result<Self> {
+    fn start(
+        shared: &Arc<Shared>,
+        writes: &Arc<Writes>,
+        roller: &Arc<Roller>,
+        sealer: &Arc<Sealer>,
+    ) -> std::io::Result<Self> {
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(work)
         };
@@ -277,7 +285,14 @@ impl Threads {
             threads.modifiers.push(spawn("store-modify", Box::new(move || writes.run_modifier()))?);
         }
         let committing = Arc::clone(writes);
-        threads.committer = Some(spawn("store-commit", Box::new(move || committing.run_committer()))?);
+        let commit = move || {
+            ThreadClass::Prompt.enter();
+            committing.run_committer();
+        };
+        threads.committer = Some(spawn("store-commit", Box::new(commit))?);
+        let (of, roller) = (Arc::clone(shared), Arc::clone(roller));
+        let roll = move || background(&of, "make a generation of the tail", || roller.tend().map(|()| false));
+        threads.background.push(spawn("store-roll", Box::new(roll))?);
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
         let seal = move || background(&of, "seal", || sealer.tend().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
@@ -291,14 +306,9 @@ impl Threads {
     }
 }
 
-/// How far the threads of the background stand back behind those that somebody waits for: enough for them to be in nobody's way, and not
-/// so far that sealing falls behind a feed that takes all cores.
-const BACKGROUND_NICE: i32 = 5;
-
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
 fn background(shared: &Shared, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
-    // Requests go first. Where the system does not allow it, all are equal.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICE);
+    ThreadClass::Background.enter();
     let mut seen = 0;
     while !shared.health.closed.load(Ordering::SeqCst) {
         let wait = match tend() {

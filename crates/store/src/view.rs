@@ -27,10 +27,10 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
                 }
             }
         }
-        ViewScope::All => {
-            for bucket in &reading.state.buckets {
-                parts.extend(reading.ungrouped(document_type, bucket)?);
-                let _ = reading.groups_of_bucket(document_type, bucket, (0, ""), &mut |_, of_group| {
+        ViewScope::Buckets(_) | ViewScope::All => {
+            for bucket in reading.state.within(scope) {
+                parts.extend(reading.ungrouped(document_type, &bucket)?);
+                let _ = reading.groups_of_bucket(document_type, &bucket, (0, ""), &mut |_, of_group| {
                     parts.extend(of_group);
                     Ok(ControlFlow::Continue(()))
                 })?;

@@ -1,3 +1,4 @@
+use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentId, Group, Timestamp};
 
 /// Which documents a view or a visit covers.
@@ -5,6 +6,8 @@ use millrace_document::{Document, DocumentId, Group, Timestamp};
 pub enum ViewScope {
     /// Those of these groups; of no other is anything read. [`Group::None`] stands for the documents without a group.
     Groups(Vec<Group>),
+    /// Those that fall into these buckets, none of which is inside another; at most 32 bits of each count.
+    Buckets(Vec<BucketId>),
     /// Those of all groups, and those without.
     All,
 }

@@ -109,14 +109,14 @@ impl Walk<'_, '_> {
         let visit = self.page.visit;
         if !grouped_only {
             let wanted = match &visit.scope {
-                ViewScope::All => true,
+                ViewScope::All | ViewScope::Buckets(_) => true,
                 ViewScope::Groups(groups) => groups.contains(&Group::None),
             };
-            for bucket in &reading.state.buckets {
-                if !wanted || !self.reaches(bucket) {
+            for bucket in reading.state.within(&visit.scope) {
+                if !wanted || !self.reaches(&bucket) {
                     continue;
                 }
-                let parts = reading.ungrouped(self.document_type, bucket)?;
+                let parts = reading.ungrouped(self.document_type, &bucket)?;
                 if let ControlFlow::Break(()) = self.rows(&Group::None, parts)? {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -124,7 +124,7 @@ impl Walk<'_, '_> {
             self.page.after.clear();
         }
         match &visit.scope {
-            ViewScope::All => self.all_groups(),
+            ViewScope::All | ViewScope::Buckets(_) => self.all_groups(),
             ViewScope::Groups(groups) => {
                 let mut groups: Vec<&Group> = groups.iter().filter(|group| **group != Group::None).collect();
                 groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
@@ -155,14 +155,14 @@ impl Walk<'_, '_> {
             }
             None => (0, String::new()),
         };
-        for bucket in &reading.state.buckets {
-            if bucket.locations().1 < location || !self.reaches(bucket) {
+        for bucket in reading.state.within(&self.page.visit.scope) {
+            if bucket.locations().1 < location || !self.reaches(&bucket) {
                 continue;
             }
             let document_type = self.document_type;
             let found = reading.groups_of_bucket(
                 document_type,
-                bucket,
+                &bucket,
                 (location, &group),
                 &mut |group, parts| self.rows(group, parts),
             )?;

@@ -8,6 +8,7 @@ mod sweep;
 mod visit;
 mod write;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use hyper::{Method, StatusCode};
 use millrace_document::DocumentId;
 use serde_json::{Map, Value};
 
+use crate::cluster::{self, Access, Forwarded, Hop};
 use crate::error::Kind;
 use crate::http::{self, Parameters};
 use crate::metrics::Metric;
@@ -52,6 +54,11 @@ impl Call {
             answer.insert("id".to_owned(), Value::String(id.as_str().to_owned()));
         }
         answer
+    }
+
+    /// When the request's time is over.
+    fn deadline(&self) -> Instant {
+        self.started + self.timeout
     }
 
     /// What is left of the request's time.
@@ -105,6 +112,10 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     if call.parameters.flag("dryRun")? == Some(true) {
         return dry_run(call, &target, request).await;
     }
+    let request = match hand_on(call, &target, request).await? {
+        ControlFlow::Continue(request) => request,
+        ControlFlow::Break(response) => return Ok(response),
+    };
     let method = request.method().as_str().to_owned();
     match (target, method.as_str()) {
         (Target::Document(id), "GET") => get::document(call, &id).await,
@@ -124,6 +135,28 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
             Err(Error::MethodNotAllowed { method, allowed: "GET, POST, PUT, DELETE, OPTIONS" })
         }
     }
+}
+
+/// Has another node of the cluster answer, where that is for another to do; else the request comes back.
+async fn hand_on(
+    call: &Call,
+    target: &Target,
+    request: Request,
+) -> Result<ControlFlow<Response, Request>, Error> {
+    let Some(location) = target.location().filter(|_| call.node.cluster().is_some()) else {
+        return Ok(ControlFlow::Continue(request));
+    };
+    let hop = Hop::of(request.headers())?;
+    let access = match target {
+        _ if request.method() == Method::GET => Access::Read,
+        Target::Document(_) => Access::Write,
+        Target::Documents(_) => Access::Sweep,
+    };
+    let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
+    Ok(match cluster::hand_on(&call.node, location, access, &hop, &request, call.deadline()).await? {
+        Some(response) => ControlFlow::Break(response),
+        None => ControlFlow::Continue(request.into_request()),
+    })
 }
 
 /// Reads the request and changes nothing: clients measure their connection so.
@@ -159,6 +192,9 @@ fn render(call: &Call, id: Option<&DocumentId>, error: &Error) -> Response {
     let mut response = http::json(error.status(), &Value::Object(answer));
     if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if matches!(error, Error::Unsettled(_)) {
+        cluster::unsettled(response.headers_mut());
     }
     response
 }

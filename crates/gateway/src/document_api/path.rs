@@ -1,6 +1,6 @@
 //! The paths below `/document/v1/`.
 
-use millrace_document::{DocumentId, Group};
+use millrace_document::{DocumentId, Group, Location};
 
 use crate::Error;
 use crate::http::percent_decode;
@@ -24,6 +24,17 @@ pub(super) struct Documents {
 }
 
 impl Target {
+    /// A location of its bucket, where all that it addresses is in one.
+    pub(super) fn location(&self) -> Option<Location> {
+        match self {
+            Target::Document(id) => Some(id.location()),
+            Target::Documents(documents) => {
+                let bits = documents.group.as_ref()?.location_bits()?;
+                Some(Location::new(u64::from(bits)))
+            }
+        }
+    }
+
     /// Takes the path of a request apart, in its percent-encoding. An encoded slash does not end a part; the document's own name
     /// may hold plain ones.
     pub(super) fn parse(path: &str) -> Result<Self, Error> {

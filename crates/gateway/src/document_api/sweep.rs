@@ -13,15 +13,16 @@ use millrace_document::{Action, DocumentId, Group, OperationKind, Update, json};
 use millrace_indexing::Caller;
 use millrace_store::{Change, Modification, ViewScope, Visited, Write};
 use serde_json::{Value, json as object};
+use tokio::sync::oneshot;
 
 use super::Call;
 use super::path::Documents;
 use super::visit::Pass;
 use super::write::{apply, commit};
+use crate::Error;
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
-use crate::{Error, Node};
 
 /// Documents changed at one time.
 const TOGETHER: usize = 256;
@@ -36,7 +37,7 @@ pub(super) async fn delete_where(call: &Call, documents: Documents) -> Result<Re
     if let (Some(group), Some((namespace, document_type))) = (documents.group, documents.of)
         && call.parameters.get("selection").map(str::trim) == Some("true")
         && pass.start().is_none()
-        && let Some(count) = drop_group(&call.node, &namespace, &document_type, group).await?
+        && let Some(count) = drop_group(call, &namespace, &document_type, group).await?
     {
         return Ok(answer(call, count, None));
     }
@@ -108,22 +109,42 @@ async fn read_update(
 /// Drops a whole group at once, at a cost that does not depend on its size. Possible where all of the group's documents are of the
 /// namespace; answers how many there were, or `None` where it was not possible.
 async fn drop_group(
-    node: &Arc<Node>,
+    call: &Call,
     namespace: &str,
     document_type: &str,
     group: Group,
 ) -> Result<Option<u64>, Error> {
-    let store = node.store().clone();
-    let (namespace, document_type) = (namespace.to_owned(), document_type.to_owned());
-    node.pool()
-        .run(move || {
-            let view = store.view(&document_type, &ViewScope::Groups(vec![group.clone()]))?;
-            let prefix = format!("id:{namespace}:{document_type}:");
+    let store = call.node.store().clone();
+    let (namespace, of_type) = (namespace.to_owned(), document_type.to_owned());
+    let counted = call
+        .node
+        .pool()
+        .run(move || -> Result<_, Error> {
+            let view = store.view(&of_type, &ViewScope::Groups(vec![group.clone()]))?;
+            let prefix = format!("id:{namespace}:{of_type}:");
             let Some(count) = count_where_all_begin_with(&*view, prefix.as_bytes())? else { return Ok(None) };
-            store.drop_group(Some(&document_type), &group)?;
-            Ok(Some(count))
+            Ok(Some((count, group)))
         })
-        .await?
+        .await??;
+    let Some((count, group)) = counted else { return Ok(None) };
+    match call.node.cluster() {
+        None => {
+            let (store, document_type) = (call.node.store().clone(), document_type.to_owned());
+            call.node.pool().run(move || store.drop_group(Some(&document_type), &group)).await??;
+        }
+        Some(cluster) => {
+            let (sender, receiver) = oneshot::channel();
+            let done = move |result| {
+                // Whoever waited may have left; the group is dropped all the same.
+                let _ = sender.send(result);
+            };
+            cluster.drop_group(Some(document_type), &group, call.deadline(), Box::new(done));
+            receiver
+                .await
+                .map_err(|_| Error::Internal("the cluster dropped a write; see the log".to_owned()))??;
+        }
+    }
+    Ok(Some(count))
 }
 
 /// How many documents a view has, if all their ids begin with `prefix`.
@@ -177,12 +198,12 @@ async fn sweep(
             writes.push(Write { id: document.id, change: modify });
         }
         // All of them are under way before the first is waited for: the store syncs once for many.
-        let store = call.node.store().clone();
+        let until = call.deadline();
         let commits: Vec<_> = writes
             .into_iter()
             .map(|write| {
-                let store = store.clone();
-                tokio::spawn(async move { commit(&store, write).await })
+                let node = Arc::clone(&call.node);
+                tokio::spawn(async move { commit(&node, write, until).await })
             })
             .collect();
         for commit in commits {

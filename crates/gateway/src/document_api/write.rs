@@ -11,16 +11,17 @@ use millrace_document::{Action, Document, DocumentId, Operation, OperationKind, 
 use millrace_indexing::{Caller, Failure};
 use millrace_model::Purpose;
 use millrace_selection::Selection;
-use millrace_store::{Change, Modification, Modify, Refusal, Store, Write, Written};
+use millrace_store::{Change, Modification, Modify, Refusal, Write, Written};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Call;
 use super::route::Destination;
+use crate::cluster::WriteError;
 use crate::deployment::{DocumentKind, now_s};
 use crate::http;
 use crate::metrics::Metric;
-use crate::{Deployment, Error};
+use crate::{Deployment, Error, Node};
 
 /// Bodies up to this size are parsed where they arrive: handing them to another thread costs more.
 const INLINE_BYTES_MAX: usize = 64 << 10;
@@ -108,7 +109,7 @@ async fn write(call: &Call, id: DocumentId, mut operation: Operation) -> Result<
     }
     match change(call, &deployment, &kind, &destination, operation).await? {
         Some(change) => {
-            call.within(commit(call.node.store(), Write { id, change })).await?;
+            call.within(commit(&call.node, Write { id, change }, call.deadline())).await?;
         }
         None => tell("x-vespa-ignored-operation"),
     }
@@ -242,16 +243,25 @@ pub(super) fn holds(selection: &Selection, document: &Document) -> bool {
     selection.matches(document, now_s())
 }
 
-/// Hands a write to the store and waits until it is durable.
-pub(super) async fn commit(store: &Store, write: Write) -> Result<Written, Error> {
+/// Hands a write to the store, or to all replicas where this node is one of a cluster, and waits until it is durable.
+pub(super) async fn commit(node: &Node, write: Write, deadline: Instant) -> Result<Written, Error> {
     let (sender, receiver) = oneshot::channel();
-    store.write(write, move |result| {
-        // Whoever waited may have left; the write stands all the same.
-        let _ = sender.send(result);
-    });
+    // Whoever waited may have left; the write stands all the same.
+    match node.cluster() {
+        None => node.store().write(write, move |result| {
+            let _ = sender.send(result.map_err(WriteError::Store));
+        }),
+        Some(cluster) => cluster.write(
+            write,
+            deadline,
+            Box::new(move |result| {
+                let _ = sender.send(result);
+            }),
+        ),
+    }
     match receiver.await {
         Ok(Ok(written)) => Ok(written),
-        Ok(Err(millrace_store::Error::Refused(refusal))) => Err(match refusal.code {
+        Ok(Err(WriteError::Store(millrace_store::Error::Refused(refusal)))) => Err(match refusal.code {
             CONDITION => Error::Condition(refusal.reason),
             OVERLOADED => Error::Overloaded,
             LATE => Error::Timeout(super::TIMEOUT),

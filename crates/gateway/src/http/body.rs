@@ -11,14 +11,7 @@ use crate::Error;
 
 /// The whole body, unpacked; at most `limit` bytes, packed as well as unpacked.
 pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Error> {
-    if body.size_hint().lower() > limit as u64 {
-        return Err(Error::TooLarge { limit });
-    }
-    let bytes = match Limited::new(body, limit).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(Error::TooLarge { limit }),
-        Err(error) => return Err(Error::BadRequest(format!("the request body broke off: {error}"))),
-    };
+    let bytes = collect(body, limit).await?;
     let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(bytes) };
     match encoding.as_bytes() {
         b"identity" | b"" => Ok(bytes),
@@ -27,6 +20,18 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> 
             "content-encoding '{}' is not known; send the body with gzip, or as it is",
             String::from_utf8_lossy(other)
         ))),
+    }
+}
+
+/// The whole body as it came, of at most `limit` bytes.
+pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, Error> {
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Error::TooLarge { limit });
+    }
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge { limit }),
+        Err(error) => Err(Error::BadRequest(format!("the request body broke off: {error}"))),
     }
 }
 

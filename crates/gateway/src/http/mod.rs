@@ -6,7 +6,7 @@ mod parameters;
 mod server;
 mod tls;
 
-pub(crate) use body::read_body;
+pub(crate) use body::{collect, read_body};
 pub(crate) use compression::compress_response;
 pub(crate) use parameters::{Parameters, percent_decode};
 pub use server::serve;

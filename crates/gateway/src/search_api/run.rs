@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
+use millrace_bucket::BucketId;
 use millrace_column::View;
+use millrace_document::Group;
 use millrace_plan::{Context, Embedding, Plan, Scope, has_field, parsed};
 use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
-use millrace_search::{Collapsing, Deadline, Search, Trace, run_all};
+use millrace_search::{Collapsing, Deadline, Outcome, Search, Share, Trace, run_all};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
@@ -37,53 +39,108 @@ pub(super) struct Found {
     pub(super) timeout: Duration,
 }
 
-/// Plans and runs a query. `gone` turns true when nobody waits for the answer any more.
-pub(super) fn run(
-    node: &Node,
-    deployment: &Deployment,
-    query: &Arc<Query>,
-    embeddings: &Embeddings,
-    started: Instant,
-    gone: Arc<AtomicBool>,
-) -> Result<Found, Error> {
-    let kinds = asked(deployment, query)?;
-    let (kinds, lacking) = showing(kinds, query);
-    let searches = kinds
-        .iter()
-        .map(|asked| plan(asked, &kinds, query, embeddings))
-        .collect::<Result<Vec<Search>, Error>>()?;
-    let planned = started.elapsed();
-    let is_traced = query.trace_level > 0;
-    let plans = is_traced.then(|| Plans::of(deployment, query, &searches));
-    let limits = kinds.iter().filter_map(Asked::query_time_max);
-    let timeout = limits.fold(query.timeout, Duration::min);
-    let deadline = Deadline::at(started + timeout).or_when(gone);
-    let mut result = PartialResult::default();
-    let mut traces = Vec::with_capacity(searches.len());
-    let views = searches
-        .iter()
-        .zip(&kinds)
-        .map(|(search, asked)| Ok(node.store().view(&asked.kind.schema.name, &scope(search.plan())?)?))
-        .collect::<Result<Vec<_>, Error>>()?;
-    let parts: Vec<(&Search, &dyn View)> =
-        searches.iter().zip(&views).map(|(search, view)| (search, &**view as &dyn View)).collect();
-    let mut keys = HashMap::new();
-    for (outcome, Asked { kind, .. }) in run_all(&parts, &deadline)?.into_iter().zip(&kinds) {
-        traces.push((Arc::clone(&kind.schema.name), outcome.trace));
-        let ids = outcome.result.hits.iter().map(|hit| hit.id.clone());
-        keys.extend(ids.zip(outcome.collapse_keys));
-        merge(&mut result, outcome.result);
+/// A query on its way: what each step of it needs.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub(super) node: Arc<Node>,
+    pub(super) deployment: Arc<Deployment>,
+    pub(super) query: Arc<Query>,
+    pub(super) embeddings: Arc<Embeddings>,
+    pub(super) started: Instant,
+    /// Turns true when nobody waits for the answer any more.
+    pub(super) gone: Arc<AtomicBool>,
+}
+
+/// Plans and runs a query over the documents of this node.
+pub(super) fn run(request: &Request) -> Result<Found, Error> {
+    let prepared = Prepared::new(request)?;
+    let views = prepared.views(scope(&request.query)?)?;
+    let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
+    Ok(prepared.found(outcomes, 1))
+}
+
+/// Runs a query over the documents that this node has in some buckets: what it has to add to what other nodes have.
+pub(super) fn share(request: &Request, buckets: &[BucketId]) -> Result<Share, Error> {
+    let scope = match scope(&request.query)? {
+        ViewScope::Groups(mut groups) => {
+            let is_here = |group: &Group| buckets.iter().any(|bucket| bucket.intersects(group));
+            groups.retain(is_here);
+            ViewScope::Groups(groups)
+        }
+        ViewScope::Buckets(_) | ViewScope::All => ViewScope::Buckets(buckets.to_vec()),
+    };
+    let prepared = Prepared::new(request)?;
+    let views = prepared.views(scope)?;
+    Ok(millrace_search::share(&prepared.parts(&views), &prepared.deadline)?)
+}
+
+/// Makes one result of what nodes have found, each in its own buckets.
+pub(super) fn merged(request: &Request, shares: Vec<Share>, nodes: u32) -> Result<Found, Error> {
+    let prepared = Prepared::new(request)?;
+    let searches: Vec<&Search> = prepared.searches.iter().collect();
+    let outcomes = millrace_search::merge(&searches, shares)?;
+    Ok(prepared.found(outcomes, nodes))
+}
+
+/// A query with its plans.
+struct Prepared<'r> {
+    request: &'r Request,
+    kinds: Vec<Asked<'r>>,
+    lacking: Vec<Arc<str>>,
+    /// One for each kind.
+    searches: Vec<Search>,
+    planned: Duration,
+    timeout: Duration,
+    deadline: Deadline,
+}
+
+impl<'r> Prepared<'r> {
+    fn new(request: &'r Request) -> Result<Self, Error> {
+        let Request { deployment, query, embeddings, started, gone, .. } = request;
+        let (kinds, lacking) = showing(asked(deployment, query)?, query);
+        let searches = kinds
+            .iter()
+            .map(|asked| plan(asked, &kinds, query, embeddings))
+            .collect::<Result<Vec<Search>, Error>>()?;
+        let timeout = kinds.iter().filter_map(Asked::query_time_max).fold(query.timeout, Duration::min);
+        let deadline = Deadline::at(*started + timeout).or_when(Arc::clone(gone));
+        let planned = started.elapsed();
+        Ok(Prepared { request, kinds, lacking, searches, planned, timeout, deadline })
     }
-    if let Some(collapse) = query.collapse.as_ref().filter(|_| parts.len() > 1) {
-        // Within each schema that has been done; now hits of one are compared with those of others.
-        let mut collapsing = Collapsing::new(collapse);
-        result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
+
+    /// The documents of each kind.
+    fn views(&self, scope: ViewScope) -> Result<Vec<Arc<dyn View>>, Error> {
+        let store = self.request.node.store();
+        self.kinds.iter().map(|asked| Ok(store.view(&asked.kind.schema.name, &scope)?)).collect()
     }
-    if searches.len() > 1 {
-        result.coverage.nodes = 1;
+
+    fn parts<'p>(&'p self, views: &'p [Arc<dyn View>]) -> Vec<(&'p Search, &'p dyn View)> {
+        self.searches.iter().zip(views).map(|(search, view)| (search, &**view as &dyn View)).collect()
     }
-    let end = query.offset.saturating_add(query.hits).min(result.hits.len());
-    Ok(Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, plans, lacking })
+
+    /// All kinds' outcomes as one result, of so many nodes.
+    fn found(self, outcomes: Vec<Outcome>, nodes: u32) -> Found {
+        let Request { deployment, query, .. } = self.request;
+        let plans = (query.trace_level > 0).then(|| Plans::of(deployment, query, &self.searches));
+        let mut result = PartialResult::default();
+        let mut traces = Vec::with_capacity(outcomes.len());
+        let mut keys = HashMap::new();
+        for (outcome, Asked { kind, .. }) in outcomes.into_iter().zip(&self.kinds) {
+            traces.push((Arc::clone(&kind.schema.name), outcome.trace));
+            let ids = outcome.result.hits.iter().map(|hit| hit.id.clone());
+            keys.extend(ids.zip(outcome.collapse_keys));
+            merge(&mut result, outcome.result);
+        }
+        if let Some(collapse) = query.collapse.as_ref().filter(|_| self.kinds.len() > 1) {
+            // Within each schema that has been done; now hits of one are compared with those of others.
+            let mut collapsing = Collapsing::new(collapse);
+            result.hits.retain(|hit| keys.get(&hit.id).is_none_or(|keys| collapsing.keeps(keys)));
+        }
+        result.coverage.nodes = nodes;
+        let end = query.offset.saturating_add(query.hits).min(result.hits.len());
+        let Prepared { planned, timeout, lacking, .. } = self;
+        Found { hits: query.offset.min(end)..end, result, traces, planned, timeout, plans, lacking }
+    }
 }
 
 /// What traces tell of plans.
@@ -290,12 +347,12 @@ fn plan(
     Ok(search.within(asked.within()).with_snippets(&snippets))
 }
 
-/// What of the store a plan reads: no other groups than the selection can be true of.
-fn scope(plan: &Plan) -> Result<ViewScope, Error> {
-    Ok(match &plan.scope {
-        Scope::Groups(groups) => ViewScope::Groups(groups.clone()),
+/// What of the store a query reads: no other groups than the selection can be true of.
+pub(super) fn scope(query: &Query) -> Result<ViewScope, Error> {
+    Ok(match Scope::of(&query.streaming)? {
+        Scope::Groups(groups) => ViewScope::Groups(groups),
         Scope::All { selection: None } => ViewScope::All,
-        Scope::All { selection: Some(text) } => match Selection::parse(text)?.groups() {
+        Scope::All { selection: Some(text) } => match Selection::parse(&text)?.groups() {
             Some(groups) => ViewScope::Groups(groups.into_iter().collect()),
             None => ViewScope::All,
         },

@@ -124,7 +124,7 @@ pub fn execute(
         }
     }
     let whole = whole.expect("a test has at least one part");
-    whole.finish(&mut |summary, references| Ok(fill(summary, references, parts)))
+    whole.finish(0, &mut |summary, references| Ok(fill(summary, references, parts)))
 }
 
 fn fill(summary: Option<&str>, references: &[HitRef], parts: &[&[Purchase]]) -> Vec<Hit> {

@@ -19,8 +19,11 @@ pub(crate) struct Job<T> {
     /// The rows that it runs over, for metrics.
     pub rows: usize,
     /// What it does.
-    pub work: Box<dyn FnOnce(&Interrupt) -> Result<T, Error> + Send>,
+    pub work: Box<JobWork<T>>,
 }
+
+/// What a job does, until it is interrupted.
+type JobWork<T> = dyn FnOnce(&Interrupt) -> Result<T, Error> + Send;
 
 impl Scheduler {
     /// A place for a model whose runs are not batched with those of others.

@@ -5,7 +5,7 @@ use crate::syntax::{Fault, Form, Node};
 use crate::{Annotations, Composite, Grammar, Number, Syntax, Tokenization};
 
 /// Names that items read for themselves; the others end in [`Annotations::other`].
-const KNOWN: [&str; 48] = [
+const KNOWN: [&str; 49] = [
     "accentdrop",
     "allowempty",
     "annotations",
@@ -16,6 +16,7 @@ const KNOWN: [&str; 48] = [
     "defaultindex",
     "descending",
     "distance",
+    "documentfrequency",
     "distancethreshold",
     "elementfilter",
     "endanchor",
@@ -83,6 +84,9 @@ impl Builder<'_> {
         if let Some(node) = scope.own("connectivity") {
             all.connectivity = Some(self.connectivity(node)?);
         }
+        if let Some(node) = scope.own("documentFrequency") {
+            all.document_frequency = Some(self.document_frequency(node)?);
+        }
         all.label = self.string(scope, "label")?;
         all.language = self.string(scope, "language")?;
         all.significance = self.float(scope, "significance")?;
@@ -111,6 +115,23 @@ impl Builder<'_> {
         let entry =
             |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
         Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
+    }
+
+    /// How many documents of how many, as their share.
+    fn document_frequency(&self, node: &Node) -> Built<f64> {
+        let wrong = || {
+            Fault::new(
+                node.at,
+                "expected documentFrequency: {frequency: 10, count: 1000}, and no more than count",
+            )
+        };
+        let Form::Map(entries) = &node.form else { return Err(wrong()) };
+        let entry = |name: &str| {
+            let (_, node) = entries.iter().find(|(key, _)| key == name).ok_or_else(wrong)?;
+            Ok(self.number(node)?.as_f64())
+        };
+        let share = entry("frequency")? / entry("count")?;
+        if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
     }
 
     fn small(&self, node: &Node, what: &str) -> Built<i32> {

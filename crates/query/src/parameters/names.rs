@@ -122,7 +122,8 @@ const FAMILIES: &[&str] = &[
 
 /// Whether a name is one of the query API's.
 pub(super) fn is_known(name: &str) -> bool {
-    const OTHERS: [&str; 8] = [
+    const OTHERS: [&str; 9] = [
+        "continue",
         "yql",
         "queryProfile",
         "searchChain",

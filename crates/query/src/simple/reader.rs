@@ -177,13 +177,15 @@ impl<'a> Reader<'a> {
         Some(Item::Range { field: field.to_owned(), low, high, hit_limit, annotations })
     }
 
-    /// All text up to the terminator, which may be anything.
+    /// All text up to the terminator, which may be anything; a star after it makes it the beginning of values.
     fn exact(&mut self, field: &str, terminator: &str) -> Option<Item> {
         let rest = self.rest();
         let length = rest.find(terminator).unwrap_or(rest.len());
         self.at += (length + terminator.len()).min(rest.len());
+        let matching = if self.peek() == Some('*') { Match::Prefix } else { Match::Word };
+        self.at += usize::from(matching == Match::Prefix);
         let annotations = self.weighted();
-        self.value(field, &rest[..length], Match::Word, annotations)
+        self.value(field, &rest[..length], matching, annotations)
     }
 
     /// A value in quotes.

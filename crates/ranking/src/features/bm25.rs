@@ -65,9 +65,13 @@ impl Weights {
 pub(crate) fn weigh(request: &Request<'_>, field: &str) -> Vec<(FieldTerm, f64)> {
     let statistics = &request.matches.statistics;
     let rarity = |found: &FieldTerm| {
-        let annotated = term(request.plan, found.term).and_then(|term| term.annotations.significance);
-        let frequency = statistics.document_frequency.get(found.leaf.0).copied().unwrap_or_default();
-        annotated.unwrap_or_else(|| rarity(statistics.documents as f64, frequency as f64))
+        let annotations = term(request.plan, found.term).map(|term| &term.annotations);
+        let documents = statistics.documents as f64;
+        let counted = || statistics.document_frequency.get(found.leaf.0).copied().unwrap_or_default() as f64;
+        let share = annotations.and_then(|annotations| annotations.document_frequency);
+        annotations
+            .and_then(|annotations| annotations.significance)
+            .unwrap_or_else(|| rarity(documents, share.map_or_else(counted, |share| share * documents)))
     };
     terms_of(request.plan, field).into_iter().map(|found| (found, rarity(&found))).collect()
 }

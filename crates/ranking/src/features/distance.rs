@@ -10,8 +10,8 @@ use super::term::{leaf, leaves_labelled, match_weight};
 use super::time::logarithmic;
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// Microdegrees of a kilometre.
-const MICRODEGREES_PER_KM: f64 = 9013.305;
+/// Microdegrees of a kilometre along a great circle.
+const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
 /// The distance of a document without a place, in kilometres.
 const NOWHERE_KM: f64 = 711_648.5;
 /// The same in microdegrees.

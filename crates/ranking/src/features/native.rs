@@ -98,12 +98,14 @@ impl NativeFieldMatch {
 }
 
 impl MatchField {
+    /// A field's last word is at the end of the table of first occurrences; as many occurrences as words, at that of counts.
     fn boost(&self, first: u32, count: u32, length: f64) -> f64 {
-        let place = |number: u32, table: &Table| {
-            (f64::from(number) * table.len() as f64 / length.max(LENGTH_MIN)) as usize
+        let place = |number: u32, of: f64, table: &Table| {
+            (f64::from(number) * (table.len() - 1) as f64 / of) as usize
         };
-        self.first_importance * self.first.at(place(first, &self.first))
-            + (1.0 - self.first_importance) * self.count.at(place(count, &self.count))
+        let length = length.max(LENGTH_MIN);
+        self.first_importance * self.first.at(place(first, length - 1.0, &self.first))
+            + (1.0 - self.first_importance) * self.count.at(place(count, length, &self.count))
     }
 }
 

@@ -47,12 +47,11 @@ pub(crate) fn significance(plan: &Plan, matches: &Matches, id: TermId) -> f64 {
         return significance;
     }
     let statistics = &matches.statistics;
-    let frequency = term
-        .leaves
-        .iter()
-        .filter_map(|leaf| statistics.document_frequency.get(leaf.0))
-        .max()
-        .map_or(1.0, |frequency| *frequency as f64 / (statistics.documents as f64).max(1.0));
+    let counted = || {
+        let frequencies = term.leaves.iter().filter_map(|leaf| statistics.document_frequency.get(leaf.0));
+        frequencies.max().map_or(1.0, |frequency| *frequency as f64 / (statistics.documents as f64).max(1.0))
+    };
+    let frequency = term.annotations.document_frequency.unwrap_or_else(counted);
     0.5 + 0.5 * (frequency.clamp(RAREST, 1.0).ln() / RAREST.ln())
 }
 

@@ -253,7 +253,13 @@ impl<'a> Cursor<'a> {
     pub(crate) fn choose<T: Clone>(&self, what: &str, name: &Name, table: &[(&str, T)]) -> Result<T, Error> {
         match table.iter().find(|(known, _)| *known == name.value) {
             Some((_, meaning)) => Ok(meaning.clone()),
-            None => self.unknown(what, name, &table.iter().map(|(known, _)| *known).collect::<Vec<_>>()),
+            None => {
+                let known = || table.iter().map(|(known, _)| *known);
+                let hint = did_you_mean(&name.value, known());
+                let message =
+                    format!("'{}' is not a valid {what}{hint}: expected {}", name.value, one_of(known()));
+                self.error_at(name.place.clone(), message)
+            }
         }
     }
 

@@ -276,5 +276,5 @@ pub(super) fn stemming(cursor: &mut Cursor<'_>) -> Result<Stemming, Error> {
         ("shortest", Stemming::Shortest),
         ("multiple", Stemming::Multiple),
     ];
-    cursor.choose("stemming", &name, &table)
+    cursor.choose("stemming setting", &name, &table)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, number, required, snippets, tuning};
+use super::{FILE, number, required, snippets, topology, tuning};
 use crate::suggest::did_you_mean;
 use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Schema, xml};
 
@@ -23,9 +23,9 @@ pub(super) fn read(
             "<content> needs <documents>: <documents><document type='mail' mode='streaming'/></documents>",
         );
     };
+    let tuning = tuning::read(node, warnings)?;
     let mut cluster = ContentCluster {
         id: node.attribute("id").unwrap_or("content").into(),
-        redundancy: redundancy(node)?,
         documents: Vec::new(),
         selection: documents.attribute("selection").map(str::to_owned),
         garbage_collection: documents.attribute("garbage-collection") == Some("true"),
@@ -33,7 +33,8 @@ pub(super) fn read(
             Some(interval) => number(documents, interval)?,
             None => 3600,
         },
-        tuning: tuning::read(node, warnings)?,
+        topology: topology::read(node, &tuning, warnings)?,
+        tuning,
         snippets: snippets::read(node)?,
     };
     for element in xml::elements(documents).filter(|element| element.tag_name().name() == "document") {
@@ -99,25 +100,17 @@ fn document(
     })
 }
 
-fn redundancy(node: Node<'_, '_>) -> Result<u16, Error> {
-    let mut copies = 1;
-    for name in ["redundancy", "min-redundancy"] {
-        if let Some(element) = xml::child(node, name) {
-            copies = copies.max(number(element, xml::content(element))?);
-        }
-    }
-    Ok(copies)
-}
-
-/// Counts of nodes are those of the cluster's own configuration.
+/// Who keeps the documents is told where several nodes are meant to.
 fn check_nodes(node: Node<'_, '_>, warnings: &mut Vec<String>) {
     let listed = node.descendants().filter(|element| element.tag_name().name() == "node").count();
     let counted = xml::child(node, "nodes")
         .and_then(|nodes| nodes.attribute("count"))
         .and_then(|count| count.parse::<usize>().ok());
-    if listed.max(counted.unwrap_or(0)) > 1 {
+    let meant = listed.max(counted.unwrap_or(0));
+    if meant > 1 {
         let place = xml::place(FILE, node);
-        warnings
-            .push(format!("{place}: the nodes that are up keep the documents, whatever services.xml lists"));
+        warnings.push(format!(
+            "{place}: the {meant} nodes keep the documents together where they run with --cluster; one that runs alone keeps all"
+        ));
     }
 }

@@ -8,6 +8,7 @@ mod content;
 mod elements;
 mod embedder;
 mod snippets;
+mod topology;
 mod tuning;
 
 use std::collections::BTreeMap;

@@ -18,18 +18,14 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     settings.open_files_max = file_limit::raise();
-    let workers = settings.threads.max(1);
+    let workers = settings.threads;
     let node = Node::open(settings)?;
     if let Some(path) = app {
         let fail = |reason: String| Error::Application { path: path.clone(), reason };
         let application = Application::from_dir(&path).map_err(|error| fail(error.to_string()))?;
         node.deploy(application).map_err(|error| fail(error.to_string()))?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
+    let runtime = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
     runtime.block_on(async {
         let server = Server::bind(node).await?;
         let (data, config) = server.addresses().map_err(Error::Runtime)?;

@@ -9,6 +9,7 @@ use super::{
     AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals, marks_of,
 };
 use crate::Error;
+use crate::error::is_no_space;
 
 /// Generations as fjall databases, with one keyspace for rows and one for marks.
 pub(crate) struct FjallTails;
@@ -22,30 +23,35 @@ const MEMTABLE_BYTES: u64 = 1 << 40;
 impl Tails for FjallTails {
     fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
         self.delete(directory)?;
-        open_database(directory)
+        open_database(directory).map_err(|error| {
+            // What stands of it is of no use, and takes space.
+            let _ = self.delete(directory);
+            let action = format!("make a generation of the tail in {}", directory.display());
+            match io_error(&error) {
+                Some(source) => Error::io(&action, source),
+                None => Error::Io { action, reason: error.to_string() },
+            }
+        })
     }
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
         check_journals(directory)?;
-        open_database(directory)
+        open_existing(directory)
     }
 
     fn check(&self, directory: &Path) -> Result<(), Error> {
         check_journals(directory)?;
         // Opening completes what a crash left undone, so it is tried on a copy.
-        let copy = std::env::temp_dir().join(format!("millrace-check-{}", std::process::id()));
-        let failed = |error: io::Error| Error::io(&format!("copy the tail to {}", copy.display()), &error);
-        self.delete(&copy)?;
-        let outcome = copy_directory(directory, &copy).map_err(failed).and_then(|()| {
-            let tail = open_database(&copy)?;
-            marks_of(&*tail)?;
-            tail.snapshot().range(&[], None, &mut |key, value| {
-                Row::decode(&RowKey::parse(key)?, value)?;
-                Ok(ControlFlow::Continue(()))
-            })
-        });
-        self.delete(&copy)?;
-        outcome
+        let failed =
+            |error: io::Error| Error::io("copy the tail to the directory for temporary files", &error);
+        let copy = tempfile::tempdir().map_err(failed)?;
+        copy_directory(directory, copy.path()).map_err(failed)?;
+        let tail = open_existing(copy.path())?;
+        marks_of(&*tail)?;
+        tail.snapshot().range(&[], None, &mut |key, value| {
+            Row::decode(&RowKey::parse(key)?, value)?;
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
     fn delete(&self, directory: &Path) -> Result<(), Error> {
@@ -73,17 +79,36 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn open_database(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
-    let failed = |error: fjall::Error| Error::Tail {
-        action: "open the tail",
-        reason: format!("{}: {error}; run `millrace doctor`", directory.display()),
-    };
-    let database =
-        Database::builder(directory).worker_threads(1).cache_size(1 << 20).open().map_err(failed)?;
+fn open_existing(directory: &Path) -> Result<Arc<dyn Tail>, Error> {
+    open_database(directory).map_err(|error| match io_error(&error) {
+        Some(source) if is_no_space(source) => {
+            Error::io(&format!("open the tail in {}", directory.display()), source)
+        }
+        _ => Error::Tail {
+            action: "open the tail",
+            reason: format!("{}: {error}; run `millrace doctor`", directory.display()),
+        },
+    })
+}
+
+fn open_database(directory: &Path) -> Result<Arc<dyn Tail>, fjall::Error> {
+    let database = Database::builder(directory).worker_threads(1).cache_size(1 << 20).open()?;
     let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-    let rows = database.keyspace(ROWS, options).map_err(failed)?;
-    let marks = database.keyspace(MARKS, options).map_err(failed)?;
+    let rows = database.keyspace(ROWS, options)?;
+    let marks = database.keyspace(MARKS, options)?;
     Ok(Arc::new(FjallTail { database, rows, marks }))
+}
+
+/// What the system said, where it did.
+fn io_error(error: &fjall::Error) -> Option<&io::Error> {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
+        }
+        source = error.source();
+    }
+    None
 }
 
 struct FjallTail {
@@ -122,9 +147,12 @@ impl FjallTail {
         for (key, value) in entries {
             batch.insert(keyspace, key, value);
         }
-        batch.commit().map_err(|error| match &error {
-            fjall::Error::Io(source) if source.kind() == io::ErrorKind::StorageFull => AppendError::Full,
-            _ => AppendError::NotDurable(error.to_string()),
+        batch.commit().map_err(|error| {
+            if io_error(&error).is_some_and(is_no_space) {
+                AppendError::Full
+            } else {
+                AppendError::NotDurable(error.to_string())
+            }
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_env::{Fault, FaultyDisk, ManualClock, RealDisk};
+use millrace_env::{Disk, Fault, FaultyDisk, ManualClock, RealDisk};
 use millrace_store::{Change, Error, Options};
 
 use crate::common::{document, get, id, open, options, put, write};
@@ -43,7 +43,13 @@ fn sealing_and_merging_that_fail_lose_nothing() {
             put(&store, A, "round", round);
             put(&store, &format!("id:n:mail:g=ann:x{round}"), "one a round", round);
             disk.inject(fault.clone());
+            let files = segment_files(directory.path());
             assert!(store.seal().is_err(), "{fault:?}");
+            assert_eq!(
+                segment_files(directory.path()),
+                files,
+                "{fault:?}: what was begun gives its space back"
+            );
             put(&store, "id:n:mail:g=ann:after", "writes go on", round);
             disk.heal();
             assert_eq!(get(&store, A), Some(round), "{fault:?}");
@@ -51,7 +57,9 @@ fn sealing_and_merging_that_fail_lose_nothing() {
             assert_eq!(get(&store, A), Some(round), "{fault:?}");
         }
         disk.inject(fault.clone());
+        let files = segment_files(directory.path());
         assert!(store.maintain().is_err(), "{fault:?}");
+        assert_eq!(segment_files(directory.path()), files, "{fault:?}: what was begun gives its space back");
         disk.heal();
         store.maintain().expect("merged at the second try");
         store.close();
@@ -61,6 +69,10 @@ fn sealing_and_merging_that_fail_lose_nothing() {
         let report = millrace_store::check(directory.path()).expect("checked");
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
+}
+
+fn segment_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    RealDisk.list(&directory.join("segments")).expect("the directory is there")
 }
 
 /// Polls until `holds`, for at most half a minute.

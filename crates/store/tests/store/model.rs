@@ -1,13 +1,14 @@
 //! The store against a map: random operations, with seals, merges, splits, drops and restarts in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use millrace_bucket::BucketId;
 use millrace_document::{Group, Timestamp};
 use millrace_store::{Options, Store, Tuning, ViewScope, Visit};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
-use crate::common::{get, open, options, put, remove, shown, visited};
+use crate::common::{get, id, open, options, put, remove, shown, visited};
 
 /// Documents are few, so that operations meet.
 const GROUPS: [&str; 6] = ["", "g=ann", "g=bob", "n=1", "n=4294967297", "n=2"];
@@ -90,6 +91,17 @@ fn check(store: &Store, model: &BTreeMap<String, (i64, Timestamp)>) {
         let expected: BTreeMap<String, i64> =
             of_type().map(|(id, (number, _))| (id.clone(), *number)).collect();
         assert_eq!(shown(&*store.view(document_type, &ViewScope::All).expect("a view")), expected);
+        for bucket in (0..4).map(|bits| BucketId::new(2, bits)) {
+            let expected: BTreeMap<String, i64> = of_type()
+                .filter(|(text, _)| bucket.contains(id(text).location()))
+                .map(|(id, (number, _))| (id.clone(), *number))
+                .collect();
+            let scope = ViewScope::Buckets(vec![bucket]);
+            assert_eq!(shown(&*store.view(document_type, &scope).expect("a view")), expected, "{bucket}");
+            let visit = Visit { scope, wanted: 5000, ..Visit::all(&[document_type]) };
+            let visited: BTreeSet<String> = visited(store, &visit).into_iter().map(|(id, ..)| id).collect();
+            assert!(visited.iter().eq(expected.keys()), "{bucket}");
+        }
     }
     for (id, (number, _)) in model.iter().filter(|(id, _)| id.len() % 3 == 0) {
         assert_eq!(get(store, id), Some(*number), "{id}");

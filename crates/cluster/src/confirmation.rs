@@ -1,0 +1,100 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::{ClusterState, NodeKey};
+
+/// Knows until when a node may act by its cluster state.
+///
+/// A node that was frozen or cut off may have missed a newer state. So it may own only while, within the last interval, either
+/// coordination said that no state is newer, or a majority of *all* nodes of the state said that they have none newer. All, not only those
+/// that serve: two sides of a split then never both have a majority, as long as no state is published in which fewer than half of the nodes
+/// before it serve.
+///
+/// What counts is when the question was sent, not when the answer came: an answer may have been on its way for long.
+#[derive(Debug)]
+pub(crate) struct Confirmation {
+    interval: Duration,
+    /// Of the others; how many nodes must agree beside this one.
+    others_needed: usize,
+    heard: BTreeMap<NodeKey, Duration>,
+    coordination: Option<Duration>,
+    until: Option<Duration>,
+}
+
+impl Confirmation {
+    pub fn new(interval: Duration) -> Self {
+        Confirmation {
+            interval,
+            others_needed: usize::MAX,
+            heard: BTreeMap::new(),
+            coordination: None,
+            until: None,
+        }
+    }
+
+    /// A new state begins unconfirmed.
+    pub fn begin(&mut self, state: &ClusterState) {
+        self.others_needed = state.nodes().len() / 2;
+        self.heard.clear();
+        self.coordination = None;
+        self.until = None;
+    }
+
+    /// Coordination answered a question of this time: this state is the newest, and the node's lease lives.
+    pub fn coordination(&mut self, asked: Duration) {
+        self.coordination = self.coordination.max(Some(asked));
+        self.settle(asked);
+    }
+
+    /// Another node answered a question of this time, and has this state.
+    pub fn peer(&mut self, node: NodeKey, asked: Duration) {
+        let heard = self.heard.entry(node).or_insert(asked);
+        // Rows are answered thousands of times a second; a little late is soon enough.
+        let fresh = *heard == asked || *heard + self.interval / 16 < asked;
+        *heard = asked.max(*heard);
+        if fresh {
+            self.settle(asked);
+        }
+    }
+
+    fn settle(&mut self, now: Duration) {
+        let by_peers = match self.others_needed {
+            // Alone, it agrees with itself.
+            0 => Some(now),
+            needed => {
+                let mut heard: Vec<Duration> = self.heard.values().copied().collect();
+                heard.sort_unstable_by(|a, b| b.cmp(a));
+                heard.get(needed - 1).copied()
+            }
+        };
+        self.until = self.coordination.max(by_peers).map(|at| at + self.interval);
+    }
+
+    /// Whether the node may act by its state now.
+    pub fn holds(&self, now: Duration) -> bool {
+        self.until.is_some_and(|until| now <= until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_state;
+
+    #[test]
+    fn a_majority_of_all_nodes_or_coordination_confirms_for_one_interval() {
+        let second = Duration::from_secs;
+        let mut confirmation = Confirmation::new(second(4));
+        confirmation.begin(&test_state("uuudd", 2, 1));
+        assert!(!confirmation.holds(second(0)));
+        confirmation.peer(NodeKey(1), second(1));
+        assert!(!confirmation.holds(second(1)), "two of five are no majority");
+        confirmation.peer(NodeKey(2), second(3));
+        assert!(confirmation.holds(second(5)));
+        assert!(!confirmation.holds(second(6)), "the older of the two that are needed counts");
+        confirmation.coordination(second(6));
+        assert!(confirmation.holds(second(10)));
+        confirmation.begin(&test_state("uuuud", 2, 2));
+        assert!(!confirmation.holds(second(6)), "each state has to be confirmed anew");
+    }
+}

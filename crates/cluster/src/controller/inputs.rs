@@ -1,0 +1,145 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Assignments;
+use crate::{ClusterState, Configuration};
+
+/// How patient the controller is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a node whose registration vanished keeps its state: as long as a short interruption may take.
+    pub grace: Duration,
+    /// The same for nodes that were not there when the controller began to lead.
+    pub settling: Duration,
+    /// How long a node that is away after that is under maintenance, so that nothing is made anew for a restart; then it is down.
+    pub transition: Duration,
+    /// A run that is shorter than this counts as a crash.
+    pub stable: Duration,
+    /// Crashes in a row that have no consequences.
+    pub crashes_max: u32,
+    /// How long a node must run after one crash more before it is up again; twice as long after each further one.
+    pub hold: Duration,
+    /// The longest such time.
+    pub hold_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            grace: Duration::from_secs(1),
+            settling: Duration::from_secs(8),
+            transition: Duration::from_secs(10),
+            stable: Duration::from_secs(300),
+            crashes_max: 2,
+            hold: Duration::from_secs(10),
+            hold_max: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Settings {
+    /// These, with what the application package says instead.
+    pub(super) fn configured(&self, configuration: &Configuration) -> Settings {
+        Settings {
+            transition: configuration.transition.unwrap_or(self.transition),
+            stable: configuration.stable.unwrap_or(self.stable),
+            crashes_max: configuration.crashes_max.unwrap_or(self.crashes_max),
+            ..self.clone()
+        }
+    }
+}
+
+/// What a node says of itself while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Registration {
+    /// Where other nodes reach it, as `host:port`.
+    pub address: String,
+    /// Names this run of the process: another after each start.
+    pub incarnation: u64,
+    /// It is about to end, and takes no more requests.
+    #[serde(default)]
+    pub stopping: bool,
+    /// Its share of the data where it is not listed; above 0.
+    #[serde(default = "one")]
+    pub capacity: f64,
+    /// The keys of the groups that it wants to be in where it is not listed, the outermost first.
+    #[serde(default)]
+    pub group: Vec<u16>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// What an operator wishes for a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wish {
+    /// It does what it can.
+    #[default]
+    Up,
+    /// It gives away what it has.
+    Retired,
+    /// It is away for a while, and nothing is made anew for it.
+    Maintenance,
+    /// It does not serve.
+    Down,
+    /// It does not belong to the cluster any more.
+    Removed,
+}
+
+impl Wish {
+    /// All of them with their names.
+    const NAMES: [(Wish, &'static str); 5] = [
+        (Wish::Up, "up"),
+        (Wish::Retired, "retired"),
+        (Wish::Maintenance, "maintenance"),
+        (Wish::Down, "down"),
+        (Wish::Removed, "removed"),
+    ];
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Wish::NAMES.iter().find(|(wish, _)| wish == self).map_or("", |(_, name)| name))
+    }
+}
+
+impl FromStr for Wish {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Wish::NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(wish, _)| *wish).ok_or_else(|| crate::Error::Wish(text.to_owned()))
+    }
+}
+
+/// All that a step looks at, beside the previous state.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// What the application package wants.
+    pub configuration: &'a Configuration,
+    /// Who is there, by name.
+    pub registrations: &'a BTreeMap<String, Registration>,
+    /// What operators wish, by the nodes' names.
+    pub wishes: &'a BTreeMap<String, Wish>,
+    /// The keys of all nodes that were ever known.
+    pub assignments: &'a Assignments,
+}
+
+impl Inputs<'_> {
+    pub(super) fn wish(&self, name: &str) -> Wish {
+        self.wishes.get(name).copied().unwrap_or_default()
+    }
+
+    /// Whether a node is listed, there, or known to the cluster state.
+    pub(super) fn concerns(&self, name: &str, previous: Option<&ClusterState>) -> bool {
+        self.registrations.contains_key(name)
+            || self.configuration.nodes.values().any(|node| node.name == name)
+            || previous.is_some_and(|state| state.nodes().values().any(|node| node.name == name))
+    }
+}

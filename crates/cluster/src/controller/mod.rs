@@ -1,0 +1,194 @@
+//! The cluster controller: from what is wanted and who is there to the next cluster state.
+//!
+//! A step looks at everything anew:
+//! 1. Every node that is listed or has registered gets a key ([`Assignments`]), for ever.
+//! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and again, what does the
+//!    operator wish for it.
+//! 3. A group of which too few nodes serve is taken out whole, unless it is the last one.
+//! 4. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is something else at fault.
+//! 5. What differs from the previous state becomes the next one, with a version that is one higher.
+//!
+//! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
+//! a new one lets nodes that it has not seen yet have some more time.
+
+mod assignments;
+mod inputs;
+mod node;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use assignments::{Assignment, Assignments};
+pub use inputs::{Inputs, Registration, Settings, Wish};
+
+use crate::{ClusterState, Configuration, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState};
+use node::{Judgement, Record};
+
+/// Decides on cluster states, while it leads.
+#[derive(Debug)]
+pub struct Controller {
+    settings: Settings,
+    /// What is known of each node, by its name.
+    records: BTreeMap<String, Record>,
+    /// When the first step was.
+    began: Option<Duration>,
+}
+
+/// What a step comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The state to publish; `None` where the previous one is right still.
+    pub next: Option<ClusterState>,
+    /// The keys of all nodes, to be kept durably before anything that uses them.
+    pub assignments: Assignments,
+    /// Why nodes are not up, for people; the names of those that are have no entry.
+    pub reasons: BTreeMap<String, String>,
+    /// When time alone may change something: the latest moment of the next step.
+    pub wake: Option<Duration>,
+}
+
+impl Controller {
+    /// One that has just become the leader.
+    pub fn new(settings: Settings) -> Self {
+        Controller { settings, records: BTreeMap::new(), began: None }
+    }
+
+    /// What follows from all that is known at the moment `now`, which is counted from any fixed one and never goes back.
+    ///
+    /// # Errors
+    /// The configuration cannot be placed; there are no more keys. The previous state stays in force then.
+    pub fn step(
+        &mut self,
+        now: Duration,
+        inputs: &Inputs<'_>,
+        previous: Option<&ClusterState>,
+    ) -> Result<Step, Error> {
+        let settings = self.settings.configured(inputs.configuration);
+        let began = *self.began.get_or_insert(now);
+        let assignments = inputs.assignments.extended(inputs, previous)?;
+        let mut judged: BTreeMap<NodeKey, (String, Judgement)> = BTreeMap::new();
+        for (name, assignment) in &assignments.nodes {
+            if inputs.wish(name) == Wish::Removed || !inputs.concerns(name, previous) {
+                self.records.remove(name);
+                continue;
+            }
+            let entry = previous.and_then(|state| state.nodes().get(&assignment.key));
+            let entry = entry.filter(|entry| entry.name == *name);
+            let record = self.records.entry(name.clone()).or_insert_with(|| Record::new(entry, now));
+            let registration = inputs.registrations.get(name);
+            let judgement = record.judge(&settings, now, began, registration, entry);
+            judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));
+        }
+        let layout = layout(inputs.configuration, &assignments, &judged);
+        degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut judged);
+
+        let wake = judged.values().filter_map(|(_, judgement)| judgement.wake).min();
+        let reasons = judged.values().filter(|(_, judgement)| !judgement.reason.is_empty());
+        let reasons = reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
+        let next = match enough(inputs.configuration, &judged) {
+            true => next(inputs, &assignments, layout, &judged, previous)?,
+            false => None,
+        };
+        Ok(Step { next, assignments, reasons, wake })
+    }
+}
+
+/// The layout with everyone who is in the cluster.
+fn layout(
+    configuration: &Configuration,
+    assignments: &Assignments,
+    judged: &BTreeMap<NodeKey, (String, Judgement)>,
+) -> Layout {
+    let mut layout = configuration.layout.clone();
+    layout.retain(&|node| judged.contains_key(&node));
+    for (key, (name, _)) in judged {
+        if configuration.nodes.contains_key(key) {
+            continue;
+        }
+        let group = assignments.nodes.get(name).map_or(&[][..], |assignment| &assignment.group);
+        if !layout.insert(group, *key) {
+            // Its group is not there any more.
+            let smallest = assignments::smallest_group(&layout);
+            layout.insert(&smallest, *key);
+        }
+    }
+    layout
+}
+
+/// Takes out the groups of which too few nodes serve, as long as another one is left.
+fn degrade_groups(layout: &Layout, least: f64, judged: &mut BTreeMap<NodeKey, (String, Judgement)>) {
+    let Layout::Groups { .. } = layout else { return };
+    let serving = |nodes: &[NodeKey], judged: &BTreeMap<NodeKey, (String, Judgement)>| {
+        nodes
+            .iter()
+            .filter(|node| judged.get(node).is_some_and(|(_, judgement)| judgement.state.serves()))
+            .count()
+    };
+    let mut left = layout.leaves();
+    left.retain(|(_, nodes)| serving(nodes, judged) > 0);
+    // The worst one first.
+    let share = |nodes: &[NodeKey], judged: &_| serving(nodes, judged) as f64 / nodes.len() as f64;
+    left.sort_by(|(_, a), (_, b)| share(a, judged).total_cmp(&share(b, judged)));
+    let others = left.len().saturating_sub(1);
+    for (_, nodes) in left.into_iter().take(others) {
+        if share(nodes, judged) >= least {
+            return;
+        }
+        let reason = format!(
+            "only {} of {} nodes of its group serve, and {:.0} % must",
+            serving(nodes, judged),
+            nodes.len(),
+            least * 100.0
+        );
+        for node in nodes {
+            if let Some((_, judgement)) = judged.get_mut(node)
+                && judgement.state.serves()
+            {
+                judgement.state = NodeState::Down;
+                judgement.reason.clone_from(&reason);
+            }
+        }
+    }
+}
+
+/// Whether so many of the listed nodes serve that a state can be declared; at least one of all.
+fn enough(configuration: &Configuration, judged: &BTreeMap<NodeKey, (String, Judgement)>) -> bool {
+    let serves = |key: &NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state.serves());
+    let listed = judged.keys().filter(|key| configuration.nodes.contains_key(key));
+    let (listed, serving) =
+        listed.fold((0, 0), |(listed, serving), key| (listed + 1, serving + usize::from(serves(key))));
+    judged.keys().any(serves) && serving as f64 >= f64::from(listed) * configuration.nodes_min
+}
+
+/// The state that follows from the judgements, if it is another one than before.
+fn next(
+    inputs: &Inputs<'_>,
+    assignments: &Assignments,
+    layout: Layout,
+    judged: &BTreeMap<NodeKey, (String, Judgement)>,
+    previous: Option<&ClusterState>,
+) -> Result<Option<ClusterState>, Error> {
+    let nodes = judged.iter().map(|(key, (name, judgement))| {
+        let listed = inputs.configuration.nodes.get(key).map(|node| node.capacity);
+        let assigned = assignments.nodes.get(name).map(|assignment| assignment.capacity);
+        let entry = NodeEntry {
+            name: name.clone(),
+            address: judgement.address.clone(),
+            state: judgement.state,
+            capacity: listed.or(assigned).unwrap_or(1.0),
+            incarnation: judgement.incarnation,
+        };
+        (*key, entry)
+    });
+    let distribution = Distribution {
+        bits: previous.map_or(inputs.configuration.bits, |state| state.distribution().bits),
+        redundancy: inputs.configuration.redundancy,
+        layout,
+    };
+    let version = previous.map_or(0, ClusterState::version) + 1;
+    let next = ClusterState::new(version, nodes.collect(), distribution)?;
+    let same = previous.is_some_and(|previous| {
+        (previous.nodes(), previous.distribution()) == (next.nodes(), next.distribution())
+    });
+    Ok((!same).then_some(next))
+}

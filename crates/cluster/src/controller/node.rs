@@ -1,0 +1,193 @@
+//! What becomes of one node.
+
+use std::time::Duration;
+
+use super::{Registration, Settings, Wish};
+use crate::{NodeEntry, NodeState};
+
+/// What a leader knows of a node, beside the cluster state.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// The process that was seen last.
+    run: Option<Run>,
+    /// Since when it is away; nothing while it is there.
+    away: Option<Duration>,
+    /// It was there since this leader leads.
+    seen: bool,
+    /// Runs in a row that were too short.
+    crashes: u32,
+}
+
+#[derive(Debug)]
+struct Run {
+    incarnation: u64,
+    from: Duration,
+    /// It said that it was about to end.
+    stopped: bool,
+}
+
+/// What should be said of a node.
+#[derive(Debug, Clone)]
+pub(super) struct Judgement {
+    pub(super) state: NodeState,
+    /// Why it is not up; empty where it is.
+    pub(super) reason: String,
+    pub(super) address: String,
+    pub(super) incarnation: u64,
+    /// When this may be another without anything happening.
+    pub(super) wake: Option<Duration>,
+}
+
+impl Record {
+    /// Of a node that the previous state knows, or of a new one.
+    pub(super) fn new(entry: Option<&NodeEntry>, now: Duration) -> Self {
+        // A node that no process was seen of has no run.
+        let entry = entry.filter(|entry| entry.incarnation != 0);
+        let run = entry.map(|entry| Run { incarnation: entry.incarnation, from: now, stopped: false });
+        Record { run, away: None, seen: false, crashes: 0 }
+    }
+
+    /// What the node's state should be, whatever anyone wishes.
+    pub(super) fn judge(
+        &mut self,
+        settings: &Settings,
+        now: Duration,
+        began: Duration,
+        registration: Option<&Registration>,
+        entry: Option<&NodeEntry>,
+    ) -> Judgement {
+        let Some(registration) = registration else { return self.absent(settings, now, began, entry) };
+        let from = self.note(settings, now, registration);
+        self.seen = true;
+        let judgement = |state, reason: String, wake| Judgement {
+            state,
+            reason,
+            address: registration.address.clone(),
+            incarnation: registration.incarnation,
+            wake,
+        };
+        if registration.stopping {
+            let away = *self.away.get_or_insert(now);
+            let (state, wake) = long_away(settings, now, away, entry);
+            return judgement(state, "it is stopping".to_owned(), wake);
+        }
+        let hold = self.hold(settings);
+        if now < from + hold {
+            let away = *self.away.get_or_insert(now);
+            let (state, wake) = long_away(settings, now, away, entry);
+            let reason = format!(
+                "it has crashed {} times in a row; it is up again when it has run for {} seconds",
+                self.crashes,
+                hold.as_secs()
+            );
+            let held = judgement(state, reason, wake.into_iter().chain([from + hold]).min());
+            // Which process it is counts once it is up.
+            return match entry {
+                Some(entry) => {
+                    Judgement { incarnation: entry.incarnation, address: entry.address.clone(), ..held }
+                }
+                None => held,
+            };
+        }
+        self.away = None;
+        judgement(NodeState::Up, String::new(), None)
+    }
+
+    /// Notes which process is there, and whether the one before it crashed. Answers since when it runs.
+    fn note(&mut self, settings: &Settings, now: Duration, registration: &Registration) -> Duration {
+        let stopping = registration.stopping;
+        match &mut self.run {
+            Some(run) if run.incarnation == registration.incarnation => {
+                run.stopped |= stopping;
+                run.from
+            }
+            last => {
+                if let Some(last) = last {
+                    let ended = self.away.unwrap_or(now);
+                    let short = ended.saturating_sub(last.from) < settings.stable;
+                    match (last.stopped, short) {
+                        (true, _) => {}
+                        (false, true) => self.crashes = self.crashes.saturating_add(1),
+                        (false, false) => self.crashes = 1,
+                    }
+                }
+                *last = Some(Run { incarnation: registration.incarnation, from: now, stopped: stopping });
+                now
+            }
+        }
+    }
+
+    /// How long a process must run before it counts.
+    fn hold(&self, settings: &Settings) -> Duration {
+        match self.crashes.saturating_sub(settings.crashes_max) {
+            0 => Duration::ZERO,
+            over => settings.hold.saturating_mul(1 << (over - 1).min(20)).min(settings.hold_max),
+        }
+    }
+
+    fn absent(
+        &mut self,
+        settings: &Settings,
+        now: Duration,
+        began: Duration,
+        entry: Option<&NodeEntry>,
+    ) -> Judgement {
+        let away = *self.away.get_or_insert(now);
+        let judgement = |state, reason: &str, wake| Judgement {
+            state,
+            reason: reason.to_owned(),
+            address: entry.map_or_else(String::new, |entry| entry.address.clone()),
+            incarnation: entry.map_or(0, |entry| entry.incarnation),
+            wake,
+        };
+        let before = entry.map_or(NodeState::Down, |entry| entry.state);
+        let stopped = self.run.as_ref().is_some_and(|run| run.stopped);
+        let grace = match self.seen {
+            _ if stopped => Duration::ZERO,
+            true => settings.grace,
+            false => settings.settling.max(settings.grace),
+        };
+        // A new leader gives them their time from its own beginning on.
+        let away = if self.seen { away } else { away.max(began) };
+        match before {
+            NodeState::Down if entry.is_none_or(|entry| entry.incarnation == 0) => {
+                judgement(NodeState::Down, "it has not registered yet", None)
+            }
+            NodeState::Down => judgement(NodeState::Down, "it is not registered", None),
+            _ if now < away + grace => judgement(before, "it is not registered", Some(away + grace)),
+            _ => {
+                let (state, wake) = long_away(settings, now, away + grace, entry);
+                judgement(state, "it is not registered", wake)
+            }
+        }
+    }
+}
+
+/// The state of a node that does not serve since `away`, and when that changes. One that is down stays so.
+fn long_away(
+    settings: &Settings,
+    now: Duration,
+    away: Duration,
+    entry: Option<&NodeEntry>,
+) -> (NodeState, Option<Duration>) {
+    let end = away + settings.transition;
+    match entry.is_some_and(|entry| entry.state != NodeState::Down) && now < end {
+        true => (NodeState::Maintenance, Some(end)),
+        false => (NodeState::Down, None),
+    }
+}
+
+impl Judgement {
+    /// With an operator's wish.
+    pub(super) fn wished(self, wish: Wish) -> Self {
+        let (state, reason) = match wish {
+            Wish::Retired if self.state == NodeState::Up => (NodeState::Retired, "an operator retired it"),
+            Wish::Maintenance => (NodeState::Maintenance, "an operator set it under maintenance"),
+            Wish::Down => (NodeState::Down, "an operator set it down"),
+            // The state that it had may be one that was wished for.
+            Wish::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
+            Wish::Up | Wish::Removed | Wish::Retired => return self,
+        };
+        Judgement { state, reason: reason.to_owned(), ..self }
+    }
+}

@@ -1,0 +1,256 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentId, DropScope, Timestamp, Version};
+
+use crate::{ClusterState, Failure, Fence, NodeKey, Reply, Request, RowContent};
+
+/// Names what a client asked; chosen by the shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// Names a modification that the shell runs for a [`Distributor`](super::Distributor).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Decision(pub(super) u64);
+
+/// What a client wants written.
+#[derive(Debug)]
+pub struct Write {
+    /// To be named in the answer.
+    pub ticket: Ticket,
+    /// When the client stops waiting, on the monotonic clock.
+    pub deadline: Duration,
+    /// What it wants.
+    pub change: Change,
+}
+
+/// A change of one document, or a drop.
+pub enum Change {
+    /// The document is this, whatever it was.
+    Put {
+        /// Which document.
+        id: DocumentId,
+        /// Its fields in the wire form.
+        body: Arc<[u8]>,
+    },
+    /// The document is no more, whether it was or not.
+    Remove(DocumentId),
+    /// The document is what the function makes of it. No other write of the document comes between.
+    Modify {
+        /// Which document.
+        id: DocumentId,
+        /// The function.
+        modify: Modify,
+    },
+    /// Documents of one bucket are dropped as a whole.
+    Drop {
+        /// Which bucket.
+        bucket: BucketId,
+        /// Which of its documents.
+        scope: DropScope,
+    },
+    /// What another owner began, to be ended under its own timestamp.
+    Finish(Unfinished),
+}
+
+/// Decides what becomes of a document from its newest version, which may be a removal; `None` where there never was one, or it
+/// is forgotten.
+pub type Modify = Box<dyn FnOnce(Option<Version>) -> Result<Modification, Refusal> + Send>;
+
+/// What a [`Modify`] decided.
+#[derive(Debug)]
+pub enum Modification {
+    /// The document is this now, in the wire form.
+    Put(Arc<[u8]>),
+    /// It is removed.
+    Remove,
+    /// It stays as it is.
+    Nothing,
+}
+
+/// Why a [`Modify`] does not want the document that it found; handed back to the client as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs: what kind of refusal it is, in the client's own terms.
+    pub code: u16,
+    /// For people: why, and what would work.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A row that may have reached some replicas when its bucket got another owner.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unfinished {
+    /// Its bucket.
+    pub bucket: BucketId,
+    /// What it says.
+    pub content: Arc<RowContent>,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Put { id, body } => write!(f, "Put({id}, {} bytes)", body.len()),
+            Change::Remove(id) => write!(f, "Remove({id})"),
+            Change::Modify { id, .. } => write!(f, "Modify({id})"),
+            Change::Drop { bucket, scope } => write!(f, "Drop({bucket}, {scope:?})"),
+            Change::Finish(unfinished) => write!(f, "Finish({unfinished:?})"),
+        }
+    }
+}
+
+/// A document that a client wants to see, as the newest acknowledged write left it.
+#[derive(Debug)]
+pub struct Read {
+    /// To be named in the answer.
+    pub ticket: Ticket,
+    /// When the client stops waiting, on the monotonic clock.
+    pub deadline: Duration,
+    /// Which document.
+    pub id: DocumentId,
+}
+
+/// A write that is durable on all replicas that can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// The version's timestamp; of the version that stays, where nothing was changed and there is one.
+    pub timestamp: Timestamp,
+    /// Whether the document was there before; known only for [`Change::Modify`].
+    pub existed: Option<bool>,
+    /// Whether a version was written.
+    pub changed: bool,
+    /// How many replicas have it; 0 where nothing was changed.
+    pub replicas: u16,
+}
+
+/// Why a client does not get what it asked for.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RequestError {
+    /// Another node owns the bucket: ask that one. Never shown to a client unless no node serves.
+    #[error("no node serves the documents now; see `millrace status`, and send again")]
+    Moved {
+        /// Who owns the bucket by the newest state known here.
+        owner: Option<NodeKey>,
+        /// The version of that state.
+        version: u64,
+        /// A row that may have reached some replicas: the new owner has to [`Change::Finish`] exactly this. `None`: nothing was
+        /// written, and the operation can be sent as it was.
+        unfinished: Option<Unfinished>,
+    },
+    /// Too much is waiting. Nothing was written.
+    #[error("too many operations are waiting; send again after a short while")]
+    Overloaded,
+    /// The deadline passed, and nothing was written.
+    #[error("the deadline passed before the documents could be reached; nothing was written")]
+    Late,
+    /// The deadline passed, or the bucket got another owner, while the write was on its way.
+    #[error(
+        "not all replicas answered in time: it is not known whether the write is there; read it, or send it again"
+    )]
+    Unknown,
+    /// The modification refused what it found. Nothing was written.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// A replica could not take it, or be read. Others may have taken it.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+/// What happens to a [`Distributor`](super::Distributor).
+#[derive(Debug)]
+pub enum Event {
+    /// Coordination has this state.
+    State(Arc<ClusterState>),
+    /// Coordination said that this version is the newest, and that the lease of this node lives.
+    Confirmed {
+        /// The version.
+        version: u64,
+        /// When it was asked, on the monotonic clock: not when it answered.
+        asked: Duration,
+    },
+    /// A client wants something written.
+    Write(Write),
+    /// A client wants to read a document.
+    Read(Read),
+    /// What [`Effect::Decide`] asked for is decided.
+    Decided {
+        /// Which one.
+        decision: Decision,
+        /// What came of it.
+        outcome: Result<Modification, Refusal>,
+    },
+    /// A node answered.
+    Reply {
+        /// Which node.
+        from: NodeKey,
+        /// The [`Fence::number`] of the request.
+        number: u64,
+        /// What it said.
+        reply: Reply,
+    },
+    /// No answer will come: the connection broke.
+    Lost {
+        /// Which node was asked.
+        to: NodeKey,
+        /// The [`Fence::number`] of the request.
+        number: u64,
+    },
+}
+
+/// What a [`Distributor`](super::Distributor) wants done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send this to a node, which may be this one, and report with [`Event::Reply`] or [`Event::Lost`].
+    Send {
+        /// Which node.
+        to: NodeKey,
+        /// To be sent with it.
+        fence: Fence,
+        /// What is asked.
+        request: Request,
+    },
+    /// Answer a [`Write`].
+    Written {
+        /// Which one.
+        ticket: Ticket,
+        /// What came of it.
+        outcome: Result<Written, RequestError>,
+    },
+    /// Answer a [`Read`].
+    Found {
+        /// Which one.
+        ticket: Ticket,
+        /// The newest version, which may be a removal.
+        outcome: Result<Option<Version>, RequestError>,
+    },
+    /// Call the function, on a thread that may take its time, and report with [`Event::Decided`].
+    Decide {
+        /// To be named in the event.
+        decision: Decision,
+        /// The function.
+        modify: BoxedModify,
+        /// What to call it with.
+        current: Option<Version>,
+    },
+    /// Some node has a newer state than this version: get it from coordination.
+    FetchState {
+        /// The version that is known.
+        newer_than: u64,
+    },
+}
+
+/// A [`Modify`] that can be shown.
+pub struct BoxedModify(pub Modify);
+
+impl fmt::Debug for BoxedModify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Modify(…)")
+    }
+}

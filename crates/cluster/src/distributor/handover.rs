@@ -1,0 +1,213 @@
+//! From one cluster state to the next: which buckets stay, which go to another owner, which come, and what the nodes have of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
+
+use super::buckets::{Bucket, Replica};
+use super::machine::Distributor;
+use super::peers::Purpose;
+use super::requests::{RequestId, Stage};
+use super::{Effect, RequestError, Unfinished};
+use crate::owners::Owners;
+use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
+
+impl Distributor {
+    pub(super) fn adopt(&mut self, state: Arc<ClusterState>, effects: &mut Vec<Effect>) {
+        if state.version() <= self.version {
+            return;
+        }
+        let stays = self.nodes_that_stay(&state);
+        let takes_part = state
+            .nodes()
+            .get(&self.me)
+            .is_some_and(|entry| entry.incarnation == self.incarnation && entry.state.serves());
+        self.version = state.version();
+        self.confirmation.begin(&state);
+        self.upkeep.forget_all();
+        self.peers.begin(self.version, &|node| stays.contains(&node));
+        let serving: BTreeSet<NodeKey> =
+            state.nodes().keys().copied().filter(|node| state.node_state(*node).serves()).collect();
+        self.owners = takes_part.then(|| Owners::new(state));
+        self.unheard = if takes_part { serving } else { BTreeSet::new() };
+        self.keep_buckets(&stays);
+        self.sort_requests(effects);
+        for node in self.unheard.clone() {
+            self.send(node, Request::Owned, Purpose::HandOver, effects);
+        }
+        self.ping(effects);
+    }
+
+    /// The nodes that served in the state before and still do, in the same run, and that have said what they have. None where a state
+    /// between was missed: somebody else may have owned by it.
+    fn nodes_that_stay(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
+        let Some(old) = self.owners.as_ref().map(Owners::state) else { return BTreeSet::new() };
+        if old.version() + 1 != new.version() {
+            return BTreeSet::new();
+        }
+        let same = |node: &NodeKey| {
+            let (Some(before), Some(after)) = (old.nodes().get(node), new.nodes().get(node)) else {
+                return false;
+            };
+            before.state.serves() && after.state.serves() && before.incarnation == after.incarnation
+        };
+        old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
+    }
+
+    /// Buckets that are owned still go on with the replicas that stay; the others are forgotten.
+    fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>) {
+        let Some(owners) = &mut self.owners else { return self.buckets.clear() };
+        let me = self.me;
+        self.buckets.retain(|id, bucket| {
+            bucket.replicas.retain(|replica| stays.contains(&replica.node));
+            // Where nothing is left, it has to be heard who else has something.
+            if !bucket.open
+                || bucket.replicas.is_empty()
+                || !stays.contains(&me)
+                || owners.owner(*id) != Some(me)
+            {
+                return false;
+            }
+            let state = owners.state();
+            bucket.held = false;
+            bucket.ideal = serving_ideal(state, *id);
+            bucket.settled &= bucket.replicas.iter().any(|replica| replica.info.complete);
+            true
+        });
+    }
+
+    /// Every operation of a client goes on, begins anew, or goes to another owner.
+    fn sort_requests(&mut self, effects: &mut Vec<Effect>) {
+        let all: Vec<RequestId> = self.requests.slots.keys().copied().collect();
+        for id in all {
+            let Some(bucket) = self.requests.slots.get(&id).map(|request| request.bucket) else { continue };
+            let continues = self.buckets.get(&bucket).is_some_and(|bucket| bucket.open);
+            if !continues && self.owner(bucket) != Some(self.me) {
+                self.hand_on(id, effects);
+                continue;
+            }
+            let Some(request) = self.requests.slots.get_mut(&id) else { continue };
+            match &mut request.stage {
+                Stage::InLane | Stage::Waiting | Stage::Deciding => {}
+                Stage::Reading { .. } => self.advance(id, effects),
+                // It is heard from all again who has it; the same row to all of them ends it. What a decision was made from may not hold
+                // any more: another owner can have come between.
+                Stage::Flying(_) | Stage::Durable(_) if !continues && request.kind.is_blind() => {
+                    self.relaunch(id, effects);
+                }
+                Stage::Flying(_) | Stage::Durable(_) if !continues => {
+                    self.finish(id, Err(RequestError::Unknown), effects);
+                }
+                Stage::Flying(flight) => {
+                    let here = &self.buckets[&bucket];
+                    flight.waiting_for.retain(|node| here.replica(*node).is_some());
+                    self.landed(id, effects);
+                }
+                Stage::Durable(_) => self.landed(id, effects),
+            }
+        }
+        // Those that had waited while a bucket was held.
+        let freed: Vec<RequestId> =
+            self.buckets.values_mut().flat_map(|bucket| std::mem::take(&mut bucket.waiting)).collect();
+        for id in freed {
+            self.advance(id, effects);
+        }
+    }
+
+    /// The bucket has another owner now.
+    fn hand_on(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        let Some(request) = self.requests.slots.get(&id) else { return };
+        let bucket = request.bucket;
+        let error = match &request.stage {
+            Stage::InLane | Stage::Waiting | Stage::Reading { .. } | Stage::Deciding
+                if request.row.is_none() =>
+            {
+                self.moved(bucket)
+            }
+            _ if !request.kind.is_blind() => RequestError::Unknown,
+            _ => {
+                let row = request.row.clone();
+                let unfinished = row.map(|content| Unfinished { bucket, content });
+                RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished }
+            }
+        };
+        self.finish(id, Err(error), effects);
+    }
+
+    /// A node has said which replicas it has of the buckets that this one owns.
+    pub(super) fn heard(
+        &mut self,
+        from: NodeKey,
+        replicas: Vec<(BucketId, ReplicaInfo)>,
+        newest: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.clock.observe(newest);
+        if !self.unheard.remove(&from) {
+            return;
+        }
+        let mut there = BTreeSet::new();
+        for (id, info) in replicas {
+            if self.owner(id) != Some(self.me) {
+                continue;
+            }
+            there.insert(id);
+            let bucket = self.buckets.entry(id).or_default();
+            if bucket.replica(from).is_none() {
+                bucket.replicas.push(Replica { node: from, info, birth: None });
+                if bucket.open {
+                    // It was away, and may lack something, or have something that no other has.
+                    bucket.settled = false;
+                    self.upkeep.look_at(id);
+                }
+            }
+        }
+        for (id, bucket) in &mut self.buckets {
+            let gone =
+                |replica: &Replica| replica.node == from && replica.birth.is_none() && !there.contains(id);
+            if bucket.open && bucket.replicas.iter().any(gone) {
+                bucket.forget_replica(from);
+                self.upkeep.look_at(*id);
+            }
+        }
+        if self.unheard.is_empty() {
+            self.open(effects);
+        }
+    }
+
+    /// All nodes have said what they have: writes may begin.
+    fn open(&mut self, effects: &mut Vec<Effect>) {
+        let Some(owners) = &self.owners else { return };
+        let mut freed = Vec::new();
+        for (id, bucket) in &mut self.buckets {
+            if !bucket.open {
+                bucket.open = true;
+                bucket.ideal = serving_ideal(owners.state(), *id);
+                bucket.settle();
+            }
+            freed.append(&mut bucket.waiting.drain(..).collect());
+            self.upkeep.look_at(*id);
+        }
+        for id in freed {
+            self.advance(id, effects);
+        }
+    }
+
+    /// The bucket's entry, opened if all nodes were heard.
+    pub(super) fn entry(&mut self, id: BucketId) -> Option<&mut Bucket> {
+        let owners = self.owners.as_ref()?;
+        let heard = self.unheard.is_empty();
+        Some(self.buckets.entry(id).or_insert_with(|| {
+            let ideal = serving_ideal(owners.state(), id);
+            Bucket { ideal, open: heard, settled: true, ..Bucket::default() }
+        }))
+    }
+}
+
+fn serving_ideal(state: &ClusterState, bucket: BucketId) -> Vec<NodeKey> {
+    let mut ideal = state.ideal(bucket);
+    ideal.retain(|node| state.node_state(*node).serves());
+    ideal
+}

@@ -1,0 +1,223 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+
+use super::buckets::Buckets;
+use super::event::{Effect, Event};
+use super::peers::{Peers, Purpose};
+use super::requests::Requests;
+use super::upkeep::Upkeep;
+use super::{RequestError, Settings};
+use crate::clock::HybridClock;
+use crate::confirmation::Confirmation;
+use crate::owners::Owners;
+use crate::{NodeKey, Now, Refused, Reply, Request, Response};
+
+/// The owner's side of the buckets that a node owns. See the module for how it is driven.
+pub struct Distributor {
+    pub(super) me: NodeKey,
+    pub(super) incarnation: u64,
+    pub(super) settings: Settings,
+    pub(super) now: Now,
+    pub(super) clock: HybridClock,
+    pub(super) confirmation: Confirmation,
+    /// The newest state, once there is one in which this run of the node serves.
+    pub(super) owners: Option<Owners>,
+    /// Serving nodes that have not said yet which replicas they have.
+    pub(super) unheard: BTreeSet<NodeKey>,
+    pub(super) buckets: Buckets,
+    pub(super) requests: Requests,
+    pub(super) peers: Peers,
+    pub(super) upkeep: Upkeep,
+    pub(super) pinged: Duration,
+    /// The newest state, in which this run of the node may have no part.
+    pub(super) version: u64,
+}
+
+impl Distributor {
+    /// The distributor of a node, in one run of its process. It owns nothing until it has seen a state in which that run has a part.
+    pub fn new(me: NodeKey, incarnation: u64, settings: Settings) -> Self {
+        Distributor {
+            me,
+            incarnation,
+            now: Now { monotonic: Duration::ZERO, wall_us: 0 },
+            clock: HybridClock::default(),
+            confirmation: Confirmation::new(settings.confirm),
+            owners: None,
+            unheard: BTreeSet::new(),
+            buckets: Buckets::new(),
+            requests: Requests::default(),
+            peers: Peers::new(me),
+            upkeep: Upkeep::new(&settings),
+            pinged: Duration::ZERO,
+            version: 0,
+            settings,
+        }
+    }
+
+    /// Takes in what happened, and appends what follows from it. Also to be called without events, when [`Distributor::next_wake`] says.
+    ///
+    /// What is handed over in one call goes to other nodes in as few messages as can be.
+    pub fn handle(&mut self, now: Now, events: impl IntoIterator<Item = Event>, effects: &mut Vec<Effect>) {
+        self.now = now;
+        for event in events {
+            match event {
+                Event::State(state) => self.adopt(state, effects),
+                Event::Confirmed { version, asked } if version == self.version => {
+                    self.confirmation.coordination(asked);
+                }
+                Event::Confirmed { .. } => {}
+                Event::Write(write) => self.write(write, effects),
+                Event::Read(read) => self.read(read, effects),
+                Event::Decided { decision, outcome } => self.decided(decision, outcome, effects),
+                Event::Reply { from, number, reply } => self.reply(from, number, reply, effects),
+                Event::Lost { to, number } => self.lost(to, number),
+            }
+        }
+        self.tick(effects);
+    }
+
+    /// When [`Distributor::handle`] should be called even if nothing happens, on the monotonic clock.
+    pub fn next_wake(&self) -> Option<Duration> {
+        self.owners.as_ref()?;
+        let ping = self.pinged + self.settings.ping;
+        let others =
+            [self.requests.next_deadline(), self.peers.next_wake(&self.settings), self.upkeep.next_wake()];
+        others.into_iter().flatten().min().map(|other| other.min(ping)).or(Some(ping))
+    }
+
+    /// The state that this distributor acts by; `None` while it has no part in any.
+    pub fn version(&self) -> Option<u64> {
+        self.owners.as_ref().map(|_| self.version)
+    }
+
+    /// Serving nodes that have not said yet which replicas they have. While there are any, buckets that came with the newest state wait.
+    pub fn unheard(&self) -> &BTreeSet<NodeKey> {
+        &self.unheard
+    }
+
+    /// Whether the state is confirmed, so that the node may own.
+    pub fn is_confirmed(&self, now: Duration) -> bool {
+        self.owners.is_some() && self.confirmation.holds(now)
+    }
+
+    pub(super) fn confirmed(&self) -> bool {
+        self.is_confirmed(self.now.monotonic)
+    }
+
+    pub(super) fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
+        self.owners.as_mut().and_then(|owners| owners.owner(bucket))
+    }
+
+    pub(super) fn moved(&mut self, bucket: BucketId) -> RequestError {
+        RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished: None }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        to: NodeKey,
+        request: Request,
+        purpose: Purpose,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.peers.send((self.now.monotonic, &self.settings), to, (request, purpose), effects);
+    }
+
+    fn tick(&mut self, effects: &mut Vec<Effect>) {
+        for request in self.requests.late(self.now.monotonic) {
+            self.late(request, effects);
+        }
+        for (node, number) in self.peers.expired((self.now.monotonic, &self.settings)) {
+            self.lost(node, number);
+        }
+        for (to, request, purpose) in self.peers.due(self.now.monotonic) {
+            let unwanted =
+                matches!(&purpose, Purpose::Read(request) if !self.requests.slots.contains_key(request));
+            if !unwanted {
+                self.send(to, request, purpose, effects);
+            }
+        }
+        if self.now.monotonic >= self.pinged + self.settings.ping {
+            self.ping(effects);
+        }
+        if self.confirmed() {
+            for request in std::mem::take(&mut self.requests.unconfirmed) {
+                self.advance(request, effects);
+            }
+        }
+        self.tend(effects);
+        let (requests, buckets) = (&self.requests, &self.buckets);
+        let wanted = |node: NodeKey, outgoing: &super::peers::Outgoing| {
+            requests.awaits(outgoing.request, node).then(|| {
+                let mut row = outgoing.row.clone();
+                let replica = buckets.get(&row.bucket).and_then(|bucket| bucket.replica(node));
+                row.birth = replica.and_then(|replica| replica.birth);
+                row
+            })
+        };
+        self.peers.flush((self.now.monotonic, &self.settings), &wanted, effects);
+    }
+
+    pub(super) fn ping(&mut self, effects: &mut Vec<Effect>) {
+        self.pinged = self.now.monotonic;
+        let Some(owners) = &self.owners else { return };
+        let state = owners.state();
+        if state.nodes().len() == 1 {
+            // Alone, it agrees with itself.
+            self.confirmation.peer(self.me, self.now.monotonic);
+        }
+        let others: Vec<NodeKey> = state
+            .nodes()
+            .keys()
+            .copied()
+            .filter(|node| *node != self.me && state.node_state(*node).serves())
+            .collect();
+        for node in others {
+            self.send(node, Request::Ping, Purpose::Ping, effects);
+        }
+    }
+
+    fn reply(&mut self, from: NodeKey, number: u64, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(outstanding) = self.peers.answered(from, number) else { return };
+        if reply.version == self.version {
+            if from != self.me {
+                self.confirmation.peer(from, outstanding.sent);
+            }
+        } else if reply.version > self.version {
+            effects.push(Effect::FetchState { newer_than: self.version });
+        }
+        match reply.response {
+            Response::Refused(refused) => {
+                let wait = match refused {
+                    // Nothing is wrong with it: it was only sent beside one that was given up.
+                    Refused::Void => Duration::ZERO,
+                    Refused::Stale | Refused::NotOwner | Refused::Absent | Refused::Busy => {
+                        self.settings.retry
+                    }
+                };
+                self.peers.again(from, outstanding, self.now.monotonic + wait);
+            }
+            response => match outstanding.purpose {
+                Purpose::Ping => {}
+                Purpose::HandOver if reply.version != self.version => {
+                    self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry);
+                }
+                Purpose::HandOver => match response {
+                    Response::Replicas { replicas, newest } => self.heard(from, replicas, newest, effects),
+                    _ => self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry),
+                },
+                Purpose::Rows(rows) => self.applied(from, rows, response, effects),
+                Purpose::Read(request) => self.read_replied(request, from, response, effects),
+                Purpose::Operation { bucket, operation } => {
+                    self.operation_replied((bucket, operation), from, response, effects);
+                }
+            },
+        }
+    }
+
+    fn lost(&mut self, to: NodeKey, number: u64) {
+        let Some(outstanding) = self.peers.lost(to, number) else { return };
+        self.peers.again(to, outstanding, self.now.monotonic + self.settings.retry);
+    }
+}

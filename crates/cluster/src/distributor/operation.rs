@@ -1,0 +1,348 @@
+//! An operation on one bucket, from its beginning to its end.
+//!
+//! A **merge** makes the missing replicas, then in turns: holds writes up, waits until none is on its way, asks every replica what it
+//! holds, and compares. Where all are equal, those that were incomplete are marked complete before writes go on. Where they are not,
+//! writes go on, and replicas take over from each other what they lack: whole, where there is one complete to take from, else what is
+//! missing on either side. Then it compares again.
+//!
+//! A **deletion** compares in the same way; only while all replicas that stay are complete, and those that go are equal to them, are these
+//! taken out of the replicas that get rows, and only then deleted, under the condition that they are still what they were.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+
+use super::Effect;
+use super::buckets::{Bucket, Replica};
+use super::machine::Distributor;
+use super::peers::Purpose;
+use crate::checkers::{Action, Proposal};
+use crate::{Content, NodeKey, Pull, ReplicaInfo, Request, Response};
+
+/// After so many comparisons an operation makes way for others.
+const ROUNDS: u8 = 6;
+
+/// An operation that runs.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub name: u64,
+    pub proposal: Proposal,
+    pub step: Step,
+    /// When it is given up, if it is not further by then.
+    pub deadline: Option<Duration>,
+    round: u8,
+}
+
+/// What an operation waits for.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// For replicas to be made.
+    Creating(BTreeSet<NodeKey>),
+    /// For the writes that are on their way.
+    Draining,
+    /// For replicas to say what they hold.
+    Comparing { waiting_for: BTreeSet<NodeKey>, heard: Vec<(NodeKey, Option<ReplicaInfo>)> },
+    /// For replicas to take over what they lack; so many of them.
+    Pulling(usize),
+    /// For replicas to be marked complete.
+    Completing(BTreeSet<NodeKey>),
+    /// For replicas to be deleted.
+    Deleting(BTreeSet<NodeKey>),
+}
+
+impl Distributor {
+    pub(super) fn begin_operation(
+        &mut self,
+        bucket: BucketId,
+        proposal: Proposal,
+        effects: &mut Vec<Effect>,
+    ) {
+        let name = self.upkeep.name();
+        let create = match &proposal.action {
+            Action::Merge { create } => create.iter().copied().collect(),
+            Action::Delete { .. } => BTreeSet::new(),
+        };
+        let deadline = Some(self.now.monotonic + self.settings.hold);
+        let step = Step::Creating(create.clone());
+        self.upkeep.operations.insert(bucket, Operation { name, proposal, step, deadline, round: 0 });
+        if create.is_empty() {
+            return self.hold(bucket, effects);
+        }
+        for node in create {
+            self.ask(bucket, node, Request::Create(bucket), effects);
+        }
+    }
+
+    fn ask(&mut self, bucket: BucketId, node: NodeKey, request: Request, effects: &mut Vec<Effect>) {
+        let Some(operation) = self.upkeep.operations.get(&bucket).map(|operation| operation.name) else {
+            return;
+        };
+        self.send(node, request, Purpose::Operation { bucket, operation }, effects);
+    }
+
+    fn step(&mut self, bucket: BucketId, step: Step, within: Option<Duration>) {
+        if let Some(operation) = self.upkeep.operations.get_mut(&bucket) {
+            operation.step = step;
+            operation.deadline = within.map(|within| self.now.monotonic + within);
+        }
+    }
+
+    /// Holds writes up until no more are on their way.
+    fn hold(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.buckets.get_mut(&bucket) else {
+            return self.fail_operation(bucket, effects);
+        };
+        entry.held = true;
+        let quiet = entry.in_flight == 0;
+        self.step(bucket, Step::Draining, Some(self.settings.hold));
+        if quiet {
+            self.quiet(bucket, effects);
+        }
+    }
+
+    /// Lets writes go on.
+    fn release(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        entry.held = false;
+        for request in std::mem::take(&mut entry.waiting) {
+            self.advance(request, effects);
+        }
+    }
+
+    /// No write is on its way: now replicas can be compared.
+    pub(super) fn quiet(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let draining = |operation: &Operation| matches!(operation.step, Step::Draining);
+        if !self.upkeep.operations.get(&bucket).is_some_and(draining) {
+            return;
+        }
+        let Some(entry) = self.buckets.get(&bucket) else { return };
+        let nodes: BTreeSet<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
+        let step = Step::Comparing { waiting_for: nodes.clone(), heard: Vec::new() };
+        self.step(bucket, step, Some(self.settings.hold));
+        for node in nodes {
+            self.ask(bucket, node, Request::Info(bucket), effects);
+        }
+    }
+
+    pub(super) fn operation_replied(
+        &mut self,
+        (bucket, name): (BucketId, u64),
+        from: NodeKey,
+        response: Response,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(operation) = self.upkeep.operations.get_mut(&bucket) else { return };
+        if operation.name != name {
+            return;
+        }
+        let done = matches!(response, Response::Done);
+        match &mut operation.step {
+            Step::Draining => {}
+            Step::Creating(waiting_for) if done => {
+                waiting_for.remove(&from);
+                let all = waiting_for.is_empty();
+                if let Some(entry) = self.buckets.get_mut(&bucket)
+                    && entry.replica(from).is_none()
+                {
+                    entry.replicas.push(Replica { node: from, info: ReplicaInfo::default(), birth: None });
+                }
+                if all {
+                    self.hold(bucket, effects);
+                }
+            }
+            Step::Comparing { waiting_for, heard } => {
+                let Response::Replicas { replicas, newest } = response else {
+                    return self.fail_operation(bucket, effects);
+                };
+                self.clock.observe(newest);
+                if waiting_for.remove(&from) {
+                    let found = replicas.into_iter().find(|(other, _)| *other == bucket);
+                    heard.push((from, found.map(|(_, info)| info)));
+                }
+                if waiting_for.is_empty() {
+                    let heard = std::mem::take(heard);
+                    self.compare(bucket, heard, effects);
+                }
+            }
+            Step::Pulling(left) if done => {
+                *left -= 1;
+                if *left == 0 {
+                    self.hold(bucket, effects);
+                }
+            }
+            Step::Completing(waiting_for) if done => {
+                waiting_for.remove(&from);
+                let all = waiting_for.is_empty();
+                if let Some(replica) = self.buckets.get_mut(&bucket).and_then(|entry| entry.replica_mut(from))
+                {
+                    replica.info.complete = true;
+                }
+                if all {
+                    self.settled(bucket, effects);
+                }
+            }
+            Step::Deleting(waiting_for) if done => {
+                waiting_for.remove(&from);
+                if waiting_for.is_empty() {
+                    self.end_operation(bucket, effects);
+                }
+            }
+            _ => self.fail_operation(bucket, effects),
+        }
+    }
+
+    /// All replicas have said what they hold, and no write came between.
+    fn compare(
+        &mut self,
+        bucket: BucketId,
+        heard: Vec<(NodeKey, Option<ReplicaInfo>)>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let mut lost = false;
+        for (node, info) in &heard {
+            match (info, entry.replica_mut(*node)) {
+                (Some(info), Some(replica)) => (replica.info, replica.birth) = (*info, None),
+                // Its first row has not come through: there is none yet.
+                (None, Some(_)) | (_, None) => {
+                    lost = true;
+                    entry.forget_replica(*node);
+                }
+            }
+        }
+        let equal = entry.replicas.windows(2).all(|pair| pair[0].info.content == pair[1].info.content);
+        if lost || entry.replicas.is_empty() {
+            return self.fail_operation(bucket, effects);
+        }
+        let action = self.upkeep.operations.get(&bucket).map(|operation| operation.proposal.action.clone());
+        match action {
+            Some(Action::Delete { nodes }) if equal => self.delete(bucket, &nodes, effects),
+            Some(Action::Merge { .. }) if equal => self.complete(bucket, effects),
+            Some(Action::Merge { .. }) => self.pull(bucket, effects),
+            _ => {
+                entry.settled = false;
+                self.fail_operation(bucket, effects);
+            }
+        }
+    }
+
+    /// All replicas are equal: those that were incomplete are so no more, if there is no other that they could have been filled from.
+    fn complete(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.buckets.get(&bucket) else { return };
+        let incomplete: BTreeSet<NodeKey> = entry
+            .replicas
+            .iter()
+            .filter(|replica| !replica.info.complete)
+            .map(|replica| replica.node)
+            .collect();
+        let some_complete = incomplete.len() < entry.replicas.len();
+        let expected = entry.replicas.first().map(|replica| replica.info.content).unwrap_or_default();
+        let all_serve = self.context(bucket).is_some_and(|context| context.all_serve);
+        if incomplete.is_empty() || !(some_complete || all_serve) {
+            return self.settled(bucket, effects);
+        }
+        self.step(bucket, Step::Completing(incomplete.clone()), Some(self.settings.hold));
+        for node in incomplete {
+            self.ask(bucket, node, Request::Complete { bucket, expected }, effects);
+        }
+    }
+
+    fn settled(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        if let Some(entry) = self.buckets.get_mut(&bucket) {
+            entry.settled = true;
+        }
+        self.end_operation(bucket, effects);
+    }
+
+    /// Replicas take over from each other what they lack.
+    fn pull(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let Some(operation) = self.upkeep.operations.get_mut(&bucket) else { return };
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        operation.round += 1;
+        if operation.round > ROUNDS {
+            return self.fail_operation(bucket, effects);
+        }
+        let pulls = pulls(bucket, entry, operation.round == 1);
+        self.step(bucket, Step::Pulling(pulls.len()), None);
+        for (node, from, pull) in pulls {
+            self.ask(bucket, node, Request::Pull { bucket, from, pull }, effects);
+        }
+        self.release(bucket, effects);
+    }
+
+    /// Deletes replicas that all others are equal to.
+    fn delete(&mut self, bucket: BucketId, nodes: &[NodeKey], effects: &mut Vec<Effect>) {
+        let Some(ideal) = self.context(bucket).map(|context| context.ideal) else { return };
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let stays = |node: &NodeKey| entry.replica(*node).is_some_and(|replica| replica.info.complete);
+        let all_stay = !ideal.is_empty() && ideal.iter().all(|node| stays(node) && !nodes.contains(node));
+        if !all_stay {
+            return self.fail_operation(bucket, effects);
+        }
+        let going: Vec<(NodeKey, Content)> = entry
+            .replicas
+            .iter()
+            .filter(|replica| nodes.contains(&replica.node))
+            .map(|replica| (replica.node, replica.info.content))
+            .collect();
+        // From here on they get no rows; so they are a part of what stays, whatever is written.
+        entry.replicas.retain(|replica| !nodes.contains(&replica.node));
+        let waiting_for = going.iter().map(|(node, _)| *node).collect();
+        self.step(bucket, Step::Deleting(waiting_for), Some(self.settings.request_timeout * 4));
+        for (node, expected) in going {
+            self.ask(bucket, node, Request::Delete { bucket, expected }, effects);
+        }
+        self.release(bucket, effects);
+    }
+
+    /// The operation has come to its end, and the next one, if any, can be proposed.
+    fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let Some(operation) = self.upkeep.operations.remove(&bucket) else { return };
+        self.peers.end_operation(operation.name);
+        self.upkeep.scheduler.finish(bucket);
+        self.upkeep.look_at(bucket);
+        self.release(bucket, effects);
+    }
+
+    /// The operation cannot go on; it is looked at again after a while, when others have had their turn.
+    pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
+        let Some(operation) = self.upkeep.operations.remove(&bucket) else { return };
+        self.peers.end_operation(operation.name);
+        if let Some(entry) = self.buckets.get_mut(&bucket)
+            && let Step::Deleting(unheard) = operation.step
+        {
+            // They may be there still, and then they have to be looked after.
+            for node in unheard {
+                entry.settled = false;
+                if entry.replica(node).is_none() {
+                    entry.replicas.push(Replica { node, info: ReplicaInfo::default(), birth: None });
+                }
+            }
+        }
+        self.upkeep.scheduler.fail(bucket, self.now.monotonic + self.settings.operation_retry);
+        self.upkeep.look_at(bucket);
+        self.release(bucket, effects);
+    }
+}
+
+/// Who takes over what from whom: all from, and to, the replica that has the most. Which one that is among equals differs from bucket
+/// to bucket, so that no node has all the work.
+fn pulls(bucket: BucketId, entry: &Bucket, first: bool) -> Vec<(NodeKey, NodeKey, Pull)> {
+    let turn = |node: NodeKey| (bucket.bits() ^ u64::from(node.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let rank = |replica: &&Replica| {
+        let info = replica.info;
+        (info.complete, info.content.documents, turn(replica.node))
+    };
+    let Some(hub) = entry.replicas.iter().max_by_key(rank) else { return Vec::new() };
+    let mut pulls = Vec::new();
+    for replica in entry.replicas.iter().filter(|replica| replica.info.content != hub.info.content) {
+        if first && hub.info.complete && !replica.info.complete {
+            pulls.push((replica.node, hub.node, Pull::Whole));
+        } else {
+            pulls.push((replica.node, hub.node, Pull::Missing));
+            pulls.push((hub.node, replica.node, Pull::Missing));
+        }
+    }
+    pulls
+}

@@ -1,0 +1,257 @@
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+
+use super::requests::RequestId;
+use super::{Effect, Settings};
+use crate::{Fence, NodeKey, Request, Row};
+
+/// Why something was asked of a node.
+#[derive(Debug, Clone)]
+pub(super) enum Purpose {
+    /// To hear that it has the same state.
+    Ping,
+    /// To learn its replicas after a new state.
+    HandOver,
+    /// To make rows durable.
+    Rows(Vec<Outgoing>),
+    /// To read a document for a client.
+    Read(RequestId),
+    /// For an operation on a bucket.
+    Operation { bucket: BucketId, operation: u64 },
+}
+
+/// A row for one node.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    pub request: RequestId,
+    pub row: Row,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    pub sent: Duration,
+    pub purpose: Purpose,
+    /// To be sent again; rows are put together anew.
+    again: Option<Request>,
+    timeout: Duration,
+}
+
+/// The nodes that are asked: what waits to be sent, and what waits for an answer.
+pub(super) struct Peers {
+    me: NodeKey,
+    version: u64,
+    next_number: u64,
+    peers: BTreeMap<NodeKey, Peer>,
+    again: BTreeMap<(Duration, u64), (NodeKey, Request, Purpose)>,
+    /// Sent at the end of the turn, so that what comes in one turn goes in one message.
+    touched: BTreeSet<NodeKey>,
+    timeouts_checked: Duration,
+}
+
+#[derive(Default)]
+struct Peer {
+    rows: VecDeque<Outgoing>,
+    batches: usize,
+    outstanding: BTreeMap<u64, Outstanding>,
+    void_below: u64,
+    not_before: Duration,
+}
+
+impl Peers {
+    pub fn new(me: NodeKey) -> Self {
+        Peers {
+            me,
+            version: 0,
+            next_number: 0,
+            peers: BTreeMap::new(),
+            again: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            timeouts_checked: Duration::ZERO,
+        }
+    }
+
+    /// A new state: rows for nodes that stayed are kept, all else was asked by the old one and is dropped.
+    pub fn begin(&mut self, version: u64, stays: &dyn Fn(NodeKey) -> bool) {
+        self.version = version;
+        self.peers.retain(|node, _| stays(*node));
+        self.again.clear();
+        for (node, peer) in &mut self.peers {
+            peer.outstanding.retain(|_, outstanding| matches!(outstanding.purpose, Purpose::Rows(_)));
+            peer.not_before = Duration::ZERO;
+            self.touched.insert(*node);
+        }
+    }
+
+    pub fn send(
+        &mut self,
+        (now, settings): (Duration, &Settings),
+        to: NodeKey,
+        (request, purpose): (Request, Purpose),
+        effects: &mut Vec<Effect>,
+    ) {
+        self.next_number += 1;
+        let number = self.next_number;
+        let peer = self.peers.entry(to).or_default();
+        let timeout =
+            if request.is_long() { settings.long_request_timeout } else { settings.request_timeout };
+        let again = match purpose {
+            Purpose::Ping | Purpose::Rows(_) => None,
+            _ => Some(request.clone()),
+        };
+        peer.outstanding.insert(number, Outstanding { sent: now, purpose, again, timeout: now + timeout });
+        let fence = Fence { from: self.me, version: self.version, number, void_below: peer.void_below };
+        effects.push(Effect::Send { to, fence, request });
+    }
+
+    /// A row goes to a node with the next message.
+    pub fn push(&mut self, to: NodeKey, outgoing: Outgoing) {
+        self.peers.entry(to).or_default().rows.push_back(outgoing);
+        self.touched.insert(to);
+    }
+
+    /// The request that an answer belongs to. `None`: it was given up.
+    pub fn answered(&mut self, from: NodeKey, number: u64) -> Option<Outstanding> {
+        let peer = self.peers.get_mut(&from)?;
+        let outstanding = peer.outstanding.remove(&number)?;
+        if let Purpose::Rows(_) = outstanding.purpose {
+            peer.batches -= 1;
+            self.touched.insert(from);
+        }
+        Some(outstanding)
+    }
+
+    /// No answer will come, or none that counts.
+    pub fn lost(&mut self, to: NodeKey, number: u64) -> Option<Outstanding> {
+        let outstanding = self.answered(to, number)?;
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.void_below = peer.void_below.max(number + 1);
+        }
+        Some(outstanding)
+    }
+
+    /// Sends later again what was lost or refused.
+    pub fn again(&mut self, to: NodeKey, outstanding: Outstanding, at: Duration) {
+        let Outstanding { purpose, again, .. } = outstanding;
+        match (purpose, again) {
+            (Purpose::Rows(rows), _) => {
+                let Some(peer) = self.peers.get_mut(&to) else { return };
+                peer.not_before = at;
+                rows.into_iter().rev().for_each(|row| peer.rows.push_front(row));
+                self.touched.insert(to);
+            }
+            (purpose, Some(request)) => {
+                self.next_number += 1;
+                self.again.insert((at, self.next_number), (to, request, purpose));
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Rows of an operation that was given up can be on their way to this node; none of them may arrive late.
+    pub fn void_rows(&mut self, node: NodeKey) {
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        let rows = |(_, outstanding): &(&u64, &Outstanding)| matches!(outstanding.purpose, Purpose::Rows(_));
+        if let Some((last, _)) = peer.outstanding.iter().rfind(rows) {
+            peer.void_below = peer.void_below.max(last + 1);
+        }
+    }
+
+    /// An operation on a bucket has ended: what it asked and did not hear of may not take effect any more.
+    pub fn end_operation(&mut self, ended: u64) {
+        let of_it = |purpose: &Purpose| matches!(purpose, Purpose::Operation { operation, .. } if *operation == ended);
+        self.again.retain(|_, (_, _, purpose)| !of_it(purpose));
+        for peer in self.peers.values_mut() {
+            let last = peer.outstanding.iter().rfind(|(_, outstanding)| of_it(&outstanding.purpose));
+            if let Some((last, _)) = last {
+                peer.void_below = peer.void_below.max(last + 1);
+                peer.outstanding.retain(|_, outstanding| !of_it(&outstanding.purpose));
+            }
+        }
+    }
+
+    /// The requests that have waited too long for an answer.
+    pub fn expired(&mut self, (now, settings): (Duration, &Settings)) -> Vec<(NodeKey, u64)> {
+        if now < self.timeouts_checked + settings.request_timeout / 8 {
+            return Vec::new();
+        }
+        self.timeouts_checked = now;
+        let of = |(node, peer): (&NodeKey, &Peer)| -> Vec<(NodeKey, u64)> {
+            let late = peer.outstanding.iter().filter(|(_, outstanding)| outstanding.timeout <= now);
+            late.map(|(number, _)| (*node, *number)).collect()
+        };
+        self.peers.iter().flat_map(of).collect()
+    }
+
+    /// What is to be sent again by now.
+    pub fn due(&mut self, now: Duration) -> Vec<(NodeKey, Request, Purpose)> {
+        let mut due = Vec::new();
+        while let Some(first) = self.again.first_entry()
+            && first.key().0 <= now
+        {
+            due.push(first.remove());
+        }
+        due
+    }
+
+    /// Sends rows: to each node what waits for it, in few messages. `wanted` tells whether an operation still waits for its row, and
+    /// how the replica begins if it is not there.
+    pub fn flush(
+        &mut self,
+        (now, settings): (Duration, &Settings),
+        wanted: &dyn Fn(NodeKey, &Outgoing) -> Option<Row>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut later = BTreeSet::new();
+        for node in std::mem::take(&mut self.touched) {
+            while let Some(rows) = self.batch(node, (now, settings), wanted) {
+                let request = Request::Apply(rows.iter().map(|outgoing| outgoing.row.clone()).collect());
+                self.send((now, settings), node, (request, Purpose::Rows(rows)), effects);
+            }
+            if self.peers.get(&node).is_some_and(|peer| !peer.rows.is_empty()) {
+                later.insert(node);
+            }
+        }
+        self.touched = later;
+    }
+
+    fn batch(
+        &mut self,
+        node: NodeKey,
+        (now, settings): (Duration, &Settings),
+        wanted: &dyn Fn(NodeKey, &Outgoing) -> Option<Row>,
+    ) -> Option<Vec<Outgoing>> {
+        let peer = self.peers.get_mut(&node)?;
+        if now < peer.not_before || peer.batches >= settings.batches_in_flight {
+            return None;
+        }
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while bytes < settings.batch_bytes
+            && let Some(mut outgoing) = peer.rows.pop_front()
+        {
+            let Some(row) = wanted(node, &outgoing) else { continue };
+            bytes += row.content.bytes();
+            outgoing.row = row;
+            rows.push(outgoing);
+        }
+        if rows.is_empty() {
+            return None;
+        }
+        peer.batches += 1;
+        Some(rows)
+    }
+
+    /// When something is to be done here.
+    pub fn next_wake(&self, settings: &Settings) -> Option<Duration> {
+        let again = self.again.first_key_value().map(|((at, _), _)| *at);
+        let touched = self.touched.iter().filter_map(|node| self.peers.get(node));
+        // Where as many batches as may be are on their way, the next answer wakes it.
+        let free = touched.filter(|peer| peer.batches < settings.batches_in_flight);
+        let rows = free.map(|peer| peer.not_before).min();
+        let waits = self.peers.values().any(|peer| !peer.outstanding.is_empty());
+        let timeouts = waits.then(|| self.timeouts_checked + settings.request_timeout / 8);
+        [again, rows, timeouts].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,174 @@
+//! Reads: which replica to ask, and reading documents for clients and for modifications.
+
+use millrace_bucket::BucketId;
+use millrace_document::Version;
+
+use super::machine::Distributor;
+use super::peers::Purpose;
+use super::requests::{ClientRequest, Found, Kind, RequestId, Stage};
+use super::{Effect, Read, RequestError};
+use crate::{Failure, NodeKey, Now, Request, Response};
+
+/// Where to send a query about a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The node to ask.
+    pub node: NodeKey,
+    /// Whether its replica has every acknowledged write that any serving node has; where not, coverage is degraded.
+    pub full: bool,
+    /// By which state; see [`Distributor::vouches`].
+    pub version: u64,
+}
+
+/// Why there is no [`Route`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRoute {
+    /// Another node owns the bucket: ask that one.
+    Elsewhere(NodeKey),
+    /// No node has anything of the bucket: it has no documents, or the nodes with them do not serve.
+    Nothing,
+    /// The node does not know yet what others have, or whether its state still holds; again shortly.
+    NotYet,
+}
+
+impl Distributor {
+    /// Which replica of a bucket to search: the own one, if it is as good as any.
+    ///
+    /// # Errors
+    /// The bucket has another owner, or nothing can be said now.
+    pub fn route(&mut self, bucket: BucketId, now: Now) -> Result<Route, NoRoute> {
+        match self.owner(bucket) {
+            None => return Err(NoRoute::NotYet),
+            Some(owner) if owner != self.me => return Err(NoRoute::Elsewhere(owner)),
+            Some(_) => {}
+        }
+        if !self.is_confirmed(now.monotonic) {
+            return Err(NoRoute::NotYet);
+        }
+        let heard = self.unheard.is_empty();
+        let Some(found) = self.buckets.get(&bucket) else {
+            return Err(if heard { NoRoute::Nothing } else { NoRoute::NotYet });
+        };
+        if !found.open {
+            return Err(NoRoute::NotYet);
+        }
+        let node = found.best(self.me, now.wall_us).ok_or(NoRoute::Nothing)?;
+        let complete = found.replica(node).is_some_and(|replica| replica.info.complete);
+        Ok(Route { node, full: found.settled && complete, version: self.version })
+    }
+
+    /// Whether an answer that came by this route counts: the state is the same, and confirmed now, so that no owner has come between.
+    pub fn vouches(&self, route: &Route, now: Now) -> bool {
+        route.version == self.version && self.is_confirmed(now.monotonic)
+    }
+
+    pub(super) fn read(&mut self, read: Read, effects: &mut Vec<Effect>) {
+        let Some(bucket) = self.owners.as_ref().map(|owners| owners.state().bucket(read.id.location()))
+        else {
+            let error = RequestError::Moved { owner: None, version: self.version, unfinished: None };
+            return effects.push(Effect::Found { ticket: read.ticket, outcome: Err(error) });
+        };
+        if let Err(error) = self.admit(bucket) {
+            return effects.push(Effect::Found { ticket: read.ticket, outcome: Err(error) });
+        }
+        let bytes = read.id.as_str().len();
+        let id = self.requests.insert(ClientRequest {
+            ticket: read.ticket,
+            deadline: read.deadline,
+            bucket,
+            id: Some(read.id),
+            kind: Kind::Read,
+            stage: Stage::Waiting,
+            row: None,
+            bytes,
+        });
+        self.advance(id, effects);
+    }
+
+    /// Asks the replicas that have to be asked for a document.
+    pub(super) fn begin_reading(&mut self, request: RequestId, effects: &mut Vec<Effect>) {
+        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
+        let (Some(id), bucket) = (slot.id.clone(), slot.bucket) else { return };
+        let nodes =
+            self.buckets.get(&bucket).map(|found| found.readable(self.me, request.0)).unwrap_or_default();
+        slot.stage = Stage::Reading { waiting_for: nodes.clone(), newest: None, failure: None };
+        if nodes.is_empty() {
+            return self.have_read(request, effects);
+        }
+        for node in nodes {
+            let read = Request::Read { bucket, id: id.clone() };
+            self.send(node, read, Purpose::Read(request), effects);
+        }
+    }
+
+    pub(super) fn read_replied(
+        &mut self,
+        request: RequestId,
+        from: NodeKey,
+        response: Response,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
+        let bucket = slot.bucket;
+        let Stage::Reading { waiting_for, newest, failure } = &mut slot.stage else { return };
+        if !waiting_for.contains(&from) {
+            return;
+        }
+        waiting_for.retain(|node| *node != from);
+        match response {
+            Response::Document(Some(version)) => {
+                if newest.as_ref().is_none_or(|newest| newest.timestamp < version.timestamp) {
+                    *newest = Some(version);
+                }
+            }
+            Response::Document(None) => {}
+            Response::Failed(Failure::NoReplica) => {
+                if let Some(found) = self.buckets.get_mut(&bucket) {
+                    found.forget_replica(from);
+                    self.upkeep.look_at(bucket);
+                }
+                // The others may have to be asked as well now.
+                return self.begin_reading(request, effects);
+            }
+            Response::Failed(other) => *failure = Some(other),
+            _ => {
+                *failure =
+                    Some(Failure::Storage { reason: format!("node {from} gave an answer that is none") });
+            }
+        }
+        if waiting_for.is_empty() {
+            self.have_read(request, effects);
+        }
+    }
+
+    fn have_read(&mut self, request: RequestId, effects: &mut Vec<Effect>) {
+        if !self.confirmed() {
+            self.await_confirmation(request);
+            return;
+        }
+        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
+        let Stage::Reading { newest, failure, .. } = &mut slot.stage else { return };
+        if let Some(failure) = failure.take() {
+            return self.finish(request, Err(RequestError::Failed(failure)), effects);
+        }
+        let newest: Option<Version> = newest.take();
+        match &mut slot.kind {
+            Kind::Modify { modify, found, .. } => {
+                *found = Some(newest.as_ref().map_or(Found::default(), |version| Found {
+                    exists: version.body.is_some(),
+                    timestamp: version.timestamp,
+                }));
+                let Some(modify) = modify.take() else { return };
+                slot.stage = Stage::Deciding;
+                self.decide(request, modify, newest, effects);
+            }
+            Kind::Read | Kind::Blind(_) => self.found(request, newest, effects),
+        }
+    }
+
+    fn found(&mut self, request: RequestId, newest: Option<Version>, effects: &mut Vec<Effect>) {
+        if let Some(slot) = self.requests.remove(request) {
+            effects.push(Effect::Found { ticket: slot.ticket, outcome: Ok(newest) });
+        }
+    }
+}

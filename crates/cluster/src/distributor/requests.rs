@@ -1,0 +1,185 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
+
+use super::Modify;
+use super::event::{Modification, Ticket};
+use super::lanes::Lanes;
+use crate::{Failure, NodeKey, RowContent};
+
+/// Names an operation of a client while it is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct RequestId(pub u64);
+
+/// An operation of a client.
+pub(super) struct ClientRequest {
+    pub ticket: Ticket,
+    pub deadline: Duration,
+    pub bucket: BucketId,
+    /// The document that it is about; a drop is about several.
+    pub id: Option<DocumentId>,
+    pub kind: Kind,
+    pub stage: Stage,
+    /// What it writes, from when it has its timestamp.
+    pub row: Option<Arc<RowContent>>,
+    /// What it counts against the limit.
+    pub bytes: usize,
+}
+
+/// What a client asked for.
+pub(super) enum Kind {
+    /// A row that is known from the start.
+    Blind(BlindRow),
+    /// A function that decides; taken out when it runs.
+    Modify {
+        modify: Option<Modify>,
+        found: Option<Found>,
+        decided: Option<Modification>,
+    },
+    Read,
+}
+
+/// What a modification has found.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Found {
+    pub exists: bool,
+    pub timestamp: Timestamp,
+}
+
+impl Kind {
+    /// Whether its row does not depend on what was there before.
+    pub fn is_blind(&self) -> bool {
+        matches!(self, Kind::Blind(_))
+    }
+
+    /// About how many bytes it takes to hold it.
+    pub fn bytes(&self) -> usize {
+        const OVERHEAD: usize = 256;
+        OVERHEAD
+            + match self {
+                Kind::Blind(BlindRow::Put(body)) => body.len(),
+                Kind::Blind(BlindRow::Finish(content)) => content.bytes(),
+                _ => 0,
+            }
+    }
+}
+
+impl ClientRequest {
+    /// Whether the document has to be read before anything can be written.
+    pub fn must_read(&self) -> bool {
+        match &self.kind {
+            Kind::Read => true,
+            Kind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
+            Kind::Blind(_) => false,
+        }
+    }
+
+    /// What is to be written: the first time it gets a timestamp, and keeps it. `None`: nothing.
+    pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
+        if self.row.is_none() {
+            let body = match &mut self.kind {
+                Kind::Blind(BlindRow::Finish(content)) => {
+                    self.row = Some(Arc::clone(content));
+                    return self.row.clone();
+                }
+                Kind::Blind(BlindRow::Drop(scope)) => {
+                    let drop = Drop { scope: scope.clone(), timestamp: timestamp() };
+                    self.row = Some(Arc::new(RowContent::Drop(drop)));
+                    return self.row.clone();
+                }
+                Kind::Blind(BlindRow::Put(body)) => Some(Arc::clone(body)),
+                Kind::Blind(BlindRow::Remove) => None,
+                Kind::Modify { decided, .. } => match decided.take()? {
+                    Modification::Put(body) => Some(body),
+                    Modification::Remove => None,
+                    Modification::Nothing => return None,
+                },
+                Kind::Read => return None,
+            };
+            let id = self.id.clone()?;
+            self.row = Some(Arc::new(RowContent::Version(Version { id, timestamp: timestamp(), body })));
+        }
+        self.row.clone()
+    }
+}
+
+/// A row without a document's version before it.
+pub(super) enum BlindRow {
+    Put(Arc<[u8]>),
+    Remove,
+    Drop(DropScope),
+    /// It has its timestamp from the owner before.
+    Finish(Arc<RowContent>),
+}
+
+/// How far an operation is.
+pub(super) enum Stage {
+    /// Others of the same document go first.
+    InLane,
+    /// For the bucket, or for the state to be confirmed.
+    Waiting,
+    /// For replicas to say what they have.
+    Reading { waiting_for: Vec<NodeKey>, newest: Option<Version>, failure: Option<Failure> },
+    /// For the function.
+    Deciding,
+    /// For replicas to make the row durable.
+    Flying(Flight),
+    /// Durable on so many replicas; for the state to be confirmed.
+    Durable(u16),
+}
+
+/// A row on its way to replicas.
+pub(super) struct Flight {
+    pub waiting_for: Vec<NodeKey>,
+    pub reached: u16,
+    pub failure: Option<Failure>,
+}
+
+/// All operations of clients that are under way, within bounds.
+#[derive(Default)]
+pub(super) struct Requests {
+    pub slots: BTreeMap<RequestId, ClientRequest>,
+    pub lanes: Lanes,
+    /// Those that wait for the state to be confirmed.
+    pub unconfirmed: BTreeSet<RequestId>,
+    deadlines: BTreeSet<(Duration, RequestId)>,
+    next: u64,
+    bytes: usize,
+}
+
+impl Requests {
+    /// Takes one on. The bound is checked before, with [`Requests::is_full`].
+    pub fn insert(&mut self, request: ClientRequest) -> RequestId {
+        self.next += 1;
+        let id = RequestId(self.next);
+        self.bytes += request.bytes;
+        self.deadlines.insert((request.deadline, id));
+        self.slots.insert(id, request);
+        id
+    }
+
+    pub fn remove(&mut self, id: RequestId) -> Option<ClientRequest> {
+        let request = self.slots.remove(&id)?;
+        self.bytes -= request.bytes;
+        self.deadlines.remove(&(request.deadline, id));
+        self.unconfirmed.remove(&id);
+        Some(request)
+    }
+
+    pub fn is_full(&self, count_max: usize, bytes_max: usize) -> bool {
+        self.slots.len() >= count_max || self.bytes >= bytes_max
+    }
+
+    /// Those whose deadline has passed.
+    pub fn late(&self, now: Duration) -> Vec<RequestId> {
+        self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, id)| *id).collect()
+    }
+
+    /// When the first deadline passes.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+}

@@ -1,0 +1,119 @@
+//! Brings buckets to their ideal state: looks at those where something may have changed, and begins what the scheduler says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+
+use super::machine::Distributor;
+use super::operation::Operation;
+use super::{Effect, Settings};
+use crate::checkers::{self, Context, ReplicaView};
+use crate::scheduler::{Limits, Scheduler};
+
+/// At most so many buckets are looked at in one turn, so that writes do not wait for long.
+const LOOKS: usize = 512;
+
+/// What there is to do about buckets.
+pub(super) struct Upkeep {
+    limits: Limits,
+    to_look_at: BTreeSet<BucketId>,
+    pub scheduler: Scheduler,
+    pub operations: BTreeMap<BucketId, Operation>,
+    next_operation: u64,
+    /// There are more buckets to look at than went into one turn.
+    more: bool,
+}
+
+impl Upkeep {
+    pub fn new(settings: &Settings) -> Self {
+        let limits = Limits { per_node: settings.operations_per_node, total: settings.operations_max };
+        Upkeep {
+            limits,
+            to_look_at: BTreeSet::new(),
+            scheduler: Scheduler::new(limits),
+            operations: BTreeMap::new(),
+            next_operation: 0,
+            more: false,
+        }
+    }
+
+    /// A new state: all buckets are looked at anew.
+    pub fn forget_all(&mut self) {
+        self.to_look_at.clear();
+        self.operations.clear();
+        self.scheduler = Scheduler::new(self.limits);
+        self.more = false;
+    }
+
+    /// Something may have changed for this bucket.
+    pub fn look_at(&mut self, bucket: BucketId) {
+        self.to_look_at.insert(bucket);
+    }
+
+    /// A name for an operation, never used before.
+    pub fn name(&mut self) -> u64 {
+        self.next_operation += 1;
+        self.next_operation
+    }
+
+    pub fn next_wake(&self) -> Option<Duration> {
+        let now = self.more.then_some(Duration::ZERO);
+        let deadline = self.operations.values().filter_map(|operation| operation.deadline).min();
+        [now, deadline, self.scheduler.next_wake()].into_iter().flatten().min()
+    }
+}
+
+impl Distributor {
+    pub(super) fn tend(&mut self, effects: &mut Vec<Effect>) {
+        self.upkeep.more = false;
+        if !self.unheard.is_empty() || !self.confirmed() {
+            return;
+        }
+        for _ in 0..LOOKS {
+            let Some(bucket) = self.upkeep.to_look_at.pop_first() else { break };
+            let proposal = self.context(bucket).map(|context| {
+                if let Some(entry) = self.buckets.get_mut(&bucket) {
+                    entry.distance = context.distance();
+                }
+                checkers::check(&context)
+            });
+            self.upkeep.scheduler.propose(bucket, proposal.flatten());
+        }
+        self.upkeep.more = !self.upkeep.to_look_at.is_empty();
+        let late =
+            |operation: &Operation| operation.deadline.is_some_and(|deadline| deadline <= self.now.monotonic);
+        let late: Vec<BucketId> = self
+            .upkeep
+            .operations
+            .iter()
+            .filter(|(_, operation)| late(operation))
+            .map(|(bucket, _)| *bucket)
+            .collect();
+        for bucket in late {
+            self.fail_operation(bucket, effects);
+        }
+        for (bucket, proposal) in self.upkeep.scheduler.start(self.now.monotonic) {
+            self.begin_operation(bucket, proposal, effects);
+        }
+    }
+
+    /// A bucket as the checkers see it; `None` where there is nothing to check.
+    pub(super) fn context(&self, bucket: BucketId) -> Option<Context> {
+        let state = self.owners.as_ref()?.state();
+        let entry = self.buckets.get(&bucket).filter(|entry| entry.open)?;
+        let view = |replica: &super::buckets::Replica| ReplicaView {
+            node: replica.node,
+            complete: replica.info.complete,
+            documents: replica.info.content.documents,
+        };
+        Some(Context {
+            bucket,
+            ideal: state.ideal(bucket),
+            serving: entry.ideal.clone(),
+            replicas: entry.replicas.iter().map(view).collect(),
+            settled: entry.settled,
+            all_serve: state.nodes().values().all(|node| node.state.serves()),
+        })
+    }
+}

@@ -1,0 +1,377 @@
+//! Writes: a lane per document, a timestamp, a row to every replica, an answer when all have it.
+
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::Version;
+
+use super::buckets::Replica;
+use super::event::{BoxedModify, Decision};
+use super::machine::Distributor;
+use super::peers::Outgoing;
+use super::requests::{BlindRow, ClientRequest, Flight, Found, Kind, RequestId, Requests, Stage};
+use super::{Change, Effect, Modification, Modify, Refusal, RequestError, Unfinished, Write, Written};
+use crate::{Birth, Failure, NodeKey, ReplicaInfo, Response, Row, RowContent};
+
+impl Requests {
+    /// Whether an operation waits for this node to make its row durable.
+    pub(super) fn awaits(&self, id: RequestId, node: NodeKey) -> bool {
+        self.slots.get(&id).is_some_and(
+            |request| matches!(&request.stage, Stage::Flying(flight) if flight.waiting_for.contains(&node)),
+        )
+    }
+}
+
+impl Distributor {
+    /// Whether an operation on a bucket can be taken on.
+    pub(super) fn admit(&mut self, bucket: BucketId) -> Result<(), RequestError> {
+        if self.owner(bucket) != Some(self.me) {
+            return Err(self.moved(bucket));
+        }
+        if self.requests.is_full(self.settings.requests_max, self.settings.request_bytes_max) {
+            return Err(RequestError::Overloaded);
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, write: Write, effects: &mut Vec<Effect>) {
+        let Write { ticket, deadline, change } = write;
+        let Some(owners) = &self.owners else {
+            let unfinished = match change {
+                Change::Finish(unfinished) => Some(unfinished),
+                _ => None,
+            };
+            let error = RequestError::Moved { owner: None, version: self.version, unfinished };
+            return effects.push(Effect::Written { ticket, outcome: Err(error) });
+        };
+        let state = owners.state();
+        let (bucket, id, kind) = match change {
+            Change::Put { id, body } => {
+                (state.bucket(id.location()), Some(id), Kind::Blind(BlindRow::Put(body)))
+            }
+            Change::Remove(id) => (state.bucket(id.location()), Some(id), Kind::Blind(BlindRow::Remove)),
+            Change::Modify { id, modify } => {
+                let kind = Kind::Modify { modify: Some(modify), found: None, decided: None };
+                (state.bucket(id.location()), Some(id), kind)
+            }
+            Change::Drop { bucket, scope } => (bucket, None, Kind::Blind(BlindRow::Drop(scope))),
+            Change::Finish(Unfinished { bucket, content }) => {
+                let id = match &*content {
+                    RowContent::Version(version) => Some(version.id.clone()),
+                    RowContent::Drop(_) => None,
+                };
+                (bucket, id, Kind::Blind(BlindRow::Finish(content)))
+            }
+        };
+        if let Err(mut error) = self.admit(bucket) {
+            if let (RequestError::Moved { unfinished, .. }, Kind::Blind(BlindRow::Finish(content))) =
+                (&mut error, kind)
+            {
+                *unfinished = Some(Unfinished { bucket, content });
+            }
+            return effects.push(Effect::Written { ticket, outcome: Err(error) });
+        }
+        let alone = !kind.is_blind();
+        let bytes = kind.bytes() + id.as_ref().map_or(0, |id| id.as_str().len());
+        let lane = id.clone();
+        let request = self.requests.insert(ClientRequest {
+            ticket,
+            deadline,
+            bucket,
+            id,
+            kind,
+            stage: Stage::InLane,
+            row: None,
+            bytes,
+        });
+        if lane.is_none_or(|lane| self.requests.lanes.enter(&lane, request, alone)) {
+            self.advance(request, effects);
+        }
+    }
+
+    /// Takes an operation as far as it can go now.
+    pub(super) fn advance(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        match &request.stage {
+            Stage::Durable(_) | Stage::Flying(_) => return self.landed(id, effects),
+            Stage::Deciding => return,
+            Stage::InLane | Stage::Waiting | Stage::Reading { .. } => request.stage = Stage::Waiting,
+        }
+        let bucket = request.bucket;
+        let must_read = request.must_read();
+        if !self.confirmed() {
+            return self.await_confirmation(id);
+        }
+        let Some(entry) = self.entry(bucket) else { return };
+        if !entry.open || (entry.held && !must_read) {
+            entry.waiting.push_back(id);
+        } else if must_read {
+            self.begin_reading(id, effects);
+        } else {
+            self.launch(id);
+        }
+    }
+
+    pub(super) fn await_confirmation(&mut self, id: RequestId) {
+        self.requests.unconfirmed.insert(id);
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        id: RequestId,
+        modify: Modify,
+        current: Option<Version>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(version) = &current {
+            self.clock.observe(version.timestamp);
+        }
+        effects.push(Effect::Decide { decision: Decision(id.0), modify: BoxedModify(modify), current });
+    }
+
+    pub(super) fn decided(
+        &mut self,
+        decision: Decision,
+        outcome: Result<Modification, Refusal>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = RequestId(decision.0);
+        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let Kind::Modify { decided, found, .. } = &mut request.kind else { return };
+        match outcome {
+            Err(refusal) => self.finish(id, Err(RequestError::Refused(refusal)), effects),
+            Ok(Modification::Nothing) => {
+                let Found { exists, timestamp } = found.unwrap_or_default();
+                let written = Written { timestamp, existed: Some(exists), changed: false, replicas: 0 };
+                self.finish(id, Ok(written), effects);
+            }
+            Ok(modification) => {
+                *decided = Some(modification);
+                request.stage = Stage::Waiting;
+                self.advance(id, effects);
+            }
+        }
+    }
+
+    /// Gives the row its timestamp and sends it to all replicas.
+    fn launch(&mut self, id: RequestId) {
+        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let bucket = request.bucket;
+        let Some(content) = request.content(|| self.clock.next(self.now.wall_us)) else { return };
+        self.clock.observe(content.timestamp());
+        self.beget(bucket);
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let waiting_for: Vec<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
+        if waiting_for.is_empty() {
+            // Nowhere to write until more nodes have been heard.
+            entry.open = false;
+            entry.waiting.push_back(id);
+            return;
+        }
+        entry.in_flight += 1;
+        for node in &waiting_for {
+            let row = Row { bucket, content: Arc::clone(&content), birth: None };
+            self.peers.push(*node, Outgoing { request: id, row });
+        }
+        if let Some(request) = self.requests.slots.get_mut(&id) {
+            request.stage = Stage::Flying(Flight { waiting_for, reached: 0, failure: None });
+        }
+    }
+
+    /// Where a bucket has too few replicas, its next row makes new ones.
+    fn beget(&mut self, bucket: BucketId) {
+        let Some(owners) = &self.owners else { return };
+        let state = owners.state();
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        let lacking = entry.ideal.len().saturating_sub(entry.replicas.len());
+        if lacking == 0 && !entry.replicas.is_empty() {
+            return;
+        }
+        let away = state.nodes().keys().filter(|node| !state.node_state(**node).serves()).count();
+        // With so few nodes away, at least one that serves would have a replica if there was one.
+        let new = entry.replicas.is_empty() && away < usize::from(state.distribution().redundancy);
+        let birth = if new { Birth::Complete } else { Birth::Incomplete };
+        let known = |node: &&NodeKey| !self.unheard.contains(node) && entry.replica(**node).is_none();
+        let mut nodes: Vec<NodeKey> = entry.ideal.iter().filter(known).copied().take(lacking).collect();
+        if entry.ideal.is_empty() && !self.unheard.contains(&self.me) {
+            nodes.push(self.me);
+        }
+        for node in nodes {
+            let info = ReplicaInfo { complete: new, ..ReplicaInfo::default() };
+            entry.replicas.push(Replica { node, info, birth: Some(birth) });
+        }
+        self.upkeep.look_at(bucket);
+    }
+
+    /// A node has answered a batch of rows.
+    pub(super) fn applied(
+        &mut self,
+        from: NodeKey,
+        rows: Vec<Outgoing>,
+        response: Response,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut failed = match response {
+            Response::Applied(failed) => failed,
+            Response::Failed(failure) => (0..rows.len()).map(|place| (place, failure.clone())).collect(),
+            _ => {
+                let failure = Failure::Storage { reason: format!("node {from} gave an answer that is none") };
+                (0..rows.len()).map(|place| (place, failure.clone())).collect()
+            }
+        };
+        failed.sort_unstable_by_key(|(place, _)| *place);
+        let mut failed = failed.into_iter().peekable();
+        for (place, outgoing) in rows.into_iter().enumerate() {
+            let failure = failed.next_if(|(at, _)| *at == place).map(|(_, failure)| failure);
+            self.row_applied(from, outgoing, failure, effects);
+        }
+    }
+
+    fn row_applied(
+        &mut self,
+        from: NodeKey,
+        outgoing: Outgoing,
+        failure: Option<Failure>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let bucket = outgoing.row.bucket;
+        if let Some(entry) = self.buckets.get_mut(&bucket) {
+            match &failure {
+                None => {
+                    if let Some(replica) = entry.replica_mut(from) {
+                        replica.birth = None;
+                    }
+                }
+                Some(Failure::NoReplica) => {
+                    // A row that was sent before the replica was to be made says nothing about it.
+                    let expected = |replica: &Replica| replica.node == from && replica.birth.is_none();
+                    if entry.replicas.iter().any(expected) {
+                        entry.forget_replica(from);
+                        self.upkeep.look_at(bucket);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        if !self.requests.awaits(outgoing.request, from) {
+            return;
+        }
+        let Some(request) = self.requests.slots.get_mut(&outgoing.request) else { return };
+        let Stage::Flying(flight) = &mut request.stage else { return };
+        match failure {
+            Some(Failure::Overloaded) => {
+                self.peers.push(from, outgoing);
+                return;
+            }
+            None => flight.reached += 1,
+            Some(Failure::NoReplica) => {}
+            Some(failure) => flight.failure = Some(failure),
+        }
+        flight.waiting_for.retain(|node| *node != from);
+        self.landed(outgoing.request, effects);
+    }
+
+    /// Looks whether a row has arrived everywhere.
+    pub(super) fn landed(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        let confirmed = self.confirmed();
+        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let bucket = request.bucket;
+        let existed = match &request.kind {
+            Kind::Modify { found, .. } => found.map(|found| found.exists),
+            Kind::Blind(_) | Kind::Read => None,
+        };
+        match &mut request.stage {
+            Stage::Flying(flight) if flight.waiting_for.is_empty() => {
+                if let Some(failure) = flight.failure.take() {
+                    self.ended_flight(bucket, false, effects);
+                    return self.finish(id, Err(RequestError::Failed(failure)), effects);
+                }
+                if flight.reached == 0 {
+                    self.ended_flight(bucket, true, effects);
+                    return self.relaunch(id, effects);
+                }
+                request.stage = Stage::Durable(flight.reached);
+                self.ended_flight(bucket, true, effects);
+                self.landed(id, effects);
+            }
+            Stage::Durable(replicas) if confirmed => {
+                let timestamp = request.row.as_ref().map(|row| row.timestamp()).unwrap_or_default();
+                let written = Written { timestamp, existed, changed: true, replicas: *replicas };
+                self.finish(id, Ok(written), effects);
+            }
+            Stage::Durable(_) => self.await_confirmation(id),
+            _ => {}
+        }
+    }
+
+    /// The row goes out again, under its timestamp, to whoever has the bucket then.
+    pub(super) fn relaunch(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        request.stage = Stage::Waiting;
+        self.advance(id, effects);
+    }
+
+    /// A row is on its way no more; `everywhere` is whether all replicas have it or none.
+    fn ended_flight(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.buckets.get_mut(&bucket) else { return };
+        entry.in_flight = entry.in_flight.saturating_sub(1);
+        let quiet = entry.held && entry.in_flight == 0;
+        if !everywhere {
+            entry.settled = false;
+            self.upkeep.look_at(bucket);
+        }
+        if quiet {
+            self.quiet(bucket, effects);
+        }
+    }
+
+    /// The client waits no longer.
+    pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
+        let Some(request) = self.requests.slots.get_mut(&id) else { return };
+        let bucket = request.bucket;
+        let error = match &mut request.stage {
+            Stage::Flying(flight) => {
+                for node in std::mem::take(&mut flight.waiting_for) {
+                    self.peers.void_rows(node);
+                }
+                self.ended_flight(bucket, false, effects);
+                RequestError::Unknown
+            }
+            Stage::Durable(_) => RequestError::Unknown,
+            _ => RequestError::Late,
+        };
+        self.finish(id, Err(error), effects);
+    }
+
+    /// Answers the client, and lets those go on that waited for this operation.
+    pub(super) fn finish(
+        &mut self,
+        id: RequestId,
+        outcome: Result<Written, RequestError>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(request) = self.requests.remove(id) else { return };
+        let ClientRequest { ticket, kind, stage, id: document, .. } = request;
+        let kind_is_read = matches!(kind, Kind::Read);
+        match (kind, outcome) {
+            (Kind::Read, Err(error)) => effects.push(Effect::Found { ticket, outcome: Err(error) }),
+            (Kind::Read, Ok(_)) => {}
+            (_, outcome) => effects.push(Effect::Written { ticket, outcome }),
+        }
+        if kind_is_read {
+            return;
+        }
+        let mut next = Vec::new();
+        match (document, stage) {
+            (Some(document), Stage::InLane) => self.requests.lanes.forget(&document, id, &mut next),
+            (Some(document), _) => self.requests.lanes.leave(&document, &mut next),
+            (None, _) => {}
+        }
+        for id in next {
+            if let Some(request) = self.requests.slots.get_mut(&id) {
+                request.stage = Stage::Waiting;
+            }
+            self.advance(id, effects);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+use crate::NodeKey;
+
+/// Why a cluster state is none.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The bytes are no cluster state.
+    #[error("this is not a cluster state: {reason}; was it written by another version of the program?")]
+    Format {
+        /// What does not fit.
+        reason: String,
+    },
+    /// A node stands in the layout and not in the list of nodes.
+    #[error("node {0} has a place in the layout, but is not in the list of nodes")]
+    UnknownNode(NodeKey),
+    /// More or fewer bits than can be placed by.
+    #[error("{0} distribution bits are not between 1 and {max}; 10 serve up to a few dozen nodes", max = crate::ClusterState::BITS_MAX)]
+    Bits(u8),
+    /// Two nodes have the same name.
+    #[error("two nodes are named '{0}': give each its own hostalias, and start it with --name of that")]
+    Name(String),
+    /// Every distribution key was given to a node once.
+    #[error(
+        "there is no distribution key left for a new node; list the nodes in services.xml with keys of their own choice"
+    )]
+    Keys,
+    /// The text is no wish.
+    #[error("'{0}' is not what a node can be: expected up, retired, maintenance, down or removed")]
+    Wish(String),
+    /// The groups of nodes cannot hold the replicas.
+    #[error(transparent)]
+    Placement(#[from] millrace_placement::Error),
+}

@@ -1,0 +1,121 @@
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::DocumentId;
+
+use super::Storage;
+use crate::{ClusterState, Content, Failure, NodeKey, ReplicaInfo, Response, Row};
+
+/// What a [`Keeper`](super::Keeper) wants done with the storage.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// Tell which replicas there are of the buckets that a node owns.
+    Owned {
+        /// By which state.
+        state: Arc<ClusterState>,
+        /// Which node.
+        owner: NodeKey,
+    },
+    /// Tell what the replica of a bucket holds.
+    Info(BucketId),
+    /// Make rows durable.
+    Apply(Vec<Row>),
+    /// Read the newest version of a document.
+    Read {
+        /// Its bucket.
+        bucket: BucketId,
+        /// Which document.
+        id: DocumentId,
+    },
+    /// Make an incomplete replica if there is none.
+    Create(BucketId),
+    /// Mark a replica complete if it still is what is expected.
+    Complete {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// What it holds.
+        expected: Content,
+    },
+    /// Delete a replica if it still is what is expected.
+    Delete {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// What it holds.
+        expected: Content,
+    },
+}
+
+impl Work {
+    /// Does it, and says what to answer. Blocks until it is durable.
+    pub fn run(self, storage: &dyn Storage) -> Response {
+        match self {
+            Work::Owned { state, owner } => {
+                replicas(storage, storage.replicas(&|bucket| state.owner(bucket) == Some(owner)))
+            }
+            Work::Info(bucket) => replicas(storage, storage.replicas(&|other| other == bucket)),
+            Work::Apply(rows) => Response::Applied(apply(storage, &rows)),
+            Work::Read { bucket, id } => match storage.read(bucket, &id) {
+                Ok(version) => Response::Document(version),
+                Err(failure) => Response::Failed(failure),
+            },
+            Work::Create(bucket) => done(storage.create(bucket, crate::Birth::Incomplete)),
+            Work::Complete { bucket, expected } => {
+                done(expect(storage, bucket, expected).and_then(|()| storage.complete(bucket)))
+            }
+            Work::Delete { bucket, expected } => match expect(storage, bucket, expected) {
+                // Asked twice.
+                Err(Failure::NoReplica) => Response::Done,
+                Err(failure) => Response::Failed(failure),
+                Ok(()) => done(storage.delete(bucket)),
+            },
+        }
+    }
+}
+
+fn done(outcome: Result<(), Failure>) -> Response {
+    match outcome {
+        Ok(()) => Response::Done,
+        Err(failure) => Response::Failed(failure),
+    }
+}
+
+fn replicas(storage: &dyn Storage, found: Result<Vec<(BucketId, ReplicaInfo)>, Failure>) -> Response {
+    match found {
+        Ok(replicas) => Response::Replicas { replicas, newest: storage.newest() },
+        Err(failure) => Response::Failed(failure),
+    }
+}
+
+fn expect(storage: &dyn Storage, bucket: BucketId, expected: Content) -> Result<(), Failure> {
+    let found = storage.replicas(&|other| other == bucket)?;
+    match found.first() {
+        None => Err(Failure::NoReplica),
+        Some((_, info)) if info.content != expected => Err(Failure::Differs),
+        Some(_) => Ok(()),
+    }
+}
+
+fn apply(storage: &dyn Storage, rows: &[Row]) -> Vec<(usize, Failure)> {
+    let mut failed = Vec::new();
+    let mut places = Vec::with_capacity(rows.len());
+    let mut taken = Vec::with_capacity(rows.len());
+    for (place, row) in rows.iter().enumerate() {
+        let there = match row.birth {
+            _ if storage.exists(row.bucket) => Ok(()),
+            Some(birth) => storage.create(row.bucket, birth),
+            None => Err(Failure::NoReplica),
+        };
+        match there {
+            Ok(()) => {
+                places.push(place);
+                taken.push(row);
+            }
+            Err(failure) => failed.push((place, failure)),
+        }
+    }
+    if !taken.is_empty() {
+        let outcomes = places.into_iter().zip(storage.apply(&taken));
+        failed.extend(outcomes.filter_map(|(place, outcome)| Some((place, outcome.err()?))));
+    }
+    failed
+}

@@ -1,0 +1,278 @@
+//! Which of the proposed operations run now.
+//!
+//! The most urgent first, among equals the one that was proposed first, and so many at a time as the nodes may take. Operations on the
+//! same nodes wait in one line; a line whose nodes are busy is passed over as a whole, so one that cannot begin delays none that can,
+//! and to look costs by the number of lines, not of operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+
+use crate::NodeKey;
+use crate::checkers::{Priority, Proposal};
+
+/// How many operations may run.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// That one node takes part in.
+    pub per_node: usize,
+    /// In all.
+    pub total: usize,
+}
+
+/// Where an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It may run when its nodes have time.
+    Pending,
+    /// It runs.
+    Running,
+    /// It could not be done; it is tried again at this time.
+    Delayed(Duration),
+}
+
+/// The operations that are proposed and that run.
+#[derive(Debug)]
+pub struct Scheduler {
+    limits: Limits,
+    known: BTreeMap<BucketId, (Proposal, Standing, u64)>,
+    /// By urgency and nodes, in the order of proposing.
+    lines: BTreeMap<(Priority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
+    delayed: BTreeSet<(Duration, BucketId)>,
+    busy: BTreeMap<NodeKey, usize>,
+    running: usize,
+    next: u64,
+    /// Whether there may be something to start that there was not before.
+    changed: bool,
+}
+
+impl Scheduler {
+    /// A scheduler without operations.
+    pub fn new(limits: Limits) -> Self {
+        Scheduler {
+            limits,
+            known: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            delayed: BTreeSet::new(),
+            busy: BTreeMap::new(),
+            running: 0,
+            next: 0,
+            changed: false,
+        }
+    }
+
+    /// What a bucket needs, in place of what it was said to need before. While an operation on it runs, that is not looked at.
+    pub fn propose(&mut self, bucket: BucketId, proposal: Option<Proposal>) {
+        let before = self.known.get(&bucket);
+        match (before, &proposal) {
+            (Some((_, Standing::Running, _)), _) => return,
+            (Some((known, _, _)), Some(new)) if known == new => return,
+            _ => {}
+        }
+        let delayed_until = match self.forget(bucket) {
+            Some(Standing::Delayed(until)) => Some(until),
+            _ => None,
+        };
+        let Some(proposal) = proposal else { return };
+        self.next += 1;
+        match delayed_until {
+            // What it needs has changed, not that it just failed.
+            Some(until) => {
+                self.delayed.insert((until, bucket));
+                self.known.insert(bucket, (proposal, Standing::Delayed(until), self.next));
+            }
+            None => {
+                self.line_up(&proposal, self.next, bucket);
+                self.known.insert(bucket, (proposal, Standing::Pending, self.next));
+            }
+        }
+    }
+
+    /// The operations that begin now.
+    pub fn start(&mut self, now: Duration) -> Vec<(BucketId, Proposal)> {
+        while let Some((until, bucket)) = self.delayed.first().copied()
+            && until <= now
+        {
+            self.delayed.pop_first();
+            if let Some((proposal, standing, number)) = self.known.get_mut(&bucket) {
+                *standing = Standing::Pending;
+                let (proposal, number) = (proposal.clone(), *number);
+                self.line_up(&proposal, number, bucket);
+            }
+        }
+        let mut started = Vec::new();
+        if !std::mem::take(&mut self.changed) || self.running >= self.limits.total {
+            return started;
+        }
+        for priority in Priority::ALL {
+            self.start_line(priority, &mut started);
+        }
+        started
+    }
+
+    /// Begins operations of one urgency: of the lines whose nodes have time, always the one whose first was proposed earliest.
+    fn start_line(&mut self, priority: Priority, started: &mut Vec<(BucketId, Proposal)>) {
+        let lines = self.lines.range((priority, Vec::new())..).take_while(|((of, _), _)| *of == priority);
+        let mut heads: BTreeSet<(u64, Vec<NodeKey>)> = lines
+            .filter(|((_, nodes), _)| self.have_time(nodes))
+            .filter_map(|((_, nodes), line)| Some((*line.first_key_value()?.0, nodes.clone())))
+            .collect();
+        while self.running < self.limits.total
+            && let Some((_, nodes)) = heads.pop_first()
+        {
+            if !self.have_time(&nodes) {
+                continue;
+            }
+            let key = (priority, nodes);
+            let Some(line) = self.lines.get_mut(&key) else { continue };
+            let Some((_, bucket)) = line.pop_first() else { continue };
+            match line.first_key_value() {
+                Some((next, _)) => {
+                    heads.insert((*next, key.1.clone()));
+                }
+                None => {
+                    self.lines.remove(&key);
+                }
+            }
+            if let Some((proposal, standing, _)) = self.known.get_mut(&bucket) {
+                *standing = Standing::Running;
+                started.push((bucket, proposal.clone()));
+            }
+            self.running += 1;
+            for node in key.1 {
+                *self.busy.entry(node).or_default() += 1;
+            }
+        }
+    }
+
+    /// The operation on a bucket has ended.
+    pub fn finish(&mut self, bucket: BucketId) {
+        self.forget(bucket);
+    }
+
+    /// The operation on a bucket could not be done; not before this time again.
+    pub fn fail(&mut self, bucket: BucketId, until: Duration) {
+        let Some((proposal, _, number)) = self.known.get(&bucket).cloned() else { return };
+        self.forget(bucket);
+        self.known.insert(bucket, (proposal, Standing::Delayed(until), number));
+        self.delayed.insert((until, bucket));
+    }
+
+    /// When the next delayed one may run.
+    pub fn next_wake(&self) -> Option<Duration> {
+        self.delayed.first().map(|(until, _)| *until)
+    }
+
+    /// All operations, with where they are.
+    pub fn operations(&self) -> impl Iterator<Item = (BucketId, &Proposal, Standing)> {
+        self.known.iter().map(|(bucket, (proposal, standing, _))| (*bucket, proposal, *standing))
+    }
+
+    fn have_time(&self, nodes: &[NodeKey]) -> bool {
+        nodes.iter().all(|node| self.busy.get(node).is_none_or(|busy| *busy < self.limits.per_node))
+    }
+
+    fn line_up(&mut self, proposal: &Proposal, number: u64, bucket: BucketId) {
+        self.lines.entry(line_of(proposal)).or_default().insert(number, bucket);
+        self.changed = true;
+    }
+
+    fn forget(&mut self, bucket: BucketId) -> Option<Standing> {
+        let (proposal, standing, number) = self.known.remove(&bucket)?;
+        self.changed = true;
+        let key = line_of(&proposal);
+        match standing {
+            Standing::Running => {
+                self.running -= 1;
+                for node in key.1 {
+                    if let Some(busy) = self.busy.get_mut(&node) {
+                        *busy -= 1;
+                    }
+                }
+            }
+            Standing::Delayed(until) => {
+                self.delayed.remove(&(until, bucket));
+            }
+            Standing::Pending => {
+                if let Some(line) = self.lines.get_mut(&key) {
+                    line.remove(&number);
+                    if line.is_empty() {
+                        self.lines.remove(&key);
+                    }
+                }
+            }
+        }
+        Some(standing)
+    }
+}
+
+fn line_of(proposal: &Proposal) -> (Priority, Vec<NodeKey>) {
+    let mut nodes = proposal.nodes.clone();
+    nodes.sort_unstable();
+    nodes.dedup();
+    (proposal.priority, nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkers::Action;
+
+    fn bucket(bits: u64) -> BucketId {
+        BucketId::new(16, bits)
+    }
+
+    fn proposal(priority: Priority, nodes: &[u16]) -> Proposal {
+        let nodes = nodes.iter().copied().map(NodeKey).collect();
+        Proposal {
+            priority,
+            action: Action::Merge { create: Vec::new() },
+            nodes,
+            reason: "a test".to_owned(),
+        }
+    }
+
+    fn started(scheduler: &mut Scheduler, now: u64) -> Vec<u64> {
+        scheduler.start(Duration::from_secs(now)).iter().map(|(bucket, _)| bucket.bits()).collect()
+    }
+
+    #[test]
+    fn a_blocked_bucket_never_delays_those_behind_it() {
+        let mut scheduler = Scheduler::new(Limits { per_node: 1, total: 10 });
+        scheduler.propose(bucket(1), Some(proposal(Priority::TooFewReplicas, &[0, 1])));
+        // All of these wait for the nodes of the first, and are more urgent than the last.
+        for bits in 2..1000 {
+            scheduler.propose(bucket(bits), Some(proposal(Priority::TooFewReplicas, &[1, 2])));
+        }
+        scheduler.propose(bucket(1000), Some(proposal(Priority::Superfluous, &[3, 4])));
+        assert_eq!(started(&mut scheduler, 0), [1, 1000]);
+        // One that fails goes aside, and the next takes its place.
+        scheduler.fail(bucket(1), Duration::from_secs(5));
+        assert_eq!(started(&mut scheduler, 1), [2]);
+        scheduler.finish(bucket(2));
+        assert_eq!(started(&mut scheduler, 5), [1], "what has waited longest is first again");
+    }
+
+    #[test]
+    fn the_most_urgent_and_then_the_oldest_is_first() {
+        let mut scheduler = Scheduler::new(Limits { per_node: 2, total: 2 });
+        scheduler.propose(bucket(1), Some(proposal(Priority::Move, &[0, 1])));
+        scheduler.propose(bucket(2), Some(proposal(Priority::Diverged, &[5, 6])));
+        scheduler.propose(bucket(3), Some(proposal(Priority::Diverged, &[0, 1])));
+        scheduler.propose(bucket(4), Some(proposal(Priority::TooFewReplicas, &[8, 9])));
+        assert_eq!(started(&mut scheduler, 0), [4, 2]);
+        scheduler.finish(bucket(4));
+        scheduler.finish(bucket(2));
+        assert_eq!(started(&mut scheduler, 0), [3, 1]);
+    }
+
+    #[test]
+    fn what_is_not_needed_any_more_does_not_run() {
+        let mut scheduler = Scheduler::new(Limits { per_node: 1, total: 1 });
+        scheduler.propose(bucket(1), Some(proposal(Priority::Move, &[0, 1])));
+        scheduler.propose(bucket(1), None);
+        assert_eq!(started(&mut scheduler, 0), [0_u64; 0]);
+        assert!(scheduler.lines.is_empty() && scheduler.known.is_empty());
+    }
+}

@@ -1,0 +1,284 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use millrace_bucket::BucketId;
+use millrace_document::Location;
+use millrace_placement::{Group, IdealState, Members, Node, Topology};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// A node's distribution key: its own for ever, whatever machine it runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeKey(pub u16);
+
+impl fmt::Display for NodeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a node may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It serves, and should have replicas.
+    Up,
+    /// It serves what it has, and should have nothing: its replicas move to others.
+    Retired,
+    /// It does not serve, and will be back soon: its replicas are not made anew elsewhere.
+    Maintenance,
+    /// It does not serve. Its replicas are made anew elsewhere.
+    Down,
+}
+
+impl NodeState {
+    /// Whether it answers requests.
+    pub fn serves(self) -> bool {
+        matches!(self, NodeState::Up | NodeState::Retired)
+    }
+}
+
+/// A node of the cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeEntry {
+    /// What people call it.
+    pub name: String,
+    /// Where other nodes reach it, as `host:port`.
+    pub address: String,
+    /// What it may do.
+    pub state: NodeState,
+    /// Its share of the data, in proportion to that of other nodes; above 0.
+    pub capacity: f64,
+    /// Names one run of the process: another after each start.
+    pub incarnation: u64,
+}
+
+/// How replicas are spread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Buckets are locations that share so many lowest bits. Never changes in the life of a cluster.
+    pub bits: u8,
+    /// Replicas of each bucket.
+    pub redundancy: u16,
+    /// The nodes, and the groups that fail together.
+    pub layout: Layout,
+}
+
+/// Nodes, or groups of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Replicas are on different ones of these.
+    Nodes(Vec<NodeKey>),
+    /// Replicas are spread over groups.
+    Groups {
+        /// How many replicas each group gets, as in `1|*`.
+        partitions: String,
+        /// The groups by their distribution keys.
+        groups: Vec<(u16, Layout)>,
+    },
+}
+
+/// What all nodes agree on, at one version. Checked: every node that has a place is known, and the replicas can be placed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterState {
+    version: u64,
+    nodes: BTreeMap<NodeKey, NodeEntry>,
+    distribution: Distribution,
+    /// Of the nodes that should have replicas.
+    ideal: IdealState,
+}
+
+/// As it is written down.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u64,
+    nodes: BTreeMap<NodeKey, NodeEntry>,
+    distribution: Distribution,
+}
+
+impl ClusterState {
+    /// The most distribution bits.
+    pub const BITS_MAX: u8 = 20;
+
+    /// Checks a state.
+    ///
+    /// # Errors
+    /// A place for a node that is not in the list; bits, capacities, keys or partitions that are none.
+    pub fn new(
+        version: u64,
+        nodes: BTreeMap<NodeKey, NodeEntry>,
+        distribution: Distribution,
+    ) -> Result<Self, Error> {
+        if distribution.bits == 0 || distribution.bits > Self::BITS_MAX {
+            return Err(Error::Bits(distribution.bits));
+        }
+        let root = group(0, &distribution.layout, &nodes)?;
+        let topology = Topology::new(distribution.redundancy, root)?;
+        // A node that is back soon keeps its place: what it has stays where it is.
+        let has_place = |key: u16| {
+            let state = nodes.get(&NodeKey(key)).map(|node| node.state);
+            matches!(state, Some(NodeState::Up | NodeState::Maintenance))
+        };
+        let ideal = topology.ideal(has_place);
+        Ok(ClusterState { version, nodes, distribution, ideal })
+    }
+
+    /// Reads what [`ClusterState::to_json`] wrote.
+    ///
+    /// # Errors
+    /// It is no JSON of a state, or one that [`ClusterState::new`] refuses.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
+        let written: Written =
+            serde_json::from_slice(bytes).map_err(|error| Error::Format { reason: error.to_string() })?;
+        Self::new(written.version, written.nodes, written.distribution)
+    }
+
+    /// The state as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        let written = Written {
+            version: self.version,
+            nodes: self.nodes.clone(),
+            distribution: self.distribution.clone(),
+        };
+        serde_json::to_vec(&written).expect("numbers, texts and lists of them always have a JSON form")
+    }
+
+    /// Which state it is; later ones have greater numbers.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// All nodes, by their keys.
+    pub fn nodes(&self) -> &BTreeMap<NodeKey, NodeEntry> {
+        &self.nodes
+    }
+
+    /// What a node may do; one that is not known is down.
+    pub fn node_state(&self, node: NodeKey) -> NodeState {
+        self.nodes.get(&node).map_or(NodeState::Down, |node| node.state)
+    }
+
+    /// How replicas are spread.
+    pub fn distribution(&self) -> &Distribution {
+        &self.distribution
+    }
+
+    /// The bucket of a location.
+    pub fn bucket(&self, location: Location) -> BucketId {
+        BucketId::new(self.distribution.bits, location.bits())
+    }
+
+    /// The nodes that should have a replica of a bucket, the most preferred first. Some of them may be under maintenance.
+    pub fn ideal(&self, bucket: BucketId) -> Vec<NodeKey> {
+        self.ideal.nodes(bucket).into_iter().map(NodeKey).collect()
+    }
+
+    /// The node that orders the writes of a bucket and knows its replicas: the most preferred one that serves; where none
+    /// that should have a replica does, the first of those that serve. `None` where no node serves.
+    pub fn owner(&self, bucket: BucketId) -> Option<NodeKey> {
+        let serves = |key: &NodeKey| self.node_state(*key).serves();
+        let ideal = self.ideal(bucket).into_iter().find(serves);
+        ideal.or_else(|| self.nodes.keys().copied().find(serves))
+    }
+}
+
+fn group(key: u16, layout: &Layout, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Result<Group, Error> {
+    let members = match layout {
+        Layout::Nodes(keys) => Members::Nodes(
+            keys.iter()
+                .map(|key| {
+                    let entry = nodes.get(key).ok_or(Error::UnknownNode(*key))?;
+                    Ok(Node { key: key.0, capacity: entry.capacity })
+                })
+                .collect::<Result<_, Error>>()?,
+        ),
+        Layout::Groups { partitions, groups } => Members::Groups(
+            partitions.parse()?,
+            groups.iter().map(|(key, layout)| group(*key, layout, nodes)).collect::<Result<_, Error>>()?,
+        ),
+    };
+    Ok(Group { key, members })
+}
+
+/// A state for tests: nodes by a letter for each: `u`p, `r`etired, `m`aintenance, `d`own.
+#[cfg(test)]
+pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> ClusterState {
+    let entry = |letter| NodeEntry {
+        name: "n".to_owned(),
+        address: "localhost:1".to_owned(),
+        state: match letter {
+            'u' => NodeState::Up,
+            'r' => NodeState::Retired,
+            'm' => NodeState::Maintenance,
+            _ => NodeState::Down,
+        },
+        capacity: 1.0,
+        incarnation: 1,
+    };
+    let nodes: BTreeMap<NodeKey, NodeEntry> =
+        states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(letter))).collect();
+    let layout = Layout::Nodes(nodes.keys().copied().collect());
+    ClusterState::new(version, nodes, Distribution { bits: 8, redundancy, layout })
+        .expect("the layout is complete")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(states: &str, redundancy: u16) -> ClusterState {
+        test_state(states, redundancy, 7)
+    }
+
+    fn buckets() -> impl Iterator<Item = BucketId> {
+        (0..256).map(|bits| BucketId::new(8, bits))
+    }
+
+    #[test]
+    fn a_retired_node_should_have_nothing_and_one_under_maintenance_keeps_its_place() {
+        let all_up = state("uuuu", 2);
+        let retired = state("uruu", 2);
+        let away = state("umuu", 2);
+        for bucket in buckets() {
+            assert!(!retired.ideal(bucket).contains(&NodeKey(1)), "{bucket}");
+            assert_eq!(away.ideal(bucket), all_up.ideal(bucket), "{bucket}");
+            assert_ne!(away.owner(bucket), Some(NodeKey(1)), "{bucket}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_has_an_owner_while_any_node_serves() {
+        for bucket in buckets() {
+            assert_eq!(state("ddrd", 2).owner(bucket), Some(NodeKey(2)));
+            assert_eq!(state("dmdd", 2).owner(bucket), None);
+        }
+    }
+
+    #[test]
+    fn a_state_is_what_was_written() {
+        let written = state("urmd", 3);
+        assert_eq!(ClusterState::from_json(&written.to_json()), Ok(written));
+    }
+
+    #[test]
+    fn what_cannot_be_placed_is_refused() {
+        #[track_caller]
+        fn check(json: &str, expected: &str) {
+            let refused =
+                ClusterState::from_json(json.as_bytes()).expect_err("it cannot be placed").to_string();
+            assert!(refused.contains(expected), "{refused}");
+        }
+        check("{", "not a cluster state");
+        check(
+            r#"{"version":1,"nodes":{},"distribution":{"bits":8,"redundancy":1,"layout":{"nodes":[3]}}}"#,
+            "node 3 has a place",
+        );
+        check(
+            r#"{"version":1,"nodes":{},"distribution":{"bits":40,"redundancy":1,"layout":{"nodes":[]}}}"#,
+            "40 distribution bits",
+        );
+    }
+}

@@ -1,0 +1,329 @@
+//! The controller, by what it publishes: events go in as text, states come out as text.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millrace_cluster::controller::{Assignments, Controller, Inputs, Registration, Settings, Wish};
+use millrace_cluster::{ClusterState, Configuration, ConfiguredNode, Layout, NodeKey, NodeState};
+
+/// A cluster with a controller, and all that the controller looks at.
+struct Cluster {
+    configuration: Configuration,
+    registrations: BTreeMap<String, Registration>,
+    wishes: BTreeMap<String, Wish>,
+    assignments: Assignments,
+    controller: Controller,
+    state: Option<ClusterState>,
+    reasons: BTreeMap<String, String>,
+    wake: Option<Duration>,
+    starts: u64,
+    told: Vec<String>,
+}
+
+fn settings() -> Settings {
+    Settings {
+        grace: Duration::from_secs(1),
+        settling: Duration::from_secs(5),
+        transition: Duration::from_secs(10),
+        stable: Duration::from_secs(100),
+        crashes_max: 1,
+        hold: Duration::from_secs(20),
+        hold_max: Duration::from_secs(60),
+    }
+}
+
+/// So many listed nodes, named by letters, with the keys 0, 1, …
+fn flat(count: u16) -> Configuration {
+    let names = (0..count).map(|key| (NodeKey(key), char::from(b'a' + key as u8).to_string()));
+    let nodes: BTreeMap<NodeKey, ConfiguredNode> = names
+        .map(|(key, name)| (key, ConfiguredNode { name, capacity: 1.0, group: String::new() }))
+        .collect();
+    let layout = Layout::Nodes(nodes.keys().copied().collect());
+    Configuration { redundancy: 2, nodes, layout, ..Configuration::default() }
+}
+
+/// Two groups of two of these.
+fn grouped(group_nodes_min: f64) -> Configuration {
+    let group = |keys: [u16; 2]| Layout::Nodes(keys.map(NodeKey).to_vec());
+    let groups = vec![(0, group([0, 1])), (7, group([2, 3]))];
+    let layout = Layout::Groups { partitions: "1|*".to_owned(), groups };
+    Configuration { layout, group_nodes_min, ..flat(4) }
+}
+
+impl Cluster {
+    fn new(configuration: Configuration) -> Self {
+        configuration.check().expect("the configuration is right");
+        Cluster {
+            configuration,
+            registrations: BTreeMap::new(),
+            wishes: BTreeMap::new(),
+            assignments: Assignments::default(),
+            controller: Controller::new(settings()),
+            state: None,
+            reasons: BTreeMap::new(),
+            wake: None,
+            starts: 0,
+            told: Vec::new(),
+        }
+    }
+
+    /// Does what the script says: in each line a time in seconds, then events, such as `start a`, `gone b c`, `retired a`, `lead`.
+    /// Between them, the controller is woken when it asked for it.
+    fn run(&mut self, script: &str) -> &mut Self {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let mut words = line.split_whitespace();
+            let now = words.next().and_then(|time| time.parse().ok()).expect("a line begins with a time");
+            let now = Duration::from_secs(now);
+            while let Some(wake) = self.wake.filter(|wake| *wake <= now) {
+                self.step(wake);
+            }
+            let event = words.next().unwrap_or("");
+            match event {
+                "lead" => self.controller = Controller::new(settings()),
+                "" => {}
+                event => words.for_each(|name| self.event(event, name)),
+            }
+            self.step(now);
+        }
+        self
+    }
+
+    fn event(&mut self, event: &str, name: &str) {
+        match event {
+            "start" => {
+                self.starts += 1;
+                let registration = Registration {
+                    address: format!("{name}:1"),
+                    incarnation: self.starts,
+                    stopping: false,
+                    capacity: 1.0,
+                    group: vec![],
+                };
+                self.registrations.insert(name.to_owned(), registration);
+            }
+            "gone" => drop(self.registrations.remove(name)),
+            "stopping" => self.registrations.get_mut(name).expect("it is there").stopping = true,
+            wish => drop(self.wishes.insert(name.to_owned(), wish.parse().expect("it is a wish"))),
+        }
+    }
+
+    fn step(&mut self, now: Duration) {
+        let inputs = Inputs {
+            configuration: &self.configuration,
+            registrations: &self.registrations,
+            wishes: &self.wishes,
+            assignments: &self.assignments,
+        };
+        let step = self.controller.step(now, &inputs, self.state.as_ref()).expect("the nodes can be placed");
+        assert!(step.wake.is_none_or(|wake| wake > now), "it wants to be woken at once");
+        self.assignments = step.assignments;
+        self.reasons = step.reasons;
+        self.wake = step.wake;
+        let Some(next) = step.next else { return };
+        assert_eq!(next.version(), self.state.as_ref().map_or(0, ClusterState::version) + 1);
+        self.told.push(format!("{} {}", now.as_secs(), shown(&next)));
+        self.state = Some(next);
+    }
+}
+
+/// A state as a word: a letter for each node by its key, a point where a key has no node.
+fn shown(state: &ClusterState) -> String {
+    let last = state.nodes().keys().last().map_or(0, |key| key.0 + 1);
+    let letter = |key| match state.nodes().get(&NodeKey(key)).map(|node| node.state) {
+        Some(NodeState::Up) => 'u',
+        Some(NodeState::Retired) => 'r',
+        Some(NodeState::Maintenance) => 'm',
+        Some(NodeState::Down) => 'd',
+        None => '.',
+    };
+    (0..last).map(letter).collect()
+}
+
+#[track_caller]
+fn check(configuration: Configuration, script: &str, expected: &[&str]) {
+    let mut cluster = Cluster::new(configuration);
+    assert_eq!(cluster.run(script).told, expected);
+}
+
+#[test]
+fn nodes_come_and_go() {
+    check(flat(2), "0\n3 start a\n4 start b\n9", &["3 ud", "4 uu"]);
+    // Away for a moment, for a restart, for good, and back.
+    check(flat(2), "0 start a b\n5 gone b\n9 start b", &["0 uu", "6 um", "9 uu"]);
+    check(flat(2), "0 start a b\n5 gone b\n50\n60 start b", &["0 uu", "6 um", "16 ud", "60 uu"]);
+    // Another process in its place is another state, though the node was never away.
+    check(flat(1), "0 start a\n200 start a", &["0 u", "200 u"]);
+    // One that says that it stops is given no time to come back before others know.
+    check(flat(2), "0 start a b\n5 stopping b\n6 gone b\n50", &["0 uu", "5 um", "15 ud"]);
+}
+
+#[test]
+fn a_registration_that_vanishes_for_a_moment_changes_nothing() {
+    let mut cluster = Cluster::new(flat(2));
+    cluster.run("0 start a b");
+    let kept = cluster.registrations.clone();
+    cluster.run("5 gone a b");
+    cluster.registrations = kept;
+    assert_eq!(cluster.run("5\n30").told, ["0 uu"]);
+}
+
+#[test]
+fn operators_get_what_they_wish() {
+    check(
+        flat(2),
+        "0 start a b\n1 retired a\n2 maintenance a\n3 down a\n4 up a",
+        &["0 uu", "1 ru", "2 mu", "3 du", "4 uu"],
+    );
+    // Maintenance lasts as long as the operator says.
+    check(
+        flat(2),
+        "0 start a b\n1 maintenance b\n2 gone b\n100 start b\n101 up b",
+        &["0 uu", "1 um", "100 um", "101 uu"],
+    );
+    // A wish stays when the node goes and comes.
+    check(
+        flat(2),
+        "0 start a b\n1 retired b\n2 gone b\n50\n60 start b",
+        &["0 uu", "1 ur", "3 um", "13 ud", "60 ur"],
+    );
+    check(
+        flat(3),
+        "0 start a b c\n1 removed b\n5 gone b\n50 start b\n60 up b",
+        &["0 uuu", "1 u.u", "60 uuu"],
+    );
+}
+
+#[test]
+fn a_node_that_crashes_again_and_again_is_kept_down_longer_each_time() {
+    let script = "0 start a b
+        10 gone b
+        20 start b
+        30 gone b
+        50 start b
+        80 gone b
+        100 start b
+        200 gone b
+        300 start b
+        301";
+    // Free the first time; then it has to run for 20 seconds, then for 40. A long run forgives.
+    let expected = [
+        "0 uu", "11 um", "20 uu", "31 um", "41 ud", "70 uu", "81 um", "91 ud", "140 uu", "201 um", "211 ud",
+        "300 uu",
+    ];
+    check(flat(2), script, &expected);
+    let mut cluster = Cluster::new(flat(2));
+    cluster.run("0 start a b\n10 gone b\n20 start b\n30 gone b\n50 start b");
+    assert_eq!(
+        cluster.reasons["b"],
+        "it has crashed 2 times in a row; it is up again when it has run for 20 seconds"
+    );
+    // To stop is not to crash.
+    let stops = "0 start a b\n1 stopping b\n2 start b\n3 stopping b\n4 start b\n5 stopping b\n6 start b";
+    check(flat(2), stops, &["0 uu", "1 um", "2 uu", "3 um", "4 uu", "5 um", "6 uu"]);
+}
+
+#[test]
+fn who_is_not_listed_gets_the_next_key_for_ever() {
+    let script = "0 start a b\n1 start x\n2 start y\n3 removed x\n4 gone x\n5 start z\n6 up x\n7 start x";
+    check(flat(2), script, &["0 uu", "1 uuu", "2 uuuu", "3 uu.u", "5 uu.uu", "7 uuuuu"]);
+    let mut cluster = Cluster::new(flat(2));
+    cluster.run(script);
+    let names: Vec<&str> =
+        cluster.state.iter().flat_map(|state| state.nodes().values()).map(|node| &*node.name).collect();
+    assert_eq!(names, ["a", "b", "x", "y", "z"]);
+    // A new package lists one that had joined under another key, and takes a node off the list.
+    cluster.configuration = flat(1);
+    let y = ConfiguredNode { name: "y".to_owned(), capacity: 2.0, group: String::new() };
+    cluster.configuration.nodes.insert(NodeKey(9), y);
+    cluster.configuration.layout = Layout::Nodes(vec![NodeKey(0), NodeKey(9)]);
+    cluster.run("10\n11 start last");
+    let state = cluster.state.as_ref().expect("there is a state");
+    assert_eq!(shown(state), "uuu.u....uu");
+    assert_eq!((&*state.nodes()[&NodeKey(9)].name, state.nodes()[&NodeKey(9)].capacity), ("y", 2.0));
+}
+
+#[test]
+fn a_listed_node_takes_its_key_from_whoever_joined_with_it() {
+    let mut cluster = Cluster::new(flat(1));
+    cluster.run("0 start a x");
+    cluster.configuration = flat(2);
+    cluster.run("1\n2 start b");
+    let state = cluster.state.as_ref().expect("there is a state");
+    let named = state.nodes().iter().map(|(key, node)| format!("{key}{}", node.name)).collect::<String>();
+    assert_eq!((shown(state), named), ("uuu".to_owned(), "0a1b2x".to_owned()));
+}
+
+#[test]
+fn a_degraded_group_is_taken_out_whole() {
+    let script = "0 start a b c d\n10 gone b\n50 start b";
+    check(grouped(0.0), script, &["0 uuuu", "11 umuu", "21 uduu", "50 uuuu"]);
+    check(grouped(0.75), script, &["0 uuuu", "11 dmuu", "21 dduu", "50 uuuu"]);
+    // The last group stays, whatever is left of it.
+    check(
+        grouped(0.75),
+        "0 start a b c d\n10 gone b\n20 gone c\n70",
+        &["0 uuuu", "11 dmuu", "21 ddmu", "31 dddu"],
+    );
+    let mut cluster = Cluster::new(grouped(0.75));
+    cluster.run("0 start a b c d\n10 gone b\n12");
+    assert_eq!(cluster.reasons["a"], "only 1 of 2 nodes of its group serve, and 75 % must");
+}
+
+#[test]
+fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are() {
+    let mut cluster = Cluster::new(grouped(0.0));
+    cluster.run("0 start a b c d\n1 start x\n2 start y");
+    cluster.starts += 1;
+    let asks = Registration { group: vec![7], incarnation: 99, ..cluster.registrations["a"].clone() };
+    cluster.registrations.insert("z".to_owned(), asks);
+    cluster.run("3");
+    let state = cluster.state.as_ref().expect("there is a state");
+    let groups: Vec<_> =
+        state.distribution().layout.leaves().into_iter().map(|(_, nodes)| nodes.len()).collect();
+    assert_eq!(groups.iter().sum::<usize>(), 7);
+    assert_eq!(cluster.assignments.nodes["z"].group, [7]);
+}
+
+#[test]
+fn nothing_is_declared_while_too_few_of_the_listed_nodes_serve() {
+    let configuration = || Configuration { nodes_min: 0.6, ..flat(4) };
+    check(configuration(), "0 start a\n1 start b\n2 start c\n3 start d", &["2 uuud", "3 uuuu"]);
+    // All at once: it is coordination that failed, not the nodes.
+    check(configuration(), "0 start a b c d\n10 gone a b c\n60 start a b c", &["0 uuuu", "60 uuuu"]);
+    // The last node is never taken out.
+    check(flat(1), "0 start a\n10 gone a\n60", &["0 u"]);
+}
+
+#[test]
+fn a_new_leader_gives_nodes_time_to_be_seen() {
+    check(flat(3), "0 start a b c\n100 gone b\n100 lead\n150", &["0 uuu", "105 umu", "115 udu"]);
+    // One that has another process now was restarted meanwhile.
+    check(flat(2), "0 start a b\n100 gone b\n100 lead\n102 start b", &["0 uu", "102 uu"]);
+    // It makes nobody better who is away.
+    check(flat(2), "0 start a b\n10 gone b\n50 lead\n100", &["0 uu", "11 um", "21 ud"]);
+}
+
+#[test]
+fn the_distribution_bits_of_a_cluster_never_change() {
+    let mut cluster = Cluster::new(Configuration { bits: 12, ..flat(1) });
+    cluster.run("0 start a");
+    cluster.configuration = Configuration { bits: 8, redundancy: 3, ..flat(1) };
+    cluster.run("1");
+    let distribution = cluster.state.as_ref().expect("there is a state").distribution();
+    assert_eq!((distribution.bits, distribution.redundancy), (12, 3));
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused() {
+    #[track_caller]
+    fn check(configuration: &Configuration, expected: &str) {
+        let refused = configuration.check().expect_err("it cannot be placed").to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    let mut twice = flat(2);
+    twice.nodes.entry(NodeKey(1)).and_modify(|node| node.name = "a".to_owned());
+    check(&twice, "two nodes are named 'a'");
+    check(&Configuration { bits: 0, ..flat(1) }, "distribution bits");
+    check(&Configuration { layout: Layout::Nodes(vec![NodeKey(5)]), ..flat(1) }, "node 5 has a place");
+    assert!("gone".parse::<Wish>().is_err_and(|error| error.to_string().contains("expected up, retired")));
+}

@@ -1,0 +1,180 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::{Change, Condition, Entry, Error, LeaseId, Operation, Outcome, Revision, Transaction};
+
+/// Transactions whose changes are remembered for those who watch.
+const HISTORY_MAX: usize = 1024;
+
+/// All keys, the leases, and the changes of late.
+#[derive(Default)]
+pub(super) struct State {
+    keys: Keys,
+    leases: BTreeMap<LeaseId, Term>,
+    leases_granted: i64,
+    history: VecDeque<Vec<Change>>,
+    /// Changes up to this one are not in the history.
+    forgotten: Revision,
+}
+
+/// All keys, as of one moment.
+#[derive(Default, Clone)]
+pub(super) struct Keys {
+    pub(super) entries: BTreeMap<String, Entry>,
+    pub(super) revision: Revision,
+}
+
+struct Term {
+    ttl: Duration,
+    until: Instant,
+}
+
+impl Keys {
+    pub(super) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn prefixed<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Entry> {
+        let from =
+            self.entries.range::<str, _>((std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded));
+        from.map(|(_, entry)| entry).take_while(move |entry| entry.key.starts_with(prefix))
+    }
+
+    fn holds(&self, condition: &Condition) -> bool {
+        match condition {
+            Condition::Absent(key) => !self.entries.contains_key(key),
+            Condition::Changed(key, at) => self.entries.get(key).is_some_and(|entry| entry.changed == *at),
+            Condition::Created(key, at) => self.entries.get(key).is_some_and(|entry| entry.created == *at),
+        }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        self.revision = change.at();
+        match change {
+            Change::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
+            Change::Deleted { key, .. } => self.entries.remove(key),
+        };
+    }
+
+    /// What one operation finds, and what it changes at revision `at`.
+    fn operate(&self, operation: &Operation, at: Revision) -> (Vec<Entry>, Vec<Change>) {
+        let deleted = |entry: &Entry| Change::Deleted { key: entry.key.clone(), at };
+        match operation {
+            Operation::Get(key) => (self.entries.get(key).cloned().into_iter().collect(), Vec::new()),
+            Operation::List(prefix) => (self.prefixed(prefix).cloned().collect(), Vec::new()),
+            Operation::Keys(prefix) => {
+                let entries = self.prefixed(prefix).cloned();
+                (entries.map(|entry| Entry { value: [].into(), ..entry }).collect(), Vec::new())
+            }
+            Operation::Put { key, value, lease } => {
+                let created = self.entries.get(key).map_or(at, |entry| entry.created);
+                let (key, value, lease) = (key.clone(), value.clone(), *lease);
+                (Vec::new(), vec![Change::Put(Entry { key, value, created, changed: at, lease })])
+            }
+            Operation::Delete(key) => (Vec::new(), self.entries.get(key).map(deleted).into_iter().collect()),
+            Operation::DeletePrefix(prefix) => (Vec::new(), self.prefixed(prefix).map(deleted).collect()),
+        }
+    }
+}
+
+impl State {
+    /// A state that begins with these keys, and knows nothing of how they came to be.
+    pub(super) fn of(keys: Keys) -> Self {
+        let forgotten = keys.revision;
+        State { keys, forgotten, ..State::default() }
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.keys.revision
+    }
+
+    /// What a transaction finds, and what it would change.
+    pub(super) fn evaluate(&self, transaction: &Transaction) -> Result<(Outcome, Vec<Change>), Error> {
+        let held = transaction.conditions.iter().all(|condition| self.keys.holds(condition));
+        let operations = if held { &transaction.then } else { &transaction.otherwise };
+        let at = Revision(self.keys.revision.0 + 1);
+        let mut found = Vec::with_capacity(operations.len());
+        let mut changes = Vec::new();
+        for operation in operations {
+            if let Operation::Put { lease: Some(lease), .. } = operation
+                && !self.leases.contains_key(lease)
+            {
+                return Err(Error::LeaseLost);
+            }
+            let (entries, changed) = self.keys.operate(operation, at);
+            found.push(entries);
+            changes.extend(changed);
+        }
+        let revision = if changes.is_empty() { self.keys.revision } else { at };
+        Ok((Outcome { held, revision, found }, changes))
+    }
+
+    /// The keys as they are after changes.
+    pub(super) fn with(&self, changes: &[Change]) -> Keys {
+        let mut keys = self.keys.clone();
+        changes.iter().for_each(|change| keys.apply(change));
+        keys
+    }
+
+    /// Puts the next keys into effect, which differ by `changes`.
+    pub(super) fn replace(&mut self, keys: Keys, changes: Vec<Change>) {
+        self.keys = keys;
+        self.history.push_back(changes);
+        if self.history.len() > HISTORY_MAX
+            && let Some(change) = self.history.pop_front().and_then(|mut changes| changes.pop())
+        {
+            self.forgotten = change.at();
+        }
+    }
+
+    /// The changes of keys after a revision, and the revision that they lead to.
+    pub(super) fn changes(&self, prefix: &str, after: Revision) -> Result<(Revision, Vec<Change>), Error> {
+        if after < self.forgotten {
+            return Err(Error::Compacted { oldest: self.forgotten });
+        }
+        let changes = self.history.iter().flatten();
+        let changes = changes.filter(|change| change.at() > after && change.key().starts_with(prefix));
+        Ok((self.keys.revision.max(after), changes.cloned().collect()))
+    }
+
+    pub(super) fn grant(&mut self, ttl: Duration) -> LeaseId {
+        self.leases_granted += 1;
+        let lease = LeaseId(self.leases_granted);
+        self.leases.insert(lease, Term { ttl, until: Instant::now() + ttl });
+        lease
+    }
+
+    pub(super) fn keep_alive(&mut self, lease: LeaseId) -> Result<(), Error> {
+        let now = Instant::now();
+        match self.leases.get_mut(&lease) {
+            Some(term) if now < term.until => {
+                term.until = now + term.ttl;
+                Ok(())
+            }
+            _ => Err(Error::LeaseLost),
+        }
+    }
+
+    pub(super) fn lease_until(&self, lease: LeaseId) -> Option<Instant> {
+        self.leases.get(&lease).map(|term| term.until)
+    }
+
+    /// Ends a lease, if `due` says so of its time: it cannot be kept alive any more. What is to be deleted with it comes back; it is
+    /// there until [`State::forget`].
+    pub(super) fn end_lease(&mut self, lease: LeaseId, due: impl FnOnce(Instant) -> bool) -> Vec<Change> {
+        let Some(term) = self.leases.get_mut(&lease).filter(|term| due(term.until)) else {
+            return Vec::new();
+        };
+        term.until = term.until.min(Instant::now());
+        let at = Revision(self.keys.revision.0 + 1);
+        let bound = self.keys.entries.values().filter(|entry| entry.lease == Some(lease));
+        bound.map(|entry| Change::Deleted { key: entry.key.clone(), at }).collect()
+    }
+
+    /// Forgets a lease whose keys are gone.
+    pub(super) fn forget(&mut self, lease: LeaseId) {
+        if self.leases.get(&lease).is_some_and(|term| term.until <= Instant::now()) {
+            self.leases.remove(&lease);
+        }
+    }
+}

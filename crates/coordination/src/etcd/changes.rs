@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use millrace_client::Streaming;
+use serde_json::Value;
+
+use super::members::Members;
+use super::wire::{self, Message};
+use crate::{Answer, Change, Changes, Error};
+
+/// The longest line that is read, in bytes.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// The changes that a member tells, a line of JSON for each message.
+pub(super) struct EtcdChanges {
+    members: Arc<Members>,
+    /// Which member tells them.
+    at: usize,
+    answer: Streaming,
+    /// What has come of the answer and was not read yet.
+    rest: Vec<u8>,
+    /// How much of it is known to have no end of a line.
+    searched: usize,
+}
+
+impl EtcdChanges {
+    pub(super) async fn open(members: Arc<Members>, request: &Value) -> Result<Self, Error> {
+        let (at, answer) = members.open("/v3/watch", request).await?;
+        Ok(EtcdChanges { members, at, answer, rest: Vec::new(), searched: 0 })
+    }
+
+    fn failed(&self, reason: String) -> Error {
+        self.members.failed(self.at, reason)
+    }
+
+    /// The next line, once all of it is there.
+    async fn line(&mut self) -> Result<Vec<u8>, Error> {
+        loop {
+            if let Some(end) = self.rest[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let rest = self.rest.split_off(self.searched + end + 1);
+                self.searched = 0;
+                return Ok(std::mem::replace(&mut self.rest, rest));
+            }
+            self.searched = self.rest.len();
+            if self.searched > LINE_BYTES_MAX {
+                return Err(self.failed(format!("a message longer than {LINE_BYTES_MAX} bytes")));
+            }
+            match self.answer.next().await {
+                Ok(Some(piece)) => self.rest.extend_from_slice(&piece),
+                Ok(None) => return Err(self.failed("the watch has ended".to_owned())),
+                Err(error) => return Err(self.failed(error.to_string())),
+            }
+        }
+    }
+}
+
+impl Changes for EtcdChanges {
+    fn next(&mut self) -> Answer<'_, Vec<Change>> {
+        Box::pin(async move {
+            loop {
+                let line = self.line().await?;
+                match wire::message(&line).map_err(|reason| self.members.nonsense(reason))? {
+                    Message::Changes(changes) if changes.is_empty() => {}
+                    Message::Changes(changes) => return Ok(changes),
+                    Message::Compacted(oldest) => return Err(Error::Compacted { oldest }),
+                    Message::End(reason) => return Err(self.failed(reason)),
+                }
+            }
+        })
+    }
+}

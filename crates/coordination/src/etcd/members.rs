@@ -1,0 +1,166 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::header::HeaderName;
+use hyper::http::uri::Authority;
+use hyper::{Method, StatusCode};
+use millrace_client::{Client, Protocol, Request, Streaming};
+use serde_json::Value;
+
+use crate::Error;
+
+/// Where etcd listens unless it is told otherwise.
+const PORT: u16 = 2379;
+
+/// How long a member has for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tells a member to answer only while it has a leader, and to say so when it loses it.
+const NEEDS_LEADER: &str = "grpc-metadata-hasleader";
+
+/// The members of etcd, one of which is asked.
+pub(super) struct Members {
+    /// At least one.
+    clients: Vec<Client>,
+    /// The one that is asked, counted on and on.
+    current: AtomicUsize,
+}
+
+/// Why a member did not do what was asked.
+enum Failure {
+    /// Certainly not done: another member may do it.
+    NotDone(String),
+    /// It may have been done.
+    Unknown(String),
+    /// No member will do it.
+    Final(Error),
+}
+
+impl Members {
+    pub(super) fn parse(address: &str) -> Result<Self, Error> {
+        let fail = |reason: String| Error::Address { text: address.to_owned(), reason };
+        let (scheme, list) = match address.split_once("://") {
+            Some(("etcd", list)) => ("http", list),
+            Some(("etcds", list)) => ("https", list),
+            _ => return Err(fail("it does not begin with etcd:// or etcds://".to_owned())),
+        };
+        let client = |member: &str| {
+            let member = member.trim();
+            let authority: Authority =
+                member.parse().map_err(|error| fail(format!("'{member}' is no host: {error}")))?;
+            let port = match authority.as_str().strip_prefix(authority.host()) {
+                Some("") => PORT,
+                Some(_) => authority
+                    .port_u16()
+                    .ok_or_else(|| fail(format!("'{member}' has no number for a port")))?,
+                None => return Err(fail(format!("'{member}' is more than a host and a port"))),
+            };
+            let base = format!("{scheme}://{}:{port}", authority.host());
+            Client::new(&base, Protocol::Http1).map_err(|error| fail(error.to_string()))
+        };
+        let clients = list.trim_end_matches('/').split(',').map(client).collect::<Result<_, _>>()?;
+        Ok(Members { clients, current: AtomicUsize::new(0) })
+    }
+
+    /// Asks until a member answers; each is asked once. `writes` says that doing it twice is not the same as doing it once.
+    pub(super) async fn call(&self, path: &str, body: &Value, writes: bool) -> Result<Value, Error> {
+        let request = request(path, body).timeout(PATIENCE);
+        let mut reason = String::new();
+        for _ in &self.clients {
+            let (at, client) = self.current();
+            let failure = match client.send(request.clone()).await {
+                Ok(answer) if answer.status.is_success() => return Ok(answer.json()),
+                Ok(answer) => refused(answer.status, &answer.json(), answer.message()),
+                Err(error) => unanswered(error),
+            };
+            match failure {
+                Failure::Final(error) => return Err(error),
+                Failure::Unknown(reason) if writes => {
+                    self.leave(at);
+                    return Err(Error::Unknown { address: client.base().to_owned(), reason });
+                }
+                Failure::Unknown(why) | Failure::NotDone(why) => {
+                    self.leave(at);
+                    reason = why;
+                }
+            }
+        }
+        Err(Error::Unavailable { address: self.addresses(), reason })
+    }
+
+    /// Begins an answer without end at the current member, whose number comes with it.
+    pub(super) async fn open(&self, path: &str, body: &Value) -> Result<(usize, Streaming), Error> {
+        let (at, client) = self.current();
+        let reason = match tokio::time::timeout(PATIENCE, client.open(request(path, body))).await {
+            Ok(Ok(answer)) => return Ok((at, answer)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        Err(self.failed(at, reason))
+    }
+
+    /// What a member that failed in the middle of an answer means: the next one is asked from now on.
+    pub(super) fn failed(&self, at: usize, reason: String) -> Error {
+        self.leave(at);
+        Error::Unavailable { address: self.member(at).base().to_owned(), reason }
+    }
+
+    /// An answer that makes no sense.
+    pub(super) fn nonsense(&self, reason: String) -> Error {
+        Error::Answer { address: self.current().1.base().to_owned(), reason }
+    }
+
+    fn current(&self) -> (usize, &Client) {
+        let at = self.current.load(Ordering::Relaxed);
+        (at, self.member(at))
+    }
+
+    fn member(&self, at: usize) -> &Client {
+        &self.clients[at % self.clients.len()]
+    }
+
+    /// Another member from now on, unless somebody else has chosen one meanwhile.
+    fn leave(&self, at: usize) {
+        let _ = self.current.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn addresses(&self) -> String {
+        self.clients.iter().map(Client::base).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn request(path: &str, body: &Value) -> Request {
+    Request::new(Method::POST, path)
+        .header(HeaderName::from_static(NEEDS_LEADER), "true")
+        .body("application/json", body.to_string())
+}
+
+/// What a status of failure says. The codes are those of gRPC.
+fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
+    const NOT_FOUND: u64 = 5;
+    const UNKNOWN: u64 = 2;
+    const CANCELLED: u64 = 1;
+    const DEADLINE: u64 = 4;
+    const EXHAUSTED: u64 = 8;
+    const UNAVAILABLE: u64 = 14;
+    let code = body.get("code").or_else(|| body.get("grpc_code")).and_then(Value::as_u64);
+    let message = body.get("error").and_then(Value::as_str).map_or(message, str::to_owned);
+    match code {
+        Some(NOT_FOUND) if message.contains("lease not found") => Failure::Final(Error::LeaseLost),
+        Some(EXHAUSTED) if message.contains("too many requests") => Failure::NotDone(message),
+        // A member without a leader says so before it does anything.
+        Some(UNAVAILABLE) if message.contains("no leader") => Failure::NotDone(message),
+        Some(UNAVAILABLE | UNKNOWN | DEADLINE | CANCELLED) => Failure::Unknown(message),
+        None if status.is_server_error() => Failure::Unknown(format!("{status}: {message}")),
+        _ => Failure::Final(Error::Refused(format!("etcd: {message}"))),
+    }
+}
+
+/// Why there was no answer.
+fn unanswered(error: millrace_client::Error) -> Failure {
+    use millrace_client::Error as Client;
+    match error {
+        Client::Unreachable { reason, .. } | Client::Certificate { reason, .. } => Failure::NotDone(reason),
+        other => Failure::Unknown(other.to_string()),
+    }
+}

@@ -1,0 +1,87 @@
+//! Coordination by etcd, through the JSON form of its interface, which each of its members serves at the port for clients.
+//!
+//! JSON over HTTP needs nothing to be generated while building, and the volume is small: a node asks about once a second.
+//!
+//! A call goes to one of the members. When that one cannot be reached, or has no leader, the next is asked: at once if the request has
+//! certainly not been done, otherwise by the next call.
+
+mod changes;
+mod members;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{Answer, Changes, Coordination, Error, LeaseId, Outcome, Revision, Transaction};
+use changes::EtcdChanges;
+use members::Members;
+
+/// [`Coordination`] by etcd.
+pub struct Etcd {
+    members: Arc<Members>,
+}
+
+impl Etcd {
+    /// By the members at an address such as `etcd://10.0.0.1:2379,10.0.0.2:2379`; with `etcds://`, over TLS. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`Error::Address`].
+    pub fn new(address: &str) -> Result<Self, Error> {
+        Ok(Etcd { members: Arc::new(Members::parse(address)?) })
+    }
+}
+
+impl Coordination for Etcd {
+    fn transact(&self, transaction: Transaction) -> Answer<'_, Outcome> {
+        Box::pin(async move {
+            transaction.check()?;
+            let request = wire::transaction(&transaction);
+            let answer = self.members.call("/v3/kv/txn", &request, transaction.writes()).await?;
+            wire::outcome(&answer, &transaction).map_err(|reason| self.members.nonsense(reason))
+        })
+    }
+
+    fn grant(&self, ttl: Duration) -> Answer<'_, LeaseId> {
+        Box::pin(async move {
+            let request = json!({ "TTL": ttl.as_secs().max(1).to_string() });
+            let answer = self.members.call("/v3/lease/grant", &request, true).await?;
+            match wire::integer(&answer["ID"]) {
+                Some(id) if id != 0 => Ok(LeaseId(id)),
+                _ => Err(self.members.nonsense(format!("a lease without a name: {answer}"))),
+            }
+        })
+    }
+
+    fn keep_alive(&self, lease: LeaseId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let request = json!({ "ID": lease.0.to_string() });
+            let answer = self.members.call("/v3/lease/keepalive", &request, false).await?;
+            match wire::integer(&answer["result"]["TTL"]) {
+                Some(left) if left > 0 => Ok(()),
+                _ => Err(Error::LeaseLost),
+            }
+        })
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let request = json!({ "ID": lease.0.to_string() });
+            match self.members.call("/v3/lease/revoke", &request, false).await {
+                // It has ended already.
+                Ok(Value::Object(_)) | Err(Error::LeaseLost) => Ok(()),
+                Ok(other) => Err(self.members.nonsense(format!("{other} to the end of a lease"))),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn changes(&self, prefix: &str, after: Revision) -> Answer<'_, Box<dyn Changes>> {
+        let request = wire::watch(prefix, after);
+        Box::pin(async move {
+            let changes = EtcdChanges::open(Arc::clone(&self.members), &request).await?;
+            Ok(Box::new(changes) as Box<dyn Changes>)
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! The JSON form of etcd's interface: bytes in base64, 64-bit numbers as texts, and what is empty or zero left out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::{Change, Condition, Entry, LeaseId, Operation, Outcome, Revision, Transaction};
+
+/// A number, which may be written as a text; `None` for what is none. What is left out is 0.
+pub(super) fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Null => Some(0),
+        Value::String(text) => text.parse().ok(),
+        other => other.as_i64(),
+    }
+}
+
+fn revision(value: &Value) -> Result<Revision, String> {
+    let number = integer(value).and_then(|number| u64::try_from(number).ok());
+    number.map(Revision).ok_or_else(|| format!("{value} is no revision"))
+}
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(bytes)
+}
+
+fn decoded(value: &Value) -> Result<Vec<u8>, String> {
+    let text = value.as_str().unwrap_or_default();
+    STANDARD.decode(text).map_err(|error| format!("'{text}': {error}"))
+}
+
+/// The end of the range of keys that begin with `prefix`.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    // All keys.
+    vec![0]
+}
+
+/// A range of the keys that begin with `prefix`. A key is at least one byte long.
+fn range(prefix: &str) -> Map<String, Value> {
+    let first = if prefix.is_empty() { "\0" } else { prefix };
+    let range = [("key", encoded(first)), ("range_end", encoded(end_of(prefix)))];
+    range.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect()
+}
+
+/// The request for a transaction.
+pub(super) fn transaction(transaction: &Transaction) -> Value {
+    let compare: Vec<Value> = transaction.conditions.iter().map(condition).collect();
+    let operations = |list: &[Operation]| list.iter().map(operation).collect::<Vec<Value>>();
+    json!({
+        "compare": compare,
+        "success": operations(&transaction.then),
+        "failure": operations(&transaction.otherwise),
+    })
+}
+
+fn condition(condition: &Condition) -> Value {
+    let compare = |key: &str, target: &str, number: &str, at: u64| json!({ "key": encoded(key), "result": "EQUAL", "target": target, number: at.to_string() });
+    match condition {
+        Condition::Absent(key) => compare(key, "CREATE", "create_revision", 0),
+        Condition::Created(key, at) => compare(key, "CREATE", "create_revision", at.0),
+        Condition::Changed(key, at) => compare(key, "MOD", "mod_revision", at.0),
+    }
+}
+
+fn operation(operation: &Operation) -> Value {
+    match operation {
+        Operation::Get(key) => json!({ "request_range": { "key": encoded(key) } }),
+        Operation::List(prefix) => json!({ "request_range": range(prefix) }),
+        Operation::Keys(prefix) => {
+            let mut range = range(prefix);
+            range.insert("keys_only".to_owned(), Value::Bool(true));
+            json!({ "request_range": range })
+        }
+        Operation::Put { key, value, lease } => {
+            let lease = lease.map_or(0, |lease| lease.0).to_string();
+            json!({ "request_put": { "key": encoded(key), "value": encoded(value), "lease": lease } })
+        }
+        Operation::Delete(key) => json!({ "request_delete_range": { "key": encoded(key) } }),
+        Operation::DeletePrefix(prefix) => json!({ "request_delete_range": range(prefix) }),
+    }
+}
+
+/// The answer to a transaction.
+pub(super) fn outcome(answer: &Value, transaction: &Transaction) -> Result<Outcome, String> {
+    let held = answer["succeeded"].as_bool().unwrap_or(false);
+    let operations = if held { &transaction.then } else { &transaction.otherwise };
+    let responses = answer["responses"].as_array().map_or(&[][..], Vec::as_slice);
+    if responses.len() != operations.len() {
+        return Err(format!("{} results of {} operations", responses.len(), operations.len()));
+    }
+    let found = responses.iter().map(|response| {
+        let entries = response["response_range"]["kvs"].as_array();
+        entries.into_iter().flatten().map(entry).collect::<Result<Vec<_>, String>>()
+    });
+    let found = found.collect::<Result<_, _>>()?;
+    Ok(Outcome { held, revision: revision(&answer["header"]["revision"])?, found })
+}
+
+fn entry(value: &Value) -> Result<Entry, String> {
+    let lease = integer(&value["lease"]).ok_or_else(|| format!("{} is no lease", value["lease"]))?;
+    Ok(Entry {
+        key: key(value)?,
+        value: decoded(&value["value"])?.into(),
+        created: revision(&value["create_revision"])?,
+        changed: revision(&value["mod_revision"])?,
+        lease: (lease != 0).then_some(LeaseId(lease)),
+    })
+}
+
+fn key(value: &Value) -> Result<String, String> {
+    String::from_utf8(decoded(&value["key"])?).map_err(|error| format!("a key is no text: {error}"))
+}
+
+/// The request for the changes after a revision.
+pub(super) fn watch(prefix: &str, after: Revision) -> Value {
+    let mut request = range(prefix);
+    let from = after.0.saturating_add(1).to_string();
+    request.insert("start_revision".to_owned(), Value::String(from));
+    json!({ "create_request": request })
+}
+
+/// A message about changes.
+pub(super) enum Message {
+    Changes(Vec<Change>),
+    Compacted(Revision),
+    /// The member has nothing more to say, for this reason.
+    End(String),
+}
+
+/// A line of the answer to [`watch`].
+pub(super) fn message(line: &[u8]) -> Result<Message, String> {
+    let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    if let Some(error) = line.get("error") {
+        return Ok(Message::End(error["message"].as_str().unwrap_or("an error").to_owned()));
+    }
+    let result = &line["result"];
+    match revision(&result["compact_revision"])? {
+        Revision(0) => {}
+        compacted => return Ok(Message::Compacted(compacted)),
+    }
+    if result["canceled"].as_bool() == Some(true) {
+        let reason = result["cancel_reason"].as_str().unwrap_or("cancelled");
+        return Ok(Message::End(reason.to_owned()));
+    }
+    let events = result["events"].as_array().into_iter().flatten();
+    events.map(change).collect::<Result<_, _>>().map(Message::Changes)
+}
+
+fn change(event: &Value) -> Result<Change, String> {
+    let subject = &event["kv"];
+    match event["type"].as_str() {
+        Some("DELETE") => Ok(Change::Deleted { key: key(subject)?, at: revision(&subject["mod_revision"])? }),
+        Some("PUT") | None => entry(subject).map(Change::Put),
+        Some(other) => Err(format!("'{other}' is no change")),
+    }
+}

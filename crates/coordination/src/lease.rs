@@ -1,0 +1,107 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::{Coordination, Error, LeaseId};
+
+/// How often a lease is kept alive in the time that it lasts.
+const TIMES: u32 = 4;
+
+/// A lease that keeps itself alive, and tells when it is lost.
+///
+/// It counts as lost when coordination says so, and also when nobody could be reached for as long as it lasts, from the moment the
+/// last successful request was sent. So a holder never believes in a lease that has ended for others. Dropping it lets it
+/// end by itself.
+pub struct Lease {
+    coordination: Arc<dyn Coordination>,
+    id: LeaseId,
+    until: watch::Receiver<Until>,
+    keeper: JoinHandle<()>,
+}
+
+/// How long a lease is known to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    At(Instant),
+    Lost,
+}
+
+impl Lease {
+    /// Begins a lease that ends `ttl` after it was last kept alive; whole seconds, at least 2.
+    ///
+    /// # Errors
+    /// Those of [`Coordination::grant`].
+    pub async fn grant(coordination: Arc<dyn Coordination>, ttl: Duration) -> Result<Lease, Error> {
+        let asked = Instant::now();
+        let id = coordination.grant(ttl).await?;
+        let (sender, until) = watch::channel(Until::At(asked + ttl));
+        let keeper = tokio::spawn(keep(Arc::clone(&coordination), id, ttl, sender));
+        Ok(Lease { coordination, id, until, keeper })
+    }
+
+    /// What to bind keys to.
+    pub fn id(&self) -> LeaseId {
+        self.id
+    }
+
+    /// Whether it certainly lasts at this moment.
+    pub fn lives(&self) -> bool {
+        match *self.until.borrow() {
+            Until::At(until) => Instant::now() < until,
+            Until::Lost => false,
+        }
+    }
+
+    /// Waits until it is lost.
+    pub async fn lost(&self) {
+        let mut until = self.until.clone();
+        // The keeper goes only when the lease is lost; if it goes otherwise, nobody keeps the lease.
+        let _ = until.wait_for(|until| *until == Until::Lost).await;
+    }
+
+    /// Gives it back: its keys are gone at once.
+    ///
+    /// # Errors
+    /// Those of [`Coordination::revoke`]; it ends by itself then.
+    pub async fn release(self) -> Result<(), Error> {
+        self.keeper.abort();
+        self.coordination.revoke(self.id).await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// Keeps a lease alive until it is lost.
+async fn keep(coordination: Arc<dyn Coordination>, id: LeaseId, ttl: Duration, until: watch::Sender<Until>) {
+    let pause = ttl / TIMES;
+    loop {
+        tokio::time::sleep(pause).await;
+        let Until::At(end) = *until.borrow() else { return };
+        let asked = Instant::now();
+        let left = end.saturating_duration_since(asked);
+        // Nobody answers for so long: by the time somebody does, it may be over.
+        let answer = tokio::time::timeout(left.min(pause * 2), coordination.keep_alive(id)).await;
+        match answer {
+            Ok(Ok(())) => {
+                until.send_replace(Until::At(asked + ttl));
+            }
+            Ok(Err(error)) if !error.is_passing() => {
+                tracing::warn!(%error, "a lease is lost");
+                until.send_replace(Until::Lost);
+                return;
+            }
+            _ if Instant::now() >= end => {
+                tracing::warn!(lease = id.0, "a lease could not be kept alive for as long as it lasts");
+                until.send_replace(Until::Lost);
+                return;
+            }
+            _ => {}
+        }
+    }
+}

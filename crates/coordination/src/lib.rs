@@ -1,0 +1,48 @@
+//! What nodes agree through: keys with versions, leases, watches, elections.
+//!
+//! [`Coordination`] is the seam. Two stand behind it: [`Embedded`], for one node, in a file of its data directory, and [`Etcd`], for a
+//! cluster. What is made of the seam is the same for both: a [`Lease`] that keeps itself alive and tells when it is lost, a [`Watch`]
+//! that loses no change however often it has to connect again, an [`Election`] whose winner can prove in every transaction that it
+//! still leads.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! use std::sync::Arc;
+//! use millrace_coordination::{Condition, Coordination, Embedded, Operation, Transaction};
+//!
+//! let directory = tempfile::tempdir()?;
+//! let coordination: Arc<dyn Coordination> = Arc::new(Embedded::open(directory.path())?);
+//! let first = Transaction::new()
+//!     .when(Condition::Absent("color".to_owned()))
+//!     .then(Operation::put("color", "green"))
+//!     .otherwise(Operation::get("color"));
+//! assert!(coordination.transact(first.clone()).await?.held);
+//! let second = coordination.transact(first).await?;
+//! assert!(!second.held);
+//! assert_eq!(&*second.entries(0)[0].value, b"green");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! This crate does not know what the keys mean. It is no place for documents: a value is at most [`VALUE_BYTES_MAX`] long.
+
+mod coordination;
+mod election;
+mod embedded;
+mod error;
+mod etcd;
+mod lease;
+mod transaction;
+mod watch;
+
+pub use coordination::{Answer, Changes, Coordination};
+pub use election::{Election, Leadership};
+pub use embedded::Embedded;
+pub use error::Error;
+pub use etcd::Etcd;
+pub use lease::Lease;
+pub use transaction::{
+    Change, Condition, Entry, LeaseId, OPERATIONS_MAX, Operation, Outcome, Revision, Transaction,
+    VALUE_BYTES_MAX,
+};
+pub use watch::Watch;

@@ -1,0 +1,72 @@
+//! The file of the embedded coordination.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_coordination::{Coordination, Embedded, Error, Operation, Watch};
+use millrace_env::{Fault, FaultyDisk, RealDisk};
+
+fn open(directory: &Path) -> Arc<dyn Coordination> {
+    Arc::new(Embedded::open(directory).expect("it opens"))
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_no_lease_holds() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let before = open(directory.path());
+    before.apply(Operation::put("a", [0, 255, 10])).await.expect("it is put");
+    let lease = before.grant(Duration::from_secs(60)).await.expect("it is granted");
+    before.apply(Operation::put_leased("b", "1", lease)).await.expect("it is put");
+    let (revision, mut entries) = before.list("").await.expect("they are listed");
+    entries.retain(|entry| entry.lease.is_none());
+    drop(before);
+    let after = open(directory.path());
+    assert_eq!(after.list("").await.expect("they are listed"), (revision, entries));
+    assert_eq!(after.keep_alive(lease).await, Err(Error::LeaseLost));
+    let next = after.apply(Operation::put("c", "1")).await.expect("it is put");
+    assert!(next.revision > revision);
+}
+
+#[tokio::test]
+async fn whoever_watches_from_before_what_is_remembered_is_told_the_difference() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let coordination = open(directory.path());
+    let mut watch = Watch::new(Arc::clone(&coordination), "a");
+    watch.next().await;
+    for number in 0..1100 {
+        coordination.apply(Operation::put("a", number.to_string())).await.expect("it is put");
+    }
+    let seen = watch.next().await;
+    assert_eq!(seen.len(), 1);
+    assert_eq!(&*watch.entries()["a"].value, b"1099");
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_has_not_happened() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let disk = Arc::new(FaultyDisk::new(Arc::new(RealDisk)));
+    let embedded = Embedded::open_on(disk.clone(), directory.path()).expect("it opens");
+    let coordination: Arc<dyn Coordination> = Arc::new(embedded);
+    coordination.apply(Operation::put("a", "1")).await.expect("it is put");
+    disk.inject(Fault::FailSync);
+    let failed = coordination.apply(Operation::put("a", "2")).await;
+    assert!(matches!(failed, Err(Error::Disk(_))), "{failed:?}");
+    let value = coordination.get("a").await.expect("it is read").expect("it is there").value;
+    assert_eq!(&*value, b"1");
+    disk.heal();
+    coordination.apply(Operation::put("b", "1")).await.expect("it is put");
+    let reopened = open(directory.path()).list("").await.expect("they are listed").1;
+    assert_eq!(reopened.len(), 2);
+}
+
+#[test]
+fn a_damaged_file_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("coordination");
+    for bytes in [&b""[..], b"{}", b"0123456789abcdef\n{\"revision\":1,\"entries\":[]}"] {
+        std::fs::write(&path, bytes).expect("it is written");
+        let refused = Embedded::open(directory.path()).err().expect("it is damaged").to_string();
+        assert!(refused.contains("coordination is damaged") && refused.contains("backup"), "{refused}");
+    }
+}

@@ -1,0 +1,105 @@
+//! A real etcd of one member, on ports of its own, in a directory of its own.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// An etcd that ends with the test.
+pub struct EtcdProcess {
+    directory: TempDir,
+    ports: [u16; 2],
+    child: Child,
+}
+
+impl EtcdProcess {
+    /// Starts one and waits until it answers. `None`, with a line on standard error, where there is no etcd on this machine.
+    pub async fn start() -> Option<Self> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
+            eprintln!("skipped: there is no etcd on this machine; apt-get install etcd-server");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        // Both ports are held until both are known, so that they differ.
+        let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+        let ports = held.each_ref().map(|port| port.local_addr().expect("it is bound").port());
+        drop(held);
+        let child = spawn(directory.path(), ports);
+        let etcd = EtcdProcess { directory, ports, child };
+        etcd.answers().await;
+        Some(etcd)
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> String {
+        format!("etcd://127.0.0.1:{}", self.ports[0])
+    }
+
+    /// The same for HTTP.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[0])
+    }
+
+    /// Ends it at once, as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it has ended");
+    }
+
+    /// Starts it again with what it has kept.
+    pub async fn restart(&mut self) {
+        self.child = spawn(self.directory.path(), self.ports);
+        self.answers().await;
+    }
+
+    /// Lets it stand still: connections stay open, and nothing is answered.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process has a number");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    async fn answers(&self) {
+        for _ in 0..600 {
+            if std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("etcd does not answer at {}", self.address());
+    }
+}
+
+impl Drop for EtcdProcess {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(directory: &Path, [client, peer]: [u16; 2]) -> Child {
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    Command::new("etcd")
+        .arg("--data-dir")
+        .arg(directory)
+        .args(["--name", "etcd", "--log-level", "error", "--logger", "zap"])
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &format!("etcd={peer}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("etcd is there")
+}

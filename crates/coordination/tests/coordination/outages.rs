@@ -1,0 +1,138 @@
+//! etcd that is killed, stands still, or has forgotten: what was seen stays, and nothing is missed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::etcd_process::EtcdProcess;
+use millrace_client::{Client, Protocol, Request};
+use millrace_coordination::{Change, Coordination, Election, Error, Etcd, Lease, Operation, Watch};
+use tokio::time::timeout;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn client(etcd: &EtcdProcess) -> Arc<dyn Coordination> {
+    Arc::new(Etcd::new(&etcd.address()).expect("it is an address"))
+}
+
+async fn put(coordination: &Arc<dyn Coordination>, key: &str, value: &str) {
+    coordination.apply(Operation::put(key, value)).await.expect("it is put");
+}
+
+/// The values that a watch tells until one of them is `last`.
+async fn values_until(watch: &mut Watch, last: &str) -> Vec<String> {
+    let mut values = Vec::new();
+    let told = async {
+        while values.last().is_none_or(|value| value != last) {
+            for change in watch.next().await {
+                match change {
+                    Change::Put(entry) => values.push(String::from_utf8_lossy(&entry.value).into_owned()),
+                    Change::Deleted { key, .. } => values.push(format!("-{key}")),
+                }
+            }
+        }
+    };
+    timeout(PATIENCE, told).await.expect("it is told in time");
+    values
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_where_it_stopped_when_etcd_was_killed() {
+    let Some(mut etcd) = EtcdProcess::start().await else { return };
+    let coordination = client(&etcd);
+    let mut watch = Watch::new(Arc::clone(&coordination), "a/");
+    put(&coordination, "a/1", "one").await;
+    assert_eq!(values_until(&mut watch, "one").await, ["one"]);
+    etcd.kill();
+    let read = coordination.get("a/1").await;
+    assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+    // What was seen stays known, for as long as it takes.
+    assert!(timeout(Duration::from_millis(500), watch.next()).await.is_err());
+    assert_eq!(watch.entries().len(), 1);
+    etcd.restart().await;
+    let other = client(&etcd);
+    put(&other, "a/1", "two").await;
+    put(&other, "a/2", "three").await;
+    other.apply(Operation::Delete("a/1".to_owned())).await.expect("it is deleted");
+    put(&other, "a/3", "four").await;
+    assert_eq!(values_until(&mut watch, "four").await, ["two", "three", "-a/1", "four"]);
+}
+
+#[tokio::test]
+async fn a_watch_reads_everything_where_changes_are_forgotten() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let coordination = client(&etcd);
+    put(&coordination, "a/1", "one").await;
+    put(&coordination, "a/2", "two").await;
+    let mut watch = Watch::new(Arc::clone(&coordination), "a/");
+    assert_eq!(values_until(&mut watch, "two").await, ["one", "two"]);
+    // The stream has not been asked for yet: what follows is compacted before it is.
+    put(&coordination, "a/1", "lost").await;
+    put(&coordination, "a/1", "kept").await;
+    coordination.apply(Operation::Delete("a/2".to_owned())).await.expect("it is deleted");
+    let last = coordination.apply(Operation::put("b", "elsewhere")).await.expect("it is put").revision;
+    compact(&etcd, last.0).await;
+    assert_eq!(values_until(&mut watch, "kept").await, ["-a/2", "kept"]);
+    put(&coordination, "a/3", "three").await;
+    assert_eq!(values_until(&mut watch, "three").await, ["three"]);
+}
+
+async fn compact(etcd: &EtcdProcess, revision: u64) {
+    let client = Client::new(&etcd.url(), Protocol::Http1).expect("it is an address");
+    let body = format!(r#"{{"revision":"{revision}","physical":true}}"#);
+    let request = Request::new(hyper::Method::POST, "/v3/kv/compaction").body("application/json", body);
+    client.send(request).await.and_then(millrace_client::Answer::checked).expect("it is compacted");
+}
+
+/// The holder believes in its lease no longer than etcd does, though it hears nothing.
+#[tokio::test]
+async fn a_lease_is_lost_when_etcd_stands_still_for_longer_than_it_lasts() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let coordination = client(&etcd);
+    let ttl = Duration::from_secs(2);
+    let lease = Lease::grant(Arc::clone(&coordination), ttl).await.expect("it is granted");
+    let election = Election::new(Arc::clone(&coordination), "leader");
+    let leadership = election.campaign("first", &lease).await.expect("it leads");
+    let mut watch = Watch::new(Arc::clone(&coordination), "leader");
+    assert_eq!(values_until(&mut watch, "first").await, ["first"]);
+    etcd.freeze();
+    timeout(PATIENCE, lease.lost()).await.expect("it is lost without a word from etcd");
+    assert!(!lease.lives());
+    let read = coordination.get("leader").await;
+    assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+    let write = coordination.apply(Operation::put("a", "1")).await;
+    assert!(matches!(write, Err(Error::Unknown { .. })), "{write:?}");
+    assert_eq!(watch.entries().len(), 1, "what was seen is forgotten");
+    etcd.thaw();
+    let next = Lease::grant(Arc::clone(&coordination), ttl * 10).await.expect("it is granted");
+    let led = timeout(PATIENCE, election.campaign("second", &next)).await.expect("it leads in time");
+    assert!(led.expect("it leads") != leadership);
+    assert_eq!(values_until(&mut watch, "second").await, ["-leader", "second"]);
+}
+
+#[tokio::test]
+async fn another_member_is_asked_where_one_is_not_there() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+    let dead = dead.expect("a port is free");
+    let list = etcd.address().replace("etcd://", &format!("etcd://{dead},"));
+    let coordination: Arc<dyn Coordination> = Arc::new(Etcd::new(&list).expect("they are addresses"));
+    put(&coordination, "a/1", "one").await;
+    let mut watch = Watch::new(Arc::clone(&coordination), "a/");
+    assert_eq!(values_until(&mut watch, "one").await, ["one"]);
+}
+
+#[test]
+fn what_is_no_address_is_refused() {
+    #[track_caller]
+    fn check(address: &str, expected: &str) {
+        let refused = Etcd::new(address).err().expect("it is refused").to_string();
+        assert!(refused.contains(expected) && refused.contains("etcd://host:2379"), "{refused}");
+    }
+    check("localhost:2379", "does not begin with etcd://");
+    check("etcd://", "'' is no host");
+    check("etcd://a:2379,,b:2379", "'' is no host");
+    check("etcd://a:notaport", "'a:notaport' has no number for a port");
+    check("etcd://me@a:2379", "more than a host and a port");
+    Etcd::new("etcds://a,[::1]:2380/").expect("they are addresses");
+}

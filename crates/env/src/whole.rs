@@ -1,0 +1,37 @@
+//! Files that are small enough to be read and written whole.
+
+use std::io;
+use std::path::Path;
+
+use crate::Disk;
+
+/// What is in a file; `None` where there is none.
+///
+/// # Errors
+/// Those of the system.
+pub fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+    file.read_at(0, &mut [&mut bytes])?;
+    Ok(Some(bytes))
+}
+
+/// Puts a file in place of what has its name, durably: a crash leaves the old one or the new one, and never a part of one.
+///
+/// # Errors
+/// Those of the system. After one, the old file is there or the new one.
+pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(".next");
+    let next = Path::new(&next);
+    let mut file = disk.create(next)?;
+    file.append(bytes)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(next, path)?;
+    path.parent().map_or(Ok(()), |directory| disk.sync_directory(directory))
+}

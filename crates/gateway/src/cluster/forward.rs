@@ -1,0 +1,113 @@
+//! Handing a request on to another node, whole, and its answer back.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use hyper::{HeaderMap, Method, Request, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::Hop;
+use super::hop::HOP;
+use crate::{Error, http};
+
+/// What belongs to one connection, and is not handed on.
+const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
+
+/// How long a node may take to accept a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A request as it can be sent, more than once if need be.
+#[derive(Debug, Clone)]
+pub(crate) struct Forwarded {
+    pub(crate) method: Method,
+    /// Path and parameters, as they came.
+    pub(crate) target: String,
+    pub(crate) headers: HeaderMap,
+    /// Unpacked or packed, as the headers say.
+    pub(crate) body: Bytes,
+}
+
+impl Forwarded {
+    /// The request, with its whole body.
+    ///
+    /// # Errors
+    /// The body is larger than `limit` bytes, or breaks off.
+    pub(crate) async fn of(request: axum::extract::Request, limit: usize) -> Result<Self, Error> {
+        let (parts, body) = request.into_parts();
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let body = http::collect(body, limit).await?;
+        Ok(Forwarded { method: parts.method, target, headers: parts.headers, body })
+    }
+
+    /// The request again, for this node.
+    pub(crate) fn into_request(self) -> axum::extract::Request {
+        let mut request = Request::new(Body::from(self.body));
+        *request.method_mut() = self.method;
+        // It came as one.
+        *request.uri_mut() = self.target.parse().unwrap_or_default();
+        *request.headers_mut() = self.headers;
+        request
+    }
+}
+
+/// Connections to other nodes' data ports, which it keeps.
+pub(crate) struct Forwarder {
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Forwarder {
+    pub(crate) fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_PATIENCE));
+        let client = Client::builder(TokioExecutor::new())
+            .http2_only(true)
+            .timer(TokioTimer::new())
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .http2_keep_alive_timeout(Duration::from_secs(5))
+            .http2_adaptive_window(true)
+            .build(connector);
+        Forwarder { client }
+    }
+
+    /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it comes.
+    ///
+    /// # Errors
+    /// The node cannot be reached: [`Error::Unreachable`], which says whether it may have seen the request.
+    pub(crate) async fn send(&self, address: &str, request: Forwarded, hop: &Hop) -> Result<Response, Error> {
+        let unreachable =
+            |reason: String, sent| Error::Unreachable { address: address.to_owned(), reason, sent };
+        let uri: Uri = format!("http://{address}{}", request.target)
+            .parse()
+            .map_err(|error: hyper::http::uri::InvalidUri| unreachable(error.to_string(), false))?;
+        let mut outgoing = Request::new(Full::new(request.body));
+        *outgoing.method_mut() = request.method;
+        *outgoing.uri_mut() = uri;
+        *outgoing.headers_mut() = request.headers;
+        for name in OF_THE_CONNECTION {
+            outgoing.headers_mut().remove(name);
+        }
+        outgoing.headers_mut().extend(hop.value().map(|value| (HOP, value)));
+        let answer = self.client.request(outgoing).await;
+        let answer = answer.map_err(|error| unreachable(with_causes(&error), !error.is_connect()))?;
+        Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
+    }
+}
+
+/// An error and what it came of, which its own text leaves out.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

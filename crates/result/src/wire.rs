@@ -1,0 +1,86 @@
+//! How ids, values and tensors travel: as bytes in `serde`'s terms, so that a binary form keeps them as they are.
+
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserializer, Serializer};
+
+/// Bytes as bytes, not as a list of numbers.
+pub(crate) mod bytes {
+    use super::{Bytes, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        deserializer.deserialize_byte_buf(Bytes)
+    }
+}
+
+pub(crate) mod id {
+    use millrace_document::DocumentId;
+    use serde::Deserialize;
+
+    use super::{Deserializer, Error, Serializer};
+
+    pub fn serialize<S: Serializer>(id: &DocumentId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(id.as_str())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DocumentId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        DocumentId::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+pub(crate) mod value {
+    use millrace_document::{Value, wire};
+
+    use super::{Bytes, Deserializer, Error, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&wire::encode_value(value))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        let bytes = deserializer.deserialize_byte_buf(Bytes)?;
+        wire::decode_value(&bytes).map_err(D::Error::custom)
+    }
+}
+
+pub(crate) mod tensor {
+    use millrace_document::Value;
+    use millrace_tensor::Tensor;
+
+    use super::{Deserializer, Error, Serializer, value};
+
+    pub fn serialize<S: Serializer>(tensor: &Tensor, serializer: S) -> Result<S::Ok, S::Error> {
+        value::serialize(&Value::Tensor(tensor.clone()), serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tensor, D::Error> {
+        match value::deserialize(deserializer)? {
+            Value::Tensor(tensor) => Ok(tensor),
+            _ => Err(D::Error::custom("a value stands where a tensor should")),
+        }
+    }
+}
+
+struct Bytes;
+
+impl Visitor<'_> for Bytes {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+        Ok(bytes.to_vec())
+    }
+
+    fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
+        Ok(bytes)
+    }
+}

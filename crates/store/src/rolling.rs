@@ -1,0 +1,75 @@
+//! How the tail goes over from one generation to the next.
+//!
+//! A spare generation is made before it is needed: the newest one is half full, and writes go on. The manifest names the spare before
+//! it takes over, so taking over is a change in memory, and the thread that has just filled a generation does it by itself. Only
+//! where there is no spare yet does sealing make one first.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Error;
+use crate::manifest::InPlace;
+use crate::shared::{Shared, tail_path};
+use crate::state::Generation;
+
+/// Makes spares, and lets them take over where that can wait.
+pub(crate) struct Roller {
+    shared: Arc<Shared>,
+    /// Held while a spare is made.
+    making: Mutex<()>,
+}
+
+/// There are no more generations, however small they are: each has a log and files of its own, and on a full disk each takes but
+/// few rows.
+const GENERATIONS_MAX: usize = 8;
+
+impl Roller {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Roller { shared, making: Mutex::default() }
+    }
+
+    /// Makes the spare when it will be needed soon.
+    pub fn tend(&self) -> Result<(), Error> {
+        let filled = self.shared.state().generations[0].bytes.load(Ordering::Relaxed);
+        if filled >= self.shared.options.tail_bytes / 2 { self.ensure_spare() } else { Ok(()) }
+    }
+
+    /// Lets the next generation take over the writes, and closes the one before.
+    pub fn roll(&self) -> Result<(), Error> {
+        self.ensure_spare()?;
+        // Where there is none now, it has just taken over, which is as good.
+        if let Some(before) = self.shared.roll() {
+            // Whoever was about to append has done so, or will see that it is closed and take the next one.
+            *before.gate() = true;
+        }
+        Ok(())
+    }
+
+    fn ensure_spare(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = &self.shared;
+        let state = shared.state();
+        if state.spare.is_some() {
+            return Ok(());
+        }
+        if state.generations.len() >= GENERATIONS_MAX {
+            return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
+        }
+        let number = shared.next_number();
+        let directory = tail_path(&shared.options, number);
+        let tail = shared.tails.create(&directory)?;
+        let spare = Arc::new(Generation::new(number, directory.clone(), tail));
+        let published = shared.try_publish(|state| {
+            let mut state = state.clone();
+            state.spare = Some(spare);
+            Ok(state)
+        });
+        if let Err(unwritten) = &published
+            && unwritten.in_place == InPlace::No
+        {
+            // No manifest names it, so nothing is lost where it stays until the next start.
+            let _ = shared.tails.delete(&directory);
+        }
+        Ok(published?)
+    }
+}
