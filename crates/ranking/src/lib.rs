@@ -21,6 +21,7 @@ mod modelled;
 mod onnx;
 mod profile;
 mod properties;
+mod shown;
 mod stage;
 mod tokens;
 
@@ -29,4 +30,5 @@ pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
 pub use onnx::{Evaluation, Model, ModelFailure, Models, NoModels};
-pub use profile::{Features, FirstPhase, Profile, Ranked, RankedHit};
+pub use profile::{FirstPhase, Profile, Ranked, RankedHit};
+pub use shown::Features;

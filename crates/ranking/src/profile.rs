@@ -1,12 +1,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use millrace_column::View;
 use millrace_expression::FeatureName;
 use millrace_matching::{ChunkMatches, Demands, Matches};
 use millrace_plan::Plan;
-use millrace_result::Feature as FeatureValue;
 use millrace_schema::{Schema, Sourced};
 
 use crate::Error;
@@ -15,6 +13,7 @@ use crate::compile::{Compiled, ProfileCompiler, first_phase_expression};
 use crate::features::{Earlier, Feature, PerHit};
 use crate::global::Normalizer;
 use crate::onnx::{ModelStep, Models, NoModels};
+use crate::shown::{Named, named};
 use crate::stage::{Over, Stage};
 
 /// How many hits the second phase, and the global phase, rank where nothing is said.
@@ -35,9 +34,9 @@ pub struct Profile {
     global: Option<Phase>,
     /// What the global phase normalises.
     normalizers: Vec<Normalizer>,
-    match_features: Vec<Named>,
-    summary_features: Vec<Named>,
-    rank_features: Vec<Named>,
+    pub(crate) match_features: Vec<Named>,
+    pub(crate) summary_features: Vec<Named>,
+    pub(crate) rank_features: Vec<Named>,
 }
 
 struct Phase {
@@ -46,12 +45,6 @@ struct Phase {
     drop_limit: Option<f64>,
     /// How many hits a later phase ranks again.
     rerank_count: usize,
-}
-
-/// A feature that hits are returned with.
-struct Named {
-    name: Arc<str>,
-    value: Compiled,
 }
 
 /// The best of what matched.
@@ -84,9 +77,6 @@ pub struct RankedHit {
     /// Never NaN.
     pub score: f64,
 }
-
-/// The features of one hit, in order.
-pub type Features = Vec<(Arc<str>, FeatureValue)>;
 
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,11 +123,11 @@ impl Profile {
                 (Some(phase(&profile.global_phase, score)), normalizers)
             }
         };
-        let named = |texts: &[Sourced<String>]| -> Result<Vec<Named>, Error> {
+        let all_named = |texts: &[Sourced<String>]| -> Result<Vec<Named>, Error> {
             texts.iter().map(|text| named(&compiler, text)).collect()
         };
-        let match_features = named(&profile.match_features)?;
-        let summary_features = named(&profile.summary_features)?;
+        let match_features = all_named(&profile.match_features)?;
+        let summary_features = all_named(&profile.summary_features)?;
         let mut listed: BTreeMap<String, Sourced<String>> = BTreeMap::new();
         for text in &profile.rank_features {
             listed.insert(text.value.clone(), text.clone());
@@ -147,7 +137,7 @@ impl Profile {
                 listed.insert(text.clone(), Sourced { value: text, place: profile.place.clone() });
             }
         }
-        let rank_features = named(&listed.into_values().collect::<Vec<_>>())?;
+        let rank_features = all_named(&listed.into_values().collect::<Vec<_>>())?;
         let (features, models) = compiler.into_features();
         Ok(Profile {
             name: profile.name.clone(),
@@ -400,85 +390,6 @@ impl Profile {
         *hits = all;
         Ok(())
     }
-
-    /// `match-features` of these hits, in the profile's order; one list a hit, empty lists where the profile has none. Once `stop` says yes,
-    /// models are not waited for: what they would have given is no number.
-    ///
-    /// # Errors
-    /// A column could not be read.
-    pub fn match_features(
-        &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.match_features, &Over { plan, view, matches, earlier: None }, hits, stop)
-    }
-
-    /// `summary-features` of these hits, as [`Profile::match_features`].
-    ///
-    /// # Errors
-    /// A column could not be read.
-    pub fn summary_features(
-        &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.summary_features, &Over { plan, view, matches, earlier: None }, hits, stop)
-    }
-
-    /// `rankfeatures` of these hits (`ranking.listFeatures`): those that the profile names, and the usual ones of every field.
-    ///
-    /// # Errors
-    /// A column could not be read.
-    pub fn rank_features(
-        &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.rank_features, &Over { plan, view, matches, earlier: None }, hits, stop)
-    }
-
-    fn features_of(
-        &self,
-        named: &[Named],
-        over: &Over<'_>,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
-        let mut features = vec![Vec::with_capacity(named.len()); hits.len()];
-        if named.is_empty() {
-            return Ok(features);
-        }
-        let programs: Vec<&Compiled> = named.iter().map(|named| &named.value).collect();
-        let mut earlier = Earlier::default();
-        // Where that takes too long, what models would give is shown as no number.
-        self.run_models(over, hits, programs.iter().copied(), stop, &mut earlier)?;
-        let uses_models = self.uses_models(programs.iter().copied());
-        let over = Over { earlier: uses_models.then_some(&earlier), ..*over };
-        let mut stage = Stage::new(&over, &self.features, programs);
-        each_hit(over.matches, hits, |places, chunk| {
-            stage.run(chunk, |program, output| {
-                let Named { name, value } = &named[program];
-                for (at, place) in places.iter().enumerate() {
-                    let value = match value.program.tensor_type().is_scalar() {
-                        true => FeatureValue::Number(output.number(at)),
-                        false => FeatureValue::Tensor(output.tensor(at)),
-                    };
-                    features[*place].push((Arc::clone(name), value));
-                }
-            })
-        })?;
-        Ok(features)
-    }
 }
 
 /// The documents of a chunk that a score limit leaves.
@@ -546,12 +457,4 @@ fn all_hits(chunks: &[ChunkMatches]) -> Vec<RankedHit> {
 /// The places of hits in their order, from 1.
 fn ranks(hits: &[RankedHit]) -> PerHit {
     hits.iter().zip(1u32..).map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect()
-}
-
-/// Compiles a feature that hits are returned with.
-fn named(compiler: &ProfileCompiler<'_>, text: &Sourced<String>) -> Result<Named, Error> {
-    let value = compiler.compile(text)?;
-    let name = FeatureName::parse(&text.value);
-    let name = name.map_or_else(|_| text.value.trim().to_owned(), |name| name.to_string());
-    Ok(Named { name: name.into(), value })
 }

@@ -466,6 +466,12 @@ fn the_hybrid_profile_is_made_of_the_fields_of_a_schema() {
     assert_eq!(function("vector_score"), "closeness(field, v)");
     assert_eq!(function("age_score"), "freshness(sent).logscale");
     assert!(profile.inputs.contains_key("v"));
+    assert_eq!(profile.inputs["text_weight"].default.as_ref().unwrap().value, "1.0");
+    let property = |name: &str| {
+        profile.properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    };
+    assert_eq!(property("freshness(sent).maxAge"), Some("157680000"));
+    assert_eq!(property("freshness(sent).halfResponse"), Some("15768000"));
     assert!(profile.global_phase.expression.is_some());
     let own = "fieldset default { fields: subject } rank-profile mine inherits hybrid { function age_score() { expression: 1 } }";
     let found = schema(&whole, own).unwrap();

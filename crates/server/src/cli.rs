@@ -386,6 +386,9 @@ pub struct BenchArguments {
     /// Of feed: documents of 300 bytes.
     #[arg(long, group = "variant")]
     pub small: bool,
+    /// Of model: models that rank.
+    #[arg(long, group = "variant")]
+    pub rank: bool,
     /// Of feed: latency at half load.
     #[arg(long, group = "variant")]
     pub tail: bool,
@@ -418,6 +421,7 @@ impl BenchArguments {
             (self.small, "small"),
             (self.tail, "tail"),
             (self.stemmed, "stemmed"),
+            (self.rank, "rank"),
         ];
         match variants.into_iter().find(|(given, _)| *given) {
             Some((_, variant)) => format!("{} --{variant}", self.name),

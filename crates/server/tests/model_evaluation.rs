@@ -100,12 +100,11 @@ fn functions_are_evaluated() {
     check("trees/eval?length=0.4&format.tensors=short-value", json!(1.5));
     check("trees/trees/eval?length=1&age=5&format.tensors=short-value", json!(20.0));
     check("deep_light/eval?size=7&format.tensors=short-value", json!(2.0));
-    let (status, answer) = server.call(
-        Method::POST,
-        "/model-evaluation/v1/linear/score/eval?format.tensors=short-value",
-        "features=[[2,0,0]]",
-    );
-    assert_eq!((status, answer), (200, json!([[2.0]])));
+    let form =
+        Request::new(Method::POST, "/model-evaluation/v1/linear/score/eval?format.tensors=short-value")
+            .body("application/x-www-form-urlencoded", "features=[[2,0,0]]");
+    let answer = server.send(&server.url(), Protocol::Http1, form);
+    assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([[2.0]])));
 }
 
 #[test]

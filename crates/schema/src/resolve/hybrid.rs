@@ -46,7 +46,12 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
     let age = date.map_or_else(|| "0".to_owned(), |date| format!("freshness({}).logscale", date.name));
     let mut text = format!(
         "rank-profile hybrid {{
-            inputs {{ query({name}) tensor<float>({sizes}) query(text_weight): 1.0 query(vector_weight): 1.0 query(age_weight): 0.1 }}
+            inputs {{
+                query({name}) tensor<float>({sizes})
+                query(text_weight): 1.0
+                query(vector_weight): 1.0
+                query(age_weight): 0.1
+            }}
             function text_score() {{ expression: {} }}
             function vector_score() {{ expression: closeness(field, {name}) }}
             function age_score() {{ expression: {age} }}
@@ -62,7 +67,7 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
         // Five years, and half of the weight after half a year.
         let _ = writeln!(
             text,
-            "rank-properties {{ freshness({0}).maxAge: 157680000 freshness({0}).halfResponse: 15768000 }}",
+            "rank-properties {{\n freshness({0}).maxAge: 157680000\n freshness({0}).halfResponse: 15768000\n }}",
             date.name
         );
     }

@@ -1,0 +1,114 @@
+//! Features that hits are returned with.
+
+use std::sync::Arc;
+
+use millrace_column::View;
+use millrace_expression::FeatureName;
+use millrace_matching::Matches;
+use millrace_plan::Plan;
+use millrace_result::Feature as FeatureValue;
+use millrace_schema::Sourced;
+
+use crate::compile::{Compiled, ProfileCompiler};
+use crate::features::Earlier;
+use crate::profile::{Profile, each_hit};
+use crate::stage::{Over, Stage};
+use crate::{Error, RankedHit};
+
+/// The features of one hit, in order.
+pub type Features = Vec<(Arc<str>, FeatureValue)>;
+
+/// A feature that hits are returned with.
+pub(crate) struct Named {
+    name: Arc<str>,
+    pub value: Compiled,
+}
+
+impl Profile {
+    /// `match-features` of these hits, in the profile's order; one list a hit, empty lists where the profile has none. Once `stop` says yes,
+    /// models are not waited for: what they would have given is no number.
+    ///
+    /// # Errors
+    /// A column could not be read.
+    pub fn match_features(
+        &self,
+        plan: &Plan,
+        view: &dyn View,
+        matches: &Matches,
+        hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Features>, Error> {
+        self.features_of(&self.match_features, &Over { plan, view, matches, earlier: None }, hits, stop)
+    }
+
+    /// `summary-features` of these hits, as [`Profile::match_features`].
+    ///
+    /// # Errors
+    /// A column could not be read.
+    pub fn summary_features(
+        &self,
+        plan: &Plan,
+        view: &dyn View,
+        matches: &Matches,
+        hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Features>, Error> {
+        self.features_of(&self.summary_features, &Over { plan, view, matches, earlier: None }, hits, stop)
+    }
+
+    /// `rankfeatures` of these hits (`ranking.listFeatures`): those that the profile names, and the usual ones of every field.
+    ///
+    /// # Errors
+    /// A column could not be read.
+    pub fn rank_features(
+        &self,
+        plan: &Plan,
+        view: &dyn View,
+        matches: &Matches,
+        hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Features>, Error> {
+        self.features_of(&self.rank_features, &Over { plan, view, matches, earlier: None }, hits, stop)
+    }
+
+    fn features_of(
+        &self,
+        named: &[Named],
+        over: &Over<'_>,
+        hits: &[RankedHit],
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Vec<Features>, Error> {
+        let mut features = vec![Vec::with_capacity(named.len()); hits.len()];
+        if named.is_empty() {
+            return Ok(features);
+        }
+        let programs: Vec<&Compiled> = named.iter().map(|named| &named.value).collect();
+        let mut earlier = Earlier::default();
+        // Where that takes too long, what models would give is shown as no number.
+        self.run_models(over, hits, programs.iter().copied(), stop, &mut earlier)?;
+        let uses_models = self.uses_models(programs.iter().copied());
+        let over = Over { earlier: uses_models.then_some(&earlier), ..*over };
+        let mut stage = Stage::new(&over, &self.features, programs);
+        each_hit(over.matches, hits, |places, chunk| {
+            stage.run(chunk, |program, output| {
+                let Named { name, value } = &named[program];
+                for (at, place) in places.iter().enumerate() {
+                    let value = match value.program.tensor_type().is_scalar() {
+                        true => FeatureValue::Number(output.number(at)),
+                        false => FeatureValue::Tensor(output.tensor(at)),
+                    };
+                    features[*place].push((Arc::clone(name), value));
+                }
+            })
+        })?;
+        Ok(features)
+    }
+}
+
+/// Compiles a feature that hits are returned with.
+pub(crate) fn named(compiler: &ProfileCompiler<'_>, text: &Sourced<String>) -> Result<Named, Error> {
+    let value = compiler.compile(text)?;
+    let name = FeatureName::parse(&text.value);
+    let name = name.map_or_else(|_| text.value.trim().to_owned(), |name| name.to_string());
+    Ok(Named { name: name.into(), value })
+}
