@@ -236,6 +236,9 @@ pub struct TokensBuilder {
     key: Vec<u8>,
 }
 
+/// A word, its stem where that is another, and its number while the column is built.
+type Entry<'w> = (&'w [u8], Option<&'w [u8]>, u32);
+
 /// Stands between a word and its stem in a key; no text has it.
 const AND_STEM: u8 = 0xff;
 
@@ -308,7 +311,7 @@ impl TokensBuilder {
 
     /// The column, its dictionary sorted.
     pub fn finish(self) -> Tokens {
-        let mut words: Vec<_> = (1..=self.words.len())
+        let mut words: Vec<Entry<'_>> = (1..=self.words.len())
             .map(|id| {
                 let (word, stem) = parts(self.words.text(id));
                 (word, stem, id)
