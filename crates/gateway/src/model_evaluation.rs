@@ -95,7 +95,7 @@ async fn evaluate(
     let function = known.function(function)?.to_owned();
     let parameters = parameters(node, request).await?;
     let format = match parameters.get("format.tensors") {
-        Some(name) => name.parse().map_err(|error| Error::parameter("format.tensors", format!("{error}")))?,
+        Some(name) => name.parse().map_err(|error| Error::parameter("format.tensors", error))?,
         None => Format::default(),
     };
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());

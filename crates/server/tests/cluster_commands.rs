@@ -113,7 +113,14 @@ async fn serve(listener: TcpListener, endpoints: Router, figures: Arc<Mutex<Node
     };
     let endpoints = endpoints.route("/state/v1/cluster", get(tell));
     let (_running, stop) = watch::channel(false);
-    millrace_gateway::serve(listener, None, endpoints, stop, Duration::from_secs(1)).await;
+    millrace_gateway::serve(
+        listener,
+        None,
+        millrace_gateway::routed(endpoints),
+        stop,
+        Duration::from_secs(1),
+    )
+    .await;
 }
 
 #[test]
