@@ -3,13 +3,17 @@
 VENV := target/venv
 CARGO ?= cargo
 
-.PHONY: help demo up test check clients build sim bench doc clean
+.PHONY: help demo cluster-demo up test check clients build sim bench doc clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: build ## Start a node, feed 20,000 mails of 300 people, run six telling queries
 	@target/release/millrace demo
+
+cluster-demo: build ## etcd and five nodes: mails are fed, a node is killed, one is added, one retires
+	@scripts/prerequisites etcd
+	@scripts/cluster_demo.py
 
 up: build ## Start a server on ports 8080 and 19071 and leave it running
 	@target/release/millrace serve --data-dir $${MILLRACE_DATA_DIR:-data} --app examples/mail

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""A cluster on this machine: etcd and five nodes as processes. Mails are fed with two replicas; a node is killed, one is added, one retires.
+
+Every second a line a node shows what it has and does, while searches go on. Everything lies in a temporary directory that goes at the end.
+Usage: scripts/cluster_demo.py [--mails N] [--keep]
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MILLRACE = os.environ.get("MILLRACE_BIN", str(ROOT / "target/release/millrace"))
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def get(url, timeout=5.0):
+    with urllib.request.urlopen(url, timeout=timeout) as answer:
+        return json.load(answer)
+
+
+class Node:
+    def __init__(self, directory, etcd, name):
+        self.name, self.directory = name, directory / name
+        self.port, self.config, self.peer = free_port(), free_port(), free_port()
+        self.etcd, self.process = etcd, None
+
+    def start(self):
+        log = open(f"{self.directory}.log", "ab")
+        self.process = subprocess.Popen(
+            [MILLRACE, "serve", "--data-dir", str(self.directory), "--cluster", self.etcd, "--name", self.name,
+             "--port", str(self.port), "--config-port", str(self.config), "--peer-port", str(self.peer)],
+            stdout=log, stderr=log)
+
+    def figures(self):
+        try:
+            return get(f"http://127.0.0.1:{self.port}/state/v1/cluster", 2)
+        except OSError:
+            return None
+
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
+
+
+class Searches(threading.Thread):
+    """Searches of random people at random nodes, all the time."""
+
+    def __init__(self, nodes, groups):
+        super().__init__(daemon=True)
+        self.nodes, self.groups, self.took, self.failed, self.ends = nodes, groups, [], 0, False
+
+    def run(self):
+        while not self.ends:
+            node = random.choice([node for node in self.nodes if node.runs()])
+            question = urllib.parse.urlencode({
+                "yql": "select * from mail where userQuery() limit 5", "query": "meeting", "timeout": "5s",
+                "streaming.groupname": random.choice(self.groups)})
+            began = time.monotonic()
+            try:
+                get(f"http://127.0.0.1:{node.port}/search/?{question}", 10)
+                self.took.append(time.monotonic() - began)
+            except OSError:
+                self.failed += 1
+            time.sleep(0.01)
+
+    def figures(self):
+        took, self.took, failed, self.failed = sorted(self.took), [], self.failed, 0
+        if not took:
+            return f"searches: none answered, {failed} failed"
+        at = lambda share: took[min(len(took) - 1, int(len(took) * share))] * 1000
+        return f"searches: {len(took)}, p50 {at(.5):.1f} ms, p99 {at(.99):.1f} ms, {failed} failed"
+
+
+def copying_limit(directory):
+    """Bytes a second that the disk takes from one writer, synced: what moving can be held against."""
+    block, began = os.urandom(1 << 20), time.monotonic()
+    with open(directory / "limit", "wb") as file:
+        for _ in range(128):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    (directory / "limit").unlink()
+    return (128 << 20) / (time.monotonic() - began)
+
+
+class Show:
+    def __init__(self, nodes, searches, limit):
+        self.nodes, self.searches, self.limit, self.lines = nodes, searches, limit, 0
+        self.tty = sys.stdout.isatty()
+
+    def frame(self, title):
+        lines = [title, f"{'node':<6}{'state':<10}{'owned':>7}{'to do':>7}{'MB':>8}{'in MB/s':>9}   share of the disk"]
+        settled = True
+        for node in self.nodes:
+            if node.process is None:
+                continue
+            figures = node.figures() if node.runs() else None
+            if figures is None:
+                lines.append(f"{node.name:<6}{'starting' if node.runs() else 'ended':<10}")
+                continue
+            rate = sum(transfer["bytes_per_second"] for transfer in figures["transfers"])
+            share = min(1.0, rate / self.limit)
+            ideal = figures["ideal"]
+            settled &= ideal["distance"] == 0 and ideal["unknown"] == 0 and figures["confirmed"]
+            state = "serves" if figures["confirmed"] else "waits"
+            lines.append(f"{node.name:<6}{state:<10}{figures['buckets']['owned']:>7}{ideal['distance']:>7}"
+                         f"{figures['bytes'] / 1e6:>8.1f}{rate / 1e6:>9.1f}   {'#' * round(share * 40):<40}")
+        lines.append(self.searches.figures() if self.searches else "")
+        if self.tty and self.lines:
+            print(f"\x1b[{self.lines}F\x1b[J", end="")
+        print("\n".join(lines), flush=True)
+        self.lines = len(lines) if self.tty else 0
+        return settled
+
+    def until_settled(self, title, at_least):
+        """Shows until nothing has been left to do for some seconds; says how long it took."""
+        began, calm = time.monotonic(), 0
+        while calm < 4:
+            time.sleep(1)
+            passed = time.monotonic() - began
+            calm = calm + 1 if self.frame(f"{title}, {passed:.0f} s") and passed > at_least else 0
+            if passed > 600:
+                sys.exit("it does not settle; the logs are in the temporary directory (--keep)")
+        self.lines = 0
+        print(f"-- {title}: settled after {time.monotonic() - began - 4:.0f} s\n")
+
+
+def count(node):
+    question = urllib.parse.urlencode({
+        "yql": "select * from mail where true limit 0", "streaming.selection": "true", "timeout": "20s"})
+    answer = get(f"http://127.0.0.1:{node.port}/search/?{question}", 30)
+    return answer["root"]["fields"]["totalCount"]
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--mails", type=int, default=20_000)
+    arguments.add_argument("--keep", action="store_true", help="leave the directory with data and logs")
+    asked = arguments.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="millrace-cluster-"))
+    processes = []
+    try:
+        client, peer = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
+        processes.append(subprocess.Popen(
+            ["etcd", "--data-dir", str(directory / "etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
+             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        nodes = [Node(directory, client.replace("http", "etcd"), f"n{number}") for number in range(6)]
+        for node in nodes[:5]:
+            node.start()
+        application = directory / "application"
+        shutil.copytree(ROOT / "examples/mail", application)
+        services = application / "services.xml"
+        services.write_text(services.read_text().replace("<min-redundancy>1<", "<min-redundancy>2<"))
+        for _ in range(60):
+            time.sleep(1)
+            deployed = subprocess.run(
+                [MILLRACE, "--config-url", f"http://127.0.0.1:{nodes[0].config}", "deploy", str(application)],
+                capture_output=True, text=True)
+            if deployed.returncode == 0:
+                break
+        else:
+            sys.exit(f"cannot deploy: {deployed.stderr}")
+        show = Show(nodes, None, copying_limit(directory))
+        show.until_settled("five nodes", 3)
+
+        corpus = directory / "corpus.jsonl"
+        with open(corpus, "wb") as file:
+            subprocess.run([MILLRACE, "corpus", "--mails", str(asked.mails)], stdout=file, check=True)
+        subprocess.run([MILLRACE, "--url", f"http://127.0.0.1:{nodes[0].port}", "feed", str(corpus)], check=True)
+        fed = count(nodes[1])
+        print(f"-- {fed} mails, two replicas of each\n")
+        with open(corpus) as lines:
+            ids = (json.loads(line)["put"] for line in lines)
+            groups = sorted({id.split("g=")[1].split(":")[0] for id in ids if "g=" in id})
+        show.searches = Searches(nodes, groups)
+        show.searches.start()
+
+        nodes[4].process.send_signal(signal.SIGKILL)
+        nodes[4].process.wait()
+        show.until_settled("n4 is killed; it is down after a while, and its replicas are made anew", 20)
+        print(f"-- {count(nodes[0])} of {fed} mails are found\n")
+        nodes[5].start()
+        show.until_settled("n5 comes, and gets its share", 5)
+        subprocess.run([MILLRACE, "--config-url", f"http://127.0.0.1:{nodes[0].config}",
+                        "--url", f"http://127.0.0.1:{nodes[0].port}", "node", "retire", "n1"], check=True)
+        show.until_settled("n1 retires, and empties", 5)
+        found = count(nodes[2])
+        print(f"-- {found} of {fed} mails are found")
+        show.searches.ends = True
+        sys.exit(0 if found == fed else 1)
+    finally:
+        processes.extend(node.process for node in locals().get("nodes", []) if node.process)
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+        if asked.keep:
+            print(f"left: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
