@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "document", run: documents::document },
     Target { name: "feed", run: documents::feed },
     Target { name: "row", run: documents::row },
@@ -38,6 +38,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "tensor", run: tensors::tensor },
     Target { name: "schema", run: schemas::schema },
     Target { name: "services", run: schemas::services },
+    Target { name: "peer", run: millrace_peer::fuzz },
 ];
 
 /// Runs the target of this name.
