@@ -21,7 +21,7 @@ pub const ELEMENT_BOUNDARY: u32 = 0;
 ///
 /// Encoded: a header of 64 bytes (layout, width of a number, two zero bytes, count u32, words u32, bytes of words u32,
 /// numbers u32, stems u32, stemmed words u32, bytes of stems u32), `words + 1` offsets (u32), the words, `count + 1` starts (u32),
-/// the numbers; each part padded to 64. Where there are stems: see [`crate::stems`].
+/// the numbers; each part padded to 64. Where there are stems, docs/format.md has their layout.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     buffer: Buffer,

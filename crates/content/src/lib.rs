@@ -1,9 +1,9 @@
 //! A content node: what a node does to keep its part of a cluster's documents, and to own buckets.
 //!
 //! `millrace_cluster` decides, in state machines without I/O; this crate is the shell that drives two of them, the distributor and the
-//! keeper. One thread takes in what happens ([`machine`]): cluster states from `millrace_membership`, requests and answers of other nodes from
-//! `millrace_peer`, writes from `millrace_gateway`; and carries out what follows: messages, work on the store ([`storage`]), transfers
-//! ([`pull`]). Towards the gateway a [`ContentNode`] is its cluster.
+//! keeper. One thread takes in what happens (`machine`): cluster states from `millrace_membership`, requests and answers of other nodes from
+//! `millrace_peer`, writes from `millrace_gateway`; and carries out what follows: messages, work on the store (`storage`), transfers
+//! (`pull`). Towards the gateway a [`ContentNode`] is its cluster.
 //!
 //! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
 
