@@ -13,7 +13,7 @@ CONDITIONS = [
     ('title contains "fox"', "abf"),
     ('title contains "FOX"', "abf"),
     ('title contains "foxes"', "abf"),
-    ('title contains ({stem: false}"foxes")', ""),
+    ('title contains ({stem: false}"foxes")', "b"),
     ('title contains "run"', "g"),
     ('body contains "cat"', "g"),
     ('title contains "cafe"', "d"),
