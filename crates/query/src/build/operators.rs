@@ -87,8 +87,8 @@ pub static OPERATORS: &[Operator] = operators! {
         "Positions within a box.", conditions::geo_bounding_box;
     "userInput", Condition, 1..=1, "userInput(@text)",
         "Text that a person typed, read as `grammar` says.", conditions::user_input;
-    "userQuery", Condition, 0..=0, "userQuery() with the parameter query=…",
-        "The text of the parameter `query`, read as `type` says.", conditions::user_query;
+    "userQuery", Condition, 0..=1, "userQuery() with the parameter query=…",
+        "The text of the parameter `query`, read as `type` says. An argument, as in `userQuery(void)`, is passed over.", conditions::user_query;
     "nonEmpty", Condition, 1..=1, "nonEmpty(title contains @text)",
         "The condition; an error where a term in it has no text.", conditions::non_empty;
     "predicate", Condition, 3..=3, "predicate(conditions, {\"gender\": \"female\"}, {\"age\": 20})",
