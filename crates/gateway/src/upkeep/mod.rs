@@ -24,6 +24,12 @@ const ASIDE: Duration = Duration::from_millis(50);
 trait Job: Send {
     /// Does a little; answers how long to pause after it.
     fn step(&mut self, node: &Node) -> Duration;
+
+    /// Whether it changes documents. In a cluster that is for the owners of their buckets, and such a job rests: what one node changed
+    /// by itself, its replicas would not have.
+    fn changes_documents(&self) -> bool {
+        true
+    }
 }
 
 /// The threads of the background.
@@ -90,7 +96,8 @@ fn work(mut job: Box<dyn Job>, node: &Weak<Node>, bell: &Bell) {
     let mut seen = 0;
     loop {
         let Some(node) = node.upgrade() else { return };
-        let pause = job.step(&node);
+        let rests = job.changes_documents() && node.cluster().is_some();
+        let pause = if rests { IDLE } else { job.step(&node) };
         drop(node);
         let state = bell.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, _) = bell
