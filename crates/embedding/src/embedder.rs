@@ -157,7 +157,7 @@ impl Embedder {
             }
             Means::Remote(remote) => {
                 let texts = texts.into_iter().map(Cow::into_owned).collect();
-                for (number, mut vector) in remote.embed(texts, &waiting(caller))?.into_iter().enumerate() {
+                for (number, mut vector) in remote.embed(texts, caller)?.into_iter().enumerate() {
                     vector.truncate(shape.cells);
                     shape.add(&mut builder, number, None, &vector).map_err(fail)?;
                 }
@@ -204,18 +204,6 @@ impl Embedder {
             Purpose::Feed => &self.prepend.document,
         };
         if prepend.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(format!("{prepend}{text}")) }
-    }
-}
-
-/// Who waits, in the words of those who ask other services.
-fn waiting(caller: &Caller) -> millrace_remote::Caller {
-    millrace_remote::Caller {
-        purpose: match caller.purpose {
-            Purpose::Query => millrace_remote::Purpose::Query,
-            Purpose::Feed => millrace_remote::Purpose::Feed,
-        },
-        deadline: caller.deadline,
-        gone: Arc::clone(&caller.gone),
     }
 }
 

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use crate::queue::{Call, Entry, Queue};
 use crate::retry::{Failure, Next, choose};
-use crate::{Caller, Error, Http, protocol};
+use millrace_model::Caller;
+
+use crate::{Error, Http, protocol};
 
 /// Requests under way at the same time.
 const REQUESTS_MAX: usize = 4;

@@ -19,4 +19,3 @@ pub use download::download;
 pub use embeddings::{Embeddings, Options, Usage};
 pub use error::Error;
 pub use http::Http;
-pub use queue::{Caller, Purpose};

@@ -5,27 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use millrace_model::{Caller, Purpose};
+
 use crate::Error;
-
-/// What a text is for: those of queries go first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Somebody waits for an answer.
-    Query,
-    /// A document is being written.
-    Feed,
-}
-
-/// Who waits, and for how long.
-#[derive(Debug, Clone)]
-pub struct Caller {
-    /// What for.
-    pub purpose: Purpose,
-    /// When the answer is of no use any more.
-    pub deadline: Option<Instant>,
-    /// Set by someone else when the caller has left.
-    pub gone: Arc<AtomicBool>,
-}
 
 /// How often it is seen to whether a caller has left.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

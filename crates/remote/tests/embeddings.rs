@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_remote::{Caller, Embeddings, Error, Http, Options, Purpose};
+use millrace_model::{Caller, Purpose};
+use millrace_remote::{Embeddings, Error, Http, Options};
 use serde_json::{Value, json};
 use twin::{Reply, Twin};
 
