@@ -31,4 +31,4 @@ pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
 pub use onnx::{Evaluation, Model, ModelFailure, Models, NoModels};
 pub use profile::{FirstPhase, Profile, Ranked, RankedHit};
-pub use shown::Features;
+pub use shown::{Features, Shown};

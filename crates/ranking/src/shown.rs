@@ -24,70 +24,48 @@ pub(crate) struct Named {
     pub value: Compiled,
 }
 
+/// Which features hits are returned with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// `match-features`.
+    Match,
+    /// `summary-features`.
+    Summary,
+    /// `rankfeatures` (`ranking.listFeatures`): those that the profile names, and the usual ones of every field.
+    All,
+}
+
 impl Profile {
-    /// `match-features` of these hits, in the profile's order; one list a hit, empty lists where the profile has none. Once `stop` says yes,
+    /// Features of these hits, in the profile's order; one list a hit, empty lists where the profile has none. Once `stop` says yes,
     /// models are not waited for: what they would have given is no number.
     ///
     /// # Errors
     /// A column could not be read.
-    pub fn match_features(
+    pub fn shown(
         &self,
+        shown: Shown,
         plan: &Plan,
         view: &dyn View,
         matches: &Matches,
         hits: &[RankedHit],
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.match_features, &Over { plan, view, matches, earlier: None }, hits, stop)
-    }
-
-    /// `summary-features` of these hits, as [`Profile::match_features`].
-    ///
-    /// # Errors
-    /// A column could not be read.
-    pub fn summary_features(
-        &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.summary_features, &Over { plan, view, matches, earlier: None }, hits, stop)
-    }
-
-    /// `rankfeatures` of these hits (`ranking.listFeatures`): those that the profile names, and the usual ones of every field.
-    ///
-    /// # Errors
-    /// A column could not be read.
-    pub fn rank_features(
-        &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
-        self.features_of(&self.rank_features, &Over { plan, view, matches, earlier: None }, hits, stop)
-    }
-
-    fn features_of(
-        &self,
-        named: &[Named],
-        over: &Over<'_>,
-        hits: &[RankedHit],
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
+        let named = match shown {
+            Shown::Match => &self.match_features,
+            Shown::Summary => &self.summary_features,
+            Shown::All => &self.rank_features,
+        };
         let mut features = vec![Vec::with_capacity(named.len()); hits.len()];
         if named.is_empty() {
             return Ok(features);
         }
         let programs: Vec<&Compiled> = named.iter().map(|named| &named.value).collect();
+        let over = Over { plan, view, matches, earlier: None };
         let mut earlier = Earlier::default();
         // Where that takes too long, what models would give is shown as no number.
-        self.run_models(over, hits, programs.iter().copied(), stop, &mut earlier)?;
+        self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
         let uses_models = self.uses_models(programs.iter().copied());
-        let over = Over { earlier: uses_models.then_some(&earlier), ..*over };
+        let over = Over { earlier: uses_models.then_some(&earlier), ..over };
         let mut stage = Stage::new(&over, &self.features, programs);
         each_hit(over.matches, hits, |places, chunk| {
             stage.run(chunk, |program, output| {

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use millrace_ranking::{Evaluation, Model, ModelFailure, Models, Profile, Ranked};
+use millrace_ranking::{Evaluation, Model, ModelFailure, Models, Profile, Ranked, Shown};
 use millrace_result::Feature;
 use millrace_schema::{Execution, ModelFile, OnnxModel, Phase, RankProfile, Sourced};
 use millrace_tensor::{Cells, Tensor, TensorType};
@@ -109,7 +109,7 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, None, 10, stop).map_err(|error| error.to_string())?;
     let features = compiled
-        .match_features(&plan, &view, &matches, &ranked.hits, stop)
+        .shown(Shown::Match, &plan, &view, &matches, &ranked.hits, stop)
         .map_err(|error| error.to_string())?;
     let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
     Ok(Found { ranked, hits, features, seen })

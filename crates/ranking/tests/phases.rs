@@ -3,7 +3,7 @@
 mod support;
 
 use millrace_plan::Plan;
-use millrace_ranking::{Profile, Ranked};
+use millrace_ranking::{Profile, Ranked, Shown};
 use millrace_result::Feature;
 use millrace_schema::{Phase, RankProfile};
 use support::{documents, matches, plan, profile, schema, sourced, view};
@@ -123,7 +123,7 @@ fn hits_have_the_features_that_the_profile_names() {
     let matches = matches(&plan, &view, &compiled);
     let ranked = compiled.rank(&plan, &view, &matches, None, 2, &|| false).expect("columns can be read");
     let features = compiled
-        .match_features(&plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(Shown::Match, &plan, &view, &matches, &ranked.hits, &|| false)
         .expect("columns can be read");
     let names: Vec<&str> = features[0].iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["attribute(price)", "twice(attribute(price))", "firstPhase", "attribute(vector)"]);
@@ -134,7 +134,7 @@ fn hits_have_the_features_that_the_profile_names() {
     assert_eq!([number(0, 0), number(0, 1), number(0, 2), number(0, 3)], [10.0, 20.0, 20.0, 1.0]);
     assert_eq!([number(1, 0), number(1, 1), number(1, 2), number(1, 3)], [2.5, 5.0, 5.0, 7.0]);
     let summary = compiled
-        .summary_features(&plan, &view, &matches, &ranked.hits, &|| false)
+        .shown(Shown::Summary, &plan, &view, &matches, &ranked.hits, &|| false)
         .expect("columns can be read");
     assert_eq!(
         summary[0],
@@ -143,8 +143,9 @@ fn hits_have_the_features_that_the_profile_names() {
             ("secondPhase".into(), Feature::Number(21.0)),
         ]
     );
-    let listed =
-        compiled.rank_features(&plan, &view, &matches, &ranked.hits, &|| false).expect("columns can be read");
+    let listed = compiled
+        .shown(Shown::All, &plan, &view, &matches, &ranked.hits, &|| false)
+        .expect("columns can be read");
     assert!(listed[0].iter().any(|(name, _)| &**name == "bm25(title)"));
     assert!(listed[0].iter().any(|(name, _)| &**name == "attribute(price)"));
 }

@@ -5,7 +5,7 @@ use millrace_document::DocumentId;
 use millrace_grouping::{Execution, Grouping, HitRef, Request, Settings};
 use millrace_matching::{Matches, match_plan};
 use millrace_plan::{Plan, Scope};
-use millrace_ranking::{FirstPhase, Profile, RankedHit};
+use millrace_ranking::{Features, FirstPhase, Profile, RankedHit, Shown};
 use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
 use millrace_schema::Snippets;
 use millrace_selection::Selection;
@@ -438,20 +438,20 @@ impl Search {
         summary: Option<&str>,
         hits: &[RankedHit],
         deadline: &Deadline,
-    ) -> Result<Vec<Vec<Shown>>, Error> {
+    ) -> Result<Vec<Vec<UnderName>>, Error> {
         let stop = || deadline.overdue();
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
-        let mut shown: Vec<Vec<Shown>> = vec![Vec::new(); hits.len()];
+        let mut shown: Vec<Vec<UnderName>> = vec![Vec::new(); hits.len()];
         let mut show = |name, features: Vec<Features>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
-        show(MATCH_FEATURES, self.profile.match_features(plan, view, matches, hits, &stop)?);
+        show(MATCH_FEATURES, self.profile.shown(Shown::Match, plan, view, matches, hits, &stop)?);
         if !summary.omit_summary_features {
-            show(SUMMARY_FEATURES, self.profile.summary_features(plan, view, matches, hits, &stop)?);
+            show(SUMMARY_FEATURES, self.profile.shown(Shown::Summary, plan, view, matches, hits, &stop)?);
         }
         if plan.query.ranking.list_features {
-            show(RANK_FEATURES, self.profile.rank_features(plan, view, matches, hits, &stop)?);
+            show(RANK_FEATURES, self.profile.shown(Shown::All, plan, view, matches, hits, &stop)?);
         }
         Ok(shown)
     }
@@ -461,8 +461,7 @@ const MATCH_FEATURES: &str = "matchfeatures";
 const SUMMARY_FEATURES: &str = "summaryfeatures";
 const RANK_FEATURES: &str = "rankfeatures";
 
-type Features = Vec<(Arc<str>, Feature)>;
-type Shown = (&'static str, Features);
+type UnderName = (&'static str, Features);
 
 /// The hits to return, and how many there are in all.
 struct Ordered {
