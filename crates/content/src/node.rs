@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
-use millrace_document::{Document, DropScope, Group, Location, Timestamp, Version, wire};
+use millrace_document::{Document, DropScope, Group, Location, Refusal, Timestamp, Version, wire};
 use millrace_gateway::cluster::{Cluster, Done, Place, Published, WriteError};
 use millrace_membership::Membership;
 use millrace_peer::{Peers, Service, Source};
 use millrace_schema::Application;
-use millrace_store::{Refusal, Store, Write, Written};
+use millrace_store::{Store, Write, Written};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -301,12 +301,8 @@ pub(crate) fn publish<'a>(
 }
 
 /// Runs a modification of a document over its newest version.
-fn decide(
-    modify: millrace_store::Modify,
-    current: Option<Version>,
-) -> Result<Modification, distributor::Refusal> {
-    let damaged =
-        |error: millrace_document::Error| distributor::Refusal { code: 500, reason: error.to_string() };
+fn decide(modify: millrace_store::Modify, current: Option<Version>) -> Result<Modification, Refusal> {
+    let damaged = |error: millrace_document::Error| Refusal { code: 500, reason: error.to_string() };
     let found: Option<(Document, Timestamp)> = match current {
         None => None,
         Some(version) => {
@@ -314,9 +310,7 @@ fn decide(
             version.document().map_err(damaged)?.map(|document| (document, timestamp))
         }
     };
-    let decided = modify(found);
-    let decided = decided.map_err(|Refusal { code, reason }| distributor::Refusal { code, reason })?;
-    Ok(match decided {
+    Ok(match modify(found)? {
         millrace_store::Modification::Put(document) => {
             Modification::Put(wire::encode_fields(&document).into())
         }
@@ -331,10 +325,7 @@ fn written(written: distributor::Written) -> Written {
 
 fn refused(error: RequestError) -> WriteError {
     match error {
-        RequestError::Refused(refusal) => {
-            let refusal = Refusal { code: refusal.code, reason: refusal.reason };
-            WriteError::Store(millrace_store::Error::Refused(refusal))
-        }
+        RequestError::Refused(refusal) => WriteError::Store(millrace_store::Error::Refused(refusal)),
         RequestError::Overloaded | RequestError::Failed(Failure::Overloaded) => {
             WriteError::Store(millrace_store::Error::Overloaded)
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use millrace_cluster::NodeKey;
 use millrace_cluster::distributor::{
-    self, Change, Modification, Read, Refusal, RequestError, Ticket, Unfinished, Write,
+    self, Change, Modification, Read, RequestError, Ticket, Unfinished, Write,
 };
-use millrace_document::{DropScope, Timestamp, Version};
+use millrace_document::{DropScope, Refusal, Timestamp, Version};
 
 use crate::history::{Heard, Intent, OperationId};
 use crate::message::Message;

@@ -68,6 +68,8 @@ mod visit;
 mod visiting;
 mod write;
 
+pub use millrace_document::Refusal;
+
 pub use check::{Finding, Report, check};
 pub use error::Error;
 pub use layout::Layout;
@@ -80,4 +82,4 @@ pub use times::{Times, WriteTimes};
 pub use transfer::{Arrived, Import, Parcel, Share};
 pub use tuning::Tuning;
 pub use visit::{ViewScope, Visit, VisitPage, Visited};
-pub use write::{Change, Modification, Modify, Refusal, Write, Written};
+pub use write::{Change, Modification, Modify, Write, Written};

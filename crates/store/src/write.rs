@@ -1,6 +1,6 @@
 use std::fmt;
 
-use millrace_document::{Document, DocumentId, Timestamp};
+use millrace_document::{Document, DocumentId, Refusal, Timestamp};
 
 /// A change of one document.
 #[derive(Debug)]
@@ -44,21 +44,6 @@ pub enum Modification {
     Remove,
     /// It stays as it is.
     Nothing,
-}
-
-/// Why a [`Change::Modify`] does not want the document that it found. The store hands it back to the writer as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// For programs: what kind of refusal it is, in the writer's own terms.
-    pub code: u16,
-    /// For people: why, and what would work.
-    pub reason: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
 }
 
 /// A write that is durable, and visible to every view that is opened from now on.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, DropScope, Timestamp, Version};
+use millrace_document::{DocumentId, DropScope, Refusal, Timestamp, Version};
 
 use crate::{ClusterState, Failure, Fence, NodeKey, Reply, Request, RowContent};
 
@@ -68,21 +68,6 @@ pub enum Modification {
     Remove,
     /// It stays as it is.
     Nothing,
-}
-
-/// Why a [`Modify`] does not want the document that it found; handed back to the client as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// For programs: what kind of refusal it is, in the client's own terms.
-    pub code: u16,
-    /// For people: why, and what would work.
-    pub reason: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
 }
 
 /// A row that may have reached some replicas when its bucket got another owner.

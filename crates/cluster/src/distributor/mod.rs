@@ -62,7 +62,7 @@ mod upkeep;
 mod writing;
 
 pub use event::{
-    BoxedModify, Change, Decision, Effect, Event, Modification, Modify, Read, Refusal, RequestError, Ticket,
+    BoxedModify, Change, Decision, Effect, Event, Modification, Modify, Read, RequestError, Ticket,
     Unfinished, Write, Written,
 };
 pub use figures::{Figures, OperationView, Progress};

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::Version;
+use millrace_document::{Refusal, Version};
 
 use super::buckets::Replica;
 use super::event::{BoxedModify, Decision};
 use super::machine::Distributor;
 use super::peers::Outgoing;
 use super::requests::{BlindRow, ClientRequest, Flight, Found, Kind, RequestId, Requests, Stage};
-use super::{Change, Effect, Modification, Modify, Refusal, RequestError, Unfinished, Write, Written};
+use super::{Change, Effect, Modification, Modify, RequestError, Unfinished, Write, Written};
 use crate::{Birth, Failure, NodeKey, ReplicaInfo, Response, Row, RowContent};
 
 impl Requests {
