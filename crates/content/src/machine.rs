@@ -13,6 +13,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Distributor, Event, Ticket, Write};
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
+use millrace_document::Refusal;
 use millrace_membership::Membership;
 use millrace_peer::Peers;
 use tokio::runtime::Handle;
@@ -52,7 +53,7 @@ pub(crate) enum Input {
     },
     Decided {
         decision: distributor::Decision,
-        outcome: Result<distributor::Modification, distributor::Refusal>,
+        outcome: Result<distributor::Modification, Refusal>,
     },
     /// Work on the store is done.
     Done {
@@ -406,7 +407,7 @@ impl Driver {
                     let outcome = decided.unwrap_or_else(|_| {
                         let reason =
                             "the modification failed on this document; it was not changed".to_owned();
-                        Err(distributor::Refusal { code: 500, reason })
+                        Err(Refusal { code: 500, reason })
                     });
                     // The machine may have stopped.
                     let _ = inputs.send(Input::Decided { decision, outcome });

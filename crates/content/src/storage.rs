@@ -34,11 +34,6 @@ impl Replicas {
     pub(crate) fn set_bits(&self, bits: u8) {
         self.bits.store(bits, Ordering::Relaxed);
     }
-
-    fn info(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure> {
-        let found = self.store.replica_infos(&[bucket], removals_since()).map_err(failure)?;
-        Ok(found.into_iter().next().flatten().map(converted))
-    }
 }
 
 /// Since when removals count where replicas are compared.
@@ -73,6 +68,11 @@ impl Storage for Replicas {
         let infos = self.store.replica_infos(&buckets, removals_since()).map_err(failure)?;
         let found = buckets.into_iter().zip(infos);
         Ok(found.filter_map(|(bucket, info)| Some((bucket, converted(info?)))).collect())
+    }
+
+    fn replica(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure> {
+        let found = self.store.replica_infos(&[bucket], removals_since()).map_err(failure)?;
+        Ok(found.into_iter().next().flatten().map(converted))
     }
 
     fn exists(&self, bucket: BucketId) -> bool {
@@ -118,7 +118,7 @@ impl Storage for Replicas {
     }
 
     fn delete(&self, bucket: BucketId) -> Result<(), Failure> {
-        let Some(info) = self.info(bucket)? else { return Ok(()) };
+        let Some(info) = self.replica(bucket)? else { return Ok(()) };
         let expected = [(bucket, info.content.checksum)];
         let deleted = self.store.delete_replicas(&expected, removals_since()).map_err(failure)?;
         if deleted == [true] { Ok(()) } else { Err(Failure::Differs) }

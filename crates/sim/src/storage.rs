@@ -139,6 +139,10 @@ impl Storage for ModelStorage {
         Ok(self.all().into_iter().filter(|(bucket, _)| wanted(*bucket)).collect())
     }
 
+    fn replica(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure> {
+        Ok(self.info(bucket))
+    }
+
     fn exists(&self, bucket: BucketId) -> bool {
         self.inner.borrow().replicas.contains_key(&bucket)
     }

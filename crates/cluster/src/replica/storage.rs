@@ -11,6 +11,12 @@ pub trait Storage {
     /// They cannot be read.
     fn replicas(&self, wanted: &dyn Fn(BucketId) -> bool) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure>;
 
+    /// The replica of one bucket; `None` where there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn replica(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure>;
+
     /// Whether there is a replica; cheap.
     fn exists(&self, bucket: BucketId) -> bool;
 

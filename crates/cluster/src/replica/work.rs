@@ -52,7 +52,10 @@ impl Work {
             Work::Owned { state, owner } => {
                 replicas(storage, storage.replicas(&|bucket| state.owner(bucket) == Some(owner)))
             }
-            Work::Info(bucket) => replicas(storage, storage.replicas(&|other| other == bucket)),
+            Work::Info(bucket) => {
+                let found = storage.replica(bucket);
+                replicas(storage, found.map(|info| info.map(|info| (bucket, info)).into_iter().collect()))
+            }
             Work::Apply(rows) => Response::Applied(apply(storage, &rows)),
             Work::Read { bucket, id } => match storage.read(bucket, &id) {
                 Ok(version) => Response::Document(version),
@@ -87,10 +90,9 @@ fn replicas(storage: &dyn Storage, found: Result<Vec<(BucketId, ReplicaInfo)>, F
 }
 
 fn expect(storage: &dyn Storage, bucket: BucketId, expected: Content) -> Result<(), Failure> {
-    let found = storage.replicas(&|other| other == bucket)?;
-    match found.first() {
+    match storage.replica(bucket)? {
         None => Err(Failure::NoReplica),
-        Some((_, info)) if info.content != expected => Err(Failure::Differs),
+        Some(info) if info.content != expected => Err(Failure::Differs),
         Some(_) => Ok(()),
     }
 }
