@@ -29,6 +29,7 @@ fn state(version: u64, letters: &str) -> Arc<ClusterState> {
             state,
             capacity: 1.0,
             incarnation: if letter == 'r' { 6 } else { incarnation },
+            lease_ended: false,
         };
         (NodeKey(key as u16), NodeEntry { state: if letter == 'r' { NodeState::Up } else { state }, ..entry })
     };
