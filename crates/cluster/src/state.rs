@@ -53,7 +53,8 @@ pub struct NodeEntry {
     pub capacity: f64,
     /// Names one run of the process: another after each start.
     pub incarnation: u64,
-    /// It does not serve, and its lease was seen to end before that was said: coordination confirms no older state to this run any more.
+    /// It does not serve, and when that was said its lease had been seen to end, and no votes could confirm an older state to it: this run
+    /// acts by none any more, and nobody has to wait for it.
     #[serde(default)]
     pub lease_ended: bool,
 }

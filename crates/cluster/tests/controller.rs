@@ -384,9 +384,11 @@ fn a_state_tells_whose_lease_has_ended() {
     assert_eq!(ended("0 start a b c\n10 gone c\n11"), "001");
     assert_eq!(ended("0 start a b c\n10 stopping c\n11"), "000", "it is registered still");
     assert_eq!(ended("0 start a b c\n10 gone c\n12 start c"), "000");
-    // That it ends later is no news.
-    assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50"), "000");
-    assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50 gone b\n52"), "011");
+    // What it was when it was taken out counts: votes may have confirmed it then.
+    assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50 gone b\n52"), "010");
+    // So may those of a node that has ended since, by an operator's word.
+    assert_eq!(ended("0 start a b c\n10 deaf a b c\n10 start d\n20 gone a b\n30 down a\n31"), "0000");
+    assert_eq!(ended("0 start a b c\n10 start d\n12\n20 gone a b\n30 down a\n31"), "1100");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Controller {
         let mut reasons: BTreeMap<String, String> =
             reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
         let next = match enough(inputs.configuration, &judged) && cut_off.is_empty() {
-            true => next(inputs, &assignments, layout, &judged, previous)?,
+            true => next(inputs, &assignments, layout, (&judged, &followers), previous)?,
             false => None,
         };
         for name in cut_off.into_iter().filter(|name| !inputs.registrations.contains_key(name)) {
@@ -182,9 +182,14 @@ fn next(
     inputs: &Inputs<'_>,
     assignments: &Assignments,
     layout: Layout,
-    judged: &BTreeMap<NodeKey, (String, Judgement)>,
+    (judged, followers): (&BTreeMap<NodeKey, (String, Judgement)>, &Followers),
     previous: Option<&ClusterState>,
 ) -> Result<Option<ClusterState>, Error> {
+    let votes_are_kept = followers.votes_are_kept(judged);
+    let before = |key: &NodeKey, judgement: &Judgement| {
+        let entry = previous.and_then(|state| state.nodes().get(key));
+        entry.filter(|entry| entry.incarnation == judgement.incarnation)
+    };
     let nodes = judged.iter().map(|(key, (name, judgement))| {
         let listed = inputs.configuration.nodes.get(key).map(|node| node.capacity);
         let assigned = assignments.nodes.get(name).map(|assignment| assignment.capacity);
@@ -194,7 +199,13 @@ fn next(
             state: judgement.state,
             capacity: listed.or(assigned).unwrap_or(1.0),
             incarnation: judgement.incarnation,
-            lease_ended: !judgement.state.serves() && !inputs.runs(name, judgement.incarnation),
+            lease_ended: match before(key, judgement) {
+                _ if judgement.incarnation == 0 => true,
+                _ if judgement.state.serves() => false,
+                // It may have been confirmed by votes when it was taken out; others wait until that has lapsed.
+                Some(before) if !before.state.serves() => before.lease_ended,
+                _ => votes_are_kept && !inputs.runs(name, judgement.incarnation),
+            },
         };
         (*key, entry)
     });
@@ -202,8 +213,7 @@ fn next(
     // The others are waited for.
     let newly = nodes.iter_mut().filter(|(key, entry)| {
         let before = previous.and_then(|state| state.nodes().get(key));
-        entry.lease_ended
-            && !before.is_some_and(|before| before.lease_ended && before.incarnation == entry.incarnation)
+        entry.lease_ended && before.is_some_and(|before| before.state.serves())
     });
     newly.skip(ENDED_AT_ONCE).for_each(|(_, entry)| entry.lease_ended = false);
     let distribution = Distribution {
@@ -221,8 +231,7 @@ fn next(
     Ok((!same).then_some(next))
 }
 
-/// Whether nothing has changed that others must know. Whether the lease of a node has ended that was taken out before only matters to those who
-/// have not heard of that yet, and they will wait.
+/// Whether nothing has changed that others must know.
 fn same(before: &NodeEntry, after: &NodeEntry) -> bool {
     *before == NodeEntry { lease_ended: before.lease_ended, ..after.clone() }
 }

@@ -55,12 +55,10 @@ impl Record {
         self.run.as_ref().is_some_and(|run| run.stopped)
     }
 
-    /// Whether this run may act by a state, or by one before it, though it is not registered: as far as is known, it has not ended and has
-    /// adopted no newer one.
-    pub(super) fn may_act_by(&self, incarnation: u64, version: u64) -> bool {
-        self.run
-            .as_ref()
-            .is_none_or(|run| run.incarnation != incarnation || (!run.stopped && run.adopted <= version))
+    /// The newest state that this run said it has adopted, as far as is known.
+    pub(super) fn adopted(&self, incarnation: u64) -> u64 {
+        let run = self.run.as_ref().filter(|run| run.incarnation == incarnation);
+        run.map_or(0, |run| run.adopted)
     }
 
     /// What the node's state should be, whatever anyone wishes.
