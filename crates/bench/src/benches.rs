@@ -1,13 +1,16 @@
 //! The benchmarks by name, each in a module of its own.
 
 mod drop;
+mod drop_replicas;
 mod feed;
 mod feed_tail;
 mod grouping;
+mod heal;
 mod maxsim;
 mod model;
 mod model_rank;
 mod moving;
+mod moving_load;
 mod nn;
 mod nn_cold;
 mod nn_http;
@@ -20,8 +23,9 @@ mod restart;
 mod text;
 mod text_stemmed;
 mod visible;
+mod write_replicas;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -56,6 +60,12 @@ impl Settings {
     /// So much of `of` as is asked for; at least 1.
     fn sized(&self, of: u64) -> u64 {
         ((of as f64 * self.size).round() as u64).max(1)
+    }
+
+    /// The program `millrace`, or why there is none.
+    fn program(&self) -> Result<&Path, Error> {
+        let reason = "this benchmark starts servers: run it as `millrace bench`";
+        self.program.as_deref().ok_or_else(|| Error::failed(reason))
     }
 
     /// An empty directory, removed when it is dropped.
@@ -99,6 +109,10 @@ pub const BENCHES: &[Bench] = &[
     restart::START,
     placement::BENCH,
     moving::BENCH,
+    moving_load::BENCH,
+    heal::BENCH,
+    drop_replicas::BENCH,
+    write_replicas::BENCH,
     model::BENCH,
     model_rank::BENCH,
     quality::BENCH,

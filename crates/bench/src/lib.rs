@@ -18,6 +18,7 @@
 mod application;
 mod benches;
 mod clients;
+mod cluster;
 mod engine;
 mod error;
 mod floor;

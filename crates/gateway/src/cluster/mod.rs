@@ -26,6 +26,7 @@ pub(crate) use self::forward::{Forwarded, Forwarder};
 pub(crate) use self::hop::{Hop, is_unsettled, unsettled};
 pub(crate) use self::readers::{READERS_PATH, assigned, bucket_of, parts_of, readers_of_all, tell_readers};
 pub(crate) use self::route::{Access, PATIENCE, Vouch, Way, check_held, hand_on};
+pub use crate::metrics::Gauge;
 
 /// A node that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,6 +122,9 @@ pub trait Cluster: Send + Sync + 'static {
     /// # Errors
     /// The cluster has no state yet.
     fn bucket(&self, location: Location) -> Result<BucketId, String>;
+
+    /// What this node's part in the cluster counts, for those who ask for metrics.
+    fn gauges(&self) -> Vec<Gauge>;
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: Write, deadline: Instant, done: Done);

@@ -13,7 +13,7 @@ use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
 use millrace_document::{Group, Location};
-use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
 use millrace_store::{Change, Write};
@@ -91,6 +91,10 @@ struct Member {
 }
 
 impl Cluster for Member {
+    fn gauges(&self) -> Vec<Gauge> {
+        vec![Gauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
+    }
+
     fn me(&self) -> Result<NodeKey, String> {
         Ok(NodeKey(self.me))
     }
