@@ -47,7 +47,7 @@ impl Recent {
 fn place(time: Duration) -> usize {
     let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let power = us.ilog2() as usize;
-    let step = (u128::from(us - (1 << power)) * STEPS as u128 >> power) as usize;
+    let step = ((u128::from(us - (1 << power)) * STEPS as u128) >> power) as usize;
     (power * STEPS + step).min(STEPS * POWERS - 1)
 }
 

@@ -170,7 +170,7 @@ impl<'a> Operations<'a> {
             let due =
                 rate.map_or_else(Instant::now, |rate| began + Duration::from_secs_f64(number as f64 / rate));
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            let is_write = number % WRITES == 0;
+            let is_write = number.is_multiple_of(WRITES);
             if is_write {
                 self.write()?;
             } else {
