@@ -7,6 +7,7 @@
 //!
 //! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
 
+mod finishing;
 mod joining;
 mod machine;
 mod node;

@@ -74,7 +74,8 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Out
     world.restart(NodeKey(0));
     world.pass(Duration::from_secs(60));
     for source in 0..sources {
-        let left = world.nodes.get(&NodeKey(source)).map(|node| node.storage.all()).unwrap_or_default();
+        let left =
+            world.nodes.get(&NodeKey(source)).map(|node| node.storage.all(Timestamp(0))).unwrap_or_default();
         if !left.is_empty() && world.wrong.is_none() {
             world.wrong = Some(format!("n{source} was retired and still has {left:?}"));
         }

@@ -28,7 +28,7 @@ impl Followers {
                 // A new run says something once nothing counts any more that the one before has promised.
                 Some(registration) if registration.incarnation != incarnation => registration.adopted == 0,
                 Some(registration) => registration.adopted <= version,
-                None => !records.get(name).is_some_and(|record| record.adopted(incarnation) > version),
+                None => records.get(name).is_none_or(|record| record.adopted(incarnation) <= version),
             });
         }
         Earlier::that_matter(&mut earlier);
