@@ -30,7 +30,8 @@ REPLICAS = 2
 CLIENTS = 4
 GROUPS = 6
 DOCUMENTS = 12
-DISK = "160m"
+DISK = "400m"
+RESERVE = 32 << 20
 
 SERVICES = f"""<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>
@@ -110,7 +111,7 @@ class Client(threading.Thread):
         self.random = random.Random(f"{seed}/{number}")
         self.documents = {(group, document): Remembered() for group in range(GROUPS) for document in range(DOCUMENTS)}
         self.last, self.ends, self.wrong = 0, False, []
-        self.counts = collections.Counter()
+        self.counts, self.reasons = collections.Counter(), collections.Counter()
         self.longest, self.answered = 0.0, time.monotonic()
 
     def path(self, group, document=None):
@@ -182,6 +183,7 @@ class Client(threading.Thread):
             self.counts["refused"] += 1
         else:
             self.counts[f"unknown ({status})"] += 1
+            self.reasons[str(answer.get("message", answer))[:160]] += 1
             for known in documents:
                 known.perhaps.add(value)
 
@@ -209,6 +211,7 @@ class Torture:
             # A small disk of its own, so that it can be filled.
             Networks.must(f"mount -t tmpfs -o size={DISK} none {directory / name}")
             self.nodes.append(Node(directory, self.etcd.url, name, self.networks.place(name)))
+        os.environ["MILLRACE_DISK_RESERVE"] = str(RESERVE)
         self.began, self.wrong, self.gentle = time.monotonic(), [], True
         self.clients = [Client(number, self.nodes, self.seed, self.log) for number in range(CLIENTS)]
 
@@ -420,6 +423,9 @@ class Torture:
     def report(self):
         total = sum((client.counts for client in self.clients), collections.Counter())
         print(", ".join(f"{count} {what}" for what, count in sorted(total.items())))
+        reasons = sum((client.reasons for client in self.clients), collections.Counter())
+        for reason, count in reasons.most_common(12):
+            print(f"  unknown {count} times: {reason}")
         print(f"the longest time without an acknowledged write of a client: {max(client.longest for client in self.clients):.1f} s")
         print(f"seed {self.seed}: " + ("well" if not self.wrong else f"{len(self.wrong)} wrong"))
         for line in self.wrong:
