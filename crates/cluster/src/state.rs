@@ -190,6 +190,12 @@ impl ClusterState {
         BucketId::new(self.distribution.bits, location.bits())
     }
 
+    /// All buckets.
+    pub fn buckets(&self) -> impl Iterator<Item = BucketId> {
+        let bits = self.distribution.bits;
+        (0..1_u64 << bits).map(move |number| BucketId::new(bits, number))
+    }
+
     /// The nodes that should have a replica of a bucket, the most preferred first. Some of them may be under maintenance.
     pub fn ideal(&self, bucket: BucketId) -> Vec<NodeKey> {
         self.ideal.nodes(bucket).into_iter().map(NodeKey).collect()

@@ -10,6 +10,7 @@
 mod finishing;
 mod joining;
 mod machine;
+mod nearness;
 mod node;
 mod pull;
 mod source;
