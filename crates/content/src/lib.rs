@@ -15,6 +15,8 @@ mod node;
 mod pull;
 mod source;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use joining::Joining;
 pub use machine::Transfer;

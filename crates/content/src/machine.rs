@@ -237,7 +237,6 @@ impl Driver {
     pub(crate) fn take(&mut self, input: Input) {
         match input {
             Input::State(state) => {
-                self.parts.replicas.set_bits(state.distribution().bits);
                 self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
                 self.state = Some(Arc::clone(&state));
                 self.keep([replica::Event::State(Arc::clone(&state))]);

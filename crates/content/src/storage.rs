@@ -25,9 +25,16 @@ impl Replicas {
         &self.store
     }
 
-    /// How many bits the cluster's buckets have.
-    pub(crate) fn set_bits(&self, bits: u8) {
+    /// Takes what the store holds for replicas of the cluster's buckets, which have so many bits. What it has of a bucket without being one of its
+    /// replicas is from before it was in a cluster, and all that there was; from now on there is a replica only where one was made.
+    pub(crate) fn adopt(&self, bits: u8) -> Result<(), Error> {
         self.bits.store(bits, Ordering::Relaxed);
+        let mut buckets = self.store.replica_buckets(bits)?;
+        buckets.retain(|bucket| !self.store.has_replica(*bucket));
+        let infos = self.store.replica_infos(&buckets, Timestamp(0))?;
+        let found = buckets.into_iter().zip(infos).filter(|(_, info)| info.is_some());
+        let found: Vec<BucketId> = found.map(|(bucket, _)| bucket).collect();
+        self.store.create_replicas(&found, true)
     }
 }
 

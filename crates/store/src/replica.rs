@@ -117,11 +117,9 @@ impl Store {
         self.shared().timestamps.last()
     }
 
-    /// Whether there is a replica of a bucket that was created, or has documents in files: no file is looked at.
+    /// Whether a replica of this bucket was made ([`Store::create_replicas`]). Costs a look at the manifest in memory.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
-        let state = self.shared().state();
-        state.replicas.contains_key(&bucket)
-            || parts(&state, bucket).iter().any(|part| !part.segments.is_empty())
+        self.shared().state().replicas.contains_key(&bucket)
     }
 
     /// Buckets of so many bits of which there can be something: [`Store::replica_infos`] says what.
