@@ -66,7 +66,7 @@ impl View for StoreView {
                     let mut read = segment.columns(*section, key, chunks.clone()).map_err(failed)?;
                     if key.form == Form::Tokens && read.iter().any(Option::is_none) {
                         let values = segment
-                            .columns(*section, &ColumnKey::value(&key.field), chunks)
+                            .columns(*section, &ColumnKey::value(key.root()), chunks)
                             .map_err(failed)?;
                         for (column, value) in read.iter_mut().zip(&values) {
                             if let (None, Some(value)) = (&column, value) {
