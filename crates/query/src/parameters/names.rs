@@ -78,6 +78,7 @@ const NAMES: &[&str] = &[
     "ranking.secondPhase.rankScoreDropLimit",
     "ranking.secondPhase.rerankCount",
     "ranking.secondPhase.totalRerankCount",
+    "ranking.significance.useModel",
     "ranking.softtimeout.enable",
     "ranking.sorting",
     "ranking.totalKeepRankCount",
