@@ -29,6 +29,7 @@ use crate::cluster::{self, Access, Hop};
 use crate::error::Kind;
 use crate::metrics::Metric;
 use crate::models::Embeddings;
+use crate::quota::Claim;
 use crate::{Deployment, Error, Node, http};
 
 /// How much longer than its timeout a query may take until it is given up: its partial result needs time to be written.
@@ -91,10 +92,14 @@ async fn search(
         parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
+    let hop = Hop::of(&headers)?;
+    let limited = deployment.application.container.limits_rates && matches!(hop, Hop::Client);
+    if let Some(claim) = if limited { Claim::of(&parameters)? } else { None } {
+        node.quotas().admit(&claim, started, node.metrics())?;
+    }
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let caller = Caller::default();
-    let hop = Hop::of(&headers)?;
     let deadline = started + timeout;
     if let Some(location) = one_location(&query)?.filter(|_| node.cluster().is_some()) {
         let request = spread::forwarded(&query, headers, timeout)?;

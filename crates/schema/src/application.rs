@@ -123,6 +123,8 @@ pub struct Container {
     pub search: bool,
     /// `<document-api>` is there.
     pub document_api: bool,
+    /// The rate limiting searcher is in a chain: queries are refused when their client asks more than they say it may.
+    pub limits_rates: bool,
     /// `ignore-undefined-fields` of the document API.
     pub ignore_undefined_fields: bool,
     /// `max-document-size` of the document API in bytes.

@@ -116,6 +116,7 @@ const FAMILIES: &[&str] = &[
     "model.",
     "presentation.",
     "ranking.",
+    "rate.",
     "rules.",
     "select.",
     "trace.",

@@ -138,6 +138,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     }
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
+    let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
     let mut embedders: Vec<Embedder> = Vec::new();
     for embedder in containers.iter().flat_map(|(_, container)| &container.embedders) {
         // Clusters that share a component repeat it.
@@ -157,6 +158,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
         containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
     container.search = search;
     container.document_api = document_api;
+    container.limits_rates = limits_rates;
     container.embedders = embedders;
     container.model_evaluation = model_evaluation;
     container
