@@ -118,6 +118,7 @@ fn state(bits: u8) -> Arc<ClusterState> {
         state: NodeState::Up,
         capacity: 1.0,
         incarnation: 1,
+        lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = (0..5).map(|key| (NodeKey(key), entry(key))).collect();
     let layout = Layout::Nodes(nodes.keys().copied().collect());

@@ -9,6 +9,7 @@
 
 mod joining;
 mod machine;
+mod nearness;
 mod node;
 mod pull;
 mod source;

@@ -218,6 +218,8 @@ impl Driver {
             let events = std::mem::take(&mut self.events);
             self.lock().handle(now(self.base), events, &mut effects);
             effects.into_iter().for_each(|effect| self.carry_out(effect));
+            // Now both machines act by it.
+            self.parts.membership.adopted(self.keeper.adopted());
         }
     }
 

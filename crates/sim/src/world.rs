@@ -79,7 +79,9 @@ impl World {
 
     pub fn join(&mut self) -> NodeKey {
         let key = NodeKey(self.nodes.len() as u16);
-        self.nodes.insert(key, Node::new(key, self.now));
+        // Clocks differ in speed far more than real ones do.
+        let pace = 900 + self.random.below(201) as u32;
+        self.nodes.insert(key, Node::new(key, pace, self.now));
         self.at(Duration::ZERO, Happening::Beat { node: key });
         key
     }
@@ -189,8 +191,8 @@ impl World {
     }
 
     fn coordinate(&mut self, message: Message) {
-        let Message::Beat { from, incarnation, asked } = message else { return };
-        if !self.coordination.beat(from, incarnation, self.now) {
+        let Message::Beat { from, incarnation, adopted, asked } = message else { return };
+        if !self.coordination.beat(from, (incarnation, adopted), self.now) {
             return;
         }
         let Some(state) = self.coordination.state().cloned() else { return };
@@ -357,7 +359,8 @@ impl World {
     fn beat(&mut self, key: NodeKey) {
         let Some(node) = self.nodes.get(&key) else { return };
         let asked = node.now(self.now).monotonic;
-        let message = Message::Beat { from: key, incarnation: node.incarnation, asked };
+        let (incarnation, adopted) = (node.incarnation, node.keeper.adopted());
+        let message = Message::Beat { from: key, incarnation, adopted, asked };
         self.send(Place::Node(key), Place::Coordination, message);
     }
 
@@ -406,7 +409,8 @@ impl World {
     /// A node is called again at this time of its own clock, if not before.
     fn wake_at(&mut self, key: NodeKey, wake: Option<Duration>) {
         let (Some(node), Some(wake)) = (self.nodes.get_mut(&key), wake) else { return };
-        let after = wake.saturating_sub(node.now(self.now).monotonic).max(Duration::from_micros(500));
+        let after = wake.saturating_sub(node.now(self.now).monotonic) * 1_000 / node.pace;
+        let after = after.max(Duration::from_micros(500));
         let at = self.now + after;
         if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
             node.wakes_at = Some(at);

@@ -121,6 +121,10 @@ pub struct Keeper {
     now: Duration,
     owners: Option<Owners>,
     votes: Votes,
+    /// The state that this node acts by, and by which nothing counts any more that it promised by an earlier one.
+    adopted: u64,
+    /// When that can be said of the newest.
+    adopts_at: Duration,
     /// Questions of new owners that have to wait until this time.
     promised: Vec<(Duration, Call, NodeKey)>,
     next_job: u64,
@@ -161,6 +165,8 @@ impl Keeper {
             now: now.monotonic,
             owners: None,
             votes: Votes::new(now.monotonic),
+            adopted: 0,
+            adopts_at: Duration::ZERO,
             promised: Vec::new(),
             next_job: 0,
             held: VecDeque::new(),
@@ -195,11 +201,20 @@ impl Keeper {
         for (_, call, from) in due {
             self.tell_owned(call, from, effects);
         }
+        if self.adopts_at <= self.now {
+            self.adopted = self.version();
+        }
+    }
+
+    /// What is to be registered as [`Registration::adopted`](crate::controller::Registration::adopted).
+    pub fn adopted(&self) -> u64 {
+        self.adopted
     }
 
     /// When [`Keeper::handle`] should be called even if nothing happens, on the monotonic clock.
     pub fn next_wake(&self) -> Option<Duration> {
-        self.promised.iter().map(|(until, ..)| *until).min()
+        let adopts = (self.adopted < self.version()).then_some(self.adopts_at);
+        self.promised.iter().map(|(until, ..)| *until).chain(adopts).min()
     }
 
     fn version(&self) -> u64 {
@@ -215,6 +230,7 @@ impl Keeper {
             return;
         }
         self.owners = Some(Owners::new(state));
+        self.adopts_at = self.votes.lapsed(self.confirm);
         self.void_below.clear();
         for (_, call, _) in std::mem::take(&mut self.promised) {
             self.reply(call, Response::Refused(Refused::Stale), effects);
