@@ -2,8 +2,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
 use millrace_document::{Group, Location};
-use millrace_gateway::cluster::{Cluster, Done, Place, Published, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
 use millrace_membership::Membership;
 use millrace_schema::Application;
 use millrace_store::Write;
@@ -40,20 +41,32 @@ impl Joining {
 }
 
 impl Cluster for Joining {
+    fn me(&self) -> Result<NodeKey, String> {
+        self.node()?.me()
+    }
+
+    fn place(&self, node: NodeKey) -> Result<Place, String> {
+        self.node()?.place(node)
+    }
+
     fn owner(&self, location: Location) -> Result<Place, String> {
         self.node()?.owner(location)
     }
 
-    fn readers(&self, location: Location) -> Result<Vec<Place>, String> {
-        self.node()?.readers(location)
+    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
+        self.node()?.owners(groups)
     }
 
-    fn owners(&self) -> Result<(u64, Vec<Place>), String> {
-        self.node()?.owners()
+    fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String> {
+        self.node()?.readers(buckets, near)
     }
 
-    fn owned(&self, version: u64) -> Result<Vec<(Place, Vec<BucketId>)>, String> {
-        self.node()?.owned(version)
+    fn vouches(&self, version: u64) -> bool {
+        self.part().is_some_and(|node| node.vouches(version))
+    }
+
+    fn holds(&self, bucket: BucketId) -> bool {
+        self.part().is_some_and(|node| node.holds(bucket))
     }
 
     fn bucket(&self, location: Location) -> Result<BucketId, String> {

@@ -1,6 +1,6 @@
 //! A node of a cluster, as its gateway and its operators see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
 use millrace_document::{Document, DropScope, Group, Location, Refusal, Timestamp, Version, wire};
-use millrace_gateway::cluster::{Cluster, Done, Place, Published, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
 use millrace_membership::Membership;
 use millrace_peer::{Peers, Service, Source};
 use millrace_schema::Application;
@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::machine::{Input, Machine, Parts, Transfer};
+use crate::nearness::Nearness;
 use crate::source::StoreSource;
 use crate::storage::Replicas;
 
@@ -28,6 +29,7 @@ const CONFIRM: Duration = Duration::from_millis(500);
 /// A node's part in its cluster. Dropped, it takes none any more; [`ContentNode::stop`] does that in order.
 pub struct ContentNode {
     me: NodeKey,
+    store: Store,
     machine: Arc<Machine>,
     membership: Membership,
     stop: watch::Sender<bool>,
@@ -38,7 +40,7 @@ impl ContentNode {
     /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `listener`.
     ///
     /// # Errors
-    /// A thread cannot be had.
+    /// A thread cannot be had; the store cannot be read.
     pub async fn start(
         store: Store,
         membership: Membership,
@@ -47,7 +49,10 @@ impl ContentNode {
         let incarnation = membership.incarnation();
         let (me, state) = first_state(&membership, incarnation).await;
         let runtime = Handle::current();
-        let replicas = Arc::new(Replicas::new(store));
+        let replicas = Arc::new(Replicas::new(store.clone()));
+        let (adopting, bits) = (Arc::clone(&replicas), state.distribution().bits);
+        let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
+        adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
         let machine = Arc::new(Machine::start(Parts {
             me,
             incarnation,
@@ -65,7 +70,7 @@ impl ContentNode {
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
         ];
-        Ok(Arc::new(ContentNode { me, machine, membership, stop, tasks }))
+        Ok(Arc::new(ContentNode { me, store, machine, membership, stop, tasks }))
     }
 
     /// This node's key.
@@ -108,7 +113,7 @@ impl ContentNode {
     }
 
     /// Where the gateway of a node is.
-    fn place(&self, state: &ClusterState, node: NodeKey) -> Result<Place, String> {
+    fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<Place, String> {
         if node == self.me {
             return Ok(Place::Here);
         }
@@ -188,52 +193,76 @@ impl Service for Answers {
 }
 
 impl Cluster for ContentNode {
+    fn me(&self) -> Result<NodeKey, String> {
+        Ok(self.me)
+    }
+
+    fn place(&self, node: NodeKey) -> Result<Place, String> {
+        self.place_in(&*self.state()?, node)
+    }
+
     fn owner(&self, location: Location) -> Result<Place, String> {
         let state = self.state()?;
         let owner = state.owner(state.bucket(location));
-        self.place(&state, owner.ok_or_else(|| "no node of the cluster serves now".to_owned())?)
+        self.place_in(&state, owner.ok_or_else(|| "no node of the cluster serves now".to_owned())?)
     }
 
-    fn readers(&self, location: Location) -> Result<Vec<Place>, String> {
+    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
         let state = self.state()?;
-        let bucket = state.bucket(location);
-        match self.machine.ask(|distributor, now| distributor.route(bucket, now)) {
-            Ok(route) => Ok(vec![self.place(&state, route.node)?]),
-            // There are no documents; that can be said here.
-            Err(NoRoute::Nothing) => Ok(vec![Place::Here]),
-            Err(NoRoute::Elsewhere(_)) => Err("the documents have got another owner".to_owned()),
-            Err(NoRoute::NotYet) => Err("the owner does not know yet who has the documents".to_owned()),
+        let Some(groups) = groups else {
+            let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
+            let nodes = serving.map(|(key, _)| (*key, None)).collect();
+            return Ok(Owners { version: state.version(), nodes });
+        };
+        let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
+        let locations =
+            groups.iter().filter_map(Group::location_bits).map(|bits| Location::new(u64::from(bits)));
+        let buckets: BTreeSet<BucketId> = locations.map(|location| state.bucket(location)).collect();
+        for bucket in buckets {
+            let owner = state.owner(bucket).ok_or_else(|| "no node of the cluster serves now".to_owned())?;
+            nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
         }
+        Ok(Owners { version: state.version(), nodes: nodes.into_iter().collect() })
     }
 
-    fn owners(&self) -> Result<(u64, Vec<Place>), String> {
+    fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String> {
         let state = self.state()?;
-        let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
-        let places = serving.map(|(key, _)| self.place(&state, *key)).collect::<Result<_, _>>()?;
-        Ok((state.version(), places))
-    }
-
-    fn owned(&self, version: u64) -> Result<Vec<(Place, Vec<BucketId>)>, String> {
-        let state = self.state()?;
-        if state.version() != version {
-            return Err("the cluster state has changed".to_owned());
-        }
-        let bits = state.distribution().bits;
-        let routes = self.machine.ask(|distributor, now| {
-            let mut routes: BTreeMap<NodeKey, Vec<BucketId>> = BTreeMap::new();
-            for bucket in (0..1_u64 << bits).map(|number| BucketId::new(bits, number)) {
-                match distributor.route(bucket, now) {
-                    Ok(route) if route.version == version => {
-                        routes.entry(route.node).or_default().push(bucket)
+        let own = |bucket: &BucketId| state.owner(*bucket) == Some(self.me);
+        let buckets: Vec<BucketId> = match buckets {
+            Some(buckets) => buckets.to_vec(),
+            None => state.buckets().filter(own).collect(),
+        };
+        let nearness = Nearness::new(&state, near, self.me);
+        let found = self.machine.ask(|distributor, now| {
+            let mut found = Vec::with_capacity(buckets.len());
+            for bucket in buckets {
+                let (nodes, full) = match distributor.route(bucket, now) {
+                    Ok(route) if route.version == state.version() => {
+                        (distributor.readers(bucket, &route), route.full)
                     }
-                    Ok(_) | Err(NoRoute::NotYet) => return None,
-                    Err(NoRoute::Elsewhere(_) | NoRoute::Nothing) => {}
-                }
+                    Err(NoRoute::Nothing) => (Vec::new(), true),
+                    Ok(_) | Err(NoRoute::NotYet) => {
+                        return Err("the owner does not know yet who has the documents");
+                    }
+                    Err(NoRoute::Elsewhere(_)) => return Err("the documents have got another owner"),
+                };
+                found.push(Readers { bucket, nodes, full });
             }
-            Some(routes)
+            Ok(found)
         });
-        let routes = routes.ok_or_else(|| "the owner does not know yet who has the documents".to_owned())?;
-        routes.into_iter().map(|(node, buckets)| Ok((self.place(&state, node)?, buckets))).collect()
+        let mut found = found?;
+        for readers in &mut found {
+            nearness.sort(readers);
+        }
+        Ok((state.version(), found))
+    }
+
+    fn vouches(&self, version: u64) -> bool {
+        self.machine.ask(|distributor, now| distributor.vouches(version, now))
+    }
+
+    fn holds(&self, bucket: BucketId) -> bool {
+        self.store.has_replica(bucket)
     }
 
     fn bucket(&self, location: Location) -> Result<BucketId, String> {

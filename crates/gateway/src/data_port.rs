@@ -12,13 +12,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{any, post};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 
-use crate::{Node, access_log, document_api, http, model_evaluation, search_api, status_api};
+use crate::{Node, access_log, cluster, document_api, http, model_evaluation, search_api, status_api};
 
 /// Answers the requests of the port.
 #[derive(Clone)]
@@ -71,6 +71,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/model-evaluation/v1", any(model_evaluation::handle))
         .route("/model-evaluation/v1/", any(model_evaluation::handle))
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
+        .route(cluster::READERS_PATH, post(cluster::tell_readers))
         .merge(status_api::data_routes())
         .fallback(unknown)
         .with_state(node)

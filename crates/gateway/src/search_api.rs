@@ -5,6 +5,7 @@ mod format;
 mod parameters;
 mod render;
 mod run;
+mod share;
 mod spread;
 mod trace;
 
@@ -25,10 +26,11 @@ pub(crate) use self::benchmark::Figures;
 use self::format::Format;
 use self::run::{Found, Request};
 use crate::caller::Caller;
-use crate::cluster::{self, Access, Hop};
+use crate::cluster::{self, Access, Hop, PATIENCE, Vouch, Way};
 use crate::error::Kind;
 use crate::metrics::Metric;
 use crate::models::Embeddings;
+use crate::quota::Claim;
 use crate::{Deployment, Error, Node, http};
 
 /// How much longer than its timeout a query may take until it is given up: its partial result needs time to be written.
@@ -87,44 +89,60 @@ async fn search(
 ) -> Result<Answer, Error> {
     let deployment = node.deployments().current()?;
     let headers = request.headers().clone();
+    let hop = Hop::of(&headers)?;
+    if hop == Hop::Share {
+        return Ok(Answer::OfNode(share::answer(node, deployment, request, started).await?));
+    }
     let (parameters, limits) =
         parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
+    let limited = deployment.application.container.limits_rates && hop == Hop::Client;
+    if let Some(claim) = if limited { Claim::of(&parameters)? } else { None } {
+        node.quotas().admit(&claim, started, node.metrics())?;
+    }
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
-    let caller = Caller::default();
-    let hop = Hop::of(&headers)?;
     let deadline = started + timeout;
-    if let Some(location) = one_location(&query)?.filter(|_| node.cluster().is_some()) {
-        let request = spread::forwarded(&query, headers, timeout)?;
-        let answer = cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await?;
-        if let Some(response) = answer {
-            return Ok(Answer::OfNode(response));
-        }
-    }
+    let caller = Caller::default();
     let gone = Arc::clone(&caller.gone);
-    let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
-    let request = Request { node: Arc::clone(node), deployment, query, embeddings, started, gone };
-    match tokio::time::timeout(timeout.saturating_add(GRACE), answer(&request, &hop, format)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Error::Timeout(timeout)),
+    loop {
+        let mut vouch = Vouch::default();
+        if let Some(location) = one_location(&query)?.filter(|_| node.cluster().is_some()) {
+            let left = timeout.saturating_sub(started.elapsed());
+            let request = spread::forwarded(&query, headers.clone(), left)?;
+            match cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await? {
+                Way::Here(here) => vouch = here,
+                Way::There(response) => return Ok(Answer::OfNode(response)),
+            }
+        }
+        let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
+        let request = Request {
+            node: Arc::clone(node),
+            deployment: Arc::clone(&deployment),
+            query: Arc::clone(&query),
+            embeddings,
+            started,
+            gone: Arc::clone(&gone),
+        };
+        let answer = answer(&request, &hop, format);
+        let Ok(answer) = tokio::time::timeout(timeout.saturating_add(GRACE), answer).await else {
+            return Err(Error::Timeout(timeout));
+        };
+        let answer = answer?;
+        match vouch.check(node) {
+            Ok(()) => return Ok(answer),
+            Err(error) if hop != Hop::Client || Instant::now() + PATIENCE >= deadline => return Err(error),
+            Err(_) => tokio::time::sleep(PATIENCE).await,
+        }
     }
 }
 
-/// The answer to a query that is this node's to answer, or the part of it that is.
+/// The answer to a query that is this node's to answer.
 async fn answer(request: &Request, hop: &Hop, format: Format) -> Result<Answer, Error> {
     let node = &request.node;
     let working = request.clone();
     let result = match (node.cluster(), hop) {
-        (Some(cluster), Hop::Owned(version)) => {
-            let shares = spread::of_owned(request, &**cluster, *version).await?;
-            return Ok(Answer::OfNode(spread::answer(&shares)?));
-        }
-        (Some(_), Hop::Buckets(buckets)) => {
-            let share = spread::of_buckets(request, buckets.clone()).await?;
-            return Ok(Answer::OfNode(spread::answer(&[share])?));
-        }
         (Some(cluster), Hop::Client) if one_location(&request.query)?.is_none() => {
             let found = spread::run(request, &**cluster).await?;
             node.pool().run(move || result(&working, &found, format)).await

@@ -137,6 +137,9 @@ impl<'v> Pass<'v> {
         let seen = [within, search.selection.iter().collect()];
         let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
         let narrow = || Narrowed::new(view, &plan.schema, &seen, plan.now, deadline);
+        if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
+            view.will_read(&ColumnKey::id(), 0..view.chunks().len());
+        }
         let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
         trace.select = watch.lap();
 
@@ -456,6 +459,9 @@ impl Search {
         Ok(shown)
     }
 }
+
+/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
+const ANNOUNCED_CHUNKS: usize = 4;
 
 const MATCH_FEATURES: &str = "matchfeatures";
 const SUMMARY_FEATURES: &str = "summaryfeatures";

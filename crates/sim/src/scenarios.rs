@@ -5,8 +5,34 @@ use millrace_cluster::{NodeKey, RowContent};
 use millrace_document::{DocumentId, Group, Timestamp, Version};
 
 use crate::history::{Heard, Intent};
+use crate::network::Place;
 use crate::world::World;
-use crate::{Options, Outcome, end, rest};
+use crate::{Options, Outcome, ask, end, rest};
+
+/// A majority is cut off from coordination, and from many who join at that moment, while clients write on both sides. By the state that it
+/// knows, it could go on without the others.
+///
+/// The outcome is wrong if both sides did.
+pub fn joined_while_a_majority_is_cut_off(seed: u64) -> Outcome {
+    let options = Options { nodes: 3, redundancy: Some(2), trace: true, ..Options::default() };
+    let mut world = World::new(seed, options);
+    let old: Vec<Place> = (0..world.options.nodes).map(|_| Place::Node(world.join())).collect();
+    world.pass(Duration::from_secs(4));
+    let mut new: Vec<Place> = (0..4).map(|_| Place::Node(world.join())).collect();
+    // They register, and then nothing comes through.
+    world.pass(Duration::from_millis(4));
+    new.push(Place::Coordination);
+    world.network.split(&old, &new);
+    for _ in 0..80 {
+        for _ in 0..4 {
+            ask(&mut world);
+        }
+        let pause = world.random.micros(100_000, 400_000);
+        world.pass(pause);
+    }
+    let healed_in = rest(&mut world);
+    end(world, healed_in)
+}
 
 /// Several replicas of one bucket have no document in common, and each has more than goes in one part of a transfer. Their nodes are retired
 /// at once. No document may be lost on the way to other nodes.
@@ -48,7 +74,8 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Out
     world.restart(NodeKey(0));
     world.pass(Duration::from_secs(60));
     for source in 0..sources {
-        let left = world.nodes.get(&NodeKey(source)).map(|node| node.storage.all()).unwrap_or_default();
+        let left =
+            world.nodes.get(&NodeKey(source)).map(|node| node.storage.all(Timestamp(0))).unwrap_or_default();
         if !left.is_empty() && world.wrong.is_none() {
             world.wrong = Some(format!("n{source} was retired and still has {left:?}"));
         }

@@ -72,14 +72,16 @@ impl Bucket {
         self.replicas.iter().filter(|replica| replica.birth.is_none()).map(|replica| replica.node).collect()
     }
 
+    /// Nodes with complete replicas that have rows by now, in no order.
+    pub fn complete(&self) -> Vec<NodeKey> {
+        let complete =
+            self.replicas.iter().filter(|replica| replica.info.complete && replica.birth.is_none());
+        complete.map(|replica| replica.node).collect()
+    }
+
     /// The replica that is the best to search: complete, on this node, else any in turns; the fullest where none is complete.
     pub fn best(&self, me: NodeKey, turn: u64) -> Option<NodeKey> {
-        let complete: Vec<NodeKey> = self
-            .replicas
-            .iter()
-            .filter(|replica| replica.info.complete && replica.birth.is_none())
-            .map(|replica| replica.node)
-            .collect();
+        let complete = self.complete();
         if complete.contains(&me) {
             return Some(me);
         }

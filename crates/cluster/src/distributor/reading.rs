@@ -3,6 +3,7 @@
 use millrace_bucket::BucketId;
 use millrace_document::Version;
 
+use super::buckets::Bucket;
 use super::machine::Distributor;
 use super::peers::Purpose;
 use super::requests::{ClientRequest, Found, Kind, RequestId, Stage};
@@ -57,9 +58,16 @@ impl Distributor {
         Ok(Route { node, full: found.settled && complete, version: self.version })
     }
 
-    /// Whether an answer that came by this route counts: the state is the same, and confirmed now, so that no owner has come between.
-    pub fn vouches(&self, route: &Route, now: Now) -> bool {
-        route.version == self.version && self.is_confirmed(now.monotonic)
+    /// All nodes that a query about a bucket can be sent to, that of its [`Distributor::route`] among them: where some have all of it,
+    /// no others.
+    pub fn readers(&self, bucket: BucketId, route: &Route) -> Vec<NodeKey> {
+        let complete = self.buckets.get(&bucket).map(Bucket::complete).unwrap_or_default();
+        if complete.contains(&route.node) { complete } else { vec![route.node] }
+    }
+
+    /// Whether an answer that came by a route of this version counts: the state is the same, and confirmed now, so that no owner has come between.
+    pub fn vouches(&self, version: u64, now: Now) -> bool {
+        version == self.version && self.is_confirmed(now.monotonic)
     }
 
     pub(super) fn read(&mut self, read: Read, effects: &mut Vec<Effect>) {

@@ -1,15 +1,16 @@
-use std::fmt::Write as _;
-
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
 
+use super::Readers;
 use crate::Error;
 
-/// The header that says what a request was handed on for. One from outside does not have it.
+/// The header that says what a request was handed on for, and what an answer to such a request is. For nodes of a cluster alone: a
+/// request from outside does not have it.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("millrace-hop");
 
-/// Its value in an answer that says: the cluster is about to agree who answers this; look again.
+/// Its value in an answer that says: the cluster is about to agree who answers this; look again. Nothing was changed.
 const UNSETTLED: HeaderValue = HeaderValue::from_static("unsettled");
 
 /// Whether a node has answered only that the cluster has not agreed yet.
@@ -22,19 +23,35 @@ pub(crate) fn unsettled(headers: &mut HeaderMap) {
     headers.insert(HOP, UNSETTLED);
 }
 
+/// Makes an answer say that others are to be asked, by this version of the cluster state.
+pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Readers) {
+    let nodes: Vec<String> = readers.nodes.iter().map(NodeKey::to_string).collect();
+    let text = format!("readers {version} {} {}", bucket_text(readers.bucket), nodes.join(","));
+    headers.extend(HeaderValue::from_str(&text).ok().map(|value| (HOP, value)));
+}
+
+/// Who is to be asked instead, if an answer says so.
+pub(super) fn others(headers: &HeaderMap) -> Option<(u64, Readers)> {
+    let text = headers.get(HOP)?.to_str().ok()?.strip_prefix("readers ")?;
+    let mut parts = text.split(' ');
+    let version = parts.next()?.parse().ok()?;
+    let bucket = bucket(parts.next()?)?;
+    let nodes = parts.next()?.split(',').map(|key| Some(NodeKey(key.parse().ok()?)));
+    Some((version, Readers { bucket, nodes: nodes.collect::<Option<_>>()?, full: true }))
+}
+
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hop {
     /// It came from a client.
     Client,
-    /// It was handed on to the owner.
-    Owner,
-    /// It was handed on by the owner, to be answered with what this node has.
-    Reader,
-    /// A part of it is asked: what there is in the buckets that this node owns in this version of the cluster state.
-    Owned(u64),
-    /// A part of it is asked by their owner: what there is in these buckets.
-    Buckets(Vec<BucketId>),
+    /// It was handed on to the owner of the documents by a node that may be near some replica: to be answered with all of it, or with
+    /// what there is in one bucket.
+    Owner(NodeKey, Option<BucketId>),
+    /// It was handed on to a node that has the documents, to be answered with what it has; of one bucket, where that is said.
+    Reader(Option<BucketId>),
+    /// A share of a query is asked for: the body says of which buckets.
+    Share,
 }
 
 impl Hop {
@@ -52,39 +69,50 @@ impl Hop {
         })
     }
 
+    /// The bucket that it is about, where not all of what was asked for is.
+    pub(crate) fn part(&self) -> Option<BucketId> {
+        match self {
+            Hop::Owner(_, part) | Hop::Reader(part) => *part,
+            Hop::Client | Hop::Share => None,
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
-        Some(match text.split_once(' ') {
-            None if text == "owner" => Hop::Owner,
-            None if text == "reader" => Hop::Reader,
-            Some(("owned", version)) => Hop::Owned(version.parse().ok()?),
-            Some(("buckets", list)) => Hop::Buckets(list.split(' ').map(bucket).collect::<Option<_>>()?),
+        let mut words = text.split(' ');
+        let kind = words.next()?;
+        let hop = match kind {
+            "share" => Hop::Share,
+            "reader" => Hop::Reader(words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?),
+            "owner" => {
+                let near = NodeKey(words.next()?.parse().ok()?);
+                Hop::Owner(near, words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?)
+            }
             _ => return None,
-        })
+        };
+        words.next().is_none().then_some(hop)
     }
 
     /// As a header's value; `None` for what needs none.
     pub(crate) fn value(&self) -> Option<HeaderValue> {
+        let part =
+            |part: &Option<BucketId>| part.map_or(String::new(), |part| format!(" {}", bucket_text(part)));
         let text = match self {
             Hop::Client => return None,
-            Hop::Owner => "owner".to_owned(),
-            Hop::Reader => "reader".to_owned(),
-            Hop::Owned(version) => format!("owned {version}"),
-            Hop::Buckets(buckets) => {
-                let mut text = "buckets".to_owned();
-                for bucket in buckets {
-                    // Writing to a text cannot fail.
-                    let _ = write!(text, " {}.{:x}", bucket.used_bits(), bucket.bits());
-                }
-                text
-            }
+            Hop::Owner(near, bucket) => format!("owner {near}{}", part(bucket)),
+            Hop::Reader(bucket) => format!("reader{}", part(bucket)),
+            Hop::Share => "share".to_owned(),
         };
         HeaderValue::from_str(&text).ok()
     }
 }
 
+fn bucket_text(bucket: BucketId) -> String {
+    format!("{}.{:x}", bucket.used_bits(), bucket.bits())
+}
+
 fn bucket(text: &str) -> Option<BucketId> {
     let (used_bits, bits) = text.split_once('.')?;
-    let used_bits = used_bits.parse().ok().filter(|bits| *bits <= 32)?;
+    let used_bits = used_bits.parse().ok().filter(|bits| *bits <= 58)?;
     Some(BucketId::new(used_bits, u64::from_str_radix(bits, 16).ok()?))
 }
 
@@ -94,16 +122,38 @@ mod tests {
 
     #[test]
     fn a_hop_is_what_its_header_says() {
-        let buckets = vec![BucketId::new(10, 0x3ff), BucketId::new(10, 0)];
-        for hop in [Hop::Owner, Hop::Reader, Hop::Owned(7), Hop::Buckets(buckets)] {
+        let (bucket, near) = (BucketId::new(40, 0x3f_0000_0001), NodeKey(3));
+        let hops = [
+            Hop::Owner(near, None),
+            Hop::Owner(near, Some(bucket)),
+            Hop::Reader(None),
+            Hop::Reader(Some(bucket)),
+            Hop::Share,
+        ];
+        for hop in hops {
             let mut headers = HeaderMap::new();
             headers.extend(hop.value().map(|value| (HOP, value)));
             assert_eq!(Hop::of(&headers).unwrap(), hop);
         }
         assert_eq!(Hop::of(&HeaderMap::new()).unwrap(), Hop::Client);
-        for wrong in ["", "elsewhere", "owned", "owned x", "buckets 99.1", "buckets 10"] {
+        for wrong in
+            ["", "elsewhere", "owner", "owner x", "reader 99.1", "reader 10", "owner 3 10.1 4", "share 1"]
+        {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(wrong))]);
             assert!(Hop::of(&headers).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn who_else_is_to_be_asked_stands_in_the_answer() {
+        let readers =
+            Readers { bucket: BucketId::new(10, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true };
+        let mut headers = HeaderMap::new();
+        ask_others(&mut headers, 7, &readers);
+        assert_eq!(others(&headers), Some((7, readers)));
+        assert!(!is_unsettled(&headers));
+        unsettled(&mut headers);
+        assert!(is_unsettled(&headers));
+        assert_eq!(others(&headers), None);
     }
 }

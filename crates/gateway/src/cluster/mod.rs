@@ -1,26 +1,31 @@
 //! What a gateway asks of the cluster that its node is one of, and how a request finds the node that can answer it.
 //!
 //! A request for one document or one group goes to the owner of its bucket: by one hop, whole, unless it came there. The owner
-//! answers reads itself where it has all of the bucket, and else hands them on to a node that has. A query over several owners'
-//! buckets is asked of each; see `search_api::spread`.
+//! answers reads itself where it has all of the bucket, and else names the nodes that have: one of them is asked then. A query over
+//! several buckets asks their owners who has them, and then those nodes, each for its share; see `search_api::spread`.
+//!
+//! What was read counts only if nothing has changed meanwhile: see [`Vouch`].
 //!
 //! Nothing here knows how a cluster agrees or moves data: a [`Cluster`] is told to the node by whoever runs it.
 
 mod forward;
 mod hop;
+mod readers;
 mod route;
 
 use std::pin::Pin;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
 use millrace_document::{Group, Location};
 use millrace_schema::Application;
 use millrace_store::{Write, Written};
 
 pub(crate) use self::forward::{Forwarded, Forwarder};
 pub(crate) use self::hop::{Hop, is_unsettled, unsettled};
-pub(crate) use self::route::{Access, hand_on};
+pub(crate) use self::readers::{READERS_PATH, assigned, bucket_of, parts_of, readers_of_all, tell_readers};
+pub(crate) use self::route::{Access, PATIENCE, Vouch, Way, check_held, hand_on};
 
 /// A node that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,31 +57,64 @@ pub enum WriteError {
     Unknown(String),
 }
 
-/// The cluster, as seen from one of its nodes. Nothing here waits.
+/// Nodes that have a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readers {
+    /// Which bucket.
+    pub bucket: BucketId,
+    /// Each has all of it, the best to ask first; where none has all, the one that has most. Empty: there are no documents.
+    pub nodes: Vec<NodeKey>,
+    /// Whether they have all of it, as far as nodes that serve have it.
+    pub full: bool,
+}
+
+/// Nodes that own buckets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owners {
+    /// The version of the cluster state by which they do.
+    pub version: u64,
+    /// For each node its buckets of those that were asked for; `None`: all that it owns.
+    pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
+}
+
+/// The cluster, as seen from one of its nodes. Nothing here waits but [`Cluster::publish`], whose answer is to come.
 pub trait Cluster: Send + Sync + 'static {
+    /// This node.
+    ///
+    /// # Errors
+    /// It has no part in the cluster yet.
+    fn me(&self) -> Result<NodeKey, String>;
+
+    /// Where a node is asked.
+    ///
+    /// # Errors
+    /// It has not said where it serves documents.
+    fn place(&self, node: NodeKey) -> Result<Place, String>;
+
     /// Which node orders the writes of documents at this location. An error says why none does now.
     ///
     /// # Errors
     /// No node serves, or this one is cut off.
     fn owner(&self, location: Location) -> Result<Place, String>;
 
-    /// Nodes that have all documents at this location, the best to ask first. Known to the location's owner.
-    ///
-    /// # Errors
-    /// No such node serves now, or this one is not the owner.
-    fn readers(&self, location: Location) -> Result<Vec<Place>, String>;
-
-    /// Every node that may own buckets, and the version of the cluster state in which they do.
+    /// The nodes that own the buckets of these groups, or all buckets.
     ///
     /// # Errors
     /// No node serves, or this one is cut off.
-    fn owners(&self) -> Result<(u64, Vec<Place>), String>;
+    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String>;
 
-    /// The buckets that this node owns in that version, by the node that they are to be read at.
+    /// Who has these buckets, or all those that this node owns; this node owns them, and its cluster state is confirmed. Of several, nodes
+    /// in the group of `near` come first. With the version of the cluster state by which it is so.
     ///
     /// # Errors
-    /// The cluster state has another version by now, or a bucket cannot be read anywhere.
-    fn owned(&self, version: u64) -> Result<Vec<(Place, Vec<BucketId>)>, String>;
+    /// This node does not own them, or does not know yet who has them.
+    fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String>;
+
+    /// Whether the cluster state still has this version, and is confirmed: then no owner has come between.
+    fn vouches(&self, version: u64) -> bool;
+
+    /// Whether this node has something of a bucket, be it an empty replica.
+    fn holds(&self, bucket: BucketId) -> bool;
 
     /// The bucket of this location.
     ///

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
+use hyper::StatusCode;
 use millrace_bucket::BucketId;
 use millrace_document::Location;
 
-use super::{Cluster, Forwarded, Hop, Place, is_unsettled};
-use crate::{Error, Node};
+use super::hop::{ask_others, others};
+use super::{Cluster, Forwarded, Hop, Place, Readers, is_unsettled};
+use crate::{Error, Node, http};
 
 /// What a request does to what is at its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,69 +20,63 @@ pub(crate) enum Access {
     Sweep,
 }
 
-/// Where a request is answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Route {
-    /// At this node.
-    Here,
-    /// At the first of these nodes that can be reached, which are told this.
-    There(Vec<String>, Hop),
+/// How long a request waits for the cluster to agree on who answers it, between two looks.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Who answers a request.
+pub(crate) enum Way {
+    /// This node; what it reads counts if this holds afterwards.
+    Here(Vouch),
+    /// Another node has.
+    There(Response),
 }
 
-/// How long a request waits for the cluster to agree on who answers it, between two looks.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// What must hold when a read is done, or what was read does not count: another owner may have taken writes meanwhile, or the replica may
+/// have been given up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Vouch {
+    /// The cluster state has this version.
+    version: Option<u64>,
+    /// This node has the bucket.
+    bucket: Option<BucketId>,
+}
 
-/// Finds the node for a request that has come so far.
-fn route(
-    cluster: &dyn Cluster,
-    location: Location,
-    access: Access,
-    hop: &Hop,
-    part: Option<BucketId>,
-) -> Result<Route, Error> {
-    let part = part.map(|bucket| Hop::Buckets(vec![bucket]));
-    let owner = match hop {
-        // Whoever handed it on has decided.
-        Hop::Reader | Hop::Owned(_) => return Ok(Route::Here),
-        Hop::Client | Hop::Owner => cluster.owner(location).map_err(Error::Unsettled)?,
-        // So has the owner; but it is asked for its buckets in the same words.
-        Hop::Buckets(_) => match cluster.owner(location) {
-            Ok(Place::Here) => Place::Here,
-            _ => return Ok(Route::Here),
-        },
-    };
-    match (owner, hop) {
-        (Place::At(address), Hop::Client) => Ok(Route::There(vec![address], part.unwrap_or(Hop::Owner))),
-        (Place::At(_), _) => {
-            Err(Error::Unsettled("the nodes do not agree yet who owns the documents".to_owned()))
+impl Vouch {
+    /// That the cluster state has this version.
+    pub(crate) fn of_version(version: u64) -> Self {
+        Vouch { version: Some(version), bucket: None }
+    }
+
+    /// To be asked when all has been read.
+    ///
+    /// # Errors
+    /// It does not hold: what was read is to be read again.
+    pub(crate) fn check(self, node: &Node) -> Result<(), Error> {
+        let Some(cluster) = node.cluster() else { return Ok(()) };
+        if self.version.is_some_and(|version| !cluster.vouches(version)) {
+            return Err(Error::Unsettled(
+                "the cluster state has changed while the documents were read".to_owned(),
+            ));
         }
-        (Place::Here, _) if access == Access::Write => Ok(Route::Here),
-        (Place::Here, _) => {
-            let readers = cluster.readers(location).map_err(Error::Unsettled)?;
-            if readers.contains(&Place::Here) {
-                return Ok(Route::Here);
-            }
-            if access == Access::Sweep {
-                let reason = "the documents are on their way to the node that orders their changes";
-                return Err(Error::Unsettled(reason.to_owned()));
-            }
-            let addresses = readers.into_iter().filter_map(|place| match place {
-                Place::At(address) => Some(address),
-                Place::Here => None,
-            });
-            let told = match hop {
-                Hop::Buckets(_) => hop.clone(),
-                _ => part.unwrap_or(Hop::Reader),
-            };
-            Ok(Route::There(addresses.collect(), told))
-        }
+        check_held(&**cluster, self.bucket.as_slice())
     }
 }
 
-/// Hands a request on (the part of it for one bucket, where that is given) until a node answers it, at most until `deadline`; `None` where this node is the one that answers it.
+/// Checks after a read that this node has what was read.
 ///
-/// Where the nodes do not agree, or one cannot be reached, the way is looked for again: the cluster is about to agree on another. A
-/// write that may have arrived is not sent again.
+/// # Errors
+/// It has not, or not any more.
+pub(crate) fn check_held(cluster: &dyn Cluster, buckets: &[BucketId]) -> Result<(), Error> {
+    match buckets.iter().all(|bucket| cluster.holds(*bucket)) {
+        true => Ok(()),
+        false => Err(Error::Unsettled("this node has given the documents up".to_owned())),
+    }
+}
+
+/// Hands a request on (the part of it for one bucket, where that is given) until a node answers it, at most until `deadline`.
+///
+/// Where the nodes do not agree, or one cannot be reached, the way is looked for again: the cluster is about to agree on another. What
+/// may have changed something is not sent again.
 ///
 /// # Errors
 /// No node could answer in time.
@@ -92,24 +88,16 @@ pub(crate) async fn hand_on(
     part: Option<BucketId>,
     request: &Forwarded,
     deadline: Instant,
-) -> Result<Option<Response>, Error> {
-    let Some(cluster) = node.cluster() else { return Ok(None) };
+) -> Result<Way, Error> {
+    let Some(cluster) = node.cluster() else { return Ok(Way::Here(Vouch::default())) };
+    let asked = Asked { node, cluster: &**cluster, location, access, hop, part, request };
     loop {
-        let error = match route(&**cluster, location, access, hop, part) {
-            Ok(Route::Here) => return Ok(None),
-            Ok(Route::There(addresses, next)) => {
-                match to_first(node, &addresses, &next, request).await {
-                    // Only who was asked by the client looks again: the others' answers come back to it.
-                    Ok(response) if *hop == Hop::Client && is_unsettled(response.headers()) => {
-                        Error::Unsettled("the node that owns the documents is not ready yet".to_owned())
-                    }
-                    Ok(response) => return Ok(Some(response)),
-                    Err(error) => error,
-                }
-            }
+        let error = match asked.way().await {
+            Ok(way) => return Ok(way),
             Err(error) => error,
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
+        // Only who was asked by the client looks again: the others' answers come back to it.
         let again = *hop == Hop::Client
             && !(may_have_arrived && access != Access::Read)
             && Instant::now() + PATIENCE < deadline;
@@ -120,18 +108,106 @@ pub(crate) async fn hand_on(
     }
 }
 
-async fn to_first(
-    node: &Node,
-    addresses: &[String],
-    hop: &Hop,
-    request: &Forwarded,
-) -> Result<Response, Error> {
-    let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
-    for address in addresses {
-        match node.forwarder().send(address, request.clone(), hop).await {
-            Ok(response) => return Ok(response),
-            Err(error) => last = error,
+/// A request that looks for its way.
+struct Asked<'a> {
+    node: &'a Node,
+    cluster: &'a dyn Cluster,
+    location: Location,
+    access: Access,
+    hop: &'a Hop,
+    part: Option<BucketId>,
+    request: &'a Forwarded,
+}
+
+impl Asked<'_> {
+    async fn way(&self) -> Result<Way, Error> {
+        let Asked { cluster, location, hop, .. } = *self;
+        if let Hop::Reader(part) = hop {
+            // Whoever handed it on has decided.
+            let bucket = part.map_or_else(|| self.bucket(), Ok)?;
+            return Ok(Way::Here(Vouch { version: None, bucket: Some(bucket) }));
+        }
+        match (cluster.owner(location).map_err(Error::Unsettled)?, hop) {
+            (Place::Here, _) => self.as_owner().await,
+            (Place::At(address), Hop::Client) => {
+                let me = cluster.me().map_err(Error::Unsettled)?;
+                let answer = self.send(&address, &Hop::Owner(me, self.part)).await?;
+                match others(answer.headers()) {
+                    Some((version, readers)) => self.read_at(version, &readers).await,
+                    None => Ok(Way::There(answer)),
+                }
+            }
+            (Place::At(_), _) => {
+                Err(Error::Unsettled("the nodes do not agree yet who owns the documents".to_owned()))
+            }
         }
     }
-    Err(last)
+
+    fn bucket(&self) -> Result<BucketId, Error> {
+        self.part.map_or_else(|| self.cluster.bucket(self.location), Ok).map_err(Error::Unsettled)
+    }
+
+    /// This node is the owner.
+    async fn as_owner(&self) -> Result<Way, Error> {
+        if self.access == Access::Write {
+            return Ok(Way::Here(Vouch::default()));
+        }
+        let me = self.cluster.me().map_err(Error::Unsettled)?;
+        let (near, part) = match self.hop {
+            Hop::Owner(near, part) => (*near, *part),
+            _ => (me, self.part),
+        };
+        let bucket = part.map_or_else(|| self.bucket(), Ok)?;
+        let (version, readers) = self.cluster.readers(Some(&[bucket]), near).map_err(Error::Unsettled)?;
+        let Some(readers) = readers.into_iter().find(|readers| !readers.nodes.is_empty()) else {
+            // That there is nothing can be said here.
+            return Ok(Way::Here(Vouch::of_version(version)));
+        };
+        let is_here = match self.access {
+            Access::Sweep => readers.nodes.contains(&me),
+            Access::Read | Access::Write => readers.nodes.first() == Some(&me),
+        };
+        match self.hop {
+            _ if is_here => Ok(Way::Here(Vouch { version: Some(version), bucket: Some(bucket) })),
+            _ if self.access == Access::Sweep => Err(Error::Unsettled(
+                "the documents are on their way to the node that orders their changes".to_owned(),
+            )),
+            Hop::Client => self.read_at(version, &readers).await,
+            _ => {
+                let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
+                ask_others(answer.headers_mut(), version, &readers);
+                Ok(Way::There(answer))
+            }
+        }
+    }
+
+    /// Reads at the first of these nodes that answers.
+    async fn read_at(&self, version: u64, readers: &Readers) -> Result<Way, Error> {
+        let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
+        for node in &readers.nodes {
+            let outcome = match self.cluster.place(*node).map_err(Error::Unsettled) {
+                Ok(Place::Here) => {
+                    return Ok(Way::Here(Vouch { version: Some(version), bucket: Some(readers.bucket) }));
+                }
+                Ok(Place::At(address)) => self.send(&address, &Hop::Reader(self.part)).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(answer) => {
+                    Vouch::of_version(version).check(self.node)?;
+                    return Ok(Way::There(answer));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn send(&self, address: &str, hop: &Hop) -> Result<Response, Error> {
+        let answer = self.node.forwarder().send(address, self.request.clone(), hop).await?;
+        match is_unsettled(answer.headers()) {
+            true => Err(Error::Unsettled(format!("node {address} cannot answer for the documents yet"))),
+            false => Ok(answer),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use millrace_bucket::BucketId;
 use millrace_document::Location;
 use serde_json::Value;
 
-use crate::cluster::{self, Access, Forwarded, Hop};
+use crate::cluster::{self, Access, Forwarded, Hop, Vouch, Way};
 use crate::http::{Parameters, form_encode};
 use crate::{Error, Node};
 
@@ -30,6 +30,14 @@ pub(super) struct Place {
     number: u32,
     /// Where in the bucket, as the node with it says; `None` for its beginning.
     inner: Option<String>,
+}
+
+/// Who answers for a bucket.
+pub(super) enum Answered {
+    /// This node; what it reads counts if this holds afterwards.
+    Here(Vouch),
+    /// Another node has answered so.
+    There(StatusCode, Bytes),
 }
 
 impl Buckets {
@@ -94,24 +102,27 @@ impl Place {
         Forwarded { target, ..request.clone() }
     }
 
-    /// Has the node that owns the bucket answer; `None` where that is this one.
+    /// Has the node answer that is to answer for the bucket.
     pub(super) async fn hand_on(
         &self,
         node: &Node,
         access: Access,
         request: &Forwarded,
         deadline: Instant,
-    ) -> Result<Option<(StatusCode, Bytes)>, Error> {
+    ) -> Result<Answered, Error> {
         let bucket = self.bucket();
         let location = Location::new(bucket.bits());
         let hop = Hop::Client;
-        let answer = cluster::hand_on(node, location, access, &hop, Some(bucket), request, deadline).await?;
-        let Some(answer) = answer else { return Ok(None) };
+        let answer =
+            match cluster::hand_on(node, location, access, &hop, Some(bucket), request, deadline).await? {
+                Way::Here(vouch) => return Ok(Answered::Here(vouch)),
+                Way::There(answer) => answer,
+            };
         let status = answer.status();
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
             .await
             .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
-        Ok(Some((status, body)))
+        Ok(Answered::There(status, body))
     }
 }
 

@@ -9,7 +9,6 @@ mod sweep;
 mod visit;
 mod write;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
-use crate::cluster::{self, Access, Forwarded, Hop};
+use crate::cluster::{self, Access, Forwarded, Hop, PATIENCE, Vouch, Way};
 use crate::error::Kind;
 use crate::http::{self, Parameters};
 use crate::metrics::Metric;
@@ -133,10 +132,30 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     if call.parameters.flag("dryRun")? == Some(true) {
         return dry_run(call, &target, request).await;
     }
-    let request = match hand_on(call, &target, request).await? {
-        ControlFlow::Continue(request) => request,
-        ControlFlow::Break(response) => return Ok(response),
-    };
+    if call.node.cluster().is_none() {
+        return operate(call, target, request).await;
+    }
+    call.hop = Hop::of(request.headers())?;
+    let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
+    loop {
+        let vouch = match hand_on(call, &target, &request).await? {
+            Way::Here(vouch) => vouch,
+            Way::There(response) => return Ok(response),
+        };
+        let is_read = request.method == Method::GET;
+        let response = operate(call, target.clone(), request.clone().into_request()).await?;
+        match vouch.check(&call.node) {
+            Err(error) if is_read && (call.hop != Hop::Client || call.left() < PATIENCE) => {
+                return Err(error);
+            }
+            Err(_) if is_read => tokio::time::sleep(PATIENCE).await,
+            _ => return Ok(response),
+        }
+    }
+}
+
+/// Does on this node what a request asks for.
+async fn operate(call: &Call, target: Target, request: Request) -> Result<Response, Error> {
     let method = request.method().clone();
     match (target, method.as_str()) {
         (Target::Document(id), "GET") => get::document(call, &id).await,
@@ -160,38 +179,22 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     }
 }
 
-/// Has another node of the cluster answer, where that is for another to do; else the request comes back.
-async fn hand_on(
-    call: &mut Call,
-    target: &Target,
-    request: Request,
-) -> Result<ControlFlow<Response, Request>, Error> {
-    if call.node.cluster().is_none() {
-        return Ok(ControlFlow::Continue(request));
-    }
-    call.hop = Hop::of(request.headers())?;
-    let location = match &call.hop {
-        Hop::Buckets(buckets) => buckets.first().map(|bucket| Location::new(bucket.bits())),
-        _ => target.location(),
+/// Has another node of the cluster answer, where that is for another to do.
+async fn hand_on(call: &mut Call, target: &Target, request: &Forwarded) -> Result<Way, Error> {
+    let location = match call.hop.part() {
+        Some(bucket) => Some(Location::new(bucket.bits())),
+        None => target.location(),
     };
     let access = match target {
-        _ if request.method() == Method::GET => Access::Read,
+        _ if request.method == Method::GET => Access::Read,
         Target::Document(_) => Access::Write,
         Target::Documents(_) => Access::Sweep,
     };
-    let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
     let Some(location) = location else {
         call.spread = Some(request.clone()).filter(|_| call.hop == Hop::Client);
-        return Ok(ControlFlow::Continue(request.into_request()));
+        return Ok(Way::Here(Vouch::default()));
     };
-    Ok(
-        match cluster::hand_on(&call.node, location, access, &call.hop, None, &request, call.deadline())
-            .await?
-        {
-            Some(response) => ControlFlow::Break(response),
-            None => ControlFlow::Continue(request.into_request()),
-        },
-    )
+    cluster::hand_on(&call.node, location, access, &call.hop, None, request, call.deadline()).await
 }
 
 /// Reads the request and changes nothing: clients measure their connection so.

@@ -16,12 +16,12 @@ use serde_json::{Value, json as object};
 use tokio::sync::oneshot;
 
 use super::Call;
-use super::buckets::{self, Buckets};
+use super::buckets::{self, Answered, Buckets};
 use super::path::Documents;
 use super::visit::Pass;
 use super::write::{apply, commit};
 use crate::Error;
-use crate::cluster::{Access, Hop};
+use crate::cluster::Access;
 use crate::deployment::DocumentKind;
 use crate::http;
 use crate::metrics::Metric;
@@ -194,14 +194,21 @@ async fn sweep(
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
-        let (changed, inner) = match place.hand_on(&call.node, Access::Sweep, &asked, call.deadline()).await?
-        {
-            None => {
-                let pass = Arc::new(pass.within(&Hop::Buckets(vec![place.bucket()])));
-                sweep_here(call, &pass, &change, place.inner(), deadline).await?
+        let outcome = match place.hand_on(&call.node, Access::Sweep, &asked, call.deadline()).await {
+            Ok(Answered::Here(_)) => {
+                let pass = Arc::new(pass.within(place.bucket()));
+                sweep_here(call, &pass, &change, place.inner(), deadline).await
             }
-            Some((status, body)) if status == StatusCode::OK => swept(&body)?,
-            Some((status, body)) => return Err(buckets::refused(status, &body)),
+            Ok(Answered::There(StatusCode::OK, body)) => swept(&body),
+            Ok(Answered::There(status, body)) => Err(buckets::refused(status, &body)),
+            Err(error) => Err(error),
+        };
+        let (changed, inner) = match outcome {
+            // Nothing of this bucket was changed: the client goes on here, when the cluster has agreed.
+            Err(Error::Unsettled(_)) if count > 0 => {
+                return Ok(answer(call, count, Some(place.to_string())));
+            }
+            outcome => outcome?,
         };
         count += changed;
         match place.after(inner) {
@@ -225,6 +232,9 @@ fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
 }
 
 /// Changes the documents of this node; how many, and where to go on.
+///
+/// # Errors
+/// [`Error::Unsettled`] only where nothing was changed: whoever asked may ask again, and no document is changed twice.
 async fn sweep_here(
     call: &Call,
     pass: &Arc<Pass>,
@@ -234,7 +244,7 @@ async fn sweep_here(
 ) -> Result<(u64, Option<String>), Error> {
     let mut count = 0;
     loop {
-        let (stepping, from) = (Arc::clone(pass), continuation);
+        let (stepping, from) = (Arc::clone(pass), continuation.clone());
         let found = call.node.pool().run(move || stepping.step(from, TOGETHER)).await??;
         let mut writes = Vec::with_capacity(found.documents.len());
         for visited in found.documents {
@@ -255,10 +265,25 @@ async fn sweep_here(
                 tokio::spawn(async move { commit(&node, write, until).await })
             })
             .collect();
+        let mut changed = 0;
+        let mut failure = None;
         for commit in commits {
-            let written = commit.await.map_err(|error| Error::Internal(error.to_string()))??;
-            count += u64::from(written.changed);
+            match commit.await.map_err(|error| Error::Internal(error.to_string()))? {
+                Ok(written) => changed += u64::from(written.changed),
+                Err(error) => failure = Some(error),
+            }
         }
+        match failure {
+            None => {}
+            Some(Error::Unsettled(_)) if changed == 0 && count > 0 => return Ok((count, continuation)),
+            Some(Error::Unsettled(reason)) if changed > 0 => {
+                return Err(Error::Unknown(format!(
+                    "{changed} documents were changed, others were not: {reason}"
+                )));
+            }
+            Some(error) => return Err(error),
+        }
+        count += changed;
         continuation = found.continuation;
         if continuation.is_none() || Instant::now() >= deadline {
             return Ok((count, continuation));

@@ -10,9 +10,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{PAGE, Pass};
-use crate::cluster::{Access, Forwarded, Hop};
+use crate::cluster::{Access, Forwarded, PATIENCE};
 use crate::document_api::Call;
-use crate::document_api::buckets::{self, Buckets};
+use crate::document_api::buckets::{self, Answered, Buckets};
 use crate::document_api::format::Shape;
 use crate::{Error, Node};
 
@@ -102,12 +102,21 @@ impl Pages {
         let count = wanted.clamp(1, PAGE).to_string();
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
-        match place.hand_on(&self.node, Access::Read, &asked, self.deadline).await? {
-            None => {
-                let pass = Arc::new(self.pass.within(&Hop::Buckets(vec![place.bucket()])));
-                self.of_this_node(pass, place.inner(), wanted).await
+        let (status, body) = loop {
+            let vouch = match place.hand_on(&self.node, Access::Read, &asked, self.deadline).await? {
+                Answered::Here(vouch) => vouch,
+                Answered::There(status, body) => break (status, body),
+            };
+            let pass = Arc::new(self.pass.within(place.bucket()));
+            let page = self.of_this_node(pass, place.inner(), wanted).await?;
+            match vouch.check(&self.node) {
+                Ok(()) => return Ok(page),
+                Err(error) if Instant::now() + PATIENCE >= self.deadline => return Err(error),
+                Err(_) => tokio::time::sleep(PATIENCE).await,
             }
-            Some((status, body)) if status == StatusCode::OK => {
+        };
+        match status {
+            StatusCode::OK => {
                 let answer: Answer<'_> = serde_json::from_slice(&body).map_err(|error| {
                     Error::Internal(format!("the answer of another node cannot be read: {error}"))
                 })?;
@@ -117,7 +126,7 @@ impl Pages {
                 }
                 Ok(page)
             }
-            Some((status, body)) => Err(buckets::refused(status, &body)),
+            status => Err(buckets::refused(status, &body)),
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentId, Group, Timestamp};
 use millrace_schema::ContentCluster;
 use millrace_selection::Selection;
 use millrace_store::{Store, ViewScope, Visit, Visited};
 
 use super::PAGE;
-use crate::cluster::Hop;
 use crate::document_api::Call;
 use crate::document_api::path::Documents;
 use crate::document_api::write::holds;
@@ -80,7 +80,7 @@ impl Pass {
         let visit = Visit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
-                &call.hop,
+                call.hop.part(),
                 match (documents.group, selection.as_ref().and_then(Selection::groups)) {
                     (Some(group), _) => ViewScope::Groups(vec![group]),
                     // Nothing of other groups is read.
@@ -117,9 +117,9 @@ impl Pass {
         Ok(Found { documents, continuation: page.continuation })
     }
 
-    /// The part of it that a node was asked for.
-    pub(in crate::document_api) fn within(&self, hop: &Hop) -> Pass {
-        let visit = Visit { scope: within(hop, self.visit.scope.clone()), ..self.visit.clone() };
+    /// What of it is in one bucket.
+    pub(in crate::document_api) fn within(&self, bucket: BucketId) -> Pass {
+        let visit = Visit { scope: within(Some(bucket), self.visit.scope.clone()), ..self.visit.clone() };
         Pass { visit, ..self.clone() }
     }
 
@@ -139,15 +139,15 @@ impl Pass {
     }
 }
 
-/// The part of a scope that a node was asked for, where it was asked for a part.
-fn within(hop: &Hop, scope: ViewScope) -> ViewScope {
-    match (hop, scope) {
-        (Hop::Buckets(buckets), ViewScope::Groups(mut groups)) => {
-            groups.retain(|group: &Group| buckets.iter().any(|bucket| bucket.intersects(group)));
+/// What of a scope is in one bucket, where only that is asked for.
+fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
+    match (bucket, scope) {
+        (Some(bucket), ViewScope::Groups(mut groups)) => {
+            groups.retain(|group: &Group| bucket.intersects(group));
             ViewScope::Groups(groups)
         }
-        (Hop::Buckets(buckets), _) => ViewScope::Buckets(buckets.clone()),
-        (_, scope) => scope,
+        (Some(bucket), _) => ViewScope::Buckets(vec![bucket]),
+        (None, scope) => scope,
     }
 }
 

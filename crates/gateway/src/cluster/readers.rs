@@ -1,0 +1,185 @@
+//! Who has the documents of a query, as their owners say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::{HeaderMap, Method, StatusCode};
+use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
+use millrace_document::Group;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use super::{Cluster, Forwarded, Hop, Place, Readers, is_unsettled};
+use crate::{Error, Node, http};
+
+/// Where a node tells who has the buckets that it owns.
+pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
+
+/// The most bytes of a question, and of an answer: there are at most about a million buckets.
+const BYTES_MAX: usize = 32 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Question {
+    version: u64,
+    near: NodeKey,
+    /// `None`: all.
+    buckets: Option<Vec<(u8, u64)>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    readers: Vec<Told>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Told {
+    bucket: (u8, u64),
+    nodes: Vec<NodeKey>,
+    full: bool,
+}
+
+/// Who has the documents of these groups, or of all, and the version of the cluster state by which that is so. What is read there
+/// counts if the cluster vouches for that version afterwards.
+///
+/// # Errors
+/// Some owner cannot be reached, or the nodes do not agree yet.
+pub(crate) async fn readers_of_all(
+    node: &Arc<Node>,
+    cluster: &dyn Cluster,
+    groups: Option<&[Group]>,
+    deadline: Instant,
+) -> Result<(u64, Vec<Readers>), Error> {
+    let owners = cluster.owners(groups).map_err(Error::Unsettled)?;
+    let near = cluster.me().map_err(Error::Unsettled)?;
+    let mut readers = Vec::new();
+    let mut asked = JoinSet::new();
+    for (owner, buckets) in owners.nodes {
+        match cluster.place(owner).map_err(Error::Unsettled)? {
+            Place::Here => readers.extend(own(cluster, owners.version, buckets.as_deref(), near)?),
+            Place::At(address) => {
+                let (node, version) = (Arc::clone(node), owners.version);
+                asked.spawn(async move {
+                    let answer = ask(&node, &address, Question::new(version, near, buckets));
+                    tokio::time::timeout_at(deadline.into(), answer).await.unwrap_or_else(|_| {
+                        Err(Error::Unsettled(format!("node {address} does not answer who has its documents")))
+                    })
+                });
+            }
+        }
+    }
+    while let Some(answer) = asked.join_next().await {
+        readers.extend(answer.map_err(|error| Error::Internal(error.to_string()))??);
+    }
+    readers.retain(|readers| !readers.nodes.is_empty());
+    Ok((owners.version, readers))
+}
+
+/// The buckets of each node, so that every bucket is read once: at the best node that is not one of those to avoid.
+pub(crate) fn assigned(
+    readers: &[Readers],
+    avoid: &dyn Fn(NodeKey) -> bool,
+) -> (BTreeMap<NodeKey, Vec<BucketId>>, Vec<BucketId>) {
+    let (mut nodes, mut unread) = (BTreeMap::<NodeKey, Vec<BucketId>>::new(), Vec::new());
+    for readers in readers {
+        match readers.nodes.iter().find(|node| !avoid(**node)) {
+            Some(node) => nodes.entry(*node).or_default().push(readers.bucket),
+            None => unread.push(readers.bucket),
+        }
+    }
+    (nodes, unread)
+}
+
+impl Question {
+    fn new(version: u64, near: NodeKey, buckets: Option<Vec<BucketId>>) -> Self {
+        let buckets = buckets.map(|buckets| buckets.into_iter().map(parts_of).collect());
+        Question { version, near, buckets }
+    }
+}
+
+pub(crate) fn parts_of(bucket: BucketId) -> (u8, u64) {
+    (bucket.used_bits(), bucket.bits())
+}
+
+pub(crate) fn bucket_of((used_bits, bits): (u8, u64)) -> Result<BucketId, Error> {
+    match used_bits <= 58 {
+        true => Ok(BucketId::new(used_bits, bits)),
+        false => Err(Error::BadRequest(format!("a bucket uses at most 58 bits, not {used_bits}"))),
+    }
+}
+
+/// Who has buckets that this node owns.
+fn own(
+    cluster: &dyn Cluster,
+    version: u64,
+    buckets: Option<&[BucketId]>,
+    near: NodeKey,
+) -> Result<Vec<Readers>, Error> {
+    let (own, readers) = cluster.readers(buckets, near).map_err(Error::Unsettled)?;
+    match own == version {
+        true => Ok(readers),
+        false => Err(Error::Unsettled("the nodes have different cluster states".to_owned())),
+    }
+}
+
+async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Readers>, Error> {
+    let mut body = Vec::new();
+    ciborium::into_writer(&question, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
+    let request = Forwarded {
+        method: Method::POST,
+        target: READERS_PATH.to_owned(),
+        headers: HeaderMap::new(),
+        body: body.into(),
+    };
+    let answer = node.forwarder().send(address, request, &Hop::Share).await?;
+    if is_unsettled(answer.headers()) || answer.status() != StatusCode::OK {
+        return Err(Error::Unsettled(format!("node {address} cannot say yet who has its documents")));
+    }
+    let body = to_bytes(answer.into_body(), BYTES_MAX)
+        .await
+        .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
+    let answer: Answer = ciborium::from_reader(&*body)
+        .map_err(|error| Error::Internal(format!("the answer of node {address} cannot be read: {error}")))?;
+    let told =
+        |told: Told| Ok(Readers { bucket: bucket_of(told.bucket)?, nodes: told.nodes, full: told.full });
+    answer.readers.into_iter().map(told).collect()
+}
+
+/// Tells another node who has the buckets that this one owns.
+pub(crate) async fn tell_readers(State(node): State<Arc<Node>>, request: Request) -> Response {
+    match answer(&node, request).await {
+        Ok(response) => response,
+        Err(error) => {
+            let mut response = (error.status(), error.to_string()).into_response();
+            if matches!(error, Error::Unsettled(_)) {
+                super::unsettled(response.headers_mut());
+            }
+            response
+        }
+    }
+}
+
+async fn answer(node: &Node, request: Request) -> Result<Response, Error> {
+    let Some(cluster) = node.cluster() else {
+        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+    };
+    let body = http::collect(request.into_body(), BYTES_MAX).await?;
+    let question: Question = ciborium::from_reader(&*body)
+        .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))?;
+    let buckets =
+        question.buckets.map(|buckets| buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>());
+    let readers = own(&**cluster, question.version, buckets.transpose()?.as_deref(), question.near)?;
+    let told = |readers: Readers| Told {
+        bucket: parts_of(readers.bucket),
+        nodes: readers.nodes,
+        full: readers.full,
+    };
+    let answer = Answer { readers: readers.into_iter().map(told).collect() };
+    let mut body = Vec::new();
+    ciborium::into_writer(&answer, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(http::answer(StatusCode::OK, "application/cbor", body))
+}

@@ -1,0 +1,115 @@
+//! Requests to one gateway of several: what is read counts, what is written is written once.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use hyper::Method;
+use serde_json::json;
+use support::{Nodes, low_bits};
+
+const NOTE: &str = "schema note {
+  document note {
+    field title type string { indexing: summary | index }
+    field stars type int { indexing: summary | attribute }
+  }
+  fieldset default { fields: title }
+}";
+
+/// A node that does not own the group's bucket, and the one that does.
+fn stranger_and_owner(group: &str) -> (usize, usize) {
+    let owner = low_bits(group) as usize % 16 % 3;
+    ((owner + 1) % 3, owner)
+}
+
+fn with_notes() -> Nodes {
+    let nodes = Nodes::start(3, NOTE);
+    for number in 0..20 {
+        let group = if number % 2 == 0 { "even" } else { "odd" };
+        nodes.put(number as usize % 3, group, number, &json!({ "title": "a note", "stars": number }));
+    }
+    nodes
+}
+
+#[test]
+fn what_was_read_while_the_cluster_state_changed_is_read_again() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let all = r#"{"yql": "select * from note where true", "streaming.selection": "true", "timeout": "5s"}"#;
+    let even = r#"{"yql": "select * from note where true", "streaming.groupname": "even", "timeout": "5s"}"#;
+    let requests = [
+        (owner, Method::GET, "/document/v1/notes/note/group/even/2", ""),
+        (owner, Method::GET, "/document/v1/notes/note/group/even", ""),
+        (owner, Method::GET, "/document/v1/?cluster=notes", ""),
+        (stranger, Method::GET, "/document/v1/?cluster=notes", ""),
+        (owner, Method::POST, "/search/", even),
+        (stranger, Method::POST, "/search/", even),
+        (owner, Method::POST, "/search/", all),
+        (stranger, Method::POST, "/search/", all),
+    ];
+    for (node, method, path, body) in requests {
+        let (status, expected) = nodes.call(node, method.clone(), path, body);
+        assert_eq!(status, 200, "{path} {body}: {expected}");
+        nodes.world.vouched.store(0, Ordering::SeqCst);
+        nodes.world.doubts.store(1, Ordering::SeqCst);
+        let (status, answer) = nodes.call(node, method, path, body);
+        assert_eq!((status, answer), (200, expected), "{path} {body}");
+        assert_eq!(nodes.world.doubts.load(Ordering::SeqCst), 0, "{path} {body}: nobody asked");
+        assert!(nodes.world.vouched.load(Ordering::SeqCst) >= 2, "{path} {body}: it was not read again");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_can_vouch_for_is_none() {
+    let nodes = with_notes();
+    let (_, owner) = stranger_and_owner("even");
+    nodes.world.doubts.store(usize::MAX, Ordering::SeqCst);
+    let path = "/document/v1/notes/note/group/even/2?timeout=200ms";
+    let (status, answer) = nodes.call(owner, Method::GET, path, "");
+    assert_eq!(status, 503, "{answer}");
+    let query =
+        json!({ "yql": "select * from note where true", "streaming.groupname": "even", "timeout": "200ms" });
+    let (status, answer) = nodes.query(owner, &query);
+    assert_eq!(status, 503, "{answer}");
+}
+
+#[test]
+fn a_replica_that_was_given_up_is_not_read() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let path = "/document/v1/notes/note/group/even/2?timeout=300ms";
+    assert_eq!(nodes.call(stranger, Method::GET, path, "").0, 200);
+    nodes.world.emptied.lock().unwrap().insert(owner as u16);
+    let (status, answer) = nodes.call(stranger, Method::GET, path, "");
+    assert_eq!(status, 503, "{answer}");
+}
+
+#[test]
+fn a_change_of_many_documents_that_broke_off_is_not_made_twice() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let path = "/document/v1/notes/note/group/even?selection=true&cluster=notes&timeout=2s";
+    let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
+    let changed = || {
+        let all = nodes.call(owner, Method::GET, "/document/v1/notes/note/group/even", "").1;
+        let stars: Vec<i64> = all["documents"]
+            .as_array()
+            .expect("documents")
+            .iter()
+            .filter_map(|document| document["fields"]["stars"].as_i64())
+            .collect();
+        assert!(stars.iter().all(|stars| *stars < 200), "{stars:?}");
+        stars.into_iter().filter(|stars| *stars >= 100).count()
+    };
+    for node in [stranger, owner] {
+        nodes.world.writes_left.store(3, Ordering::SeqCst);
+        let (status, answer) = nodes.call(node, Method::PUT, path, increment);
+        assert_eq!(status, 504, "{answer}");
+        assert_eq!(changed(), 3);
+        nodes.world.writes_left.store(usize::MAX, Ordering::SeqCst);
+        let undo = r#"{"fields": {"stars": {"decrement": 100}}}"#;
+        let chosen = path.replace("selection=true", "selection=note.stars%3E99");
+        let (status, answer) = nodes.call(node, Method::PUT, &chosen, undo);
+        assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(3)), "{answer}");
+    }
+}

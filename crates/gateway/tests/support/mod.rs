@@ -1,0 +1,274 @@
+//! Several gateways in one process, over a cluster that a test says everything of: who owns which bucket, who has it, and what goes wrong.
+
+// Each test file uses some of this.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_bucket::BucketId;
+use millrace_client::{Client, Protocol, Request};
+use millrace_cluster::NodeKey;
+use millrace_document::{Group, Location};
+use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::{Node, Server, Settings};
+use millrace_schema::Application;
+use millrace_store::{Change, Write};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+pub const SERVICES: &str = "<services version='1.0'>
+  <container id='default' version='1.0'><search/><document-api/></container>
+  <content id='notes' version='1.0'>
+    <min-redundancy>1</min-redundancy>
+    <documents><document type='note' mode='streaming'/></documents>
+  </content>
+</services>";
+
+/// Buckets of so many bits, where a group is not split.
+const BITS: u8 = 4;
+
+/// What all nodes of the cluster agree on.
+pub struct World {
+    addresses: Mutex<Vec<String>>,
+    /// For each bucket its nodes, the owner first; other buckets are of the node of their number.
+    pub placed: Mutex<BTreeMap<BucketId, Vec<u16>>>,
+    /// Groups, by the low bits of their locations, whose documents lie in buckets of more bits.
+    pub split: Mutex<BTreeMap<u32, u8>>,
+    version: AtomicU64,
+    /// So many times the state will have changed when somebody asks whether it has.
+    pub doubts: AtomicUsize,
+    /// How often somebody asked.
+    pub vouched: AtomicUsize,
+    /// Nodes that have given up what they had.
+    pub emptied: Mutex<BTreeSet<u16>>,
+    /// After so many writes the others are refused, until this is changed.
+    pub writes_left: AtomicUsize,
+}
+
+impl World {
+    fn nodes(&self) -> usize {
+        self.addresses.lock().unwrap().len()
+    }
+
+    fn bucket(&self, location: Location) -> BucketId {
+        let low = location.bits() as u32;
+        let deeper = self.split.lock().unwrap().get(&low).copied().unwrap_or(0);
+        BucketId::new(if deeper > 0 { 32 + deeper } else { BITS }, location.bits())
+    }
+
+    fn buckets_of(&self, group: &Group) -> Vec<BucketId> {
+        let Some(low) = group.location_bits() else { return Vec::new() };
+        let deeper = self.split.lock().unwrap().get(&low).copied().unwrap_or(0);
+        let bucket = |number: u64| self.bucket(Location::new(number << 32 | u64::from(low)));
+        (0..1_u64 << deeper).map(bucket).collect()
+    }
+
+    fn holders(&self, bucket: BucketId) -> Vec<u16> {
+        let number = (bucket.bits() ^ bucket.bits() >> 32) as usize % self.nodes();
+        self.placed.lock().unwrap().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
+    }
+
+    fn all_buckets(&self) -> Vec<BucketId> {
+        let mut all: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
+        for (low, deeper) in &*self.split.lock().unwrap() {
+            all.extend(
+                (0..1_u64 << deeper).map(|bits| BucketId::new(32 + deeper, bits << 32 | u64::from(*low))),
+            );
+        }
+        all
+    }
+}
+
+struct Member {
+    world: Arc<World>,
+    me: u16,
+    stores: Mutex<Vec<Arc<Node>>>,
+}
+
+impl Cluster for Member {
+    fn me(&self) -> Result<NodeKey, String> {
+        Ok(NodeKey(self.me))
+    }
+
+    fn place(&self, node: NodeKey) -> Result<Place, String> {
+        if node.0 == self.me {
+            return Ok(Place::Here);
+        }
+        Ok(Place::At(self.world.addresses.lock().unwrap()[usize::from(node.0)].clone()))
+    }
+
+    fn owner(&self, location: Location) -> Result<Place, String> {
+        self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
+    }
+
+    fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
+        let version = self.world.version.load(Ordering::SeqCst);
+        let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
+        match groups {
+            None => nodes.extend((0..self.world.nodes()).map(|key| (NodeKey(key as u16), None))),
+            Some(groups) => {
+                for bucket in groups.iter().flat_map(|group| self.world.buckets_of(group)) {
+                    let owner = NodeKey(self.world.holders(bucket)[0]);
+                    nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
+                }
+            }
+        }
+        Ok(Owners { version, nodes: nodes.into_iter().collect() })
+    }
+
+    fn readers(&self, buckets: Option<&[BucketId]>, _: NodeKey) -> Result<(u64, Vec<Readers>), String> {
+        let own = |bucket: &BucketId| self.world.holders(*bucket)[0] == self.me;
+        let buckets = buckets.map_or_else(|| self.world.all_buckets(), <[BucketId]>::to_vec);
+        let readers = buckets.into_iter().filter(own).map(|bucket| {
+            let nodes = self.world.holders(bucket).into_iter().map(NodeKey).collect();
+            Readers { bucket, nodes, full: true }
+        });
+        Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
+    }
+
+    fn vouches(&self, version: u64) -> bool {
+        self.world.vouched.fetch_add(1, Ordering::SeqCst);
+        let doubt = |doubts: usize| doubts.checked_sub(1);
+        if self.world.doubts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, doubt).is_ok() {
+            self.world.version.fetch_add(1, Ordering::SeqCst);
+        }
+        self.world.version.load(Ordering::SeqCst) == version
+    }
+
+    fn holds(&self, _: BucketId) -> bool {
+        !self.world.emptied.lock().unwrap().contains(&self.me)
+    }
+
+    fn bucket(&self, location: Location) -> Result<BucketId, String> {
+        Ok(self.world.bucket(location))
+    }
+
+    fn write(&self, write: Write, _: Instant, done: Done) {
+        let left = |left: usize| left.checked_sub(1);
+        if self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err() {
+            return done(Err(WriteError::Unavailable("the documents have got another owner".to_owned())));
+        }
+        let holders = self.world.holders(self.world.bucket(write.id.location()));
+        let stores = self.stores.lock().unwrap();
+        if let Change::Put(document) = &write.change {
+            for holder in &holders[1..] {
+                let copy = Write { id: write.id.clone(), change: Change::Put(document.clone()) };
+                stores[usize::from(*holder)].store().write(copy, |written| assert!(written.is_ok()));
+            }
+        }
+        let own = stores[usize::from(holders[0])].store();
+        own.write(write, move |outcome| done(outcome.map_err(WriteError::Store)));
+    }
+
+    fn drop_group(&self, document_type: Option<&str>, group: &Group, _: Instant, done: Done) {
+        for node in &*self.stores.lock().unwrap() {
+            node.store().drop_group(document_type, group).unwrap();
+        }
+        done(Err(WriteError::Unavailable("not asked for by any test".to_owned())));
+    }
+
+    fn publish<'a>(&'a self, _: Vec<u8>, _: &'a Application, generation: u64) -> Published<'a> {
+        Box::pin(async move { Ok(generation) })
+    }
+}
+
+/// The nodes.
+pub struct Nodes {
+    pub world: Arc<World>,
+    pub nodes: Vec<Arc<Node>>,
+    stops: Vec<Option<oneshot::Sender<()>>>,
+    runtime: Runtime,
+    _directory: tempfile::TempDir,
+}
+
+impl Nodes {
+    /// So many nodes with an application of this schema.
+    pub fn start(count: usize, schema: &str) -> Self {
+        Nodes::start_with(count, schema, &|_| ())
+    }
+
+    /// The same, with settings changed.
+    pub fn start_with(count: usize, schema: &str, change: &dyn Fn(&mut Settings)) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let world = Arc::new(World {
+            addresses: Mutex::default(),
+            placed: Mutex::default(),
+            split: Mutex::default(),
+            version: AtomicU64::new(1),
+            doubts: AtomicUsize::new(0),
+            vouched: AtomicUsize::new(0),
+            emptied: Mutex::default(),
+            writes_left: AtomicUsize::new(usize::MAX),
+        });
+        let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]
+            .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))
+            .into();
+        let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        for key in 0..count {
+            let mut settings = Settings::new(directory.path().join(key.to_string()));
+            (settings.port, settings.config_port, settings.threads) = (0, 0, 2);
+            settings.drain = Duration::from_millis(200);
+            change(&mut settings);
+            let node = Node::open(settings).expect("a node");
+            let application = Application::from_files(files.clone()).expect("an application");
+            node.deploy(application).expect("it is deployed");
+            let server = runtime.block_on(Server::bind(Arc::clone(&node))).expect("ports");
+            let address = server.addresses().expect("addresses").0;
+            world.addresses.lock().unwrap().push(address.to_string());
+            nodes.push(node);
+            servers.push(server);
+        }
+        for (node, me) in nodes.iter().zip(0u16..) {
+            let stores = Mutex::new(nodes.clone());
+            node.join(Arc::new(Member { world: Arc::clone(&world), me, stores }));
+        }
+        for server in servers {
+            let (stop, stopped) = oneshot::channel::<()>();
+            stops.push(Some(stop));
+            runtime.spawn(server.run(async move { drop(stopped.await) }));
+        }
+        Nodes { world, nodes, stops, runtime, _directory: directory }
+    }
+
+    /// The node answers no more.
+    pub fn stop(&mut self, node: usize) {
+        self.stops[node] = None;
+        let address = self.world.addresses.lock().unwrap()[node].clone();
+        while std::net::TcpStream::connect(&address).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn call(&self, node: usize, method: Method, path: &str, body: &str) -> (u16, Value) {
+        let address = self.world.addresses.lock().unwrap()[node].clone();
+        let client = Client::new(&format!("http://{address}"), Protocol::Http1).expect("an address");
+        let mut request = Request::new(method, path);
+        if !body.is_empty() {
+            request = request.body("application/json", body.to_owned());
+        }
+        let answer = self.runtime.block_on(client.send(request)).expect("an answer");
+        (answer.status.as_u16(), answer.json())
+    }
+
+    pub fn put(&self, node: usize, group: &str, number: u32, fields: &Value) {
+        let path = format!("/document/v1/notes/note/group/{group}/{number}");
+        let (status, answer) = self.call(node, Method::POST, &path, &json!({ "fields": fields }).to_string());
+        assert_eq!(status, 200, "{answer}");
+    }
+
+    pub fn query(&self, node: usize, parameters: &Value) -> (u16, Value) {
+        self.call(node, Method::POST, "/search/", &parameters.to_string())
+    }
+}
+
+/// The low bits of a group's locations.
+pub fn low_bits(group: &str) -> u32 {
+    Group::Name(group.to_owned()).location_bits().expect("a named group")
+}
