@@ -23,6 +23,7 @@ mod model_evaluation;
 mod models;
 mod node;
 pub mod pool;
+mod quota;
 mod reindexing;
 mod search_api;
 mod server;

@@ -29,8 +29,8 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
                 matches!(parent.tag_name().name(), "chain" | "search" | "provider" | "source")
             })
     };
-    let mut searchers = node.descendants().filter(is_searcher);
-    searchers.try_for_each(|element| searcher(element, warnings))?;
+    let searchers = || node.descendants().filter(is_searcher);
+    searchers().try_for_each(|element| searcher(element, warnings))?;
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
@@ -41,6 +41,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         port: port.map(|(server, port)| number(server, port)).transpose()?,
         search: xml::child(node, "search").is_some(),
         document_api: document_api.is_some(),
+        limits_rates: searchers().any(|searcher| class_of(searcher) == RATE_LIMITING),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
         embedders,
@@ -95,10 +96,21 @@ const HARMLESS_SEARCHERS: &[&str] = &[
     "com.yahoo.search.searchers.ValidateFuzzySearcher",
 ];
 
+/// The platform's searcher that refuses queries of clients that ask too many, which the node does itself.
+const RATE_LIMITING: &str = "com.yahoo.search.searchers.RateLimitingSearcher";
+
+/// The class of a searcher.
+fn class_of<'a>(searcher: Node<'a, '_>) -> &'a str {
+    let id = searcher.attribute("id").or(searcher.attribute("idref")).unwrap_or_default();
+    searcher.attribute("class").unwrap_or(id)
+}
+
 fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error> {
     let id = node.attribute("id").or(node.attribute("idref")).unwrap_or_default();
-    let class = node.attribute("class").unwrap_or(id);
-    if !HARMLESS_SEARCHERS.contains(&class) {
+    if class_of(node) == RATE_LIMITING {
+        return Ok(());
+    }
+    if !HARMLESS_SEARCHERS.contains(&class_of(node)) {
         let reason = format!(
             "searcher '{id}': Java components do not run here: remove it, and do its work in the client"
         );

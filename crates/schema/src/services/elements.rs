@@ -142,7 +142,7 @@ const SEARCH: &[Element] = &[
     // Providers are told apart by type.
     closed("provider"),
     refused("renderer", JAVA),
-    no_effect("significance", "term statistics come from the documents of each group"),
+    known("significance", &[closed("model")]),
     no_effect("semantic-rules", "query rewriting rules are not applied"),
     closed("threadpool"),
     no_effect("config", CONFIG),
