@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::{Column, ColumnKey};
 
@@ -18,6 +19,26 @@ pub trait View: Send + Sync {
     /// # Errors
     /// The file cannot be read, or its checksum does not fit.
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError>;
+}
+
+impl<V: View + ?Sized> View for &V {
+    fn chunks(&self) -> &[Chunk] {
+        (**self).chunks()
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).columns(key, range)
+    }
+}
+
+impl<V: View + ?Sized> View for Arc<V> {
+    fn chunks(&self) -> &[Chunk] {
+        (**self).chunks()
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).columns(key, range)
+    }
 }
 
 /// One chunk of a [`View`].

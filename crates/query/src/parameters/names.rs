@@ -79,6 +79,7 @@ const NAMES: &[&str] = &[
     "ranking.secondPhase.rerankCount",
     "ranking.secondPhase.totalRerankCount",
     "ranking.softtimeout.enable",
+    "ranking.softtimeout.factor",
     "ranking.sorting",
     "ranking.totalKeepRankCount",
     "recall",
