@@ -19,6 +19,7 @@ mod quality;
 mod query;
 mod rank;
 mod restart;
+mod scan_large;
 mod text;
 mod text_stemmed;
 mod visible;
@@ -100,6 +101,7 @@ pub const BENCHES: &[Bench] = &[
     restart::MEMORY,
     restart::START,
     placement::BENCH,
+    scan_large::BENCH,
     moving::BENCH,
     model::BENCH,
     model_overhead::BENCH,
