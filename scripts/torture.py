@@ -30,7 +30,8 @@ REPLICAS = 2
 CLIENTS = 4
 GROUPS = 6
 DOCUMENTS = 12
-DISK = "160m"
+DISK = "400m"
+RESERVE = 32 << 20
 
 SERVICES = f"""<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>
@@ -91,10 +92,14 @@ class Remembered:
     """What clients know of one document. Values are numbers that never repeat; None is that there is none."""
 
     def __init__(self):
-        self.value, self.perhaps = None, set()
+        self.value, self.perhaps, self.refused = None, set(), {}
 
     def acknowledged(self, value):
         self.value = value
+
+    def why(self, value):
+        """What was answered to a write that was not to take effect."""
+        return f"; that was refused: {self.refused[value]}" if value is not None and value in self.refused else ""
 
     def may_be(self, value):
         """An operation of unknown outcome may take effect at any later time; so it may for ever."""
@@ -110,7 +115,7 @@ class Client(threading.Thread):
         self.random = random.Random(f"{seed}/{number}")
         self.documents = {(group, document): Remembered() for group in range(GROUPS) for document in range(DOCUMENTS)}
         self.last, self.ends, self.wrong = 0, False, []
-        self.counts = collections.Counter()
+        self.counts, self.reasons = collections.Counter(), collections.Counter()
         self.longest, self.answered = 0.0, time.monotonic()
 
     def path(self, group, document=None):
@@ -151,8 +156,8 @@ class Client(threading.Thread):
             self.counts["reads" if seen is not False else "reads without an answer"] += 1
             # Whoever is the only one left of a bucket's nodes may not know what it missed.
             if seen is not False and not known.may_be(seen):
-                self.log(f"client {self.number} read {seen} of {group}/{document} at {node.name}, and it is {known.value}",
-                         stale=True)
+                self.log(f"client {self.number} read {seen} of {group}/{document} at {node.name}, and it is {known.value}"
+                         + known.why(seen), stale=True)
             return
         self.last += 1
         value = self.last * 10 + self.number
@@ -180,8 +185,11 @@ class Client(threading.Thread):
                 known.acknowledged(value)
         elif status in (429, 503) or "ConnectionRefused" in answer.get("message", ""):
             self.counts["refused"] += 1
+            for known in documents:
+                known.refused[value] = (status, answer.get("message"))
         else:
             self.counts[f"unknown ({status})"] += 1
+            self.reasons[str(answer.get("message", answer))[:160]] += 1
             for known in documents:
                 known.perhaps.add(value)
 
@@ -194,7 +202,7 @@ class Client(threading.Thread):
                     break
                 time.sleep(0.5)
             if not known.may_be(seen):
-                yield f"{node.name} says {seen} of c{self.number}g{group}/{document}, which is {known.value}"
+                yield f"{node.name} says {seen} of c{self.number}g{group}/{document}, which is {known.value}{known.why(seen)}"
 
 
 class Torture:
@@ -209,6 +217,7 @@ class Torture:
             # A small disk of its own, so that it can be filled.
             Networks.must(f"mount -t tmpfs -o size={DISK} none {directory / name}")
             self.nodes.append(Node(directory, self.etcd.url, name, self.networks.place(name)))
+        os.environ["MILLRACE_DISK_RESERVE"] = str(RESERVE)
         self.began, self.wrong, self.gentle = time.monotonic(), [], True
         self.clients = [Client(number, self.nodes, self.seed, self.log) for number in range(CLIENTS)]
 
@@ -420,6 +429,9 @@ class Torture:
     def report(self):
         total = sum((client.counts for client in self.clients), collections.Counter())
         print(", ".join(f"{count} {what}" for what, count in sorted(total.items())))
+        reasons = sum((client.reasons for client in self.clients), collections.Counter())
+        for reason, count in reasons.most_common(12):
+            print(f"  unknown {count} times: {reason}")
         print(f"the longest time without an acknowledged write of a client: {max(client.longest for client in self.clients):.1f} s")
         print(f"seed {self.seed}: " + ("well" if not self.wrong else f"{len(self.wrong)} wrong"))
         for line in self.wrong:

@@ -8,6 +8,8 @@ mod grouping;
 mod heal;
 mod maxsim;
 mod model;
+mod model_feed;
+mod model_overhead;
 mod model_rank;
 mod moving;
 mod moving_load;
@@ -20,6 +22,7 @@ mod quality;
 mod query;
 mod rank;
 mod restart;
+mod scan_large;
 mod text;
 mod text_stemmed;
 mod visible;
@@ -108,12 +111,15 @@ pub const BENCHES: &[Bench] = &[
     restart::MEMORY,
     restart::START,
     placement::BENCH,
+    scan_large::BENCH,
     moving::BENCH,
     moving_load::BENCH,
     heal::BENCH,
     drop_replicas::BENCH,
     write_replicas::BENCH,
     model::BENCH,
+    model_overhead::BENCH,
+    model_feed::BENCH,
     model_rank::BENCH,
     quality::BENCH,
 ];

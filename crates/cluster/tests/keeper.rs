@@ -87,8 +87,8 @@ fn request(what: &str) -> Request {
     let expected = Content::default();
     match what {
         "ping" => Request::Ping,
-        "owned" => Request::Owned,
-        "info" => Request::Info(bucket),
+        "owned" => Request::Owned { removals_since: Timestamp(0) },
+        "info" => Request::Info { bucket, removals_since: Timestamp(0) },
         "delete" => Request::Delete { bucket, expected },
         "pull" => Request::Pull { bucket, from: NodeKey(2), pull: Pull::Missing },
         _ => {

@@ -7,6 +7,7 @@
 //!
 //! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
 
+mod finishing;
 mod gauges;
 mod incoming;
 mod installing;
@@ -20,6 +21,8 @@ mod sessions;
 mod source;
 mod storage;
 mod take_over;
+#[cfg(test)]
+mod tests;
 mod throttle;
 
 pub use incoming::Transfer;

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, Change, Distributor, Event, Ticket, Write};
+use millrace_cluster::distributor::{self, Change, Distributor, Event, RequestError, Ticket, Write};
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
 use millrace_document::Refusal;
@@ -18,16 +18,17 @@ use millrace_peer::Peers;
 use tokio::runtime::Handle;
 
 use crate::Throttle;
+use crate::finishing::Finishing;
 use crate::incoming::{Incoming, Transfer};
 use crate::installing::Installing;
 use crate::pull::{Fetch, Fetches, LaidAside, Wanted};
-use crate::storage::{self, Replicas};
+use crate::storage::Replicas;
 
 /// What is called with the outcome of a write.
-pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, distributor::RequestError>) + Send>;
+pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, RequestError>) + Send>;
 
 /// What is called with the answer to another node.
-type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
+pub(crate) type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
 
 /// What happens.
 pub(crate) enum Input {
@@ -71,6 +72,11 @@ pub(crate) enum Input {
     Fetched {
         job: Job,
         outcome: Result<Option<LaidAside>, Failure>,
+    },
+    /// The owner of a bucket was asked to end a write, and has answered, or will not.
+    Finished {
+        finishing: Finishing,
+        reply: Option<Reply>,
     },
     Stop,
 }
@@ -120,6 +126,7 @@ impl Machine {
             distributor: Arc::clone(&distributor),
             events: Vec::new(),
             state: None,
+            adopted: 0,
             next_ticket: 0,
             writes: HashMap::new(),
             next_call: 0,
@@ -178,17 +185,20 @@ enum Caller {
     Other(ReplyTo),
 }
 
-struct Driver {
-    parts: Parts,
+pub(crate) struct Driver {
+    pub(crate) parts: Parts,
     base: Instant,
-    inputs: Sender<Input>,
+    pub(crate) inputs: Sender<Input>,
     distributor: Arc<Mutex<Distributor>>,
     keeper: Keeper,
     /// For the distributor's next turn.
     events: Vec<Event>,
-    state: Option<Arc<ClusterState>>,
+    pub(crate) state: Option<Arc<ClusterState>>,
+    /// The state that is registered as adopted.
+    adopted: u64,
     next_ticket: u64,
-    writes: HashMap<Ticket, WriteDone>,
+    /// With the time at which the client stops waiting.
+    writes: HashMap<Ticket, (Instant, WriteDone)>,
     next_call: u64,
     calls: HashMap<Call, Caller>,
     fetching: Fetches,
@@ -221,7 +231,10 @@ impl Driver {
             self.lock().handle(now(self.base), events, &mut effects);
             effects.into_iter().for_each(|effect| self.carry_out(effect));
             // Now both machines act by it.
-            self.parts.membership.adopted(self.keeper.adopted());
+            if self.adopted != self.keeper.adopted() {
+                self.adopted = self.keeper.adopted();
+                self.parts.membership.adopted(self.adopted);
+            }
         }
     }
 
@@ -229,10 +242,9 @@ impl Driver {
         self.distributor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&mut self, input: Input) {
+    pub(crate) fn take(&mut self, input: Input) {
         match input {
             Input::State(state) => {
-                self.parts.replicas.set_bits(state.distribution().bits);
                 self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
                 self.state = Some(Arc::clone(&state));
                 self.keep([replica::Event::State(Arc::clone(&state))]);
@@ -246,9 +258,12 @@ impl Driver {
             Input::Write { change, deadline, done } => {
                 self.next_ticket += 1;
                 let ticket = Ticket(self.next_ticket);
-                self.writes.insert(ticket, done);
+                self.writes.insert(ticket, (deadline, done));
                 let deadline = deadline.saturating_duration_since(self.base);
                 self.events.push(Event::Write(Write { ticket, deadline, change }));
+            }
+            Input::Request { fence, request: Request::Finish(unfinished), reply } => {
+                self.finish_here(fence, unfinished, reply);
             }
             Input::Request { fence, request, reply } => self.asked(fence, request, Caller::Other(reply)),
             Input::Answer { from, number, reply: Some(reply) } => {
@@ -263,6 +278,7 @@ impl Driver {
                 self.install_next();
             }
             Input::Fetched { job, outcome } => self.fetched(job, outcome),
+            Input::Finished { finishing, reply } => self.finished(finishing, reply),
             // Looked for before.
             Input::Stop => {}
         }
@@ -356,14 +372,14 @@ impl Driver {
 
     fn install(&mut self, job: Job) {
         match self.laid_aside.remove(&job) {
-            Some(LaidAside::Files(bucket, files)) => {
-                self.installing.add(job, bucket, files);
+            Some(LaidAside::Whole(whole)) => {
+                self.installing.add(job, whole);
                 self.install_next();
             }
-            Some(LaidAside::Versions(versions)) => {
+            Some(part) => {
                 let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
                 self.parts.runtime.spawn_blocking(move || {
-                    let outcome = storage::apply(replicas.store(), versions);
+                    let outcome = part.install(replicas.store());
                     // The machine may have stopped.
                     let _ = inputs.send(Input::Done { job, response: response(outcome) });
                 });
@@ -379,19 +395,19 @@ impl Driver {
     /// Takes in the files that wait, unless others are being taken in.
     fn install_next(&mut self) {
         let Some(batch) = self.installing.next() else { return };
-        let inputs = self.inputs.clone();
+        let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
         self.parts.runtime.spawn_blocking(move || {
-            let outcome = batch.install();
+            let outcome = batch.install(replicas.store());
             // The machine may have stopped.
             let _ = inputs.send(Input::Installed { jobs: batch.jobs(), response: response(outcome) });
         });
     }
 
-    fn address(&self, node: NodeKey) -> Option<String> {
+    pub(crate) fn address(&self, node: NodeKey) -> Option<String> {
         Some(self.state.as_ref()?.nodes().get(&node)?.address.clone())
     }
 
-    fn fetch_state(&self) {
+    pub(crate) fn fetch_state(&self) {
         let membership = self.parts.membership.clone();
         self.parts.runtime.spawn(async move {
             // What it finds comes the way that every state comes; where coordination cannot be reached, it is asked again.
@@ -418,8 +434,17 @@ impl Driver {
                 }
             }
             distributor::Effect::Written { ticket, outcome } => {
-                if let Some(done) = self.writes.remove(&ticket) {
-                    done(outcome);
+                let Some((deadline, done)) = self.writes.remove(&ticket) else { return };
+                match outcome {
+                    Err(RequestError::Moved {
+                        owner: Some(owner),
+                        version,
+                        unfinished: Some(unfinished),
+                    }) => {
+                        let finishing = Finishing { unfinished, deadline, done };
+                        self.finish_elsewhere(owner, version, finishing);
+                    }
+                    outcome => done(outcome),
                 }
             }
             // Documents are read by the gateway, from the store.

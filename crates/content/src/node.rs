@@ -55,7 +55,7 @@ impl ContentNode {
     /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `listener`.
     ///
     /// # Errors
-    /// A thread cannot be had.
+    /// A thread cannot be had; the store cannot be read.
     pub async fn start(
         store: Store,
         membership: Membership,
@@ -67,6 +67,9 @@ impl ContentNode {
         let runtime = Handle::current();
         let replicas = Arc::new(Replicas::new(store.clone()));
         let throttle = Arc::new(Throttle::new(pace.cap));
+        let (adopting, bits) = (Arc::clone(&replicas), state.distribution().bits);
+        let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
+        adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
         let machine = Arc::new(Machine::start(Parts {
             me,
             incarnation,
@@ -277,7 +280,7 @@ impl Cluster for ContentNode {
                     }
                     Err(NoRoute::Elsewhere(_)) => return Err("the documents have got another owner"),
                 };
-                found.push(Readers { bucket, nodes, full });
+                found.push(Readers { bucket, nodes, full, documents: distributor.documents(bucket) });
             }
             Ok(found)
         });

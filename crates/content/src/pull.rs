@@ -6,12 +6,13 @@ use std::thread;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{Failure, NodeKey, Pull};
-use millrace_document::{DocumentId, Version};
+use millrace_document::{DocumentId, Drop, Version};
 use millrace_peer::Bulk;
-use millrace_store::Arrived;
+use millrace_store::{Arrived, Store};
 
 use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
+use crate::installing;
 use crate::sessions::Sessions;
 use crate::source::PAGE;
 use crate::storage::{self, Replicas};
@@ -21,9 +22,32 @@ const BODIES: usize = 256;
 
 /// A part that has come and is not taken in.
 pub(crate) enum LaidAside {
-    /// All that a bucket has, for this bucket.
-    Files(BucketId, Vec<Arc<Arrived>>),
+    /// All that a bucket has.
+    Whole(Whole),
     Versions(Vec<Version>),
+    Drops(Vec<Drop>),
+}
+
+impl LaidAside {
+    /// Takes it in, durably.
+    pub(crate) fn install(self, store: &Store) -> Result<(), Failure> {
+        match self {
+            LaidAside::Whole(whole) => installing::install(store, &[&whole]),
+            LaidAside::Versions(versions) => storage::apply(store, versions),
+            LaidAside::Drops(drops) => {
+                drops.iter().try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))
+            }
+        }
+    }
+}
+
+/// All that a node has of a bucket.
+pub(crate) struct Whole {
+    pub(crate) bucket: BucketId,
+    /// What was dropped as a whole: to be taken in first, since rows from before it may still come.
+    pub(crate) drops: Vec<Drop>,
+    /// These may have other buckets as well.
+    pub(crate) files: Vec<Arc<Arrived>>,
 }
 
 /// What is told of a fetch: the next part, or `None` at its end.
@@ -150,9 +174,18 @@ impl Missing {
         self.wait.recv().map_err(|_| Ended::Cancelled)
     }
 
+    /// What was dropped as a whole, first: rows from before it may still come.
+    fn drops(&self, bulk: &mut Bulk) -> Result<(), Ended> {
+        let known = self.replicas.store().drops(self.bucket)?;
+        let mut drops = bulk.drops(self.bucket)?;
+        drops.retain(|drop| !known.contains(drop));
+        if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(drops)) }
+    }
+
     /// What is newer there, or missing here: both lists of versions are gone through side by side.
     fn fetch(&self) -> Result<(), Ended> {
         let mut bulk = Bulk::connect(&self.address)?;
+        self.drops(&mut bulk)?;
         let mut after = None;
         loop {
             let page = bulk.versions(self.bucket, after.as_deref())?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::Failure;
+use millrace_document::Drop;
 use millrace_peer::{Bulk, Head};
 use millrace_store::{Arrived, Import, Share, Store};
 
@@ -34,6 +35,9 @@ pub(crate) struct Receive<'a> {
 
 /// Who is told how it goes. What it is told of, it may be told of on different threads.
 pub(crate) trait Listener: Sync {
+    /// What the node remembers that was dropped as a whole, and this one does not. Told before any plan, again with each connection.
+    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>);
+
     /// These parcels come, but for those that have. A later plan takes the place of the one before.
     fn planned(&self, parcels: &[(Option<u64>, &[Share])]);
 
@@ -106,6 +110,12 @@ impl Receive<'_> {
 
     fn attempt(&self, progress: &mut Progress, listener: &dyn Listener) -> Result<(), Ended> {
         let mut bulk = Bulk::connect(self.address)?;
+        for bucket in self.buckets {
+            let known = self.store.drops(*bucket)?;
+            let mut drops = bulk.drops(*bucket)?;
+            drops.retain(|drop| !known.contains(drop));
+            listener.dropped(*bucket, drops);
+        }
         let heads = bulk.export(self.buckets)?;
         let is_done = |head: &Head| head.identity.is_some_and(|identity| progress.done.contains(&identity));
         let coming: Vec<Coming> = heads

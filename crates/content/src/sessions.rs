@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{Failure, NodeKey};
+use millrace_document::Drop;
 use millrace_store::{Arrived, Share};
 
 use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
-use crate::pull::{LaidAside, Told};
+use crate::pull::{LaidAside, Told, Whole};
 use crate::receive::{Ended, Listener, Receive};
 use crate::storage::Replicas;
 
@@ -126,6 +127,7 @@ impl Sessions {
 struct Parts {
     /// So many are still to come.
     missing: usize,
+    drops: Vec<Drop>,
     arrived: Vec<(Option<u64>, Arc<Arrived>)>,
 }
 
@@ -151,14 +153,19 @@ impl Session<'_> {
         self.transfer.set_buckets(wanted.len() as u64);
         drop(wanted);
         for of in whole {
-            let arrived = parts.remove(&of.bucket).unwrap_or_default().arrived;
+            let Parts { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
             let files: Vec<Arc<Arrived>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
-            (of.told)(Ok((!files.is_empty()).then_some(LaidAside::Files(of.bucket, files))));
+            let some = !drops.is_empty() || !files.is_empty();
+            (of.told)(Ok(some.then_some(LaidAside::Whole(Whole { bucket: of.bucket, drops, files }))));
         }
     }
 }
 
 impl Listener for Session<'_> {
+    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>) {
+        self.parts().entry(bucket).or_default().drops = drops;
+    }
+
     fn planned(&self, parcels: &[(Option<u64>, &[Share])]) {
         let mut parts = self.parts();
         for of_bucket in parts.values_mut() {

@@ -1,9 +1,11 @@
 //! Whole replicas from a node to a store, outside of any cluster.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{Failure, NodeKey};
+use millrace_document::Drop;
 use millrace_store::{Arrived, Share, Store};
 
 use crate::incoming::Incoming;
@@ -22,26 +24,36 @@ pub fn take_over(
 ) -> Result<u64, Failure> {
     let transfer = Incoming::default().begin(NodeKey(0), "whole replicas", buckets.len() as u64);
     let receive = Receive { store, throttle, transfer: &transfer, address, buckets };
-    let all = All(Mutex::default());
+    let all = All::default();
     receive.run(&all).map_err(|ended| match ended {
         Ended::Cancelled => Failure::Interrupted,
         Ended::Broken(error) => Failure::Storage { reason: error.to_string() },
         Ended::Failed(failure) => failure,
     })?;
-    let arrived = all.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let drops = all.drops.into_inner().unwrap_or_else(PoisonError::into_inner);
+    drops.values().flatten().try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))?;
+    let arrived = all.files.into_inner().unwrap_or_else(PoisonError::into_inner);
     let files: Vec<(&Arrived, &[BucketId])> = arrived.iter().map(|file| (file, buckets)).collect();
     Arrived::install_all(&files).map_err(storage::failure)?;
     Ok(transfer.bytes())
 }
 
 /// Keeps all that comes.
-struct All(Mutex<Vec<Arrived>>);
+#[derive(Default)]
+struct All {
+    drops: Mutex<BTreeMap<BucketId, Vec<Drop>>>,
+    files: Mutex<Vec<Arrived>>,
+}
 
 impl Listener for All {
+    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>) {
+        self.drops.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket, drops);
+    }
+
     fn planned(&self, _: &[(Option<u64>, &[Share])]) {}
 
     fn arrived(&self, _: Option<u64>, parcel: Arrived) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
     }
 
     fn is_cancelled(&self) -> bool {

@@ -235,7 +235,7 @@ impl World {
                 } else if self.options.sabotage == Some(Sabotage::NoComparison)
                     && let Request::Delete { bucket, expected } | Request::Complete { bucket, expected } =
                         &mut request
-                    && let Some(info) = node.storage.info(*bucket)
+                    && let Some(info) = node.storage.info(*bucket, expected.removals_since)
                 {
                     *expected = info.content;
                 }
@@ -306,7 +306,10 @@ impl World {
                 if self.options.sabotage == Some(Sabotage::NoComparison)
                     && let Response::Replicas { replicas, .. } = &mut reply.response
                 {
-                    replicas.iter_mut().for_each(|(_, info)| info.content = Content::default());
+                    for (_, info) in replicas {
+                        let removals_since = info.content.removals_since;
+                        info.content = Content { removals_since, ..Content::default() };
+                    }
                 }
                 if let Some((from, number)) = node.calls.remove(&call) {
                     self.reply(key, from, number, reply);
@@ -510,13 +513,13 @@ impl World {
 fn bucket_of(request: &Request) -> Option<millrace_bucket::BucketId> {
     match request {
         Request::Apply(rows) => rows.first().map(|row| row.bucket),
-        Request::Info(bucket)
-        | Request::Create(bucket)
+        Request::Create(bucket)
+        | Request::Info { bucket, .. }
         | Request::Read { bucket, .. }
         | Request::Pull { bucket, .. }
         | Request::Complete { bucket, .. }
         | Request::Delete { bucket, .. } => Some(*bucket),
-        Request::Ping | Request::Owned => None,
+        Request::Ping | Request::Owned { .. } | Request::Finish(_) => None,
     }
 }
 

@@ -66,7 +66,7 @@ impl StoreView {
                 let mut columns = read(segment, *section, key, chunks).map_err(failed)?;
                 if key.form == Form::Tokens && columns.iter().any(Option::is_none) {
                     let chunks = *chunk..*chunk + columns.len() as u32;
-                    let values = ColumnKey::value(&key.field);
+                    let values = ColumnKey::value(key.root());
                     let values = segment.columns(*section, &values, chunks).map_err(failed)?;
                     for (column, value) in columns.iter_mut().zip(&values) {
                         if let (None, Some(value)) = (&column, value) {

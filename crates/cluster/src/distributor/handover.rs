@@ -40,8 +40,9 @@ impl Distributor {
         self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
         self.keep_buckets(&stays);
         self.sort_requests(effects);
+        let removals_since = self.removals_since();
         for node in self.unheard.clone() {
-            self.send(node, Request::Owned, Purpose::HandOver, effects);
+            self.send(node, Request::Owned { removals_since }, Purpose::HandOver, effects);
         }
         self.ping(effects);
     }
