@@ -11,52 +11,15 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.parse
-import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-MILLRACE = os.environ.get("MILLRACE_BIN", str(ROOT / "target/release/millrace"))
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def get(url, timeout=5.0):
-    with urllib.request.urlopen(url, timeout=timeout) as answer:
-        return json.load(answer)
-
-
-class Node:
-    def __init__(self, directory, etcd, name):
-        self.name, self.directory = name, directory / name
-        self.port, self.config, self.peer = free_port(), free_port(), free_port()
-        self.etcd, self.process = etcd, None
-
-    def start(self):
-        log = open(f"{self.directory}.log", "ab")
-        self.process = subprocess.Popen(
-            [MILLRACE, "serve", "--data-dir", str(self.directory), "--cluster", self.etcd, "--name", self.name,
-             "--port", str(self.port), "--config-port", str(self.config), "--peer-port", str(self.peer)],
-            stdout=log, stderr=log)
-
-    def figures(self):
-        try:
-            return get(f"http://127.0.0.1:{self.port}/state/v1/cluster", 2)
-        except OSError:
-            return None
-
-    def runs(self):
-        return self.process is not None and self.process.poll() is None
+from processes import MILLRACE, ROOT, Etcd, Node, deploy, end, get, wish, with_replicas
 
 
 class Searches(threading.Thread):
@@ -74,7 +37,7 @@ class Searches(threading.Thread):
                 "streaming.groupname": random.choice(self.groups)})
             began = time.monotonic()
             try:
-                get(f"http://127.0.0.1:{node.port}/search/?{question}", 10)
+                get(node.url(f"/search/?{question}"), 10)
                 self.took.append(time.monotonic() - began)
             except OSError:
                 self.failed += 1
@@ -117,10 +80,9 @@ class Show:
                 continue
             rate = sum(transfer["bytes_per_second"] for transfer in figures["transfers"])
             share = min(1.0, rate / self.limit)
-            ideal = figures["ideal"]
-            settled &= ideal["distance"] == 0 and ideal["unknown"] == 0 and figures["confirmed"]
+            settled &= node.is_settled(figures)
             state = "serves" if figures["confirmed"] else "waits"
-            lines.append(f"{node.name:<6}{state:<10}{figures['buckets']['owned']:>7}{ideal['distance']:>7}"
+            lines.append(f"{node.name:<6}{state:<10}{figures['buckets']['owned']:>7}{figures['ideal']['distance']:>7}"
                          f"{figures['bytes'] / 1e6:>8.1f}{rate / 1e6:>9.1f}   {'#' * round(share * 40):<40}")
         lines.append(self.searches.figures() if self.searches else "")
         if self.tty and self.lines:
@@ -145,7 +107,7 @@ class Show:
 def count(node):
     question = urllib.parse.urlencode({
         "yql": "select * from mail where true limit 0", "streaming.selection": "true", "timeout": "20s"})
-    answer = get(f"http://127.0.0.1:{node.port}/search/?{question}", 30)
+    answer = get(node.url(f"/search/?{question}"), 30)
     return answer["root"]["fields"]["totalCount"]
 
 
@@ -155,36 +117,23 @@ def main():
     arguments.add_argument("--keep", action="store_true", help="leave the directory with data and logs")
     asked = arguments.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="millrace-cluster-"))
-    processes = []
+    etcd, nodes = Etcd(directory / "etcd"), []
     try:
-        client, peer = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
-        processes.append(subprocess.Popen(
-            ["etcd", "--data-dir", str(directory / "etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
-             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        nodes = [Node(directory, client.replace("http", "etcd"), f"n{number}") for number in range(6)]
+        etcd.start()
+        nodes = [Node(directory, etcd.url, f"n{number}") for number in range(6)]
         for node in nodes[:5]:
             node.start()
-        application = directory / "application"
-        shutil.copytree(ROOT / "examples/mail", application)
-        services = application / "services.xml"
-        services.write_text(services.read_text().replace("<min-redundancy>1<", "<min-redundancy>2<"))
-        for _ in range(60):
-            time.sleep(1)
-            deployed = subprocess.run(
-                [MILLRACE, "--config-url", f"http://127.0.0.1:{nodes[0].config}", "deploy", str(application)],
-                capture_output=True, text=True)
-            if deployed.returncode == 0:
-                break
-        else:
-            sys.exit(f"cannot deploy: {deployed.stderr}")
+        application = with_replicas(ROOT / "examples/mail", directory / "application", 2)
+        refused = deploy(nodes[0], application)
+        if refused:
+            sys.exit(f"cannot deploy: {refused}")
         show = Show(nodes, None, copying_limit(directory))
         show.until_settled("five nodes", 3)
 
         corpus = directory / "corpus.jsonl"
         with open(corpus, "wb") as file:
             subprocess.run([MILLRACE, "corpus", "--mails", str(asked.mails)], stdout=file, check=True)
-        subprocess.run([MILLRACE, "--url", f"http://127.0.0.1:{nodes[0].port}", "feed", str(corpus)], check=True)
+        subprocess.run([MILLRACE, "--url", nodes[0].url(), "feed", str(corpus)], check=True)
         fed = count(nodes[1])
         print(f"-- {fed} mails, two replicas of each\n")
         with open(corpus) as lines:
@@ -199,18 +148,16 @@ def main():
         print(f"-- {count(nodes[0])} of {fed} mails are found\n")
         nodes[5].start()
         show.until_settled("n5 comes, and gets its share", 5)
-        subprocess.run([MILLRACE, "--config-url", f"http://127.0.0.1:{nodes[0].config}",
-                        "--url", f"http://127.0.0.1:{nodes[0].port}", "node", "retire", "n1"], check=True)
+        retired = wish(nodes[0], "retire", "n1")
+        if retired.returncode != 0:
+            sys.exit(f"cannot retire: {retired.stderr}")
         show.until_settled("n1 retires, and empties", 5)
         found = count(nodes[2])
         print(f"-- {found} of {fed} mails are found")
         show.searches.ends = True
         sys.exit(0 if found == fed else 1)
     finally:
-        processes.extend(node.process for node in locals().get("nodes", []) if node.process)
-        for process in reversed(processes):
-            process.kill()
-            process.wait()
+        end([node.process for node in nodes] + [etcd.process])
         if asked.keep:
             print(f"left: {directory}")
         else:

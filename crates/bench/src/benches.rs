@@ -6,6 +6,8 @@ mod feed_tail;
 mod grouping;
 mod maxsim;
 mod model;
+mod model_feed;
+mod model_overhead;
 mod model_rank;
 mod moving;
 mod nn;
@@ -102,6 +104,8 @@ pub const BENCHES: &[Bench] = &[
     scan_large::BENCH,
     moving::BENCH,
     model::BENCH,
+    model_overhead::BENCH,
+    model_feed::BENCH,
     model_rank::BENCH,
     quality::BENCH,
 ];

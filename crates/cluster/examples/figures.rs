@@ -96,7 +96,7 @@ fn run(distributor: &mut Distributor, mut events: Vec<Event>, clock: &mut Clock,
 fn answer(request: Request, figures: &mut Figures) -> Option<Response> {
     match request {
         Request::Ping => Some(Response::Here { votes: false }),
-        Request::Owned => Some(Response::Replicas { replicas: Vec::new(), newest: Timestamp(0) }),
+        Request::Owned { .. } => Some(Response::Replicas { replicas: Vec::new(), newest: Timestamp(0) }),
         Request::Apply(rows) => {
             figures.rows += rows.len() as u64;
             figures.messages += 1;
@@ -118,6 +118,7 @@ fn state(bits: u8) -> Arc<ClusterState> {
         state: NodeState::Up,
         capacity: 1.0,
         incarnation: 1,
+        lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> = (0..5).map(|key| (NodeKey(key), entry(key))).collect();
     let layout = Layout::Nodes(nodes.keys().copied().collect());

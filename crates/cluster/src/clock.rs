@@ -13,6 +13,11 @@ impl HybridClock {
         self.last
     }
 
+    /// The last timestamp that it gave, or was shown.
+    pub fn last(&self) -> Timestamp {
+        self.last
+    }
+
     /// What follows is above `seen`.
     pub fn observe(&mut self, seen: Timestamp) {
         self.last = self.last.max(seen);

@@ -75,6 +75,7 @@ impl Configuration {
             state: NodeState::Up,
             capacity: node.capacity,
             incarnation: 0,
+            lease_ended: false,
         };
         let nodes = self.nodes.iter().map(|(key, node)| (*key, entry(node))).collect();
         let distribution =

@@ -21,6 +21,11 @@ pub(crate) struct Confirmation {
     until: Option<Duration>,
 }
 
+/// After so long by one's own clock, another node's confirmation has lapsed by its clock, which may be slower by a fifth.
+pub(crate) fn lapse(confirm: Duration) -> Duration {
+    confirm + confirm / 4
+}
+
 impl Confirmation {
     pub fn new(interval: Duration) -> Self {
         Confirmation {

@@ -17,6 +17,7 @@ mod configuration;
 mod confirmation;
 pub mod controller;
 pub mod distributor;
+mod earlier;
 mod error;
 mod message;
 mod owners;
@@ -27,6 +28,7 @@ mod state;
 mod time;
 
 pub use configuration::{Configuration, ConfiguredNode};
+pub use earlier::Earlier;
 pub use error::Error;
 pub use message::{
     Birth, Content, Failure, Fence, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row, RowContent,

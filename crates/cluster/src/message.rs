@@ -6,6 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, Timestamp, Version};
 
 use crate::NodeKey;
+use crate::distributor::Unfinished;
 
 /// What comes with every request, so that the receiver can tell a request that still counts from one that does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +28,11 @@ pub struct Fence {
 pub struct Content {
     /// Documents that are there.
     pub documents: u64,
-    /// Of the ids and timestamps of the newest versions, removals that are remembered among them.
+    /// Of the ids and timestamps of the newest versions, and of removals and drops that are remembered.
     pub checksum: u64,
+    /// Removals and drops count only from this time on, or somewhat before: not every node may remember older ones. The owner chooses it, so that
+    /// all are asked for the same.
+    pub removals_since: Timestamp,
 }
 
 /// What a node says of its replica of a bucket.
@@ -108,9 +112,17 @@ pub enum Request {
     Ping,
     /// Which replicas of buckets that I own do you have? The answer counts what was taken on before, and nothing later. It is
     /// what hands the buckets over: who has answered refuses the owner before.
-    Owned,
+    Owned {
+        /// As [`Content::removals_since`].
+        removals_since: Timestamp,
+    },
     /// What does your replica of this bucket hold? As [`Request::Owned`], for one.
-    Info(BucketId),
+    Info {
+        /// Which bucket.
+        bucket: BucketId,
+        /// As [`Content::removals_since`].
+        removals_since: Timestamp,
+    },
     /// Make these durable.
     Apply(Vec<Row>),
     /// The newest version of a document, and be it a removal.
@@ -145,6 +157,9 @@ pub enum Request {
         /// What it holds.
         expected: Content,
     },
+    /// You own the bucket now: end what I began as its owner, see [`Change::Finish`](crate::distributor::Change::Finish). This one is for the
+    /// distributor of the node; a keeper refuses it.
+    Finish(Unfinished),
 }
 
 impl Request {
@@ -182,6 +197,8 @@ pub enum Response {
     },
     /// To [`Request::Apply`]: all rows are durable but for these, by their places in the request.
     Applied(Vec<(usize, Failure)>),
+    /// To [`Request::Finish`]: it is durable on so many replicas.
+    Finished(u16),
     /// To [`Request::Read`]: the newest version that is remembered.
     Document(Option<Version>),
     /// It is done, and durable.

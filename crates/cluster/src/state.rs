@@ -6,7 +6,7 @@ use millrace_document::Location;
 use millrace_placement::{Group, IdealState, Members, Node, Topology};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Earlier, Error};
 
 /// A node's distribution key: its own for ever, whatever machine it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,6 +53,10 @@ pub struct NodeEntry {
     pub capacity: f64,
     /// Names one run of the process: another after each start.
     pub incarnation: u64,
+    /// It does not serve, and when that was said its lease had been seen to end, and no votes could confirm an older state to it: this run
+    /// acts by none any more, and nobody has to wait for it.
+    #[serde(default)]
+    pub lease_ended: bool,
 }
 
 /// How replicas are spread.
@@ -89,6 +93,7 @@ pub struct ClusterState {
     distribution: Distribution,
     /// Of the nodes that should have replicas.
     ideal: IdealState,
+    earlier: Vec<Earlier>,
 }
 
 /// As it is written down.
@@ -97,6 +102,8 @@ struct Written {
     version: u64,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: Distribution,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Earlier>,
 }
 
 impl ClusterState {
@@ -123,7 +130,7 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
-        Ok(ClusterState { version, nodes, distribution, ideal })
+        Ok(ClusterState { version, nodes, distribution, ideal, earlier: Vec::new() })
     }
 
     /// Reads what [`ClusterState::to_json`] wrote.
@@ -133,7 +140,18 @@ impl ClusterState {
     pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
         let written: Written =
             serde_json::from_slice(bytes).map_err(|error| Error::Format { reason: error.to_string() })?;
-        Self::new(written.version, written.nodes, written.distribution)
+        let state = Self::new(written.version, written.nodes, written.distribution)?;
+        Ok(state.following(written.earlier))
+    }
+
+    /// The same, with the earlier states that nodes may still act by.
+    pub(crate) fn following(self, earlier: Vec<Earlier>) -> Self {
+        ClusterState { earlier, ..self }
+    }
+
+    /// Earlier states that enough nodes may still act by to go on without the others.
+    pub fn earlier(&self) -> &[Earlier] {
+        &self.earlier
     }
 
     /// The state as JSON.
@@ -142,6 +160,7 @@ impl ClusterState {
             version: self.version,
             nodes: self.nodes.clone(),
             distribution: self.distribution.clone(),
+            earlier: self.earlier.clone(),
         };
         serde_json::to_vec(&written).expect("numbers, texts and lists of them always have a JSON form")
     }
@@ -223,6 +242,7 @@ pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> Cluster
         },
         capacity: 1.0,
         incarnation: 1,
+        lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> =
         states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(letter))).collect();

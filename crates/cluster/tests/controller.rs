@@ -1,6 +1,6 @@
 //! The controller, by what it publishes: events go in as text, states come out as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use millrace_cluster::controller::{Assignments, Controller, Inputs, Registration, Settings, Wish};
@@ -17,6 +17,8 @@ struct Cluster {
     reasons: BTreeMap<String, String>,
     wake: Option<Duration>,
     starts: u64,
+    /// Those who do not hear of new states.
+    deaf: BTreeSet<String>,
     told: Vec<String>,
 }
 
@@ -63,6 +65,7 @@ impl Cluster {
             reasons: BTreeMap::new(),
             wake: None,
             starts: 0,
+            deaf: BTreeSet::new(),
             told: Vec::new(),
         }
     }
@@ -95,6 +98,7 @@ impl Cluster {
                 let registration = Registration {
                     address: format!("{name}:1"),
                     incarnation: self.starts,
+                    adopted: 0,
                     stopping: false,
                     capacity: 1.0,
                     group: vec![],
@@ -102,6 +106,11 @@ impl Cluster {
                 self.registrations.insert(name.to_owned(), registration);
             }
             "gone" => drop(self.registrations.remove(name)),
+            "deaf" => drop(self.deaf.insert(name.to_owned())),
+            "hears" => {
+                self.deaf.remove(name);
+                self.adopt();
+            }
             "stopping" => self.registrations.get_mut(name).expect("it is there").stopping = true,
             wish => drop(self.wishes.insert(name.to_owned(), wish.parse().expect("it is a wish"))),
         }
@@ -123,6 +132,13 @@ impl Cluster {
         assert_eq!(next.version(), self.state.as_ref().map_or(0, ClusterState::version) + 1);
         self.told.push(format!("{} {}", now.as_secs(), shown(&next)));
         self.state = Some(next);
+        self.adopt();
+    }
+
+    fn adopt(&mut self) {
+        let version = self.state.as_ref().map_or(0, ClusterState::version);
+        let hearing = self.registrations.iter_mut().filter(|(name, _)| !self.deaf.contains(*name));
+        hearing.for_each(|(_, registration)| registration.adopted = version);
     }
 }
 
@@ -307,10 +323,12 @@ fn nothing_is_declared_while_too_few_of_the_listed_nodes_serve() {
 /// The absent could be a majority that goes on by the state before.
 #[test]
 fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
+    check(flat(5), "0 start a b c d e\n10 gone c d e\n90 start d", &["0 uuuuu", "90 uudud"]);
+    // Where the others have heard of those who went first, a few can go one after the other.
     check(
         flat(5),
         "0 start a b c d e\n10 gone d e\n50 gone c\n90 start d",
-        &["0 uuuuu", "11 uuumm", "21 uuudd", "90 uudud"],
+        &["0 uuuuu", "11 uuumm", "21 uuudd", "51 uumdd", "61 uuddd", "90 uudud"],
     );
     // All are restarted at once.
     check(
@@ -329,6 +347,48 @@ fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
     let mut cluster = Cluster::new(flat(3));
     cluster.run("0 start a b c\n10 gone b c\n50");
     assert!(cluster.reasons["b"].contains("if it has ended for good, set it down"), "{:?}", cluster.reasons);
+}
+
+/// Those who join must not make the absent a minority: by the state that these know, they are none.
+#[test]
+fn nobody_is_taken_out_who_could_go_on_by_an_earlier_state() {
+    let joined = "0 start a b c\n10 deaf a b c\n10 start v w x y\n20 gone a b c\n50";
+    check(flat(3), joined, &["0 uuu", "10 uuuuuuu"]);
+    // A new leader knows it as well.
+    check(flat(3), &format!("{joined} lead\n90"), &["0 uuu", "10 uuuuuuu"]);
+    // Where most have heard of the newer state, too few are left, whatever becomes of them then.
+    let heard = "0 start a b c\n10 deaf c\n10 start v w x y\n12\n20 gone a b c\n50";
+    check(flat(3), heard, &["0 uuu", "10 uuuuuuu", "21 mmmuuuu", "31 ddduuuu"]);
+    // So with new runs of them.
+    check(
+        flat(3),
+        &format!("{joined}\n60 hears a b\n60 start a b\n61\n80"),
+        &["0 uuu", "10 uuuuuuu", "60 uuduuuu"],
+    );
+    // Those that are there go one after the other, as the others hear of it.
+    check(flat(3), "0 start a b c\n10 maintenance a b\n11", &["0 uuu", "10 muu", "11 mmu"]);
+    check(
+        flat(3),
+        "0 start a b c\n9 deaf a b c\n10 maintenance a b\n20 hears a\n21",
+        &["0 uuu", "10 muu", "20 mmu"],
+    );
+}
+
+#[test]
+fn a_state_tells_whose_lease_has_ended() {
+    let ended = |script: &str| {
+        let mut cluster = Cluster::new(flat(3));
+        let state = cluster.run(script).state.clone().expect("there is a state");
+        state.nodes().values().map(|node| u8::from(node.lease_ended).to_string()).collect::<String>()
+    };
+    assert_eq!(ended("0 start a b c\n10 gone c\n11"), "001");
+    assert_eq!(ended("0 start a b c\n10 stopping c\n11"), "000", "it is registered still");
+    assert_eq!(ended("0 start a b c\n10 gone c\n12 start c"), "000");
+    // What it was when it was taken out counts: votes may have confirmed it then.
+    assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50 gone b\n52"), "010");
+    // So may those of a node that has ended since, by an operator's word.
+    assert_eq!(ended("0 start a b c\n10 deaf a b c\n10 start d\n20 gone a b\n30 down a\n31"), "0000");
+    assert_eq!(ended("0 start a b c\n10 start d\n12\n20 gone a b\n30 down a\n31"), "1100");
 }
 
 #[test]

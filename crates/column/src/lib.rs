@@ -59,7 +59,7 @@ pub enum Form {
 /// Names a column of a document type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnKey {
-    /// The field.
+    /// The field; for [`Form::Tokens`] it may be a path to members of its values.
     pub field: String,
     /// The form.
     pub form: Form,
@@ -91,9 +91,14 @@ impl ColumnKey {
         ColumnKey { field: String::new(), form: Form::Rest }
     }
 
-    /// The key of the field's tokens.
-    pub fn tokens(field: &str) -> Self {
-        ColumnKey { field: field.to_owned(), form: Form::Tokens }
+    /// The key of a field's tokens, or of those of one of its members, by its path (`person.name`, `prefs.value`).
+    pub fn tokens(path: &str) -> Self {
+        ColumnKey { field: path.to_owned(), form: Form::Tokens }
+    }
+
+    /// The field that a value of this column is in: all of the name, or what stands before the members' names.
+    pub fn root(&self) -> &str {
+        self.field.split('.').next().unwrap_or(&self.field)
     }
 }
 

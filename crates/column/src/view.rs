@@ -19,6 +19,19 @@ pub trait View: Send + Sync {
     /// # Errors
     /// The file cannot be read, or its checksum does not fit.
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError>;
+
+    /// The same of as many of the first chunks of `range` as come at once: at least one, if `range` has any. To work on them before the next
+    /// are read is faster than reading all, where columns are large.
+    ///
+    /// # Errors
+    /// As [`View::columns`].
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        self.columns(key, range)
+    }
+
+    /// Says that column `key` of these chunks will be asked for soon, one after another, so that the disk can begin. Nothing waits for it, and
+    /// an error shows when they are asked for.
+    fn will_read(&self, _key: &ColumnKey, _range: Range<usize>) {}
 }
 
 impl<V: View + ?Sized> View for &V {
@@ -29,6 +42,14 @@ impl<V: View + ?Sized> View for &V {
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         (**self).columns(key, range)
     }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        (**self).will_read(key, range);
+    }
 }
 
 impl<V: View + ?Sized> View for Arc<V> {
@@ -38,6 +59,14 @@ impl<V: View + ?Sized> View for Arc<V> {
 
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         (**self).columns(key, range)
+    }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        (**self).will_read(key, range);
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
 
+mod finishing;
 mod joining;
 mod machine;
 mod nearness;
@@ -14,6 +15,8 @@ mod node;
 mod pull;
 mod source;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use joining::Joining;
 pub use machine::Transfer;

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, Change, Distributor, Event, Ticket, Write};
+use millrace_cluster::distributor::{self, Change, Distributor, Event, RequestError, Ticket, Write};
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
 use millrace_document::Refusal;
@@ -18,14 +18,15 @@ use millrace_membership::Membership;
 use millrace_peer::Peers;
 use tokio::runtime::Handle;
 
+use crate::finishing::Finishing;
 use crate::pull::{Fetch, LaidAside, Wanted};
 use crate::storage::Replicas;
 
 /// What is called with the outcome of a write.
-pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, distributor::RequestError>) + Send>;
+pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, RequestError>) + Send>;
 
 /// What is called with the answer to another node.
-type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
+pub(crate) type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
 
 /// What happens.
 pub(crate) enum Input {
@@ -64,6 +65,11 @@ pub(crate) enum Input {
     Fetched {
         job: Job,
         outcome: Result<Option<LaidAside>, Failure>,
+    },
+    /// The owner of a bucket was asked to end a write, and has answered, or will not.
+    Finished {
+        finishing: Finishing,
+        reply: Option<Reply>,
     },
     Stop,
 }
@@ -177,17 +183,18 @@ enum Caller {
     Other(ReplyTo),
 }
 
-struct Driver {
-    parts: Parts,
+pub(crate) struct Driver {
+    pub(crate) parts: Parts,
     base: Instant,
-    inputs: Sender<Input>,
+    pub(crate) inputs: Sender<Input>,
     distributor: Arc<Mutex<Distributor>>,
     keeper: Keeper,
     /// For the distributor's next turn.
     events: Vec<Event>,
-    state: Option<Arc<ClusterState>>,
+    pub(crate) state: Option<Arc<ClusterState>>,
     next_ticket: u64,
-    writes: HashMap<Ticket, WriteDone>,
+    /// With the time at which the client stops waiting.
+    writes: HashMap<Ticket, (Instant, WriteDone)>,
     next_call: u64,
     calls: HashMap<Call, Caller>,
     fetches: HashMap<Job, Fetch>,
@@ -218,6 +225,8 @@ impl Driver {
             let events = std::mem::take(&mut self.events);
             self.lock().handle(now(self.base), events, &mut effects);
             effects.into_iter().for_each(|effect| self.carry_out(effect));
+            // Now both machines act by it.
+            self.parts.membership.adopted(self.keeper.adopted());
         }
     }
 
@@ -225,10 +234,9 @@ impl Driver {
         self.distributor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&mut self, input: Input) {
+    pub(crate) fn take(&mut self, input: Input) {
         match input {
             Input::State(state) => {
-                self.parts.replicas.set_bits(state.distribution().bits);
                 self.parts.peers.keep(&|address| state.nodes().values().any(|node| node.address == address));
                 self.state = Some(Arc::clone(&state));
                 self.keep([replica::Event::State(Arc::clone(&state))]);
@@ -242,9 +250,12 @@ impl Driver {
             Input::Write { change, deadline, done } => {
                 self.next_ticket += 1;
                 let ticket = Ticket(self.next_ticket);
-                self.writes.insert(ticket, done);
+                self.writes.insert(ticket, (deadline, done));
                 let deadline = deadline.saturating_duration_since(self.base);
                 self.events.push(Event::Write(Write { ticket, deadline, change }));
+            }
+            Input::Request { fence, request: Request::Finish(unfinished), reply } => {
+                self.finish_here(fence, unfinished, reply);
             }
             Input::Request { fence, request, reply } => self.asked(fence, request, Caller::Other(reply)),
             Input::Answer { from, number, reply: Some(reply) } => {
@@ -254,6 +265,7 @@ impl Driver {
             Input::Decided { decision, outcome } => self.events.push(Event::Decided { decision, outcome }),
             Input::Done { job, response } => self.keep([replica::Event::Done { job, response }]),
             Input::Fetched { job, outcome } => self.fetched(job, outcome),
+            Input::Finished { finishing, reply } => self.finished(finishing, reply),
             // Looked for before.
             Input::Stop => {}
         }
@@ -362,11 +374,11 @@ impl Driver {
         });
     }
 
-    fn address(&self, node: NodeKey) -> Option<String> {
+    pub(crate) fn address(&self, node: NodeKey) -> Option<String> {
         Some(self.state.as_ref()?.nodes().get(&node)?.address.clone())
     }
 
-    fn fetch_state(&self) {
+    pub(crate) fn fetch_state(&self) {
         let membership = self.parts.membership.clone();
         self.parts.runtime.spawn(async move {
             // What it finds comes the way that every state comes; where coordination cannot be reached, it is asked again.
@@ -393,8 +405,17 @@ impl Driver {
                 }
             }
             distributor::Effect::Written { ticket, outcome } => {
-                if let Some(done) = self.writes.remove(&ticket) {
-                    done(outcome);
+                let Some((deadline, done)) = self.writes.remove(&ticket) else { return };
+                match outcome {
+                    Err(RequestError::Moved {
+                        owner: Some(owner),
+                        version,
+                        unfinished: Some(unfinished),
+                    }) => {
+                        let finishing = Finishing { unfinished, deadline, done };
+                        self.finish_elsewhere(owner, version, finishing);
+                    }
+                    outcome => done(outcome),
                 }
             }
             // Documents are read by the gateway, from the store.

@@ -52,6 +52,7 @@ mod tests {
             state: NodeState::Up,
             capacity: 1.0,
             incarnation: 1,
+            lease_ended: false,
         };
         let nodes: BTreeMap<NodeKey, NodeEntry> = (0..4).map(|key| (NodeKey(key), entry(key))).collect();
         ClusterState::new(1, nodes, Distribution { bits: 8, redundancy: 2, layout })

@@ -40,7 +40,7 @@ impl ContentNode {
     /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `listener`.
     ///
     /// # Errors
-    /// A thread cannot be had.
+    /// A thread cannot be had; the store cannot be read.
     pub async fn start(
         store: Store,
         membership: Membership,
@@ -50,6 +50,9 @@ impl ContentNode {
         let (me, state) = first_state(&membership, incarnation).await;
         let runtime = Handle::current();
         let replicas = Arc::new(Replicas::new(store.clone()));
+        let (adopting, bits) = (Arc::clone(&replicas), state.distribution().bits);
+        let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
+        adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
         let machine = Arc::new(Machine::start(Parts {
             me,
             incarnation,

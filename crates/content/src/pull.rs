@@ -7,7 +7,7 @@ use std::thread;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{Failure, Pull};
-use millrace_document::{DocumentId, Version};
+use millrace_document::{DocumentId, Drop, Version};
 use millrace_peer::Bulk;
 use millrace_store::{Import, Share};
 
@@ -21,6 +21,7 @@ const BODIES: usize = 256;
 pub(crate) enum LaidAside {
     File(Import),
     Versions(Vec<Version>),
+    Drops(Vec<Drop>),
 }
 
 impl LaidAside {
@@ -29,6 +30,9 @@ impl LaidAside {
         match self {
             LaidAside::File(import) => import.finish().map_err(storage::failure),
             LaidAside::Versions(versions) => storage::apply(replicas.store(), versions),
+            LaidAside::Drops(drops) => {
+                drops.iter().try_for_each(|drop| replicas.store().apply_drop(drop).map_err(storage::failure))
+            }
         }
     }
 }
@@ -122,9 +126,18 @@ impl Fetching {
         self.wait.recv().map_err(|_| Ended::Cancelled)
     }
 
+    /// What was dropped as a whole, first: rows from before it may still come.
+    fn drops(&self, bulk: &mut Bulk) -> Result<(), Ended> {
+        let known = self.replicas.store().drops(self.wanted.bucket)?;
+        let mut drops = bulk.drops(self.wanted.bucket)?;
+        drops.retain(|drop| !known.contains(drop));
+        if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(drops)) }
+    }
+
     /// All of the replica, as files.
     fn whole(&self) -> Result<(), Ended> {
         let mut bulk = Bulk::connect(&self.wanted.address)?;
+        self.drops(&mut bulk)?;
         let store = self.replicas.store();
         for _ in 0..bulk.export(&[self.wanted.bucket])? {
             let begin = |shares: &[(BucketId, u64, u64)]| {
@@ -151,6 +164,7 @@ impl Fetching {
     /// What is newer there, or missing here: both lists of versions are gone through side by side.
     fn missing(&self) -> Result<(), Ended> {
         let mut bulk = Bulk::connect(&self.wanted.address)?;
+        self.drops(&mut bulk)?;
         let mut after = None;
         loop {
             let page = bulk.versions(self.wanted.bucket, after.as_deref())?;

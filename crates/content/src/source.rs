@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Version};
+use millrace_document::{DocumentId, Drop, Timestamp, Version};
 use millrace_peer::{Parcel, Source, VersionKey, VersionPage};
 
-use crate::storage::{Replicas, removals_since};
+use crate::storage::Replicas;
 
 /// Versions in a page.
 pub(crate) const PAGE: usize = 4096;
@@ -22,13 +22,18 @@ impl Source for StoreSource {
     }
 
     fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
-        let page = self.0.store().versions(bucket, removals_since(), after, PAGE);
+        // All that is remembered: more than what is compared does no harm.
+        let page = self.0.store().versions(bucket, Timestamp(0), after, PAGE);
         let page = page.map_err(|error| error.to_string())?;
         let versions = page.versions.into_iter();
         Ok(VersionPage {
             versions: versions.map(|key| VersionKey { id: key.id, timestamp: key.timestamp }).collect(),
             after: page.after,
         })
+    }
+
+    fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String> {
+        self.0.store().drops(bucket).map_err(|error| error.to_string())
     }
 
     fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::Storage;
@@ -17,10 +16,6 @@ pub(crate) struct Replicas {
     bits: AtomicU8,
 }
 
-/// Removals that are older than this are not compared: some replicas may have forgotten them. In steps, so that nodes that ask at
-/// about one time ask for the same.
-const REMOVALS: Duration = Duration::from_secs(24 * 3600);
-
 impl Replicas {
     pub(crate) fn new(store: Store) -> Self {
         Replicas { store, bits: AtomicU8::new(0) }
@@ -30,22 +25,22 @@ impl Replicas {
         &self.store
     }
 
-    /// How many bits the cluster's buckets have.
-    pub(crate) fn set_bits(&self, bits: u8) {
+    /// Takes what the store holds for replicas of the cluster's buckets, which have so many bits. What it has of a bucket without being one of its
+    /// replicas is from before it was in a cluster, and all that there was; from now on there is a replica only where one was made.
+    pub(crate) fn adopt(&self, bits: u8) -> Result<(), Error> {
         self.bits.store(bits, Ordering::Relaxed);
+        let mut buckets = self.store.replica_buckets(bits)?;
+        buckets.retain(|bucket| !self.store.has_replica(*bucket));
+        let infos = self.store.replica_infos(&buckets, Timestamp(0))?;
+        let found = buckets.into_iter().zip(infos).filter(|(_, info)| info.is_some());
+        let found: Vec<BucketId> = found.map(|(bucket, _)| bucket).collect();
+        self.store.create_replicas(&found, true)
     }
 }
 
-/// Since when removals count where replicas are compared.
-pub(crate) fn removals_since() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let day = REMOVALS.as_micros() as u64;
-    Timestamp((now.as_micros() as u64 / day).saturating_sub(1) * day)
-}
-
-fn converted(info: millrace_store::ReplicaInfo) -> ReplicaInfo {
+fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> ReplicaInfo {
     ReplicaInfo {
-        content: Content { documents: info.documents, checksum: info.checksum },
+        content: Content { documents: info.documents, checksum: info.checksum, removals_since },
         complete: info.complete,
         newest: info.newest,
     }
@@ -61,18 +56,22 @@ pub(crate) fn failure(error: Error) -> Failure {
 }
 
 impl Storage for Replicas {
-    fn replicas(&self, wanted: &dyn Fn(BucketId) -> bool) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
+    fn replicas(
+        &self,
+        wanted: &dyn Fn(BucketId) -> bool,
+        removals_since: Timestamp,
+    ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
         let bits = self.bits.load(Ordering::Relaxed);
         let mut buckets = self.store.replica_buckets(bits).map_err(failure)?;
         buckets.retain(|bucket| wanted(*bucket));
-        let infos = self.store.replica_infos(&buckets, removals_since()).map_err(failure)?;
+        let infos = self.store.replica_infos(&buckets, removals_since).map_err(failure)?;
         let found = buckets.into_iter().zip(infos);
-        Ok(found.filter_map(|(bucket, info)| Some((bucket, converted(info?)))).collect())
+        Ok(found.filter_map(|(bucket, info)| Some((bucket, converted(info?, removals_since)))).collect())
     }
 
-    fn replica(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure> {
-        let found = self.store.replica_infos(&[bucket], removals_since()).map_err(failure)?;
-        Ok(found.into_iter().next().flatten().map(converted))
+    fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure> {
+        let found = self.store.replica_infos(&[bucket], removals_since).map_err(failure)?;
+        Ok(found.into_iter().next().flatten().map(|info| converted(info, removals_since)))
     }
 
     fn exists(&self, bucket: BucketId) -> bool {
@@ -117,10 +116,9 @@ impl Storage for Replicas {
         self.store.complete_replicas(&[bucket]).map_err(failure)
     }
 
-    fn delete(&self, bucket: BucketId) -> Result<(), Failure> {
-        let Some(info) = self.replica(bucket)? else { return Ok(()) };
-        let expected = [(bucket, info.content.checksum)];
-        let deleted = self.store.delete_replicas(&expected, removals_since()).map_err(failure)?;
+    fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure> {
+        let deleted = self.store.delete_replicas(&[(bucket, expected.checksum)], expected.removals_since);
+        let deleted = deleted.map_err(failure)?;
         if deleted == [true] { Ok(()) } else { Err(Failure::Differs) }
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use crate::{Coordination, Error, LeaseId};
 
 /// How often a lease is kept alive in the time that it lasts.
-const TIMES: u32 = 4;
+const TIMES: u32 = 8;
 
 /// A lease that keeps itself alive, and tells when it is lost.
 ///
@@ -17,6 +17,7 @@ const TIMES: u32 = 4;
 pub struct Lease {
     coordination: Arc<dyn Coordination>,
     id: LeaseId,
+    ttl: Duration,
     until: watch::Receiver<Until>,
     keeper: JoinHandle<()>,
 }
@@ -38,7 +39,7 @@ impl Lease {
         let id = coordination.grant(ttl).await?;
         let (sender, until) = watch::channel(Until::At(asked + ttl));
         let keeper = tokio::spawn(keep(Arc::clone(&coordination), id, ttl, sender));
-        Ok(Lease { coordination, id, until, keeper })
+        Ok(Lease { coordination, id, ttl, until, keeper })
     }
 
     /// What to bind keys to.
@@ -51,6 +52,14 @@ impl Lease {
         match *self.until.borrow() {
             Until::At(until) => Instant::now() < until,
             Until::Lost => false,
+        }
+    }
+
+    /// When it was last kept alive: for others it has not ended before as long after that as it lasts. `None`: it may have ended.
+    pub fn kept_alive(&self) -> Option<Instant> {
+        match *self.until.borrow() {
+            Until::At(until) if Instant::now() < until => until.checked_sub(self.ttl),
+            Until::At(_) | Until::Lost => None,
         }
     }
 

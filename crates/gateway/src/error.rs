@@ -121,6 +121,16 @@ pub enum Error {
     /// More requests wait than may.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
+    /// A client has asked for as much as its quota allows.
+    #[error(
+        "'{id}' has asked more than its rate.quota of {quota} a second; ask again in a second, or with a higher quota"
+    )]
+    OverQuota {
+        /// The client.
+        id: String,
+        /// What it may ask in a second.
+        quota: f64,
+    },
     /// The request took longer than it may.
     #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]
     Timeout(Duration),
@@ -241,7 +251,7 @@ impl Error {
             Error::Conflict(_) => Kind::Conflict,
             Error::Condition(_) => Kind::Precondition,
             Error::TooLarge { .. } | Error::OperationTooLarge { .. } => Kind::TooLarge,
-            Error::Overloaded => Kind::Overloaded,
+            Error::Overloaded | Error::OverQuota { .. } => Kind::Overloaded,
             Error::Timeout(_) | Error::Unknown(_) => Kind::Timeout,
             Error::Remote { status, .. } => Kind::of(*status),
             Error::Store(error) => store_kind(error),

@@ -34,6 +34,7 @@ pub(crate) enum Metric {
     ConditionFailures,
     FailedOperations,
     Rejected,
+    OverQuota,
     DocumentsVisited,
     GarbageRemoved,
     GarbagePasses,
@@ -42,7 +43,7 @@ pub(crate) enum Metric {
 }
 
 /// What is said of each metric: its name, its unit, and what it means. In the order of [`Metric`].
-const DESCRIPTIONS: [(Metric, &str, &str, &str); 20] = [
+const DESCRIPTIONS: [(Metric, &str, &str, &str); 21] = [
     (Metric::Queries, "queries", "operation", "Queries answered"),
     (Metric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
     (Metric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
@@ -67,6 +68,12 @@ const DESCRIPTIONS: [(Metric, &str, &str, &str); 20] = [
         "jdisc.http.requests.rejected",
         "operation",
         "Requests refused because too many waited",
+    ),
+    (
+        Metric::OverQuota,
+        "requestsOverQuota",
+        "operation",
+        "Queries refused because their client asked too many",
     ),
     (Metric::DocumentsVisited, "vds.visitor.documents", "document", "Documents returned by visits"),
     (

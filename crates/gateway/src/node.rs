@@ -17,6 +17,7 @@ use crate::limits::store_tuning;
 use crate::metrics::{Gauge, Metrics};
 use crate::models::Models;
 use crate::pool::Pool;
+use crate::quota::Quotas;
 use crate::reindexing::Reindexings;
 use crate::upkeep::Upkeep;
 use crate::{Error, Settings, StartError};
@@ -29,6 +30,7 @@ pub struct Node {
     sessions: Sessions,
     reindexings: Reindexings,
     metrics: Metrics,
+    quotas: Quotas,
     models: Models,
     pool: Pool,
     upkeep: Upkeep,
@@ -80,6 +82,7 @@ impl Node {
             sessions: Sessions::default(),
             reindexings,
             metrics: Metrics::new(),
+            quotas: Quotas::default(),
             models,
             pool,
             upkeep: Upkeep::default(),
@@ -190,6 +193,11 @@ impl Node {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// What clients have left of what they may ask.
+    pub(crate) fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// The port that serves documents and queries.

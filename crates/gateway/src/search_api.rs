@@ -30,6 +30,7 @@ use crate::cluster::{self, Access, Hop, PATIENCE, Vouch, Way};
 use crate::error::Kind;
 use crate::metrics::Metric;
 use crate::models::Embeddings;
+use crate::quota::Claim;
 use crate::{Deployment, Error, Node, http};
 
 /// How much longer than its timeout a query may take until it is given up: its partial result needs time to be written.
@@ -96,6 +97,10 @@ async fn search(
         parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
+    let limited = deployment.application.container.limits_rates && hop == Hop::Client;
+    if let Some(claim) = if limited { Claim::of(&parameters)? } else { None } {
+        node.quotas().admit(&claim, started, node.metrics())?;
+    }
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     let timeout = query.timeout;
     let deadline = started + timeout;

@@ -38,8 +38,9 @@ impl Columns {
         Columns { types }
     }
 
-    fn field(&self, document_type: &str, field: &str) -> Option<&FieldColumns> {
-        self.types.get(document_type)?.fields.get(field)
+    /// A field by its name, or a part of one by its path.
+    fn field(&self, document_type: &str, path: &str) -> Option<&FieldColumns> {
+        self.types.get(document_type)?.fields.get(path)
     }
 }
 
@@ -49,12 +50,15 @@ impl TypeColumns {
         keys.sort_unstable();
         keys.dedup();
         let mut languages = languages(schema);
-        let field = |(name, field): (&Arc<str>, &SchemaField)| {
+        let of_field = |(name, field): (&Arc<str>, &SchemaField)| {
             let spoken = languages.remove(name).unwrap_or(Spoken::Always(Language::Unknown));
-            let (data_type, matching) = (field.data_type.clone(), field.matching.clone());
-            (Arc::clone(name), FieldColumns { data_type, matching, spoken })
+            let columns = |part: &SchemaField| {
+                let (data_type, matching) = (part.data_type.clone(), part.matching.clone());
+                (Arc::clone(&part.name), FieldColumns { data_type, matching, spoken: spoken.clone() })
+            };
+            field.with_parts().map(columns).collect::<Vec<_>>()
         };
-        TypeColumns { keys, fields: schema.fields.iter().map(field).collect() }
+        TypeColumns { keys, fields: schema.fields.iter().flat_map(of_field).collect() }
     }
 }
 
@@ -75,12 +79,13 @@ impl Layout for Columns {
                 let mut builder = TokensBuilder::new();
                 let mut analyzer = field.analyzer(Language::Unknown);
                 let mut of = Language::Unknown;
+                let path = path_in_value(key);
                 for document in documents {
                     let language = field.spoken.of(document);
                     if language != of {
                         (analyzer, of) = (field.analyzer(language), language);
                     }
-                    add_document(&analyzer, document.get(&key.field), &mut builder);
+                    add_document(&analyzer, document.get(key.root()), &path, &mut builder);
                 }
                 Column::Tokens(builder.finish())
             }
@@ -108,9 +113,11 @@ impl Layout for Columns {
             Spoken::Always(language) => *language,
             Spoken::AsSaidBy(_) => Language::Unknown,
         });
+        let whole = self.field(document_type, key.root())?;
+        let path = path_in_value(key);
         let mut builder = TokensBuilder::new();
         for index in 0..values.len() {
-            add_document(&analyzer, value(values, &field.data_type, index).as_ref(), &mut builder);
+            add_document(&analyzer, value(values, &whole.data_type, index).as_ref(), &path, &mut builder);
         }
         Some(Column::Tokens(builder.finish()))
     }
@@ -126,18 +133,29 @@ impl FieldColumns {
     }
 }
 
-/// Adds the words of one document's value; the elements of collections are separated.
-fn add_document(analyzer: &Analyzer, value: Option<&Value>, builder: &mut TokensBuilder) {
+/// The names of members on the way from a field's value to the text of a column.
+fn path_in_value(key: &ColumnKey) -> Vec<&str> {
+    key.field.split('.').skip(1).collect()
+}
+
+/// Adds the words of what is at the end of `path` in one document's value; the elements of collections are separated.
+fn add_document(analyzer: &Analyzer, value: Option<&Value>, path: &[&str], builder: &mut TokensBuilder) {
     let mut first = true;
     if let Some(value) = value {
-        add_value(analyzer, value, builder, &mut first);
+        add_value(analyzer, value, path, builder, &mut first);
     }
     builder.end_document();
 }
 
-fn add_value(analyzer: &Analyzer, value: &Value, builder: &mut TokensBuilder, first: &mut bool) {
+fn add_value(
+    analyzer: &Analyzer,
+    value: &Value,
+    path: &[&str],
+    builder: &mut TokensBuilder,
+    first: &mut bool,
+) {
     match value {
-        Value::String(text) => {
+        Value::String(text) if path.is_empty() => {
             if !std::mem::take(first) {
                 builder.boundary();
             }
@@ -146,10 +164,22 @@ fn add_value(analyzer: &Analyzer, value: &Value, builder: &mut TokensBuilder, fi
             });
         }
         Value::Array(elements) => {
-            elements.iter().for_each(|element| add_value(analyzer, element, builder, first));
+            elements.iter().for_each(|element| add_value(analyzer, element, path, builder, first));
         }
         Value::WeightedSet(elements) => {
-            elements.iter().for_each(|(element, _)| add_value(analyzer, element, builder, first));
+            elements.iter().for_each(|(element, _)| add_value(analyzer, element, path, builder, first));
+        }
+        Value::Map(entries) => {
+            let Some((part, rest)) = path.split_first() else { return };
+            for (key, value) in entries {
+                let part = if *part == "key" { key } else { value };
+                add_value(analyzer, part, rest, builder, first);
+            }
+        }
+        Value::Struct(members) => {
+            let Some((name, rest)) = path.split_first() else { return };
+            let member = members.iter().find(|(member, _)| **member == **name);
+            member.into_iter().for_each(|(_, value)| add_value(analyzer, value, rest, builder, first));
         }
         _ => {}
     }

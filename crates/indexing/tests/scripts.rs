@@ -394,6 +394,7 @@ fn columns_are_built_from_documents() {
         container: Default::default(),
         query_profiles: Default::default(),
         overrides: Vec::new(),
+        significance: Default::default(),
         warnings: Vec::new(),
         files: BTreeMap::new(),
     };

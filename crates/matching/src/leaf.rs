@@ -55,11 +55,9 @@ impl ReadyLeaf {
             reason,
         };
         let field = plan.schema.fields.get(name).ok_or_else(|| fail("the schema has no such field"))?;
-        let of_member =
-            field.struct_fields.iter().find(|(member, _)| member == path).map(|(_, field)| &field.matching);
-        let matching = of_member.unwrap_or(&field.matching);
-        let analyzer = || Analyzer::new(matching, Language::Unknown);
-        let among_tokens = path.is_empty() && field.is_text();
+        let settings = field.part(path).unwrap_or(field);
+        let analyzer = || Analyzer::new(&settings.matching, Language::Unknown);
+        let among_tokens = settings.is_text();
         let weighted = is_weighted(&field.data_type);
         let kind = match &leaf.predicate {
             Predicate::Words(patterns) if among_tokens => {
@@ -88,7 +86,7 @@ impl ReadyLeaf {
             | Predicate::Present => Kind::Values { weighted, listed: false },
         };
         let key = match kind {
-            Kind::Words(_) | Kind::WordIn(_) => ColumnKey::tokens(name),
+            Kind::Words(_) | Kind::WordIn(_) => ColumnKey::tokens(&leaf.field),
             _ => ColumnKey::value(name),
         };
         Ok(ReadyLeaf {

@@ -263,7 +263,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 _ => Residual::Known(self.look(*leaf, within)?),
             },
             Node::Near { leaves, excluded, distance, exclusion_distance, ordered } => {
+                let field = leaves.first().map(|leaf| &*self.ready.plan.leaves[leaf.0].field);
                 let nearness = Nearness {
+                    element_gap: field.and_then(|field| self.ready.plan.element_gap(field)),
                     distance: *distance,
                     exclusion_distance: *exclusion_distance,
                     ordered: *ordered,

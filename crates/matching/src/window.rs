@@ -5,7 +5,7 @@ use millrace_column::{Column, ColumnKey, ReadError, View};
 
 use crate::Error;
 
-/// How many documents' columns are read together.
+/// Of how many documents small columns are read together.
 const WINDOW_DOCUMENTS: usize = 32 * 1024;
 
 /// Columns of neighbouring chunks, each read when its first value is asked for: a column that no document needs is not read.
@@ -32,14 +32,21 @@ impl<'v> Window<'v> {
         self.chunks.clone()
     }
 
-    /// A column of a chunk of the window, read together with that of all chunks after it.
+    /// A column of a chunk of the window, read together with those of chunks after it as far as they come at once.
     pub(crate) fn column(&mut self, key: &ColumnKey, chunk: usize) -> Result<Option<Column>, Error> {
-        if !self.columns.contains_key(key) {
-            let columns = self.view.columns(key, chunk..self.chunks.end)?;
-            self.columns.insert(key.clone(), (chunk, columns));
-        }
-        let (first, columns) = &self.columns[key];
-        let column = columns.get(chunk - first).cloned().flatten();
+        let first = match self.columns.get(key) {
+            Some((first, columns)) if (*first..first + columns.len()).contains(&chunk) => *first,
+            known => {
+                let rest = chunk..self.chunks.end;
+                if known.is_none() {
+                    self.view.will_read(key, rest.clone());
+                }
+                let columns = self.view.first_columns(key, rest)?;
+                self.columns.insert(key.clone(), (chunk, columns));
+                chunk
+            }
+        };
+        let column = self.columns[key].1.get(chunk - first).cloned().flatten();
         let documents = self.view.chunks()[chunk].documents;
         match column {
             Some(column) if column.len() != documents => Err(Error::Read(ReadError(format!(

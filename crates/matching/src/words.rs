@@ -211,26 +211,38 @@ pub(crate) struct Nearness {
     pub(crate) distance: u32,
     pub(crate) exclusion_distance: u32,
     pub(crate) ordered: bool,
+    /// Positions between neighbouring elements; none where words of two elements are not near.
+    pub(crate) element_gap: Option<u32>,
 }
 
 impl Nearness {
-    /// Whether a document has all of `places` near each other, none of `excluded` near them, and no element boundary between.
+    /// Whether a document has all of `places` near each other, and none of `excluded` near them. The words stand in one element, or
+    /// where there is a gap, in two that are neighbours.
     pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
         let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
         firsts.iter().flat_map(|places| places.iter()).any(|first| {
             self.last(*first, places).is_some_and(|last| {
                 let zone = first.saturating_sub(self.exclusion_distance)
                     ..=last.saturating_add(self.exclusion_distance);
-                document
-                    .slice(*first as usize..last as usize + 1)
-                    .iter()
-                    .all(|id| id != millrace_column::ELEMENT_BOUNDARY)
+                self.length(*first, last, document).is_some_and(|length| length <= self.distance)
                     && !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
             })
         })
     }
 
-    /// The last place of the shortest match that begins at `first`, if it is not too far.
+    /// How far two places are from each other, where they may be near.
+    fn length(self, first: u32, last: u32, document: TokenIds<'_>) -> Option<u32> {
+        let between = document.slice(first as usize..last as usize + 1);
+        match (between.iter().filter(|id| *id == millrace_column::ELEMENT_BOUNDARY).count(), self.element_gap)
+        {
+            (0, _) => Some(last - first),
+            // The boundary has a place of its own, which is no position.
+            (1, Some(gap)) => Some((last - first - 1).saturating_add(gap)),
+            _ => None,
+        }
+    }
+
+    /// The last place of the shortest match that begins at `first`.
     fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
         let mut last = first;
         for (index, places) in places.iter().enumerate() {
@@ -241,7 +253,7 @@ impl Nearness {
             let next = *places.get(places.partition_point(|place| *place < from))?;
             last = last.max(next);
         }
-        (last - first <= self.distance).then_some(last)
+        Some(last)
     }
 }
 
@@ -300,7 +312,7 @@ mod tests {
             let (near, not) = (found(words), found(excluded));
             let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
             let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
-            let nearness = Nearness { distance, exclusion_distance: 1, ordered };
+            let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: None };
             assert_eq!(nearness.holds(&near, &not, tokens.document(0)), expected, "{text}");
         }
         check("a x b", &["a", "b"], &[], 2, false, true);
@@ -313,5 +325,24 @@ mod tests {
         check("a b z", &["a", "b"], &["z"], 2, false, false);
         check("a b x z", &["a", "b"], &["z"], 2, false, true);
         check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
+    }
+
+    #[test]
+    fn a_gap_makes_neighbouring_elements_near() {
+        #[track_caller]
+        fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
+            let tokens = tokens(text);
+            let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
+            let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: gap };
+            assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
+        }
+        // The words are three positions apart where elements follow each other without a gap.
+        check("a c | x b x a x x x x x x b", None, 6, true, false);
+        check("a c | x b x a x x x x x x b", Some(0), 3, true, true);
+        check("a c | x b x a x x x x x x b", Some(0), 2, true, false);
+        check("a c | x b x a x x x x x x b", Some(4), 6, true, false);
+        check("b | a", Some(1), 2, false, true);
+        check("b | a", Some(1), 2, true, false);
+        check("a | x | b", Some(0), 9, false, false);
     }
 }

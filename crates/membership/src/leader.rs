@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_cluster::ClusterState;
 use millrace_cluster::controller::{Controller, Inputs, Registration, Step, Wish};
+use millrace_cluster::{ClusterState, NodeEntry};
 use millrace_coordination::{Condition, Election, Leadership, Lease, Operation, Revision, Transaction};
 
 use crate::membership::Shared;
@@ -145,6 +145,11 @@ async fn publish(
         .when(unchanged(keys.assignments(), picture.assignments_changed));
     if let Some(next) = &step.next {
         write = write.then(Operation::put(keys.state(), next.to_json()));
+        for name in newly_ended(next, shared.known().as_deref()) {
+            if !picture.members.contains_key(name) {
+                write = write.when(Condition::Absent(keys.member(name)));
+            }
+        }
     }
     if step.assignments != picture.assignments {
         write = write.then(Operation::put(keys.assignments(), json(&step.assignments)));
@@ -168,6 +173,20 @@ async fn publish(
         Some(leader) if guarded(&leader.key, leader.created) => Ok(Published::Nothing),
         _ => Ok(Published::Deposed),
     }
+}
+
+/// The names of the nodes whose lease a state says has ended, and the one before does not. Nothing is confirmed to them any more only if they
+/// have not registered again by the moment at which the state is there.
+fn newly_ended<'a>(
+    next: &'a ClusterState,
+    before: Option<&'a ClusterState>,
+) -> impl Iterator<Item = &'a str> {
+    let known = move |key, node: &NodeEntry| {
+        let before = before.and_then(|before| before.nodes().get(key));
+        before.is_some_and(|before| before.lease_ended && before.incarnation == node.incarnation)
+    };
+    let ended = next.nodes().iter().filter(|(_, node)| node.lease_ended && node.incarnation != 0);
+    ended.filter(move |(key, node)| !known(key, node)).map(|(_, node)| &*node.name)
 }
 
 fn json(value: &impl serde::Serialize) -> Vec<u8> {

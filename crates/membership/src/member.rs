@@ -52,8 +52,11 @@ async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<
         }
     };
     let outcome = outcome.await;
-    // It ends by itself where it cannot be given back now.
-    let _ = lease.release().await;
+    // Given back, it would end at once for others, and this node may own for a while by what was confirmed: only one that leaves has stopped
+    // that. Otherwise it ends by itself.
+    if shared.has_left() {
+        let _ = lease.release().await;
+    }
     outcome
 }
 
@@ -101,8 +104,11 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
     if let Some(state) = state {
         let version = state.version();
         shared.offer(state);
-        if outcome.held && lease.lives() {
-            shared.confirmed(Confirmation { version, at: asked });
+        // When others see the lease end, nothing must count any more that was confirmed by it.
+        if outcome.held
+            && let Some(kept_alive) = lease.kept_alive()
+        {
+            shared.confirmed(Confirmation { version, at: asked.min(kept_alive) });
         }
     }
     Ok(outcome.held)

@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 pub struct Confirmation {
     /// Of the cluster state.
     pub version: u64,
-    /// Before it was asked for: it was the newest then, and perhaps later.
+    /// Before it was asked for, and before the lease was last kept alive: it was the newest then, and perhaps later.
     pub at: Instant,
 }
 
@@ -74,6 +74,7 @@ impl Membership {
             registration: Registration {
                 address: settings.address.clone(),
                 incarnation: SystemClock.now_us().max(1),
+                adopted: 0,
                 stopping: false,
                 capacity: settings.capacity,
                 group: settings.group.clone(),
@@ -192,6 +193,13 @@ impl Membership {
         self.tasks
             .own
             .send_if_modified(|own| std::mem::replace(&mut own.generation, generation) != generation);
+    }
+
+    /// Tells which cluster state this node acts by, see [`Registration::adopted`].
+    pub fn adopted(&self, version: u64) {
+        self.tasks
+            .own
+            .send_if_modified(|own| std::mem::replace(&mut own.registration.adopted, version) != version);
     }
 
     /// The application that should be active, as far as it is known.

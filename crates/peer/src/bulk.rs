@@ -10,7 +10,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_document::{DocumentId, Drop, Timestamp, Version};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::codec::{self, Reader};
@@ -60,6 +60,12 @@ pub trait Source: Send + Sync {
     /// They cannot be read.
     fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String>;
 
+    /// What is remembered of drops that reach a bucket.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String>;
+
     /// The newest versions of these documents; what is not there is left out.
     ///
     /// # Errors
@@ -70,6 +76,7 @@ pub trait Source: Send + Sync {
 const EXPORT: u8 = 1;
 const VERSIONS: u8 = 2;
 const BODIES: u8 = 3;
+const DROPS: u8 = 5;
 
 /// A question or an answer has at most so many bytes; parcels come in pieces of less.
 const BYTES_MAX: usize = 64 << 20;
@@ -175,6 +182,20 @@ impl Bulk {
         Ok(page)
     }
 
+    /// As [`Source::drops`].
+    ///
+    /// # Errors
+    /// The connection broke; the node cannot read them.
+    pub fn drops(&mut self, bucket: BucketId) -> Result<Vec<Drop>, Error> {
+        let mut question = vec![DROPS];
+        codec::bucket(&mut question, bucket);
+        let answer = self.ask(&question)?;
+        let mut reader = Reader::new(&answer);
+        let drops = reader.list(13, Reader::drop)?;
+        reader.end()?;
+        Ok(drops)
+    }
+
     /// As [`Source::bodies`].
     ///
     /// # Errors
@@ -249,6 +270,15 @@ pub(crate) fn serve(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
                 }
                 Err(reason) => refuse(&mut writing, &reason)?,
             },
+            Question::Drops(bucket) => match source.drops(bucket) {
+                Ok(drops) => {
+                    let mut answer = vec![0];
+                    codec::count(&mut answer, drops.len());
+                    drops.iter().for_each(|drop| codec::drop(&mut answer, drop));
+                    write_message(&mut writing, &answer)?;
+                }
+                Err(reason) => refuse(&mut writing, &reason)?,
+            },
             Question::Bodies(ids) => match source.bodies(&ids) {
                 Ok(versions) => {
                     let mut answer = vec![0];
@@ -266,6 +296,7 @@ pub(crate) fn serve(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
 enum Question {
     Export(Vec<BucketId>),
     Versions(BucketId, Option<String>),
+    Drops(BucketId),
     Bodies(Vec<DocumentId>),
 }
 
@@ -274,6 +305,7 @@ fn read_question(bytes: &[u8]) -> Result<Question, Error> {
     let question = match reader.byte()? {
         EXPORT => Question::Export(reader.list(9, Reader::bucket)?),
         VERSIONS => Question::Versions(reader.bucket()?, read_place(&mut reader)?),
+        DROPS => Question::Drops(reader.bucket()?),
         BODIES => Question::Bodies(reader.list(4, Reader::id)?),
         _ => return Err(Error::Message("a question is of no known kind")),
     };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::Error;
+use crate::codec::{self, Reader, bucket, count, number, text};
+use millrace_cluster::distributor::Unfinished;
 use millrace_cluster::{
     Birth, Content, Failure, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
     RowContent,
 };
-
-use crate::Error;
-use crate::codec::{self, Reader, bucket, count, number, text};
 
 /// The bytes of a request.
 pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
@@ -22,15 +22,24 @@ pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
     number(&mut out, fence.void_below);
     match request {
         Request::Ping => out.push(0),
-        Request::Owned => out.push(1),
-        Request::Info(of) => {
+        Request::Owned { removals_since } => {
+            out.push(1);
+            number(&mut out, removals_since.0);
+        }
+        Request::Info { bucket: of, removals_since } => {
             out.push(2);
             bucket(&mut out, *of);
+            number(&mut out, removals_since.0);
         }
         Request::Apply(rows) => {
             out.push(3);
             count(&mut out, rows.len());
             rows.iter().for_each(|row| write_row(&mut out, row));
+        }
+        Request::Finish(unfinished) => {
+            out.push(9);
+            bucket(&mut out, unfinished.bucket);
+            write_row_content(&mut out, &unfinished.content);
         }
         Request::Read { bucket: of, id } => {
             out.push(4);
@@ -72,8 +81,8 @@ pub(crate) fn read_request(bytes: &[u8]) -> Result<(Fence, Request), Error> {
     let fence = Fence { from, version, number, void_below };
     let request = match reader.byte()? {
         0 => Request::Ping,
-        1 => Request::Owned,
-        2 => Request::Info(reader.bucket()?),
+        1 => Request::Owned { removals_since: reader.timestamp()? },
+        2 => Request::Info { bucket: reader.bucket()?, removals_since: reader.timestamp()? },
         3 => Request::Apply(reader.list(11, read_row)?),
         4 => Request::Read { bucket: reader.bucket()?, id: reader.id()? },
         5 => Request::Create(reader.bucket()?),
@@ -88,6 +97,10 @@ pub(crate) fn read_request(bytes: &[u8]) -> Result<(Fence, Request), Error> {
         },
         7 => Request::Complete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
         8 => Request::Delete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
+        9 => Request::Finish(Unfinished {
+            bucket: reader.bucket()?,
+            content: Arc::new(read_row_content(&mut reader)?),
+        }),
         _ => return Err(Error::Message("a request is of no known kind")),
     };
     reader.end()?;
@@ -136,6 +149,10 @@ pub(crate) fn write_reply(reply: &Reply) -> Vec<u8> {
             }
         }
         Response::Done => out.push(5),
+        Response::Finished(replicas) => {
+            out.push(7);
+            out.extend(replicas.to_le_bytes());
+        }
         Response::Failed(failure) => {
             out.push(6);
             write_failure(&mut out, failure);
@@ -166,7 +183,7 @@ pub(crate) fn read_reply(bytes: &[u8]) -> Result<Reply, Error> {
                 let complete = reader.flag()?;
                 Ok((of, ReplicaInfo { content, complete, newest: reader.timestamp()? }))
             };
-            Response::Replicas { replicas: reader.list(34, replica)?, newest }
+            Response::Replicas { replicas: reader.list(42, replica)?, newest }
         }
         3 => {
             let failure = |reader: &mut Reader<'_>| {
@@ -179,6 +196,7 @@ pub(crate) fn read_reply(bytes: &[u8]) -> Result<Reply, Error> {
         4 => Response::Document(reader.flag()?.then(|| reader.version()).transpose()?),
         5 => Response::Done,
         6 => Response::Failed(read_failure(&mut reader)?),
+        7 => Response::Finished(u16::from_le_bytes([reader.byte()?, reader.byte()?])),
         _ => return Err(Error::Message("a reply is of no known kind")),
     };
     reader.end()?;
@@ -196,7 +214,11 @@ fn write_row(out: &mut Vec<u8>, row: &Row) {
         Some(Birth::Complete) => 1,
         Some(Birth::Incomplete) => 2,
     });
-    match &*row.content {
+    write_row_content(out, &row.content);
+}
+
+fn write_row_content(out: &mut Vec<u8>, content: &RowContent) {
+    match content {
         RowContent::Version(version) => {
             out.push(0);
             codec::version(out, version);
@@ -216,21 +238,29 @@ fn read_row(reader: &mut Reader<'_>) -> Result<Row, Error> {
         2 => Some(Birth::Incomplete),
         _ => return Err(Error::Message("a birth is of no known kind")),
     };
-    let content = match reader.byte()? {
+    Ok(Row { bucket, content: Arc::new(read_row_content(reader)?), birth })
+}
+
+fn read_row_content(reader: &mut Reader<'_>) -> Result<RowContent, Error> {
+    Ok(match reader.byte()? {
         0 => RowContent::Version(reader.version()?),
         1 => RowContent::Drop(reader.drop()?),
         _ => return Err(Error::Message("a row is of no known kind")),
-    };
-    Ok(Row { bucket, content: Arc::new(content), birth })
+    })
 }
 
 fn write_content(out: &mut Vec<u8>, content: &Content) {
     number(out, content.documents);
     number(out, content.checksum);
+    number(out, content.removals_since.0);
 }
 
 fn read_content(reader: &mut Reader<'_>) -> Result<Content, Error> {
-    Ok(Content { documents: reader.number()?, checksum: reader.number()? })
+    Ok(Content {
+        documents: reader.number()?,
+        checksum: reader.number()?,
+        removals_since: reader.timestamp()?,
+    })
 }
 
 fn write_failure(out: &mut Vec<u8>, failure: &Failure) {
@@ -273,7 +303,7 @@ mod tests {
 
     fn requests() -> Vec<Request> {
         let of = BucketId::new(10, 77);
-        let expected = Content { documents: 3, checksum: u64::MAX };
+        let expected = Content { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
         let row = |content, birth| Row { bucket: of, content: Arc::new(content), birth };
         let version = |body: Option<&[u8]>| {
             RowContent::Version(Version { id: id(), timestamp: Timestamp(9), body: body.map(Arc::from) })
@@ -285,8 +315,8 @@ mod tests {
         };
         vec![
             Request::Ping,
-            Request::Owned,
-            Request::Info(of),
+            Request::Owned { removals_since: Timestamp(12) },
+            Request::Info { bucket: of, removals_since: Timestamp(13) },
             Request::Apply(vec![
                 row(version(Some(b"body")), None),
                 row(version(None), Some(Birth::Complete)),
@@ -295,6 +325,7 @@ mod tests {
                 row(drop(DropScope::Type("mail".to_owned())), None),
             ]),
             Request::Read { bucket: of, id: id() },
+            Request::Finish(Unfinished { bucket: of, content: Arc::new(version(Some(b"body"))) }),
             Request::Create(of),
             Request::Pull { bucket: of, from: NodeKey(3), pull: Pull::Whole },
             Request::Pull { bucket: of, from: NodeKey(3), pull: Pull::Missing },
@@ -305,7 +336,7 @@ mod tests {
 
     fn responses() -> Vec<Response> {
         let info = ReplicaInfo {
-            content: Content { documents: 1, checksum: 2 },
+            content: Content { documents: 1, checksum: 2, removals_since: Timestamp(6) },
             complete: true,
             newest: Timestamp(3),
         };
@@ -327,6 +358,7 @@ mod tests {
             Response::Document(None),
             Response::Document(Some(version)),
             Response::Done,
+            Response::Finished(2),
         ];
         responses.extend(refused.map(Response::Refused));
         responses.extend(failures.map(Response::Failed));

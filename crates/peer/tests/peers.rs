@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{Fence, NodeKey, Reply, Request, Response};
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
 use millrace_peer::{Bulk, Error, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -88,6 +88,11 @@ impl Source for TwinSource {
         })
     }
 
+    fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String> {
+        let scope = DropScope::Group { document_type: None, group: Group::Number(bucket.bits()) };
+        Ok(vec![Drop { scope, timestamp: Timestamp(8) }])
+    }
+
     fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
         let version = |id: &DocumentId| Version {
             id: id.clone(),
@@ -144,9 +149,14 @@ fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() 
     assert_eq!(ask(&peers, "127.0.0.1:1", &[1], &Request::Ping), [None], "nobody is there");
     let (address, stop) = node(&runtime);
     let (sender, lost) = mpsc::channel();
-    peers.send(&address, fence(1), Request::Owned, move |reply: Option<Reply>| {
-        let _ = sender.send(reply);
-    });
+    peers.send(
+        &address,
+        fence(1),
+        Request::Owned { removals_since: Timestamp(0) },
+        move |reply: Option<Reply>| {
+            let _ = sender.send(reply);
+        },
+    );
     assert_eq!(ask(&peers, &address, &[2, 3], &Request::Ping), [Some(2), Some(3)]);
     stop.send_replace(true);
     assert_eq!(lost.recv_timeout(Duration::from_secs(30)), Ok(None));
@@ -200,6 +210,8 @@ fn transfers_come_whole_or_not_at_all() {
     assert_eq!((page.versions.len(), page.after.as_deref()), (2, Some("place")));
     let page = bulk.versions(BUCKET, Some("place")).expect("they can be read");
     assert_eq!((page.versions[0].id.clone(), page.after), (id(5), None));
+    let drops = bulk.drops(BUCKET).expect("they can be read");
+    assert_eq!(drops.iter().map(|drop| drop.timestamp).collect::<Vec<_>>(), [Timestamp(8)]);
     let found = bulk.bodies(&[id(1), id_of_removed()]).expect("they can be read");
     assert_eq!(found.iter().map(|version| version.body.is_some()).collect::<Vec<_>>(), [true, false]);
     assert!(

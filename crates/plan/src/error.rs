@@ -61,6 +61,14 @@ pub enum Error {
         /// Why, and what would work.
         reason: String,
     },
+    /// No significance model is of the query's language.
+    #[error("no significance model has the language '{language}'; {known}")]
+    Significance {
+        /// The language.
+        language: String,
+        /// Those that there are.
+        known: String,
+    },
     /// It is not clear which documents to read.
     #[error("streaming: {0}")]
     Scope(String),

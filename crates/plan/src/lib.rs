@@ -14,6 +14,7 @@ mod node;
 mod number;
 mod plan;
 mod scope;
+mod significance;
 mod sorting;
 mod target;
 mod tree;

@@ -1,15 +1,15 @@
 //! A plan from a query and a schema.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_query::{EmbedCall, Now, Query};
-use millrace_schema::{Schema, did_you_mean};
+use millrace_schema::{Schema, SignificanceModels, did_you_mean};
 use millrace_tensor::{Tensor, TensorType};
 
 use crate::inputs::Inputs;
 use crate::tree::Tree;
-use crate::{Error, Plan, Scope, sorting};
+use crate::{Error, Plan, Scope, significance, sorting};
 
 /// What a plan depends on beside the query and the schema.
 pub struct Context<'a> {
@@ -23,12 +23,16 @@ pub struct Context<'a> {
     pub profile_elsewhere: &'a dyn Fn(&str) -> bool,
     /// The embeddings that [`embeddings`](crate::embeddings) asked for.
     pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
+    /// How rare words are in large collections, for rank profiles that go by that.
+    pub significance: &'a SignificanceModels,
 }
 
 impl Context<'_> {
     /// For a request to one schema alone, now.
     pub fn alone() -> Self {
+        static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
         Context {
+            significance: &NO_MODELS,
             clock: SystemTime::now(),
             known_elsewhere: &|_| false,
             profile_elsewhere: &|_| false,
@@ -65,7 +69,8 @@ impl Plan {
         let inputs = Inputs::read(&query, profile, context)?;
         let mut tree = Tree::new(schema, &query, context, &inputs, profile_name);
         let root = tree.root()?;
-        let (leaves, terms) = (tree.leaves, tree.terms);
+        let (leaves, mut terms) = (tree.leaves, tree.terms);
+        significance::annotate(&mut terms, &leaves, &query, profile, context.significance)?;
         let sorting = sorting::columns(&query, schema, context)?;
         let now = match query.ranking.now {
             Now::At(seconds) => seconds,

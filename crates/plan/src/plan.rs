@@ -46,6 +46,15 @@ pub struct Plan {
     pub query: Arc<Query>,
 }
 
+impl Plan {
+    /// How many positions lie between neighbouring elements of a field, for what asks how near words are; `None` where words of two
+    /// elements are never near. The query says, or else the rank profile.
+    pub fn element_gap(&self, field: &str) -> Option<u32> {
+        let of_profile = || self.schema.rank_profiles.get(&self.profile)?.element_gaps.get(field).copied();
+        self.query.ranking.element_gaps.get(field).copied().unwrap_or_else(of_profile)
+    }
+}
+
 /// Which documents are streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {

@@ -74,8 +74,8 @@ pub(crate) fn plain_matching() -> Matching {
     }
 }
 
-/// The fields that `name` means: those of a fieldset, or one field (by its name, an alias, or a path). Of names that differ only
-/// in case the one written so is meant, and any where none is.
+/// The fields that `name` means: those of a fieldset, or one field (by its name, an alias, or a path). A struct or a map means
+/// all of its members that can be searched. Of names that differ only in case the one written so is meant, and any where none is.
 pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'s>>, Error> {
     let in_any_case = || {
         let is_field = schema.fields.contains_key(name);
@@ -83,9 +83,39 @@ pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'
     };
     let fieldset = schema.fieldsets.get(name).or_else(|| in_any_case().map(|(_, fieldset)| fieldset));
     if let Some(fieldset) = fieldset {
-        return fieldset.fields.iter().map(|field| target(schema, field)).collect();
+        let mut targets = Vec::with_capacity(fieldset.fields.len());
+        for field in &fieldset.fields {
+            targets.extend(members(target(schema, field)?));
+        }
+        return Ok(targets);
     }
-    Ok(vec![target(schema, name)?])
+    Ok(members(target(schema, name)?))
+}
+
+/// The target itself; of structs and maps its members.
+fn members(target: Target<'_>) -> Vec<Target<'_>> {
+    let inside = target.path.split_once('.').map_or("", |(_, path)| path);
+    let part_of = |path: &str| match inside {
+        "" => true,
+        _ => path.strip_prefix(inside).is_some_and(|rest| rest.starts_with('.')),
+    };
+    let field = target.field;
+    let parts = field
+        .struct_fields
+        .iter()
+        .filter(|(path, part)| part_of(path) && (part.index.is_some() || part.attribute.is_some()));
+    let found: Vec<Target<'_>> = parts
+        .filter_map(|(path, part)| {
+            Some(Target {
+                path: Arc::clone(&part.name),
+                field,
+                part: Some(part),
+                value_type: value_type(&field.data_type, path)?,
+                key: target.key.clone(),
+            })
+        })
+        .collect();
+    if found.is_empty() { vec![target] } else { found }
 }
 
 /// Whether `name` means something.
@@ -125,7 +155,7 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
     };
     let path =
         if rest.is_empty() { Arc::clone(&field.name) } else { format!("{}.{rest}", field.name).into() };
-    let part = field.struct_fields.iter().find(|(path, _)| path == rest).map(|(_, part)| part);
+    let part = field.part(rest);
     let target = Target { path, field, part, value_type, key };
     if target.is_searchable() {
         return Ok(target);

@@ -31,7 +31,7 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
         clock: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         known_elsewhere: &|name| name == "elsewhere",
         profile_elsewhere: &|name| name == "theirs",
-        embedded: &|_, _| None,
+        ..Context::alone()
     };
     let query = match Query::from_parameters(parameters, &Limits::default()) {
         Ok(query) => query,

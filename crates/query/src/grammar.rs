@@ -19,7 +19,7 @@ impl Grammar {
             "web" => (Composite::And, Tokenization::Internal, Syntax::Web),
             _ => {
                 return Err(format!(
-                    "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, tokenize, weakAnd and web"
+                    "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"
                 ));
             }
         };

@@ -12,6 +12,7 @@ mod grammar;
 mod item;
 pub mod number_text;
 mod parameters;
+mod programmatic;
 mod request;
 mod select;
 pub mod simple;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::build::{self, Context};
+use crate::programmatic;
 use crate::select::{Conditions, grouping_requests};
 use crate::syntax::Fault;
 use crate::yql::{self, Statement};
@@ -171,6 +172,9 @@ impl<'a> Reader<'a> {
 
     /// From `yql`, `select` or `query`, whichever is there.
     fn asked(&self) -> Result<Asked, Error> {
+        if self.is_programmatic() {
+            return self.asked_by_a_program();
+        }
         let grammar = self.grammar()?;
         let (type_is_yql, query_grammar) = match grammar {
             None => (true, Grammar::default()),
@@ -240,6 +244,24 @@ impl<'a> Reader<'a> {
         if let Some(fields) = self.text("presentation.summaryFields") {
             asked.fields.extend(fields.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
         }
+        Ok(asked)
+    }
+
+    /// Whether `query` is items that a program wrote, and nothing else says what is searched.
+    fn is_programmatic(&self) -> bool {
+        self.get("model.type").is_some_and(|name| matches!(name, "prog" | "programmatic"))
+            && self.get("model.queryString").is_some()
+            && self.get("yql").is_none()
+    }
+
+    fn asked_by_a_program(&self) -> Result<Asked, Error> {
+        let text = self.text("model.queryString").unwrap_or_default();
+        let field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
+        let item = programmatic::parse(&text, &field).map_err(|fault| fault.in_text("query", &text))?;
+        let select = self.select()?;
+        let mut asked = Asked::of(item);
+        asked.grouping.extend(select.grouping);
+        asked.fields = select.fields;
         Ok(asked)
     }
 

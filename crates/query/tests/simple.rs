@@ -18,7 +18,13 @@ fn fields(name: &str) -> Option<TermEnd> {
 
 #[test]
 fn text_means_what_the_table_says() {
-    common::check("simple.txt", |input, mut parameters| {
+    for table in ["simple.txt", "programmatic.txt"] {
+        check(table);
+    }
+}
+
+fn check(table: &str) {
+    common::check(table, |input, mut parameters| {
         parameters.insert("query".to_owned(), input.to_owned());
         match Query::from_parameters(parameters, &Limits::default()).map(|query| query.root) {
             Ok(Item::Text(text)) => {

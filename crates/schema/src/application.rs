@@ -7,7 +7,7 @@ use millrace_cluster::Configuration;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Embedder, Error, Execution, QueryProfiles, Schema, ValidationOverride};
+use crate::{Embedder, Error, Execution, QueryProfiles, Schema, SignificanceModels, ValidationOverride};
 use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
@@ -22,6 +22,8 @@ pub struct Application {
     pub providers: BTreeMap<String, Arc<str>>,
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
+    /// How rare words are in large collections, by the models that services.xml names.
+    pub significance: SignificanceModels,
     /// Query profiles by id, what they inherit already put in.
     pub query_profiles: QueryProfiles,
     /// What validation-overrides.xml allows.
@@ -65,7 +67,7 @@ impl Application {
         let mut warnings = Vec::new();
         let services_xml = find_services(&files)?;
         let schemas = resolve::schemas(&parse_schemas(&files, &mut warnings)?, &files, &mut warnings)?;
-        let services = services::read(services_xml, &schemas, &mut warnings)?;
+        let services = services::read(services_xml, &schemas, &files, &mut warnings)?;
         let overrides = match files.get(overrides::FILE) {
             Some(bytes) => overrides::read(xml::text(overrides::FILE, bytes)?)?,
             None => Vec::new(),
@@ -87,6 +89,7 @@ impl Application {
             content: services.content,
             providers: services.providers,
             container: services.container,
+            significance: services.significance,
             query_profiles: QueryProfiles::read(&files)?,
             overrides,
             warnings,
@@ -120,6 +123,10 @@ pub struct Container {
     pub search: bool,
     /// `<document-api>` is there.
     pub document_api: bool,
+    /// The rate limiting searcher is in a chain: queries are refused when their client asks more than they say it may.
+    pub limits_rates: bool,
+    /// The handler of the Model Context Protocol is there: assistants can search at `/mcp/`.
+    pub assistants: bool,
     /// `ignore-undefined-fields` of the document API.
     pub ignore_undefined_fields: bool,
     /// `max-document-size` of the document API in bytes.

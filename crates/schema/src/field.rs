@@ -39,7 +39,8 @@ pub struct SchemaField {
     pub query_commands: Vec<String>,
     /// `alias` names, and index and attribute names that differ from the field's.
     pub aliases: Vec<String>,
-    /// `struct-field` settings, by path relative to this field (`key`, `value.name`, …); their names are full paths.
+    /// Settings of parts, by path relative to this field (`key`, `value.name`, …); their names are full paths. Those of a
+    /// `struct-field`, and where the field is `index`, those that its other members take from it.
     pub struct_fields: Vec<(String, SchemaField)>,
     /// Where it is declared.
     pub place: Place,
@@ -55,13 +56,22 @@ impl SchemaField {
             && holds_text(&self.data_type)
     }
 
+    /// A part of the field by its path in it (`name`, `value.name`), where it has settings.
+    pub fn part(&self, path: &str) -> Option<&SchemaField> {
+        self.struct_fields.iter().find(|(known, _)| known == path).map(|(_, part)| part)
+    }
+
+    /// The field itself and its parts that have settings.
+    pub fn with_parts(&self) -> impl Iterator<Item = &SchemaField> {
+        std::iter::once(self).chain(self.struct_fields.iter().map(|(_, part)| part))
+    }
+
     /// The columns that segments keep for the field.
     pub fn columns(&self) -> Vec<ColumnKey> {
-        let mut keys = vec![ColumnKey::value(&self.name)];
-        if self.is_text() {
-            keys.push(ColumnKey::tokens(&self.name));
-        }
-        keys
+        let texts = self.with_parts().filter(|field| field.is_text());
+        std::iter::once(ColumnKey::value(&self.name))
+            .chain(texts.map(|text| ColumnKey::tokens(&text.name)))
+            .collect()
     }
 }
 

@@ -34,6 +34,7 @@ mod query_profile;
 mod resolve;
 mod schema;
 mod services;
+mod significance;
 mod suggest;
 mod xml;
 
@@ -53,4 +54,5 @@ pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};
+pub use significance::{SignificanceModels, WordFrequencies};
 pub use suggest::did_you_mean;

@@ -46,6 +46,14 @@ impl Schema {
         self.fields.values().flat_map(SchemaField::columns).collect()
     }
 
+    /// A field by its name, or a part of one with settings by its path (`person.name`).
+    pub fn field_or_part(&self, path: &str) -> Option<&SchemaField> {
+        match path.split_once('.') {
+            None => self.fields.get(path),
+            Some((field, part)) => self.fields.get(field)?.part(part),
+        }
+    }
+
     /// Whether indexing statements say of what language texts are.
     pub fn sets_languages(&self) -> bool {
         let statements = self.fields.values().filter_map(|field| field.indexing.as_ref());

@@ -67,6 +67,14 @@ impl<V: View> View for Narrowed<V> {
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         self.view.columns(key, range)
     }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        self.view.first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        self.view.will_read(key, range);
+    }
 }
 
 pub(crate) fn is_live(chunk: &Chunk, place: usize) -> bool {

@@ -1,6 +1,6 @@
 use std::ops::Deref;
 
-use millrace_column::View;
+use millrace_column::{ColumnKey, View};
 use millrace_grouping::{Execution, HitRef};
 use millrace_matching::{Matches, match_plan};
 use millrace_ranking::Documents;
@@ -11,6 +11,9 @@ use crate::collapse::CollapseKeys;
 use crate::narrowed::is_live;
 use crate::trace::Watch;
 use crate::{Deadline, Error, Narrowed, Search, SortedHit, Trace};
+
+/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
+const ANNOUNCED_CHUNKS: usize = 4;
 
 /// What a search found, and where its time went.
 #[derive(Debug, Clone, Default)]
@@ -139,6 +142,9 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         let seen = [within, search.selection.iter().collect()];
         let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
         let narrow = || Narrowed::new(view.clone(), &plan.schema, &seen, plan.now, deadline);
+        if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
+            view.will_read(&ColumnKey::id(), 0..view.chunks().len());
+        }
         let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
         trace.select = watch.lap();
         let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);

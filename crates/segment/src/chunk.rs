@@ -1,6 +1,6 @@
 //! The chunk directory: for each chunk of a type what it holds, and where its columns are. Rows of one size in checked pages.
 
-use crate::format::Reader;
+use crate::format::{ALIGN, Reader};
 
 /// What a chunk holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,13 @@ pub(crate) struct Place {
     pub length: u32,
     /// Of the bytes with the zeros.
     pub checksum: u64,
+}
+
+impl Place {
+    /// Bytes in the file, with the zeros after the column.
+    pub fn padded(&self) -> u64 {
+        u64::from(self.length).next_multiple_of(ALIGN as u64)
+    }
 }
 
 const INFO_BYTES: usize = 32;

@@ -20,6 +20,7 @@ mod error;
 mod format;
 mod groups;
 mod merge;
+mod pieces;
 mod segment;
 mod verify;
 mod writer;

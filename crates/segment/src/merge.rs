@@ -498,7 +498,7 @@ impl Output<'_> {
         if key.form != Form::Tokens {
             return Ok(None);
         }
-        let value = column(&ColumnKey::value(&key.field))?;
+        let value = column(&ColumnKey::value(key.root()))?;
         Ok(value.and_then(|value| self.policy.derive(self.document_type, key, &value)))
     }
 }

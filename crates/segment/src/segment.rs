@@ -8,8 +8,8 @@ use millrace_env::{Disk, ReadFile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::{Entry, Key, Part};
-use crate::chunk::{Place, RowLayout};
-use crate::format::{ALIGN, BLOCK, Trailer, header};
+use crate::chunk::RowLayout;
+use crate::format::{BLOCK, Trailer, header};
 use crate::groups::{FENCE_BYTES, Fence, decode_page, page_before};
 use crate::{Cache, ChunkInfo, Error, GroupEntry, Section, catalog};
 
@@ -23,12 +23,6 @@ pub struct Segment {
     cache: Arc<Cache>,
     sections: Vec<Section>,
 }
-
-/// One read of the disk fetches at most so many bytes: while they are checked, the system fetches those after them.
-const READ_BYTES: u64 = 1 << 20;
-
-/// A piece of so many bytes is read by itself: more of them in one read would save little.
-const ALONE_BYTES: u32 = 128 << 10;
 
 impl Segment {
     /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
@@ -224,6 +218,34 @@ impl Segment {
         Ok(found)
     }
 
+    /// As [`Segment::columns`], of as many of the first chunks as come at once, at least one: those in the cache, or those that one read
+    /// fetches. For columns that are used piece by piece, while they are in the processor's cache.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged.
+    pub fn first_columns(
+        &self,
+        section: usize,
+        key: &ColumnKey,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let Some(column) = self.sections[section].column(key) else { return Ok(vec![None; range.len()]) };
+        let name = |chunk| self.key(section, Part::Column { column: column as u16, chunk });
+        let cached = |chunk| match self.cache.get(&name(chunk)) {
+            Some(Entry::Column(column)) => Some(column),
+            _ => None,
+        };
+        let found: Vec<Option<Column>> = range.clone().map_while(cached).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let read = self.read_first_columns(section, column, range.clone())?;
+        for (chunk, column) in range.zip(&read) {
+            self.cache.insert(name(chunk), Entry::Column(column.clone()));
+        }
+        Ok(read)
+    }
+
     /// As [`Segment::columns`], for work in the background: what others use stays in the cache.
     ///
     /// # Errors
@@ -253,92 +275,23 @@ impl Segment {
         Ok(bytes)
     }
 
-    fn read_columns(
-        &self,
-        section: usize,
-        column: usize,
-        range: Range<u32>,
-    ) -> Result<Vec<Option<Column>>, Error> {
-        let mut places = Vec::with_capacity(range.len());
-        self.rows(section, range, |row| {
-            places.push((RowLayout::place(row, column), RowLayout::info(row).documents));
-        })?;
-        if let (Some((first, _)), Some((last, _))) = (places.first(), places.last()) {
-            let length = (last.offset + padded(last)).saturating_sub(first.offset);
-            if length > READ_BYTES {
-                self.file.will_need(first.offset, length);
-            }
-        }
-        let mut columns = Vec::with_capacity(places.len());
-        let mut rest = &places[..];
-        while let Some(&(first, _)) = rest.first() {
-            if first.length == 0 {
-                columns.push(None);
-                rest = &rest[1..];
-                continue;
-            }
-            if first.length >= ALONE_BYTES {
-                columns.push(Some(self.decode(self.read_piece(&first)?, &rest[0])?));
-                rest = &rest[1..];
-                continue;
-            }
-            let mut end = first.offset;
-            let together = rest
-                .iter()
-                .take_while(|(place, _)| {
-                    let next = place.length > 0 && place.offset == end && end - first.offset < READ_BYTES;
-                    end += padded(place);
-                    next
-                })
-                .count();
-            let (run, after) = rest.split_at(together.max(1));
-            rest = after;
-            for (buffer, of) in self.read_run(run)?.into_iter().zip(run) {
-                columns.push(Some(self.decode(buffer, of)?));
-            }
-        }
-        Ok(columns)
+    pub(crate) fn is_cached(&self, section: usize, column: usize, chunk: u32) -> bool {
+        self.cache.get(&self.key(section, Part::Column { column: column as u16, chunk })).is_some()
     }
 
-    fn decode(&self, buffer: Buffer, (place, documents): &(Place, u32)) -> Result<Column, Error> {
-        let column = Column::decode(buffer)
-            .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
-        if column.len() != *documents as usize {
-            return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
-        }
-        Ok(column)
+    /// Says that these bytes will be read soon.
+    pub(crate) fn will_need(&self, offset: u64, length: u64) {
+        self.file.will_need(offset, length);
     }
 
-    /// A large piece, in a read of its own, into memory that is not written before.
-    fn read_piece(&self, place: &Place) -> Result<Buffer, Error> {
-        if place.offset.checked_add(padded(place)).is_none_or(|end| end > self.bytes) {
-            return Err(self.corrupt(place.offset, "a column lies past the end of the file"));
-        }
-        let read = |length, bytes: &mut Vec<u8>| self.file.read_onto(place.offset, length, bytes);
-        let buffer = Buffer::read_with(place.length as usize, read)?;
-        if xxh3_64(buffer.padded()) != place.checksum {
-            return Err(self.corrupt(place.offset, "a column does not fit its checksum"));
-        }
-        Ok(buffer)
+    /// Fills slices with the bytes at an offset, one after another.
+    pub(crate) fn read_into(&self, offset: u64, slices: &mut [&mut [u8]]) -> Result<(), Error> {
+        Ok(self.file.read_at(offset, slices)?)
     }
 
-    /// Pieces that lie one after another, in one read.
-    fn read_run(&self, run: &[(Place, u32)]) -> Result<Vec<Buffer>, Error> {
-        let first = run[0].0.offset;
-        let bytes: u64 = run.iter().map(|(place, _)| padded(place)).sum();
-        if first.checked_add(bytes).is_none_or(|end| end > self.bytes) {
-            return Err(self.corrupt(first, "a column lies past the end of the file"));
-        }
-        let lengths: Vec<usize> = run.iter().map(|(place, _)| place.length as usize).collect();
-        Buffer::fill_many(&lengths, |slices| {
-            self.file.read_at(first, slices)?;
-            for (slice, (place, _)) in slices.iter().zip(run) {
-                if xxh3_64(slice) != place.checksum {
-                    return Err(self.corrupt(place.offset, "a column does not fit its checksum"));
-                }
-            }
-            Ok(())
-        })
+    /// Adds the bytes at an offset to a vector.
+    pub(crate) fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        Ok(self.file.read_onto(offset, length, bytes)?)
     }
 
     /// Calls `visit` with the rows of the chunk directory in `range`.
@@ -428,9 +381,4 @@ impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Segment({})", self.path.display())
     }
-}
-
-/// Bytes of a piece in the file, with the zeros after it.
-pub(crate) fn padded(place: &Place) -> u64 {
-    u64::from(place.length).next_multiple_of(ALIGN as u64)
 }

@@ -3,7 +3,6 @@ use std::ops::Range;
 use crate::chunk::RowLayout;
 use crate::format::BLOCK;
 use crate::groups::{FENCE_BYTES, Fence, decode_page};
-use crate::segment::padded;
 use crate::{Error, Segment};
 
 /// What [`Segment::verify`] read.
@@ -47,7 +46,7 @@ impl Segment {
             documents += u64::from(RowLayout::info(row).documents);
             for column in 0..catalog.columns.len() {
                 let place = RowLayout::place(row, column);
-                parts.push(place.offset..place.offset + padded(&place));
+                parts.push(place.offset..place.offset + place.padded());
             }
         })?;
         for key in &catalog.columns {

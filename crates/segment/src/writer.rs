@@ -7,7 +7,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::chunk::{Place, RowLayout};
 use crate::format::{BLOCK, Trailer, header};
 use crate::groups::{Fence, GroupsBuilder};
-use crate::segment::padded;
 use crate::{ChunkInfo, Error, Section, catalog};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
@@ -257,7 +256,7 @@ impl OpenSection {
                 let length =
                     u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
                 let place = Place { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
-                debug_assert_eq!(padded(&place), bytes.padded().len() as u64, "buffers are whole lines");
+                debug_assert_eq!(place.padded(), bytes.padded().len() as u64, "buffers are whole lines");
                 append(file, offset, bytes.padded())?;
                 self.places[first + chunk * columns + column] = place;
             }

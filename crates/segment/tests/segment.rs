@@ -162,6 +162,52 @@ fn many_groups_are_found() {
     assert_eq!(segment.group(0, 30_001u32.reverse_bits(), "n30001").expect("read"), None);
 }
 
+/// Chunks of one group whose vectors take 6 MB, some small and some large, and each third chunk without.
+#[test]
+fn much_is_read_in_order_and_checked() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("much.segment");
+    let vectors = ColumnKey::value("vector");
+    let chunk_of = |number: usize| {
+        let rows = if number.is_multiple_of(2) { 100 } else { 400 };
+        let mut column = FixedBuilder::new(Cell::I8, 1024);
+        (0..rows).for_each(|_| column.push(&vec![number as u8; 1024]));
+        let column = (!number.is_multiple_of(3)).then(|| Column::Fixed(column.finish()));
+        (rows as u32, column)
+    };
+    let mut writer = Writer::create(&RealDisk, &path).expect("created");
+    writer.begin_section("mail", vec![vectors.clone()]).expect("begun");
+    for number in 0..36 {
+        let (documents, column) = chunk_of(number);
+        let info = ChunkInfo { documents, removed: 0, first_location: 1 << 32, oldest: 1, newest: 1 };
+        let chunk = NewChunk { location: 1, group: "g", info, columns: vec![column] };
+        writer.add(chunk).expect("added");
+    }
+    writer.finish().expect("finished");
+
+    let values = |segment: &Segment| {
+        let read = segment.columns_uncached(0, &vectors, 0..36)?;
+        let value = |column: &Column| match column {
+            Column::Fixed(column) => (column.len(), column.cells::<u8>()[0], column.cells::<u8>()[1023]),
+            _ => panic!("vectors are of a fixed size"),
+        };
+        Ok::<_, millrace_segment::Error>(read.iter().map(|read| read.as_ref().map(value)).collect::<Vec<_>>())
+    };
+    let expected: Vec<_> = (0..36)
+        .map(|number| chunk_of(number).1.map(|column| (column.len(), number as u8, number as u8)))
+        .collect();
+    assert_eq!(values(&open(&path, 1).expect("opened")).expect("read"), expected);
+
+    let bytes = std::fs::read(&path).expect("read");
+    for part in [3, 5, 8] {
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() / 10 * part] ^= 1;
+        std::fs::write(&path, damaged).expect("written");
+        let error = values(&open(&path, 2).expect("opened")).expect_err("a bit is flipped");
+        assert!(error.to_string().contains("checksum"), "{error}");
+    }
+}
+
 #[test]
 fn no_flipped_bit_goes_unnoticed() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -125,7 +125,12 @@ impl<'t> Parser<'t> {
         let pattern = match (operator, &right) {
             (Operator::Regex, Operand::Text(pattern)) => {
                 let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
-                Some(built.map_err(|error| self.fail_at(place, &error.to_string()))?)
+                Some(built.map_err(|error| {
+                    // The reason stands in the last line, under a drawing of the place.
+                    let text = error.to_string();
+                    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                    self.fail_at(place, &format!("{pattern:?} is no regular expression: {reason}"))
+                })?)
             }
             _ => None,
         };

@@ -187,6 +187,39 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
     until("a group less", &Some(written - 5), || count(&nodes[0]));
 }
 
+#[test]
+fn what_no_longer_belongs_is_removed_by_the_owners_on_all_replicas() {
+    let Some(etcd) = Etcd::start() else { return };
+    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let services = |selection: &str| {
+        SERVICES
+            .replace("<min-redundancy>1<", "<min-redundancy>2<")
+            .replace("<documents>", "<documents garbage-collection='true' garbage-collection-interval='1'>")
+            .replace("mode='streaming'/>", &format!("mode='streaming' selection='{selection}'/>"))
+    };
+    let deploy = |node: &Server, selection: &str| {
+        node.deploy(&[("services.xml", &services(selection)), ("schemas/note.sd", NOTE)]).0
+    };
+    until("deployed", &200, || deploy(&nodes[0], "note.stars &gt;= 0"));
+    for number in 0..60 {
+        put(&nodes[number as usize % 3], number % 20, number);
+    }
+    until("all are there", &Some(60), || count(&nodes[1]));
+    until("deployed again", &200, || deploy(&nodes[1], "note.stars &gt;= 25"));
+    for node in &nodes {
+        until("what does not belong has gone", &Some(35), || count(node));
+    }
+    // Each replica is asked: what one node has alone, when another is gone, is the same.
+    for gone in 0..3 {
+        nodes[gone].kill();
+        let other = &nodes[(gone + 1) % 3];
+        until("without one", &Some(35), || count(other));
+        nodes[gone].start_again();
+        until("back", &Some(35), || count(&nodes[gone]));
+        until("ideal", &true, || is_ideal(&nodes[0], &nodes[1]) && is_ideal(&nodes[1], &nodes[2]));
+    }
+}
+
 /// Whether two nodes act by one state, and have nothing left to do for the buckets that they own.
 fn is_ideal(one: &Server, other: &Server) -> bool {
     let version = |server: &Server| {

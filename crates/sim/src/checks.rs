@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{NodeKey, ReplicaInfo};
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, Timestamp};
 
 use crate::history::OperationId;
 use crate::world::World;
@@ -34,7 +34,7 @@ pub(crate) fn at_rest(world: &World) -> Result<(), String> {
     }
     let mut replicas: BTreeMap<BucketId, Vec<(NodeKey, ReplicaInfo)>> = BTreeMap::new();
     for node in world.nodes.values() {
-        for (bucket, info) in node.storage.all() {
+        for (bucket, info) in node.storage.all(Timestamp(0)) {
             replicas.entry(bucket).or_default().push((node.key, info));
         }
     }
@@ -68,11 +68,7 @@ pub(crate) fn nothing_lost(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-fn newest(
-    world: &World,
-    bucket: BucketId,
-    id: &DocumentId,
-) -> Option<(millrace_document::Timestamp, Option<OperationId>)> {
+fn newest(world: &World, bucket: BucketId, id: &DocumentId) -> Option<(Timestamp, Option<OperationId>)> {
     let versions = world.nodes.values().filter_map(|node| node.storage.newest_of(bucket, id));
     let newest = versions.max_by_key(|version| version.timestamp)?;
     let writer =

@@ -47,12 +47,13 @@ impl Coordination {
         self.state.as_ref()
     }
 
-    /// A node says that it lives. Whether its run is the newest that is known.
-    pub fn beat(&mut self, node: NodeKey, incarnation: u64, now: Duration) -> bool {
+    /// A node says that it lives, and which state it has adopted. Whether its run is the newest that is known.
+    pub fn beat(&mut self, node: NodeKey, (incarnation, adopted): (u64, u64), now: Duration) -> bool {
         let name = name(node);
         let registration = Registration {
             address: format!("{name}:1"),
             incarnation,
+            adopted,
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),
@@ -63,7 +64,9 @@ impl Coordination {
         if known.0.incarnation > incarnation {
             return false;
         }
-        *known = (registration, known.1.max(now + LEASE));
+        // A message that was late says nothing new.
+        let adopted = if known.0.incarnation == incarnation { known.0.adopted.max(adopted) } else { adopted };
+        *known = (Registration { adopted, ..registration }, known.1.max(now + LEASE));
         true
     }
 

@@ -32,7 +32,10 @@ use millrace_document::{DocumentId, Group};
 use crate::history::Intent;
 use crate::world::World;
 
-pub use scenarios::disjoint_retired_replicas;
+pub use scenarios::{
+    disjoint_retired_replicas, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off,
+};
+pub use storage::ModelStorage;
 
 /// Something is broken on purpose, to see that it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

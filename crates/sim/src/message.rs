@@ -47,6 +47,7 @@ pub(crate) enum Message {
     Beat {
         from: NodeKey,
         incarnation: u64,
+        adopted: u64,
         asked: Duration,
     },
     /// A client's operation, from the client or from the node that it went to first.

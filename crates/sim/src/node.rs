@@ -56,6 +56,8 @@ pub(crate) struct Node {
     pub state: Option<Arc<ClusterState>>,
     /// By how much its clock is off, in microseconds.
     pub clock_off: i64,
+    /// How many thousandths of a second pass on its monotonic clock in a second.
+    pub pace: u32,
     pub jobs: BTreeMap<Job, Work>,
     pub fetches: BTreeMap<Job, Fetch>,
     pub under_way: BTreeMap<Ticket, UnderWay>,
@@ -76,8 +78,8 @@ fn settings() -> Settings {
 }
 
 impl Node {
-    pub fn new(key: NodeKey, now: Duration) -> Self {
-        let start = Now { monotonic: now + base(key, 1), wall_us: EPOCH_US };
+    pub fn new(key: NodeKey, pace: u32, now: Duration) -> Self {
+        let start = Now { monotonic: now * pace / 1_000 + base(key, 1), wall_us: EPOCH_US };
         Node {
             key,
             incarnation: 1,
@@ -90,6 +92,7 @@ impl Node {
             storage: ModelStorage::default(),
             state: None,
             clock_off: 0,
+            pace,
             jobs: BTreeMap::new(),
             fetches: BTreeMap::new(),
             under_way: BTreeMap::new(),
@@ -103,7 +106,7 @@ impl Node {
     pub fn restart(&mut self, now: Duration) {
         let storage = std::mem::take(&mut self.storage);
         let (key, incarnation, clock_off) = (self.key, self.incarnation + 1, self.clock_off);
-        *self = Node::new(key, now);
+        *self = Node::new(key, self.pace, now);
         (self.storage, self.incarnation, self.clock_off) = (storage, incarnation, clock_off);
         self.distributor = Distributor::new(key, incarnation, settings());
         let start = self.now(now);
@@ -112,7 +115,7 @@ impl Node {
 
     pub fn now(&self, now: Duration) -> Now {
         let wall_us = (EPOCH_US as i64 + now.as_micros() as i64 + self.clock_off).max(1) as u64;
-        Now { monotonic: now + base(self.key, self.incarnation), wall_us }
+        Now { monotonic: now * self.pace / 1_000 + base(self.key, self.incarnation), wall_us }
     }
 
     pub fn name(&mut self) -> u64 {

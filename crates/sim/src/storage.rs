@@ -10,13 +10,15 @@ use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
 
 /// Replicas by bucket. Only what is durable is here: a row is applied at the moment of its sync.
 #[derive(Debug, Default)]
-pub(crate) struct ModelStorage {
+pub struct ModelStorage {
     inner: RefCell<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     replicas: BTreeMap<BucketId, ModelReplica>,
+    /// The newest of each scope. They are the node's, and outlive a replica that is deleted.
+    drops: Vec<Drop>,
     newest: Timestamp,
 }
 
@@ -24,27 +26,37 @@ struct Inner {
 struct ModelReplica {
     complete: bool,
     versions: BTreeMap<DocumentId, Version>,
-    drops: Vec<Drop>,
 }
 
-/// What one replica tells another.
-pub(crate) type Listing = Vec<RowContent>;
-
-impl ModelReplica {
-    fn info(&self) -> ReplicaInfo {
+impl Inner {
+    fn info(&self, bucket: BucketId, removals_since: Timestamp) -> Option<ReplicaInfo> {
+        let replica = self.replicas.get(&bucket)?;
         let mut checksum = 0_u64;
-        let mut newest = Timestamp(0);
-        for version in self.versions.values() {
-            let removed = u8::from(version.body.is_none());
-            checksum = checksum.wrapping_add(hash(version.id.as_str(), version.timestamp, removed));
-            newest = newest.max(version.timestamp);
+        for version in replica.versions.values() {
+            let removed = version.body.is_none();
+            if !removed || version.timestamp >= removals_since {
+                let hash = hash(version.id.as_str(), version.timestamp, u8::from(removed));
+                checksum = checksum.wrapping_add(hash);
+            }
         }
-        for drop in &self.drops {
+        for drop in self.drops_of(bucket).filter(|drop| drop.timestamp >= removals_since) {
             checksum = checksum.wrapping_add(hash(&format!("{:?}", drop.scope), drop.timestamp, 2));
-            newest = newest.max(drop.timestamp);
         }
-        let documents = self.versions.values().filter(|version| version.body.is_some()).count() as u64;
-        ReplicaInfo { content: Content { documents, checksum }, complete: self.complete, newest }
+        let versions = replica.versions.values().map(|version| version.timestamp);
+        let newest = versions.chain(self.drops_of(bucket).map(|drop| drop.timestamp)).max();
+        let documents = replica.versions.values().filter(|version| version.body.is_some()).count() as u64;
+        Some(ReplicaInfo {
+            content: Content { documents, checksum, removals_since },
+            complete: replica.complete,
+            newest: newest.unwrap_or_default(),
+        })
+    }
+
+    fn drops_of(&self, bucket: BucketId) -> impl Iterator<Item = &Drop> {
+        self.drops.iter().filter(move |drop| match &drop.scope {
+            DropScope::Group { group, .. } => bucket.intersects(group),
+            DropScope::Type(_) => true,
+        })
     }
 
     /// Up to when a document is dropped.
@@ -52,26 +64,40 @@ impl ModelReplica {
         self.drops.iter().filter(|drop| covers(&drop.scope, id)).map(|drop| drop.timestamp).max()
     }
 
-    fn apply(&mut self, content: &RowContent) {
+    fn apply(&mut self, bucket: BucketId, content: &RowContent) -> Result<(), Failure> {
+        self.newest = self.newest.max(content.timestamp());
+        if !self.replicas.contains_key(&bucket) {
+            return Err(Failure::NoReplica);
+        }
         match content {
             RowContent::Version(version) => {
                 let dropped = self.dropped(&version.id).is_some_and(|dropped| version.timestamp <= dropped);
-                let newer = self
+                let replica = self.replicas.entry(bucket).or_default();
+                let newer = replica
                     .versions
                     .get(&version.id)
                     .is_none_or(|present| present.timestamp < version.timestamp);
                 if newer && !dropped {
-                    self.versions.insert(version.id.clone(), version.clone());
+                    replica.versions.insert(version.id.clone(), version.clone());
                 }
             }
-            RowContent::Drop(drop) => {
-                if !self.drops.contains(drop) {
-                    self.versions
-                        .retain(|id, version| !covers(&drop.scope, id) || version.timestamp > drop.timestamp);
-                    self.drops.push(drop.clone());
+            RowContent::Drop(drop) => match self.drops.iter_mut().find(|known| known.scope == drop.scope) {
+                Some(known) if known.timestamp >= drop.timestamp => {}
+                known => {
+                    match known {
+                        Some(known) => known.timestamp = drop.timestamp,
+                        None => self.drops.push(drop.clone()),
+                    }
+                    let gone = |id: &DocumentId, version: &Version| {
+                        covers(&drop.scope, id) && version.timestamp <= drop.timestamp
+                    };
+                    for replica in self.replicas.values_mut() {
+                        replica.versions.retain(|id, version| !gone(id, version));
+                    }
                 }
-            }
+            },
         }
+        Ok(())
     }
 }
 
@@ -94,53 +120,58 @@ fn hash(text: &str, timestamp: Timestamp, kind: u8) -> u64 {
 
 impl ModelStorage {
     /// All that a replica has that is not in `known`, or all of it; `None` where there is no replica.
-    pub fn listing(&self, bucket: BucketId, known: Option<&[RowContent]>) -> Option<Listing> {
+    pub fn listing(&self, bucket: BucketId, known: Option<&[RowContent]>) -> Option<Vec<RowContent>> {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket)?;
-        let drops = replica.drops.iter().cloned().map(RowContent::Drop);
+        let drops = inner.drops_of(bucket).cloned().map(RowContent::Drop);
         let versions = replica.versions.values().cloned().map(RowContent::Version);
         Some(drops.chain(versions).filter(|row| known.is_none_or(|known| !known.contains(row))).collect())
     }
 
-    /// What was fetched is taken into the replica, if that is still there.
+    /// What was fetched is taken into the replica.
+    ///
+    /// # Errors
+    /// It is not there any more.
     pub fn install(&self, bucket: BucketId, rows: &[RowContent]) -> Result<(), Failure> {
         let mut inner = self.inner.borrow_mut();
-        let newest = rows.iter().map(RowContent::timestamp).max().unwrap_or_default();
-        inner.newest = inner.newest.max(newest);
-        let replica = inner.replicas.get_mut(&bucket).ok_or(Failure::NoReplica)?;
-        rows.iter().for_each(|row| replica.apply(row));
-        Ok(())
+        rows.iter().try_for_each(|row| inner.apply(bucket, row))
     }
 
     /// Puts a replica there, for tests that begin with one.
-    pub fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
+    pub(crate) fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
         let replica = ModelReplica { complete, ..ModelReplica::default() };
         self.inner.borrow_mut().replicas.insert(bucket, replica);
         self.install(bucket, rows).expect("it was just put there");
     }
 
     /// The newest timestamp that counts for a document, and its body.
-    pub fn newest_of(&self, bucket: BucketId, id: &DocumentId) -> Option<Version> {
+    pub(crate) fn newest_of(&self, bucket: BucketId, id: &DocumentId) -> Option<Version> {
         self.read(bucket, id).ok().flatten()
     }
 
     /// All replicas, as a reader of the outcome sees them.
-    pub fn all(&self) -> Vec<(BucketId, ReplicaInfo)> {
-        self.inner.borrow().replicas.iter().map(|(bucket, replica)| (*bucket, replica.info())).collect()
+    pub(crate) fn all(&self, removals_since: Timestamp) -> Vec<(BucketId, ReplicaInfo)> {
+        let inner = self.inner.borrow();
+        let buckets = inner.replicas.keys();
+        buckets.filter_map(|bucket| Some((*bucket, inner.info(*bucket, removals_since)?))).collect()
     }
 
-    pub fn info(&self, bucket: BucketId) -> Option<ReplicaInfo> {
-        self.inner.borrow().replicas.get(&bucket).map(ModelReplica::info)
+    pub(crate) fn info(&self, bucket: BucketId, removals_since: Timestamp) -> Option<ReplicaInfo> {
+        self.inner.borrow().info(bucket, removals_since)
     }
 }
 
 impl Storage for ModelStorage {
-    fn replicas(&self, wanted: &dyn Fn(BucketId) -> bool) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
-        Ok(self.all().into_iter().filter(|(bucket, _)| wanted(*bucket)).collect())
+    fn replicas(
+        &self,
+        wanted: &dyn Fn(BucketId) -> bool,
+        removals_since: Timestamp,
+    ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure> {
+        Ok(self.all(removals_since).into_iter().filter(|(bucket, _)| wanted(*bucket)).collect())
     }
 
-    fn replica(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure> {
-        Ok(self.info(bucket))
+    fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure> {
+        Ok(self.info(bucket, removals_since))
     }
 
     fn exists(&self, bucket: BucketId) -> bool {
@@ -166,7 +197,7 @@ impl Storage for ModelStorage {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket).ok_or(Failure::NoReplica)?;
         let version = replica.versions.get(id).cloned();
-        let dropped = replica.dropped(id);
+        let dropped = inner.dropped(id);
         Ok(version.or_else(|| Some(Version::removal(id.clone(), dropped?))))
     }
 
@@ -176,7 +207,11 @@ impl Storage for ModelStorage {
         Ok(())
     }
 
-    fn delete(&self, bucket: BucketId) -> Result<(), Failure> {
+    fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure> {
+        let there = self.info(bucket, expected.removals_since);
+        if there.is_some_and(|info| info.content != expected) {
+            return Err(Failure::Differs);
+        }
         self.inner.borrow_mut().replicas.remove(&bucket);
         Ok(())
     }

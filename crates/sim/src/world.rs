@@ -79,7 +79,9 @@ impl World {
 
     pub fn join(&mut self) -> NodeKey {
         let key = NodeKey(self.nodes.len() as u16);
-        self.nodes.insert(key, Node::new(key, self.now));
+        // Clocks differ in speed far more than real ones do.
+        let pace = 900 + self.random.below(201) as u32;
+        self.nodes.insert(key, Node::new(key, pace, self.now));
         self.at(Duration::ZERO, Happening::Beat { node: key });
         key
     }
@@ -189,8 +191,8 @@ impl World {
     }
 
     fn coordinate(&mut self, message: Message) {
-        let Message::Beat { from, incarnation, asked } = message else { return };
-        if !self.coordination.beat(from, incarnation, self.now) {
+        let Message::Beat { from, incarnation, adopted, asked } = message else { return };
+        if !self.coordination.beat(from, (incarnation, adopted), self.now) {
             return;
         }
         let Some(state) = self.coordination.state().cloned() else { return };
@@ -233,7 +235,7 @@ impl World {
                 } else if self.options.sabotage == Some(Sabotage::NoComparison)
                     && let Request::Delete { bucket, expected } | Request::Complete { bucket, expected } =
                         &mut request
-                    && let Some(info) = node.storage.info(*bucket)
+                    && let Some(info) = node.storage.info(*bucket, expected.removals_since)
                 {
                     *expected = info.content;
                 }
@@ -304,7 +306,10 @@ impl World {
                 if self.options.sabotage == Some(Sabotage::NoComparison)
                     && let Response::Replicas { replicas, .. } = &mut reply.response
                 {
-                    replicas.iter_mut().for_each(|(_, info)| info.content = Content::default());
+                    for (_, info) in replicas {
+                        let removals_since = info.content.removals_since;
+                        info.content = Content { removals_since, ..Content::default() };
+                    }
                 }
                 if let Some((from, number)) = node.calls.remove(&call) {
                     self.reply(key, from, number, reply);
@@ -357,7 +362,8 @@ impl World {
     fn beat(&mut self, key: NodeKey) {
         let Some(node) = self.nodes.get(&key) else { return };
         let asked = node.now(self.now).monotonic;
-        let message = Message::Beat { from: key, incarnation: node.incarnation, asked };
+        let (incarnation, adopted) = (node.incarnation, node.keeper.adopted());
+        let message = Message::Beat { from: key, incarnation, adopted, asked };
         self.send(Place::Node(key), Place::Coordination, message);
     }
 
@@ -406,7 +412,8 @@ impl World {
     /// A node is called again at this time of its own clock, if not before.
     fn wake_at(&mut self, key: NodeKey, wake: Option<Duration>) {
         let (Some(node), Some(wake)) = (self.nodes.get_mut(&key), wake) else { return };
-        let after = wake.saturating_sub(node.now(self.now).monotonic).max(Duration::from_micros(500));
+        let after = wake.saturating_sub(node.now(self.now).monotonic) * 1_000 / node.pace;
+        let after = after.max(Duration::from_micros(500));
         let at = self.now + after;
         if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
             node.wakes_at = Some(at);
@@ -506,13 +513,13 @@ impl World {
 fn bucket_of(request: &Request) -> Option<millrace_bucket::BucketId> {
     match request {
         Request::Apply(rows) => rows.first().map(|row| row.bucket),
-        Request::Info(bucket)
-        | Request::Create(bucket)
+        Request::Create(bucket)
+        | Request::Info { bucket, .. }
         | Request::Read { bucket, .. }
         | Request::Pull { bucket, .. }
         | Request::Complete { bucket, .. }
         | Request::Delete { bucket, .. } => Some(*bucket),
-        Request::Ping | Request::Owned => None,
+        Request::Ping | Request::Owned { .. } | Request::Finish(_) => None,
     }
 }
 

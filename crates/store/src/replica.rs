@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Timestamp, Version};
+use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::counts::{Counting, Span};
+use crate::marks::MarkScope;
 use crate::reading::Reading;
 use crate::sealing::Sealer;
 use crate::shared::Shared;
@@ -21,7 +23,7 @@ use crate::{Error, Store, ViewScope, Visit, Visited, get};
 pub struct ReplicaInfo {
     /// Documents.
     pub documents: u64,
-    /// Over the ids and timestamps of documents and remembered removals: equal where those are equal.
+    /// Over the ids and timestamps of documents and remembered removals, and over remembered drops of groups: equal where those are equal.
     pub checksum: u64,
     /// No version that the store has seen, of any bucket, has a higher timestamp.
     pub newest: Timestamp,
@@ -115,11 +117,9 @@ impl Store {
         self.shared().timestamps.last()
     }
 
-    /// Whether there is a replica of a bucket that was created, or has documents in files: no file is looked at.
+    /// Whether a replica of this bucket was made ([`Store::create_replicas`]). Costs a look at the manifest in memory.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
-        let state = self.shared().state();
-        state.replicas.contains_key(&bucket)
-            || parts(&state, bucket).iter().any(|part| !part.segments.is_empty())
+        self.shared().state().replicas.contains_key(&bucket)
     }
 
     /// Buckets of so many bits of which there can be something: [`Store::replica_infos`] says what.
@@ -173,6 +173,17 @@ impl Store {
         self.shared().check_open()?;
         check_bits(bucket)?;
         versions(self.shared(), bucket, removals_since, after, wanted)
+    }
+
+    /// What this store was told of dropped groups ([`Store::apply_drop`]) that reach a bucket, and remembers: as long as removals. Another replica has to
+    /// hear of it, since rows from before it can still come there.
+    ///
+    /// # Errors
+    /// The store is closed; the bucket uses more than 32 bits.
+    pub fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, Error> {
+        self.shared().check_open()?;
+        check_bits(bucket)?;
+        Ok(drops(&self.shared().state(), bucket))
     }
 
     /// The newest version of a document, be it a removal; one that was dropped is a removal of that time. `None` when there is none.
@@ -252,9 +263,32 @@ fn info(
     }
     // What was there before it became a replica is all that there was.
     let complete = created.unwrap_or(true);
+    let drops = drops(state, bucket).into_iter().filter(|drop| drop.timestamp >= removals_since);
     let checksum = counts.checksum(removals_since.0, span);
+    let checksum = drops.fold(checksum, |sum, drop| sum.wrapping_add(drop_sum(&drop)));
     let newest = shared.timestamps.last();
     Ok(Some(ReplicaInfo { documents: counts.documents, checksum, newest, complete }))
+}
+
+/// The remembered drops of groups that reach a bucket.
+fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
+    let given = state.marks.list().into_iter().filter(|mark| mark.given);
+    given
+        .filter_map(|mark| {
+            let MarkScope::Group { document_type, group } = mark.scope else { return None };
+            let group = Group::from_key(&group)?;
+            let scope = DropScope::Group { document_type, group: group.clone() };
+            bucket.intersects(&group).then_some(Drop { scope, timestamp: Timestamp(mark.timestamp) })
+        })
+        .collect()
+}
+
+/// What a drop adds to a checksum.
+fn drop_sum(drop: &Drop) -> u64 {
+    let DropScope::Group { document_type, group } = &drop.scope else { return 0 };
+    // No id has such bytes.
+    let scope = format!("\0{}\0{}", document_type.as_deref().unwrap_or_default(), group.key());
+    xxh3_64_with_seed(scope.as_bytes(), drop.timestamp.0)
 }
 
 /// Whether the tail has rows of a bucket.

@@ -23,6 +23,12 @@ pub(crate) struct Roller {
 /// few rows.
 const GENERATIONS_MAX: usize = 8;
 
+/// A log takes its space beforehand only where there is room for so many of them.
+const FREE_LOGS_MIN: u64 = 16;
+
+/// A log is longer than its rows by such a part of them, for what it keeps beside them.
+const LOG_MARGIN: u64 = 8;
+
 impl Roller {
     pub fn new(shared: Arc<Shared>) -> Self {
         Roller { shared, making: Mutex::default() }
@@ -55,6 +61,12 @@ impl Roller {
         let number = shared.next_number();
         let directory = tail_path(&shared.options, number);
         let tail = shared.tails.create(&directory)?;
+        let log = shared.options.tail_bytes;
+        let free = shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0);
+        if free / FREE_LOGS_MIN > log {
+            // Before any write can come to it.
+            shared.tails.lay_out(&directory, log + log / LOG_MARGIN);
+        }
         let spare = Arc::new(Generation::new(number, directory.clone(), tail));
         let published = shared.try_publish(|state| {
             let mut state = state.clone();

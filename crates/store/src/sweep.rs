@@ -45,10 +45,7 @@ pub(crate) fn sweep(
 fn change(store: &Store, decided: Vec<(DocumentId, Timestamp, Modification)>) -> Result<u64, Error> {
     let (sender, answers) = mpsc::channel();
     for (id, timestamp, modification) in decided {
-        let change = Change::Modify(Box::new(move |found| {
-            let unchanged = found.is_some_and(|(_, found)| found == timestamp);
-            Ok(if unchanged { modification } else { Modification::Nothing })
-        }));
+        let change = Change::if_unchanged(timestamp, modification);
         let sender = sender.clone();
         store.write(Write { id, change }, move |outcome| {
             // The receiver waits for all answers, unless it has failed by then.

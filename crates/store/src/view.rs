@@ -2,6 +2,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use millrace_column::{Chunk, Column, ColumnKey, Form, ReadError, View};
+use millrace_segment::Segment;
 
 use crate::reading::{Part, Reading, Source};
 use crate::shared::Shared;
@@ -50,35 +51,61 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
     }))
 }
 
+/// How columns of neighbouring chunks are read from a segment: all of them, or the first.
+type Read =
+    fn(&Segment, usize, &ColumnKey, Range<u32>) -> Result<Vec<Option<Column>>, millrace_segment::Error>;
+
+impl StoreView {
+    /// A column of chunks that are neighbours, read in this way.
+    fn of_run(&self, key: &ColumnKey, run: &[Source], read: Read) -> Result<Vec<Option<Column>>, ReadError> {
+        let failed = |error: millrace_segment::Error| ReadError(Error::from(error).to_string());
+        match &run[0] {
+            Source::Tail(chunk) => Ok(vec![chunk.column(key)]),
+            Source::Segment { segment, section, chunk } => {
+                let chunks = *chunk..*chunk + run.len() as u32;
+                let mut columns = read(segment, *section, key, chunks).map_err(failed)?;
+                if key.form == Form::Tokens && columns.iter().any(Option::is_none) {
+                    let chunks = *chunk..*chunk + columns.len() as u32;
+                    let values = ColumnKey::value(key.root());
+                    let values = segment.columns(*section, &values, chunks).map_err(failed)?;
+                    for (column, value) in columns.iter_mut().zip(&values) {
+                        if let (None, Some(value)) = (&column, value) {
+                            *column = self.layout.derive(&self.document_type, key, value);
+                        }
+                    }
+                }
+                Ok(columns)
+            }
+        }
+    }
+}
+
 impl View for StoreView {
     fn chunks(&self) -> &[Chunk] {
         &self.chunks
     }
 
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        let failed = |error: millrace_segment::Error| ReadError(Error::from(error).to_string());
         let mut columns = Vec::with_capacity(range.len());
         for run in self.sources[range].chunk_by(are_neighbours) {
-            match &run[0] {
-                Source::Tail(chunk) => columns.push(chunk.column(key)),
-                Source::Segment { segment, section, chunk } => {
-                    let chunks = *chunk..*chunk + run.len() as u32;
-                    let mut read = segment.columns(*section, key, chunks.clone()).map_err(failed)?;
-                    if key.form == Form::Tokens && read.iter().any(Option::is_none) {
-                        let values = segment
-                            .columns(*section, &ColumnKey::value(&key.field), chunks)
-                            .map_err(failed)?;
-                        for (column, value) in read.iter_mut().zip(&values) {
-                            if let (None, Some(value)) = (&column, value) {
-                                *column = self.layout.derive(&self.document_type, key, value);
-                            }
-                        }
-                    }
-                    columns.extend(read);
-                }
-            }
+            columns.extend(self.of_run(key, run, Segment::columns)?);
         }
         Ok(columns)
+    }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        match self.sources[range].chunk_by(are_neighbours).next() {
+            Some(run) => self.of_run(key, run, Segment::first_columns),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        if let Some(run) = self.sources[range].chunk_by(are_neighbours).next()
+            && let Source::Segment { segment, section, chunk } = &run[0]
+        {
+            segment.will_read(*section, key, *chunk..*chunk + run.len() as u32);
+        }
     }
 }
 

@@ -22,6 +22,16 @@ pub enum Change {
     Modify(Modify),
 }
 
+impl Change {
+    /// This modification, if the document is still the version of that time; else it stays as it was written since.
+    pub fn if_unchanged(timestamp: Timestamp, modification: Modification) -> Self {
+        Change::Modify(Box::new(move |found| {
+            let unchanged = found.is_some_and(|(_, found)| found == timestamp);
+            Ok(if unchanged { modification } else { Modification::Nothing })
+        }))
+    }
+}
+
 /// Decides what becomes of a document, from what it is now and since when.
 pub type Modify = Box<dyn FnOnce(Option<(Document, Timestamp)>) -> Result<Modification, Refusal> + Send>;
 

@@ -93,6 +93,16 @@ impl<'p> Filler<'p> {
         })
     }
 
+    /// Says which columns of a chunk are about to be read, so that the disk fetches them side by side.
+    fn announce(&self, view: &dyn View, chunk: usize) {
+        if self.shows_id {
+            view.will_read(&ColumnKey::id(), chunk..chunk + 1);
+        }
+        for source in self.fields.iter().flat_map(|field| &field.sources) {
+            view.will_read(&ColumnKey::value(&source.name), chunk..chunk + 1);
+        }
+    }
+
     /// The fields of hits, one entry a hit, in order. Columns are read once for all hits of a chunk.
     ///
     /// # Errors
@@ -102,6 +112,9 @@ impl<'p> Filler<'p> {
         let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (hit, (chunk, _)) in hits.iter().enumerate() {
             by_chunk.entry(*chunk).or_default().push(hit);
+        }
+        for chunk in by_chunk.keys() {
+            self.announce(view, *chunk);
         }
         for (chunk, members) in by_chunk {
             let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {

@@ -39,7 +39,11 @@ impl Address {
                     let position = match label {
                         None => None,
                         Some(label) => Some(label.parse().ok().filter(|p| *p < size).ok_or_else(|| {
-                            fail(format!("'{}' is indexed 0..{size}, not '{label}'", dimension.name))
+                            fail(format!(
+                                "index '{label}' is not within 0 to {} of dimension '{}'",
+                                size.saturating_sub(1),
+                                dimension.name
+                            ))
                         })?),
                     };
                     index =

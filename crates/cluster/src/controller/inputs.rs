@@ -60,6 +60,9 @@ pub struct Registration {
     pub address: String,
     /// Names this run of the process: another after each start.
     pub incarnation: u64,
+    /// The newest state that it acts by, and by which nothing counts any more that it promised by an earlier one; 0 for none yet.
+    #[serde(default)]
+    pub adopted: u64,
     /// It is about to end, and takes no more requests.
     #[serde(default)]
     pub stopping: bool,
@@ -134,6 +137,11 @@ pub struct Inputs<'a> {
 impl Inputs<'_> {
     pub(super) fn wish(&self, name: &str) -> Wish {
         self.wishes.get(name).copied().unwrap_or_default()
+    }
+
+    /// Whether this run of a node is registered.
+    pub(super) fn runs(&self, name: &str, incarnation: u64) -> bool {
+        self.registrations.get(name).is_some_and(|registration| registration.incarnation == incarnation)
     }
 
     /// Whether a node is listed, there, or known to the cluster state.

@@ -6,14 +6,16 @@
 //!    operator wish for it.
 //! 3. A group of which too few nodes serve is taken out whole, unless it is the last one.
 //! 4. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is something else at fault.
-//! 5. The same where more than half of all nodes are away without a word. They may be cut off together, and would be a majority: nodes go on
-//!    by a state for as long as most of them agree on it. An operator who sets them down or removes them says that they are not.
+//! 5. Nobody is taken out of service who could then go on with others by an earlier state, being a majority of its nodes that has not heard
+//!    of a newer one (`followers`). Nodes that are there are taken out later, when others have heard; where the others are away without a
+//!    word, everything stays as it was. An operator who sets them down or removes them says that they are not cut off.
 //! 6. What differs from the previous state becomes the next one, with a version that is one higher.
 //!
 //! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
 //! a new one lets nodes that it has not seen yet have some more time.
 
 mod assignments;
+mod followers;
 mod inputs;
 mod node;
 
@@ -24,7 +26,11 @@ pub use assignments::{Assignment, Assignments};
 pub use inputs::{Inputs, Registration, Settings, Wish};
 
 use crate::{ClusterState, Configuration, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState};
+use followers::Followers;
 use node::{Judgement, Record};
+
+/// The leases of so many nodes can be seen to end at once: each is a condition of the transaction that publishes the state.
+const ENDED_AT_ONCE: usize = 64;
 
 /// Decides on cluster states, while it leads.
 #[derive(Debug)]
@@ -83,38 +89,24 @@ impl Controller {
         }
         let layout = layout(inputs.configuration, &assignments, &judged);
         degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut judged);
+        let followers = Followers::new(inputs, &self.records, previous);
+        let cut_off = followers.spare(inputs, previous, &mut judged);
 
         let wake = judged.values().filter_map(|(_, judgement)| judgement.wake).min();
         let reasons = judged.values().filter(|(_, judgement)| !judgement.reason.is_empty());
         let mut reasons: BTreeMap<String, String> =
             reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
-        let cut_off = self.perhaps_cut_off(inputs, previous);
-        let majority = previous.is_some_and(|state| 2 * cut_off.len() > state.nodes().len());
-        let next = match enough(inputs.configuration, &judged) && !majority {
-            true => next(inputs, &assignments, layout, &judged, previous)?,
+        let next = match enough(inputs.configuration, &judged) && cut_off.is_empty() {
+            true => next(inputs, &assignments, layout, (&judged, &followers), previous)?,
             false => None,
         };
-        if majority {
-            for name in cut_off {
-                let reason = "it is away, as most nodes are, so that the cluster state stays as it is; \
-                              if it has ended for good, set it down or remove it";
-                reasons.insert(name.to_owned(), reason.to_owned());
-            }
+        for name in cut_off.into_iter().filter(|name| !inputs.registrations.contains_key(name)) {
+            let reason = "it is away, as most nodes are, so that the cluster state stays as it is; \
+                          if it has ended for good, set it down or remove it";
+            reasons.insert(name, reason.to_owned());
         }
+        let next = next.map(|next| next.following(followers.into_earlier()));
         Ok(Step { next, assignments, reasons, wake })
-    }
-
-    /// The nodes of a state that may run without being seen: those that have run, did not stop by themselves, and of which no operator
-    /// says that they do not serve.
-    fn perhaps_cut_off<'a>(&self, inputs: &Inputs<'_>, previous: Option<&'a ClusterState>) -> Vec<&'a str> {
-        let nodes = previous.into_iter().flat_map(|state| state.nodes().values());
-        let unseen = nodes.filter(|node| {
-            node.incarnation != 0
-                && !inputs.registrations.contains_key(&node.name)
-                && !matches!(inputs.wish(&node.name), Wish::Down | Wish::Removed)
-                && !self.records.get(&node.name).is_some_and(Record::stopped)
-        });
-        unseen.map(|node| &*node.name).collect()
     }
 }
 
@@ -190,9 +182,14 @@ fn next(
     inputs: &Inputs<'_>,
     assignments: &Assignments,
     layout: Layout,
-    judged: &BTreeMap<NodeKey, (String, Judgement)>,
+    (judged, followers): (&BTreeMap<NodeKey, (String, Judgement)>, &Followers),
     previous: Option<&ClusterState>,
 ) -> Result<Option<ClusterState>, Error> {
+    let votes_are_kept = followers.votes_are_kept(judged);
+    let before = |key: &NodeKey, judgement: &Judgement| {
+        let entry = previous.and_then(|state| state.nodes().get(key));
+        entry.filter(|entry| entry.incarnation == judgement.incarnation)
+    };
     let nodes = judged.iter().map(|(key, (name, judgement))| {
         let listed = inputs.configuration.nodes.get(key).map(|node| node.capacity);
         let assigned = assignments.nodes.get(name).map(|assignment| assignment.capacity);
@@ -202,18 +199,39 @@ fn next(
             state: judgement.state,
             capacity: listed.or(assigned).unwrap_or(1.0),
             incarnation: judgement.incarnation,
+            lease_ended: match before(key, judgement) {
+                _ if judgement.incarnation == 0 => true,
+                _ if judgement.state.serves() => false,
+                // It may have been confirmed by votes when it was taken out; others wait until that has lapsed.
+                Some(before) if !before.state.serves() => before.lease_ended,
+                _ => votes_are_kept && !inputs.runs(name, judgement.incarnation),
+            },
         };
         (*key, entry)
     });
+    let mut nodes: BTreeMap<NodeKey, NodeEntry> = nodes.collect();
+    // The others are waited for.
+    let newly = nodes.iter_mut().filter(|(key, entry)| {
+        let before = previous.and_then(|state| state.nodes().get(key));
+        entry.lease_ended && before.is_some_and(|before| before.state.serves())
+    });
+    newly.skip(ENDED_AT_ONCE).for_each(|(_, entry)| entry.lease_ended = false);
     let distribution = Distribution {
         bits: previous.map_or(inputs.configuration.bits, |state| state.distribution().bits),
         redundancy: inputs.configuration.redundancy,
         layout,
     };
     let version = previous.map_or(0, ClusterState::version) + 1;
-    let next = ClusterState::new(version, nodes.collect(), distribution)?;
+    let next = ClusterState::new(version, nodes, distribution)?;
     let same = previous.is_some_and(|previous| {
-        (previous.nodes(), previous.distribution()) == (next.nodes(), next.distribution())
+        previous.distribution() == next.distribution()
+            && previous.nodes().keys().eq(next.nodes().keys())
+            && previous.nodes().values().zip(next.nodes().values()).all(|(before, after)| same(before, after))
     });
     Ok((!same).then_some(next))
+}
+
+/// Whether nothing has changed that others must know.
+fn same(before: &NodeEntry, after: &NodeEntry) -> bool {
+    *before == NodeEntry { lease_ended: before.lease_ended, ..after.clone() }
 }

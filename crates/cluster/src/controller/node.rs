@@ -22,6 +22,8 @@ pub(super) struct Record {
 struct Run {
     incarnation: u64,
     from: Duration,
+    /// The newest state that it said it has adopted.
+    adopted: u64,
     /// It said that it was about to end.
     stopped: bool,
 }
@@ -43,13 +45,20 @@ impl Record {
     pub(super) fn new(entry: Option<&NodeEntry>, now: Duration) -> Self {
         // A node that no process was seen of has no run.
         let entry = entry.filter(|entry| entry.incarnation != 0);
-        let run = entry.map(|entry| Run { incarnation: entry.incarnation, from: now, stopped: false });
+        let run =
+            entry.map(|entry| Run { incarnation: entry.incarnation, from: now, adopted: 0, stopped: false });
         Record { run, away: None, seen: false, crashes: 0 }
     }
 
     /// Whether the last process said that it would end.
     pub(super) fn stopped(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.stopped)
+    }
+
+    /// The newest state that this run said it has adopted, as far as is known.
+    pub(super) fn adopted(&self, incarnation: u64) -> u64 {
+        let run = self.run.as_ref().filter(|run| run.incarnation == incarnation);
+        run.map_or(0, |run| run.adopted)
     }
 
     /// What the node's state should be, whatever anyone wishes.
@@ -104,6 +113,7 @@ impl Record {
         match &mut self.run {
             Some(run) if run.incarnation == registration.incarnation => {
                 run.stopped |= stopping;
+                run.adopted = run.adopted.max(registration.adopted);
                 run.from
             }
             last => {
@@ -116,7 +126,12 @@ impl Record {
                         (false, false) => self.crashes = 1,
                     }
                 }
-                *last = Some(Run { incarnation: registration.incarnation, from: now, stopped: stopping });
+                *last = Some(Run {
+                    incarnation: registration.incarnation,
+                    from: now,
+                    adopted: registration.adopted,
+                    stopped: stopping,
+                });
                 now
             }
         }

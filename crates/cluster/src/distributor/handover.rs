@@ -11,6 +11,7 @@ use super::machine::Distributor;
 use super::peers::Purpose;
 use super::requests::{RequestId, Stage};
 use super::{Effect, RequestError, Unfinished};
+use crate::confirmation::lapse;
 use crate::owners::Owners;
 use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
 
@@ -36,11 +37,12 @@ impl Distributor {
         let asked = self.nodes_to_hear(&state);
         self.owners = takes_part.then(|| Owners::new(state));
         self.unheard = if takes_part { asked } else { BTreeSet::new() };
-        self.unheard_until = Some(self.now.monotonic + self.settings.confirm);
+        self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
         self.keep_buckets(&stays);
         self.sort_requests(effects);
+        let removals_since = self.removals_since();
         for node in self.unheard.clone() {
-            self.send(node, Request::Owned, Purpose::HandOver, effects);
+            self.send(node, Request::Owned { removals_since }, Purpose::HandOver, effects);
         }
         self.ping(effects);
     }
@@ -61,15 +63,21 @@ impl Distributor {
         old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
     }
 
-    /// All that serve, and those that did until now: one that was taken out of service while it lives may not know, and coordination confirmed
-    /// its state until a moment ago.
+    /// All that serve, and those that did until now: one that was taken out of service while it lives may not know, and coordination may have
+    /// confirmed an older state to it until a moment ago. Votes need no such care: some node that serves has a part in every majority, and
+    /// does not answer before its vote has lapsed.
     fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let old = self.owners.as_ref().map(Owners::state);
-        let served = |node: &NodeKey| old.is_none_or(|old| old.node_state(*node).serves());
-        let asked = |node: &NodeKey| new.node_state(*node).serves() || served(node);
+        let before = old.filter(|old| old.version() + 1 == new.version());
+        let asked = |node: &NodeKey| match (new.nodes().get(node), before) {
+            (Some(entry), _) if entry.state.serves() => true,
+            (Some(entry), _) if entry.lease_ended => false,
+            (_, Some(before)) => before.node_state(*node).serves() || self.unheard.contains(node),
+            (_, None) => true,
+        };
         // One that was removed is in the old state only.
-        let before = old.into_iter().flat_map(|old| old.nodes().keys());
-        before.chain(new.nodes().keys()).copied().filter(asked).collect()
+        let known = old.into_iter().flat_map(|old| old.nodes().keys());
+        known.chain(new.nodes().keys()).copied().filter(asked).collect()
     }
 
     /// Those who do not serve and have not answered cannot act by an older state any more.

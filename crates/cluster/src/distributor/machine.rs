@@ -118,6 +118,13 @@ impl Distributor {
         self.owners.as_ref().is_some_and(|owners| owners.state().node_state(node).serves())
     }
 
+    /// From when on removals count where replicas are compared. In steps, so that what was compared before is comparable for long.
+    pub(super) fn removals_since(&self) -> Timestamp {
+        let step = (self.settings.removals.as_micros() as u64).max(1);
+        let now = self.now.wall_us.max(self.clock.last().0);
+        Timestamp((now / step).saturating_sub(1) * step)
+    }
+
     pub(super) fn moved(&mut self, bucket: BucketId) -> RequestError {
         RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished: None }
     }

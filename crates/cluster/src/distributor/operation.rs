@@ -120,8 +120,9 @@ impl Distributor {
         let nodes: BTreeSet<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
         let step = Step::Comparing { waiting_for: nodes.clone(), heard: Vec::new() };
         self.step(bucket, step, Some(self.settings.hold));
+        let removals_since = self.removals_since();
         for node in nodes {
-            self.ask(bucket, node, Request::Info(bucket), effects);
+            self.ask(bucket, node, Request::Info { bucket, removals_since }, effects);
         }
     }
 

@@ -15,6 +15,9 @@ pub struct Settings {
     pub retry: Duration,
     /// How long writes of a bucket may be held up while its replicas are compared.
     pub hold: Duration,
+    /// Where replicas are compared, removals and drops count that are younger than this, or than twice as much: well within the time for which
+    /// every node remembers them.
+    pub removals: Duration,
     /// An operation that failed is tried again after so long.
     pub operation_retry: Duration,
     /// The most operations of clients at a time.
@@ -40,6 +43,7 @@ impl Default for Settings {
             long_request_timeout: Duration::from_secs(30),
             retry: Duration::from_millis(50),
             hold: Duration::from_secs(2),
+            removals: Duration::from_secs(24 * 3600),
             operation_retry: Duration::from_secs(1),
             requests_max: 65_536,
             request_bytes_max: 256 << 20,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
 
 use super::Work;
 use super::votes::Votes;
@@ -121,8 +122,12 @@ pub struct Keeper {
     now: Duration,
     owners: Option<Owners>,
     votes: Votes,
+    /// The state that this node acts by, and by which nothing counts any more that it promised by an earlier one.
+    adopted: u64,
+    /// When that can be said of the newest.
+    adopts_at: Duration,
     /// Questions of new owners that have to wait until this time.
-    promised: Vec<(Duration, Call, NodeKey)>,
+    promised: Vec<Promised>,
     next_job: u64,
     /// Requests by a newer state, in the order in which they came.
     held: VecDeque<(Call, Fence, Request)>,
@@ -134,6 +139,14 @@ pub struct Keeper {
     /// What waits until nothing that was begun before changes replicas any more.
     waiting: VecDeque<Waiting>,
     pulls: BTreeMap<(BucketId, NodeKey, Pull), Job>,
+}
+
+/// A question of a new owner that waits.
+struct Promised {
+    until: Duration,
+    call: Call,
+    owner: NodeKey,
+    removals_since: Timestamp,
 }
 
 enum Running {
@@ -161,6 +174,8 @@ impl Keeper {
             now: now.monotonic,
             owners: None,
             votes: Votes::new(now.monotonic),
+            adopted: 0,
+            adopts_at: Duration::ZERO,
             promised: Vec::new(),
             next_job: 0,
             held: VecDeque::new(),
@@ -188,18 +203,26 @@ impl Keeper {
                 Event::Fetched { job, outcome } => self.fetched(job, outcome, effects),
             }
         }
-        let (due, later) =
-            std::mem::take(&mut self.promised).into_iter().partition(|(until, ..)| *until <= self.now);
+        let (due, later): (Vec<Promised>, Vec<Promised>) =
+            std::mem::take(&mut self.promised).into_iter().partition(|promised| promised.until <= self.now);
         self.promised = later;
-        let due: Vec<(Duration, Call, NodeKey)> = due;
-        for (_, call, from) in due {
-            self.tell_owned(call, from, effects);
+        for Promised { call, owner, removals_since, .. } in due {
+            self.tell_owned(call, owner, removals_since, effects);
         }
+        if self.adopts_at <= self.now {
+            self.adopted = self.version();
+        }
+    }
+
+    /// What is to be registered as [`Registration::adopted`](crate::controller::Registration::adopted).
+    pub fn adopted(&self) -> u64 {
+        self.adopted
     }
 
     /// When [`Keeper::handle`] should be called even if nothing happens, on the monotonic clock.
     pub fn next_wake(&self) -> Option<Duration> {
-        self.promised.iter().map(|(until, ..)| *until).min()
+        let adopts = (self.adopted < self.version()).then_some(self.adopts_at);
+        self.promised.iter().map(|promised| promised.until).chain(adopts).min()
     }
 
     fn version(&self) -> u64 {
@@ -215,9 +238,10 @@ impl Keeper {
             return;
         }
         self.owners = Some(Owners::new(state));
+        self.adopts_at = self.votes.lapsed(self.confirm);
         self.void_below.clear();
-        for (_, call, _) in std::mem::take(&mut self.promised) {
-            self.reply(call, Response::Refused(Refused::Stale), effects);
+        for promised in std::mem::take(&mut self.promised) {
+            self.reply(promised.call, Response::Refused(Refused::Stale), effects);
         }
         for waiting in std::mem::take(&mut self.waiting) {
             self.reply(waiting.call, Response::Refused(Refused::Stale), effects);
@@ -271,10 +295,11 @@ impl Keeper {
         *void_below = fence.void_below.max(*void_below);
         let mut owns = |bucket: BucketId| owners.owner(bucket) == Some(fence.from);
         let owned = match request {
-            Request::Ping | Request::Owned => true,
+            Request::Ping | Request::Owned { .. } => true,
+            Request::Finish(_) => false,
             Request::Apply(rows) => rows.iter().all(|row| owns(row.bucket)),
-            Request::Info(bucket)
-            | Request::Create(bucket)
+            Request::Create(bucket)
+            | Request::Info { bucket, .. }
             | Request::Read { bucket, .. }
             | Request::Pull { bucket, .. }
             | Request::Complete { bucket, .. }
@@ -289,14 +314,18 @@ impl Keeper {
                 let votes = self.votes.vote(from, self.now, self.confirm);
                 self.reply(call, Response::Here { votes }, effects);
             }
-            Request::Owned => {
+            Request::Owned { removals_since } => {
                 let Some(owners) = &self.owners else { return };
                 match self.votes.bound_until(owners.state(), self.confirm) {
-                    Some(until) if until > self.now => self.promised.push((until, call, from)),
-                    _ => self.tell_owned(call, from, effects),
+                    Some(until) if until > self.now => {
+                        self.promised.push(Promised { until, call, owner: from, removals_since });
+                    }
+                    _ => self.tell_owned(call, from, removals_since, effects),
                 }
             }
-            Request::Info(bucket) => self.wait(call, Work::Info(bucket), None, effects),
+            Request::Info { bucket, removals_since } => {
+                self.wait(call, Work::Info { bucket, removals_since }, None, effects);
+            }
             Request::Complete { bucket, expected } => {
                 self.wait(call, Work::Complete { bucket, expected }, Some(bucket), effects);
             }
@@ -310,12 +339,20 @@ impl Keeper {
             Request::Create(bucket) => self.run(call, Work::Create(bucket), true, effects),
             Request::Read { bucket, id } => self.run(call, Work::Read { bucket, id }, false, effects),
             Request::Pull { bucket, from, pull } => self.pull(call, (bucket, from, pull), effects),
+            // Refused before.
+            Request::Finish(_) => {}
         }
     }
 
-    fn tell_owned(&mut self, call: Call, owner: NodeKey, effects: &mut Vec<Effect>) {
+    fn tell_owned(
+        &mut self,
+        call: Call,
+        owner: NodeKey,
+        removals_since: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(owners) = &self.owners else { return };
-        let work = Work::Owned { state: Arc::clone(owners.state()), owner };
+        let work = Work::Owned { state: Arc::clone(owners.state()), owner, removals_since };
         self.wait(call, work, None, effects);
     }
 

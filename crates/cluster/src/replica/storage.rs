@@ -1,21 +1,25 @@
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Timestamp, Version};
 
-use crate::{Birth, Failure, ReplicaInfo, Row};
+use crate::{Birth, Content, Failure, ReplicaInfo, Row};
 
 /// Where a node's replicas lie. What returns without an error is durable. All of it may be called from several threads.
 pub trait Storage {
-    /// The replicas of the buckets that are wanted.
+    /// The replicas of the buckets that are wanted; see [`Content::removals_since`].
     ///
     /// # Errors
     /// They cannot be read.
-    fn replicas(&self, wanted: &dyn Fn(BucketId) -> bool) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure>;
+    fn replicas(
+        &self,
+        wanted: &dyn Fn(BucketId) -> bool,
+        removals_since: Timestamp,
+    ) -> Result<Vec<(BucketId, ReplicaInfo)>, Failure>;
 
-    /// The replica of one bucket; `None` where there is none.
+    /// The replica of one bucket; `None` where there is none. See [`Content::removals_since`].
     ///
     /// # Errors
     /// It cannot be read.
-    fn replica(&self, bucket: BucketId) -> Result<Option<ReplicaInfo>, Failure>;
+    fn replica(&self, bucket: BucketId, removals_since: Timestamp) -> Result<Option<ReplicaInfo>, Failure>;
 
     /// Whether there is a replica; cheap.
     fn exists(&self, bucket: BucketId) -> bool;
@@ -46,9 +50,9 @@ pub trait Storage {
     /// There is no replica, or that cannot be made durable.
     fn complete(&self, bucket: BucketId) -> Result<(), Failure>;
 
-    /// Deletes a replica; fine if there is none.
+    /// Deletes a replica, if it is this still; fine if there is none.
     ///
     /// # Errors
-    /// It cannot be made durable.
-    fn delete(&self, bucket: BucketId) -> Result<(), Failure>;
+    /// It holds something else; that cannot be made durable.
+    fn delete(&self, bucket: BucketId, expected: Content) -> Result<(), Failure>;
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::confirmation::lapse;
 use crate::{ClusterState, NodeKey};
 
 /// What a node has promised to others by confirming their state to them.
@@ -39,7 +40,12 @@ impl Votes {
         let given = self.given.iter().filter(|(node, _)| !state.node_state(**node).serves());
         // What the run before has promised is not known any more.
         let forgotten = state.nodes().values().any(|node| !node.state.serves()).then_some(self.began);
-        given.map(|(_, at)| *at).chain(forgotten).max().map(|at| at + confirm)
+        given.map(|(_, at)| *at).chain(forgotten).max().map(|at| at + lapse(confirm))
+    }
+
+    /// By then nothing counts any more that was promised so far.
+    pub fn lapsed(&self, confirm: Duration) -> Duration {
+        self.given.values().copied().max().unwrap_or_default().max(self.began) + lapse(confirm)
     }
 }
 
@@ -55,14 +61,14 @@ mod tests {
         let (all, without) = (test_state("uuu", 2, 1), test_state("uud", 2, 2));
         let mut votes = Votes::new(second(10));
         assert_eq!(votes.bound_until(&all, confirm), None);
-        assert_eq!(votes.bound_until(&without, confirm), Some(second(14)), "a run before may have voted");
+        assert_eq!(votes.bound_until(&without, confirm), Some(second(15)), "a run before may have voted");
         votes.coordination(second(20));
         assert!(!votes.vote(NodeKey(2), second(21), confirm), "coordination speaks for itself");
         assert!(votes.vote(NodeKey(2), second(23), confirm));
         assert!(votes.vote(NodeKey(1), second(25), confirm));
         assert_eq!(
             votes.bound_until(&without, confirm),
-            Some(second(27)),
+            Some(second(28)),
             "what the other got does not count: it serves"
         );
         assert_eq!(votes.bound_until(&all, confirm), None);

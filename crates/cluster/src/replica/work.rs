@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, Timestamp};
 
 use super::Storage;
 use crate::{ClusterState, Content, Failure, NodeKey, ReplicaInfo, Response, Row};
@@ -15,9 +15,16 @@ pub enum Work {
         state: Arc<ClusterState>,
         /// Which node.
         owner: NodeKey,
+        /// As [`Content::removals_since`].
+        removals_since: Timestamp,
     },
     /// Tell what the replica of a bucket holds.
-    Info(BucketId),
+    Info {
+        /// Which bucket.
+        bucket: BucketId,
+        /// As [`Content::removals_since`].
+        removals_since: Timestamp,
+    },
     /// Make rows durable.
     Apply(Vec<Row>),
     /// Read the newest version of a document.
@@ -49,11 +56,12 @@ impl Work {
     /// Does it, and says what to answer. Blocks until it is durable.
     pub fn run(self, storage: &dyn Storage) -> Response {
         match self {
-            Work::Owned { state, owner } => {
-                replicas(storage, storage.replicas(&|bucket| state.owner(bucket) == Some(owner)))
+            Work::Owned { state, owner, removals_since } => {
+                let wanted = |bucket| state.owner(bucket) == Some(owner);
+                replicas(storage, storage.replicas(&wanted, removals_since))
             }
-            Work::Info(bucket) => {
-                let found = storage.replica(bucket);
+            Work::Info { bucket, removals_since } => {
+                let found = storage.replica(bucket, removals_since);
                 replicas(storage, found.map(|info| info.map(|info| (bucket, info)).into_iter().collect()))
             }
             Work::Apply(rows) => Response::Applied(apply(storage, &rows)),
@@ -65,12 +73,7 @@ impl Work {
             Work::Complete { bucket, expected } => {
                 done(expect(storage, bucket, expected).and_then(|()| storage.complete(bucket)))
             }
-            Work::Delete { bucket, expected } => match expect(storage, bucket, expected) {
-                // Asked twice.
-                Err(Failure::NoReplica) => Response::Done,
-                Err(failure) => Response::Failed(failure),
-                Ok(()) => done(storage.delete(bucket)),
-            },
+            Work::Delete { bucket, expected } => done(storage.delete(bucket, expected)),
         }
     }
 }
@@ -90,7 +93,7 @@ fn replicas(storage: &dyn Storage, found: Result<Vec<(BucketId, ReplicaInfo)>, F
 }
 
 fn expect(storage: &dyn Storage, bucket: BucketId, expected: Content) -> Result<(), Failure> {
-    match storage.replica(bucket)? {
+    match storage.replica(bucket, expected.removals_since)? {
         None => Err(Failure::NoReplica),
         Some(info) if info.content != expected => Err(Failure::Differs),
         Some(_) => Ok(()),

@@ -109,7 +109,13 @@ pub(crate) async fn hand_on(
             && !(may_have_arrived && access != Access::Read)
             && Instant::now() + PATIENCE < deadline;
         if !again {
-            return Err(error);
+            return Err(match error {
+                // Not that it can be sent again: the other node may have written it, or be about to.
+                Error::Unreachable { address, reason, sent: true } if access != Access::Read => {
+                    Error::Unknown(format!("node {address} was asked, and has not answered: {reason}"))
+                }
+                error => error,
+            });
         }
         tokio::time::sleep(PATIENCE).await;
     }

@@ -123,11 +123,11 @@ struct Prepared<'r> {
 
 impl<'r> Prepared<'r> {
     fn new(request: &'r Request) -> Result<Self, Error> {
-        let Request { deployment, query, embeddings, started, gone, .. } = request;
+        let Request { deployment, query, started, gone, .. } = request;
         let (kinds, lacking) = showing(asked(deployment, query)?, query);
         let searches = kinds
             .iter()
-            .map(|asked| plan(asked, &kinds, query, embeddings).map(Arc::new))
+            .map(|asked| plan(asked, &kinds, request).map(Arc::new))
             .collect::<Result<Vec<Arc<Search>>, Error>>()?;
         let timeout = kinds.iter().filter_map(Asked::query_time_max).fold(query.timeout, Duration::min);
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(1.0));
@@ -360,8 +360,7 @@ fn known_sources(deployment: &Deployment) -> String {
 fn plan(
     asked: &Asked<'_>,
     all: &[Asked<'_>],
-    query: &Arc<Query>,
-    embeddings: &Embeddings,
+    Request { deployment, query, embeddings, .. }: &Request,
 ) -> Result<Search, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
@@ -374,6 +373,7 @@ fn plan(
         known_elsewhere: &elsewhere,
         profile_elsewhere: &profile,
         embedded: &|call, target| embeddings.get(call, target),
+        significance: &deployment.application.significance,
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
     let Some(profile) = kind.profiles.get(&plan.profile) else {

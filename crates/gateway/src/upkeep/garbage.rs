@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_store::{Modification, Visit};
 
+use super::sweep::sweep;
 use super::{IDLE, Job, pace};
 use crate::deployment::now_s;
 use crate::metrics::Metric;
@@ -86,7 +87,7 @@ impl Pass {
     fn step(&mut self, node: &Node, deployment: &Deployment) -> Duration {
         let began = Instant::now();
         let now = now_s();
-        let swept = node.store().sweep(&self.visit, &|document| {
+        let swept = sweep(node, &self.visit, &|document| {
             let kind = deployment.kind(document.id.document_type());
             Ok(match kind {
                 Ok(kind) if kind.is_garbage(&document, now) => Modification::Remove,

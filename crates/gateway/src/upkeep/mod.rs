@@ -7,6 +7,7 @@
 mod garbage;
 mod models;
 mod reindex;
+mod sweep;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -25,9 +26,9 @@ trait Job: Send {
     /// Does a little; answers how long to pause after it.
     fn step(&mut self, node: &Node) -> Duration;
 
-    /// Whether it changes documents. In a cluster that is for the owners of their buckets, and such a job rests: what one node changed
-    /// by itself, its replicas would not have.
-    fn changes_documents(&self) -> bool {
+    /// Whether it goes on in a cluster. What changes documents must do so through the owners of their buckets: what one node changed by
+    /// itself, its replicas would not have.
+    fn works_in_a_cluster(&self) -> bool {
         true
     }
 }
@@ -96,7 +97,7 @@ fn work(mut job: Box<dyn Job>, node: &Weak<Node>, bell: &Bell) {
     let mut seen = 0;
     loop {
         let Some(node) = node.upgrade() else { return };
-        let rests = job.changes_documents() && node.cluster().is_some();
+        let rests = !job.works_in_a_cluster() && node.cluster().is_some();
         let pause = if rests { IDLE } else { job.step(&node) };
         drop(node);
         let state = bell.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,8 +16,4 @@ impl Job for IdleModels {
         node.models().unload_idle(node.settings().model_idle);
         EVERY
     }
-
-    fn changes_documents(&self) -> bool {
-        false
-    }
 }

@@ -48,6 +48,10 @@ impl Job for Reindex {
         }
         pace(node, began, seen, PER_SECOND * task.speed)
     }
+
+    fn works_in_a_cluster(&self) -> bool {
+        false
+    }
 }
 
 /// The next page; what came of it, and how many documents it had.

@@ -34,7 +34,7 @@ const BITS: u8 = 4;
 
 /// What all nodes of the cluster agree on.
 pub struct World {
-    addresses: Mutex<Vec<String>>,
+    pub addresses: Mutex<Vec<String>>,
     /// For each bucket its nodes, the owner first; other buckets are of the node of their number.
     pub placed: Mutex<BTreeMap<BucketId, Vec<u16>>>,
     /// Groups, by the low bits of their locations, whose documents lie in buckets of more bits.

@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::{Reader, names, parameter};
 use crate::{Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming};
 
+/// Whether words are as rare as a model says.
+const USE_MODEL: &str = "ranking.significance.useModel";
+
 impl Reader<'_> {
     pub(super) fn ranking(&self) -> Result<Ranking, Error> {
         let mut ranking = Ranking {
@@ -21,6 +24,7 @@ impl Reader<'_> {
             soft_timeout: self.truth("ranking.softtimeout.enable", true)?,
             soft_timeout_factor: self.share("ranking.softtimeout.factor")?,
             list_features: self.truth("ranking.listFeatures", false)?,
+            use_significance_model: self.get(USE_MODEL).map(|_| self.truth(USE_MODEL, false)).transpose()?,
             location: self.text("ranking.location"),
             ..Ranking::default()
         };

@@ -155,7 +155,7 @@ pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths:
 
 /// `fieldLength(field)`: 1000000 where no term matches.
 pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.field(name, 0)?;
+    let field = setup.searched(name, 0)?;
     if field.index.is_none() {
         return Err(format!("{name} needs a field with 'indexing: index', but {} is none", field.name));
     }

@@ -65,9 +65,15 @@ impl Setup<'_> {
             .ok_or_else(|| format!("{name}: schema {} has no field '{field}'", self.schema.name))
     }
 
-    /// A field whose text is split into words.
+    /// A field, or a part of one, that terms can search.
+    pub fn searched(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+        let part = name.parameters.get(at).and_then(|path| self.schema.field_or_part(path));
+        part.map_or_else(|| self.field(name, at), Ok)
+    }
+
+    /// A field, or a part of one, whose text is split into words.
     pub fn text_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
-        let field = self.field(name, at)?;
+        let field = self.searched(name, at)?;
         if field.is_text() {
             return Ok(field);
         }

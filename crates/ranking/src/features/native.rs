@@ -25,10 +25,11 @@ pub(crate) fn fields<'s>(
     // Of text that only filters, nothing but whether it matches counts.
     let counts = |field: &SchemaField| is_kind(field) && !(field.is_text() && setup.is_filter(field));
     if name.parameters.is_empty() {
-        return Ok(setup.schema.fields.values().filter(|field| counts(field)).collect());
+        let all = setup.schema.fields.values().flat_map(SchemaField::with_parts);
+        return Ok(all.filter(|field| counts(field)).collect());
     }
     let named: Result<Vec<&SchemaField>, String> =
-        (0..name.parameters.len()).map(|at| setup.field(name, at)).collect();
+        (0..name.parameters.len()).map(|at| setup.searched(name, at)).collect();
     Ok(named?.into_iter().filter(|field| counts(field)).collect())
 }
 

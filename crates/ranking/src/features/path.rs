@@ -46,7 +46,7 @@ impl Setup<'_> {
                 field.data_type
             ));
         };
-        let own = field.struct_fields.iter().find(|(known, _)| known == rest).map(|(_, own)| own);
+        let own = field.part(rest);
         let is_attribute = field.attribute.is_some() || own.is_some_and(|own| own.attribute.is_some());
         Ok(Part { field, path, data_type, many, is_attribute })
     }

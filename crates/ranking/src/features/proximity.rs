@@ -1,5 +1,7 @@
 //! How near the query's words are to each other in a document.
 
+use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds};
+use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
 use millrace_plan::{LeafId, Plan, TermId};
@@ -8,7 +10,7 @@ use millrace_schema::SchemaField;
 use super::boost::Table;
 use super::native::{fields, is_index, table, table_max};
 use super::term::{FieldTerm, Positions, connectedness, significance, terms_of, weight};
-use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
+use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 
 /// `nativeProximity`
 pub(crate) struct NativeProximity {
@@ -19,6 +21,8 @@ pub(crate) struct NativeProximity {
 
 struct ProximityField {
     name: String,
+    /// Whether its text may be in several elements.
+    has_elements: bool,
     weight: f64,
     forward: Table,
     reverse: Table,
@@ -35,6 +39,7 @@ impl NativeProximity {
             let importance = setup.properties.number(FEATURE, &field.name, "proximityImportance", 0.5)?;
             Ok(ProximityField {
                 name: field.name.to_string(),
+                has_elements: field.data_type != DataType::String || field.name.contains('.'),
                 weight: setup.weight(field),
                 max: importance * table_max(setup, &forward)
                     + (1.0 - importance) * table_max(setup, &reverse),
@@ -55,6 +60,27 @@ struct Pair<'q> {
     field: &'q ProximityField,
     leaves: (LeafId, LeafId),
     importance: f64,
+    elements: Option<Elements>,
+}
+
+/// Where the elements of a field's texts end, and how far apart neighbours are; none of no distance.
+#[derive(Clone, Copy)]
+struct Elements {
+    tokens: ColumnSlot,
+    gap: Option<u32>,
+}
+
+impl Elements {
+    /// The distance of two places of a document's text, the first before the second.
+    fn distance(self, text: TokenIds<'_>, from: u32, to: u32) -> Option<u32> {
+        let between = text.slice(from as usize..to as usize);
+        match (between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count(), self.gap) {
+            (0, _) => Some(to - from),
+            // The boundary has a place of its own, which is no position.
+            (1, Some(gap)) => Some((to - from - 1).saturating_add(gap)),
+            _ => None,
+        }
+    }
 }
 
 impl Feature for NativeProximity {
@@ -69,23 +95,36 @@ impl Feature for NativeProximity {
         let mut pairs = Vec::new();
         for field in &self.fields {
             let terms = terms_of(plan, &field.name);
+            let elements = (field.has_elements && terms.len() > 1).then(|| Elements {
+                tokens: request.column(ColumnKey::tokens(&field.name)),
+                gap: plan.element_gap(&field.name),
+            });
             for (i, a) in terms.iter().enumerate() {
                 for (distance, b) in terms[i + 1..].iter().take(self.window.saturating_sub(1)).enumerate() {
                     let connected = weakest(plan, &terms[i + 1..i + 2 + distance]) / (distance + 1) as f64;
                     let importance = field.weight * connected * (importance(a.term) + importance(b.term));
                     divisor += importance * field.max;
-                    pairs.push(Pair { field, leaves: (a.leaf, b.leaf), importance });
+                    pairs.push(Pair { field, leaves: (a.leaf, b.leaf), importance, elements });
                 }
             }
         }
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             let out = values.numbers(chunk.len(), 0.0);
-            for Pair { field, leaves, importance } in &pairs {
+            for Pair { field, leaves, importance, elements } in &pairs {
                 let first = Positions::of(chunk.matches.leaf(leaves.0));
                 let second = Positions::of(chunk.matches.leaf(leaves.1));
-                for (out, (a, b)) in out.iter_mut().zip(first.zip(second)) {
+                let tokens = elements.and_then(|elements| Some((elements, chunk.tokens(elements.tokens)?)));
+                for ((out, (_, document)), (a, b)) in
+                    out.iter_mut().zip(chunk.documents()).zip(first.zip(second))
+                {
+                    let distance = |a: &[u32], b: &[u32]| match tokens {
+                        Some((elements, tokens)) => {
+                            nearest(a, b, |from, to| elements.distance(tokens.document(document), from, to))
+                        }
+                        None => nearest(a, b, |from, to| Some(to - from)),
+                    };
                     let near = |table: &Table, distance: Option<u32>| {
-                        distance.map_or(0.0, |distance| table.at(distance as usize - 1))
+                        distance.map_or(0.0, |distance| table.at((distance as usize).saturating_sub(1)))
                     };
                     *out += importance
                         * (field.importance * near(&field.forward, distance(a, b))
@@ -104,35 +143,35 @@ fn weakest(plan: &Plan, terms: &[FieldTerm]) -> f64 {
     terms.iter().map(|found| connectedness(plan, found.term)).fold(f64::INFINITY, f64::min)
 }
 
-/// The least distance from a position of `a` to a later one of `b`; both ascend.
-pub(crate) fn distance(a: &[u32], b: &[u32]) -> Option<u32> {
-    pair_at_distance(a, b).map(|(from, to)| to - from)
+/// The least distance from a position of `a` to a later one of `b`; both ascend. `distance` grows with how many positions lie between.
+fn nearest(a: &[u32], b: &[u32], distance: impl Fn(u32, u32) -> Option<u32>) -> Option<u32> {
+    neighbours(a, b).filter_map(|(from, to)| distance(from, to)).min()
 }
 
-/// The pair of positions that are at that distance.
+/// The pair of positions that are nearest, one of `a` and a later one of `b`; both ascend.
 pub(crate) fn pair_at_distance(a: &[u32], b: &[u32]) -> Option<(u32, u32)> {
-    let mut nearest: Option<(u32, u32)> = None;
+    neighbours(a, b).min_by_key(|(from, to)| to - from)
+}
+
+/// Each position of `b` with the last one of `a` before it.
+fn neighbours(a: &[u32], b: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     let mut before = a.iter().copied().peekable();
     let mut last = None;
-    for &to in b {
+    b.iter().filter_map(move |&to| {
         while let Some(from) = before.next_if(|from| *from < to) {
             last = Some(from);
         }
-        if let Some(from) = last
-            && nearest.is_none_or(|(a, b)| to - from < b - a)
-        {
-            nearest = Some((from, to));
-        }
-    }
-    nearest
+        last.map(|from| (from, to))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::nearest;
 
     #[test]
     fn distance_is_to_the_nearest_later_position() {
+        let distance = |a: &[u32], b: &[u32]| nearest(a, b, |from, to| Some(to - from));
         assert_eq!(distance(&[1, 10], &[4, 12]), Some(2));
         assert_eq!(distance(&[5], &[1, 2]), None);
         assert_eq!(distance(&[5], &[5, 9]), Some(4));

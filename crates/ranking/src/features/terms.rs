@@ -24,7 +24,9 @@ struct Counted {
 }
 
 fn weighted_set(field: &SchemaField) -> Option<DataType> {
-    (field.is_text() && matches!(field.data_type, DataType::WeightedSet { .. }))
+    // The weights of sets inside of structs and maps are not looked up.
+    let is_whole = !field.name.contains('.');
+    (is_whole && field.is_text() && matches!(field.data_type, DataType::WeightedSet { .. }))
         .then(|| field.data_type.clone())
 }
 
@@ -43,7 +45,7 @@ fn number(name: &FeatureName, at: usize) -> Result<usize, String> {
 
 /// `matches(field)`, `matches(field,n)`
 pub(crate) fn matches(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.field(name, 0)?.name.to_string();
+    let field = setup.searched(name, 0)?.name.to_string();
     let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
     Ok(Box::new(Counted { field, term, of: Count::Matched, weighted: None }))
 }
@@ -51,7 +53,7 @@ pub(crate) fn matches(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn F
 /// `matchCount(field)`
 pub(crate) fn match_count(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
     Ok(Box::new(Counted {
-        field: setup.field(name, 0)?.name.to_string(),
+        field: setup.searched(name, 0)?.name.to_string(),
         term: None,
         of: Count::Total,
         weighted: None,
@@ -60,7 +62,7 @@ pub(crate) fn match_count(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<d
 
 /// `fieldTermMatch(field,n).firstPosition`, `.occurrences`, `.weight`
 pub(crate) fn field_term_match(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.field(name, 0)?;
+    let field = setup.searched(name, 0)?;
     let (weighted, field) = (weighted_set(field), field.name.to_string());
     let of = match name.output.as_deref() {
         Some("firstPosition") => Count::FirstPosition,

@@ -59,7 +59,24 @@ pub(super) fn resolve<'a>(
     for part in &decl.struct_fields {
         struct_field(part, "", &mut field, defaults, warnings)?;
     }
+    if field.index.is_some() {
+        searched_members(decl, &mut field, defaults)?;
+    }
     Ok(field)
+}
+
+/// Adds the settings of those members of an `index` field's structs and maps that no `struct-field` is about: the field's own.
+fn searched_members(decl: &FieldDecl, field: &mut SchemaField, defaults: &Defaults<'_>) -> Result<(), Error> {
+    for (path, data_type) in types::members(&field.data_type) {
+        if field.part(&path).is_some() {
+            continue;
+        }
+        let full_name = format!("{}.{path}", field.name);
+        // What there is to warn of was said of the field.
+        let part = with_type(decl, &full_name, data_type, field.synthetic, defaults, &mut Vec::new())?;
+        field.struct_fields.push((path, SchemaField { aliases: Vec::new(), ..part }));
+    }
+    Ok(())
 }
 
 /// Adds the settings of a part of `field` and of the parts inside it.
@@ -95,7 +112,7 @@ fn with_type(
 ) -> Result<SchemaField, Error> {
     let place = &decl.name.place;
     let outputs = Outputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
-    let parts = matches!(bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
+    let parts = matches!(types::bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
     // Numbers and tensors are not split into words: for them `index` means what `attribute` does.
     let text_index = outputs.index && (holds_text(&data_type) || parts);
     let shared =
@@ -233,14 +250,6 @@ pub(super) fn override_matching(base: Matching, decl: &MatchDecl) -> Matching {
         max_token_length: decl.max_token_length.or(base.max_token_length),
         stemming: if mode == MatchMode::Text { base.stemming } else { Stemming::None },
         normalizing: base.normalizing,
-    }
-}
-
-/// The type inside arrays and weighted sets.
-fn bottom(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Array(element) | DataType::WeightedSet { element, .. } => bottom(element),
-        other => other,
     }
 }
 

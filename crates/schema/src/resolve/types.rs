@@ -229,3 +229,46 @@ pub(super) fn at_path(data_type: &DataType, path: &str) -> Result<DataType, Stri
     }
     Ok(here)
 }
+
+/// The members of structs and maps in a type that hold strings, numbers or truth values (or arrays and sets of them), by their
+/// paths; none of a type without structs and maps.
+pub(super) fn members(data_type: &DataType) -> Vec<(String, DataType)> {
+    let mut found = Vec::new();
+    add_members(data_type, "", &mut found);
+    found
+}
+
+fn add_members(data_type: &DataType, path: &str, found: &mut Vec<(String, DataType)>) {
+    let inner = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match bottom(data_type) {
+        DataType::Map(key, value) => {
+            add_members(key, &inner("key"), found);
+            add_members(value, &inner("value"), found);
+        }
+        DataType::Struct(struct_type) => {
+            let members = struct_type.fields.iter();
+            members.for_each(|member| add_members(&member.data_type, &inner(&member.name), found));
+        }
+        DataType::String
+        | DataType::Uri
+        | DataType::Bool
+        | DataType::Byte
+        | DataType::Int
+        | DataType::Long
+        | DataType::Float
+        | DataType::Double
+            if !path.is_empty() =>
+        {
+            found.push((path.to_owned(), data_type.clone()));
+        }
+        _ => {}
+    }
+}
+
+/// The type inside arrays and weighted sets.
+pub(super) fn bottom(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => bottom(element),
+        other => other,
+    }
+}

@@ -88,7 +88,8 @@ const CONTAINER: &[Element] = &[
     known("components", &[closed("component"), closed("include")]),
     // Components are told apart by type and class.
     closed("component"),
-    refused("handler", JAVA),
+    // Handlers are told apart by class.
+    closed("handler"),
     refused("server", JAVA),
     no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
     no_effect("model-evaluation", "models are evaluated by rank profiles only"),
@@ -142,7 +143,7 @@ const SEARCH: &[Element] = &[
     // Providers are told apart by type.
     closed("provider"),
     refused("renderer", JAVA),
-    no_effect("significance", "term statistics come from the documents of each group"),
+    known("significance", &[closed("model")]),
     no_effect("semantic-rules", "query rewriting rules are not applied"),
     closed("threadpool"),
     no_effect("config", CONFIG),

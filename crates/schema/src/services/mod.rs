@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
+use crate::package::Files;
 use crate::suggest::did_you_mean;
-use crate::{Container, ContentCluster, Embedder, Error, Schema, xml};
+use crate::{Container, ContentCluster, Embedder, Error, Schema, SignificanceModels, xml};
 use elements::{Element, Meaning};
 
 /// The path of the file.
@@ -28,12 +29,14 @@ pub(crate) struct Services {
     pub container: Container,
     pub content: Vec<ContentCluster>,
     pub providers: BTreeMap<String, Arc<str>>,
+    pub significance: SignificanceModels,
 }
 
-/// Reads the file; the schemas are those of the package.
+/// Reads the file; schemas and files are those of the package.
 pub(crate) fn read(
     text: &str,
     schemas: &BTreeMap<Arc<str>, Arc<Schema>>,
+    files: &Files,
     warnings: &mut Vec<String>,
 ) -> Result<Services, Error> {
     let text = substitute(text)?;
@@ -70,8 +73,48 @@ pub(crate) fn read(
         }
     }
     let content: Vec<ContentCluster> = content.into_iter().map(|(_, cluster)| cluster).collect();
-    let containers = xml::elements(root).filter(|node| node.tag_name().name() == "container");
-    Ok(Services { providers: container::providers(containers, &content)?, container, content })
+    let containers = || xml::elements(root).filter(|node| node.tag_name().name() == "container");
+    let significance = significance(containers(), files)?;
+    if significance.is_empty() {
+        warn_of_profiles_without_models(schemas, warnings);
+    }
+    Ok(Services {
+        providers: container::providers(containers(), &content)?,
+        container,
+        content,
+        significance,
+    })
+}
+
+/// The models of `<search><significance>`, the later ones before the earlier.
+fn significance<'a, 'i: 'a>(
+    containers: impl Iterator<Item = Node<'a, 'i>>,
+    files: &Files,
+) -> Result<SignificanceModels, Error> {
+    let mut models = SignificanceModels::default();
+    for list in containers.filter_map(|container| xml::at_path(container, "search/significance")) {
+        for model in xml::elements(list) {
+            let Some(path) = model.attribute("path") else {
+                let reason = "models of significance are read from the package only: put the file into it, and write <model path='…'/>";
+                return xml::invalid(FILE, model, reason);
+            };
+            let Some(file) = files.get(path) else {
+                return xml::invalid(FILE, model, format!("the package has no file '{path}'"));
+            };
+            models.add(file).or_else(|reason| xml::invalid(FILE, model, format!("{path}: {reason}")))?;
+        }
+    }
+    Ok(models)
+}
+
+fn warn_of_profiles_without_models(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, warnings: &mut Vec<String>) {
+    let profiles = schemas.values().flat_map(|schema| schema.rank_profiles.values());
+    for profile in profiles.filter(|profile| profile.use_significance_model) {
+        warnings.push(format!(
+            "{}: significance has no effect: {FILE} names no model in <search><significance>; words are as rare as they are in the group",
+            profile.place
+        ));
+    }
 }
 
 /// One process serves everything, so of several container clusters the one that searches gives its name and port.
@@ -95,6 +138,8 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     }
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
+    let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
+    let assistants = containers.iter().any(|(_, container)| container.assistants);
     let mut embedders: Vec<Embedder> = Vec::new();
     for embedder in containers.iter().flat_map(|(_, container)| &container.embedders) {
         // Clusters that share a component repeat it.
@@ -114,6 +159,8 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
         containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
     container.search = search;
     container.document_api = document_api;
+    container.limits_rates = limits_rates;
+    container.assistants = assistants;
     container.embedders = embedders;
     container.model_evaluation = model_evaluation;
     container

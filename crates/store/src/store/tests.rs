@@ -23,6 +23,10 @@ impl Tails for MoodyTails {
         Ok(Arc::new(MoodyTail(FjallTails.create(directory)?, Arc::clone(&self.0))))
     }
 
+    fn lay_out(&self, directory: &Path, bytes: u64) {
+        FjallTails.lay_out(directory, bytes);
+    }
+
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
         Ok(Arc::new(MoodyTail(FjallTails.open(directory)?, Arc::clone(&self.0))))
     }

@@ -1,12 +1,13 @@
 use std::fs::File;
 use std::io;
 use std::ops::{Bound, ControlFlow};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use rustix::fs::SeekFrom;
 
 use super::{
     AppendError, KeyValue, Row, RowKey, RowVisitor, Tail, TailSnapshot, Tails, check_journals, marks_of,
@@ -35,6 +36,11 @@ impl Tails for FjallTails {
                 None => Error::Io { action, reason: error.to_string() },
             }
         })
+    }
+
+    fn lay_out(&self, directory: &Path, bytes: u64) {
+        // Appending works as well without.
+        let _ = fill_holes(directory, bytes);
     }
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error> {
@@ -66,6 +72,30 @@ impl Tails for FjallTails {
             _ => Ok(()),
         }
     }
+}
+
+/// Logs are filled in pieces of so much, so that nobody's sync waits for more.
+const FILLED_AT_ONCE: u64 = 1 << 20;
+
+/// Writes zeros where the logs of a directory have none yet: they are made long at once, but as holes.
+fn fill_holes(directory: &Path, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0; FILLED_AT_ONCE as usize];
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "jnl") {
+            continue;
+        }
+        let file = File::options().read(true).write(true).open(path)?;
+        let end = bytes.min(file.metadata()?.len());
+        let mut at = rustix::fs::seek(&file, SeekFrom::Hole(0))?;
+        while at < end {
+            let piece = FILLED_AT_ONCE.min(end - at);
+            file.write_all_at(&zeros[..piece as usize], at)?;
+            file.sync_data()?;
+            at += piece;
+        }
+    }
+    Ok(())
 }
 
 /// Space comes free in pieces of so much,

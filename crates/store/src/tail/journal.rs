@@ -44,7 +44,7 @@ pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bytes of a file up to its last one that was written: logs are made 64 MB long at once, most of which is a hole.
+/// The bytes of a file up to its last one that was written: logs are made 64 MB long at once, much of which is a hole.
 fn read_written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut length = 0;
@@ -76,7 +76,7 @@ fn check(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
         sequence = Some(number);
         at = next;
     }
-    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let end = written(bytes);
     if end <= at {
         return Ok(());
     }
@@ -92,6 +92,15 @@ fn check(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
         return Err((at, "the last batch of the log was written to its end, but does not fit its checksum"));
     }
     Ok(())
+}
+
+/// Where the zeros begin that reach to the end. There can be many megabytes of them, in a log that took its space beforehand.
+fn written(bytes: &[u8]) -> usize {
+    let mut end = bytes.len();
+    while end >= PAGE && bytes[end - PAGE..end] == [0; PAGE] {
+        end -= PAGE;
+    }
+    bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 /// Whether the bytes end as a batch does, but for one flipped bit.

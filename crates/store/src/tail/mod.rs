@@ -71,6 +71,11 @@ pub(crate) trait Tails: Send + Sync {
     /// A new generation in a directory that is not there, or is left over and not in use.
     fn create(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
 
+    /// Writes the log of a generation that nobody uses yet beforehand, as far as so many bytes of rows will reach. Where space is allotted
+    /// already, a sync waits for its own bytes alone, not for what else the file system is writing down about files. It is a help and no more:
+    /// what cannot be written is left.
+    fn lay_out(&self, directory: &Path, bytes: u64);
+
     /// A generation that was written before. Fails when its log is damaged other than by a crash.
     fn open(&self, directory: &Path) -> Result<Arc<dyn Tail>, Error>;
 

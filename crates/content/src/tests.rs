@@ -1,0 +1,362 @@
+//! The store's replicas beside a model of them: whatever is written, dropped, fetched, deleted and opened again, both show the same.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::replica::Storage;
+use millrace_cluster::{Birth, Content, Fence, Pull, ReplicaInfo, Reply, Request, Row, RowContent};
+use millrace_column::{Column, ColumnKey, ValueBuilder};
+use millrace_document::{DataType, Document, DocumentId, Drop, DropScope, Group, Timestamp, Value, Version};
+use millrace_peer::{Service, Source};
+use millrace_sim::ModelStorage;
+use millrace_store::{Layout, Options, Store};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::pull::{Fetch, LaidAside, Wanted};
+use crate::source::StoreSource;
+use crate::storage::Replicas;
+
+const BITS: u8 = 2;
+const GROUPS: u64 = 6;
+
+struct Numbers;
+
+impl Layout for Numbers {
+    fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
+        Some(vec![ColumnKey::value("number")])
+    }
+
+    fn build(&self, _: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+        let mut values = ValueBuilder::new(&DataType::Long);
+        documents.iter().for_each(|document| values.push(document.get(&key.field)));
+        values.finish()
+    }
+
+    fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
+        None
+    }
+
+    fn data_type(&self, _: &str, field: &str) -> Option<DataType> {
+        (field == "number").then_some(DataType::Long)
+    }
+}
+
+/// What other nodes fetch from; nothing else is asked of it here.
+struct Fetched(Arc<StoreSource>);
+
+impl Service for Fetched {
+    fn request(&self, _: Fence, _: Request, _: Box<dyn FnOnce(Reply) + Send>) {}
+
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.0) as Arc<dyn Source>
+    }
+}
+
+/// A store and its model.
+struct Node {
+    directory: TempDir,
+    replicas: Arc<Replicas>,
+    model: ModelStorage,
+    address: String,
+    /// Nobody fetches from it any more once this is gone.
+    _serves: watch::Sender<bool>,
+}
+
+fn open(directory: &TempDir) -> Arc<Replicas> {
+    let options = Options {
+        cache_bytes: 4 << 20,
+        seal_idle: Duration::from_secs(3600),
+        disk_reserve: 0,
+        maintenance: false,
+        ..Options::new(directory.path())
+    };
+    let replicas = Replicas::new(Store::open(options, Arc::new(Numbers)).expect("the store opens"));
+    replicas.adopt(BITS).expect("it can be read");
+    Arc::new(replicas)
+}
+
+fn serve(runtime: &Runtime, replicas: &Arc<Replicas>) -> (String, watch::Sender<bool>) {
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let (stop, stopped) = watch::channel(false);
+    let service = Fetched(Arc::new(StoreSource(Arc::clone(replicas))));
+    runtime.spawn(millrace_peer::serve(listener, Arc::new(service), stopped));
+    (address, stop)
+}
+
+impl Node {
+    fn new(runtime: &Runtime) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let replicas = open(&directory);
+        let (address, serves) = serve(runtime, &replicas);
+        Node { directory, replicas, model: ModelStorage::default(), address, _serves: serves }
+    }
+
+    /// The process ends, without a word to its store, and starts again.
+    fn restart(self, runtime: &Runtime) -> Self {
+        let Node { directory, replicas, model, address: _, _serves: serves } = self;
+        std::mem::drop(serves);
+        let mut left = Some(replicas);
+        // Whoever answers a fetch lets go of it a moment later.
+        while let Some(replicas) = left.take() {
+            left = match Arc::try_unwrap(replicas) {
+                Ok(_) => None,
+                Err(shared) => {
+                    std::thread::sleep(Duration::from_millis(5));
+                    Some(shared)
+                }
+            };
+        }
+        let replicas = open(&directory);
+        let (address, serves) = serve(runtime, &replicas);
+        Node { directory, replicas, model, address, _serves: serves }
+    }
+
+    fn pull(&self, bucket: BucketId, source: &Node, pull: Pull) {
+        let (sender, told) = mpsc::channel();
+        let wanted = Wanted { bucket, address: source.address.clone(), pull };
+        let tell = move |outcome: Result<Option<LaidAside>, _>| {
+            // Whoever waits for it has failed.
+            let _ = sender.send(outcome);
+        };
+        let fetch = Fetch::begin(wanted, Arc::clone(&self.replicas), Box::new(tell));
+        while let Some(part) = told.recv().expect("it tells how it ends").expect("it can be fetched") {
+            part.install(&self.replicas).expect("it can be taken in");
+            fetch.go_on();
+        }
+        let known = self.model.listing(bucket, None).unwrap_or_default();
+        let rows = source.model.listing(bucket, Some(&known)).unwrap_or_default();
+        self.model.install(bucket, &rows).expect("there is a replica");
+    }
+
+    fn apply(&self, rows: &[Row]) {
+        let rows: Vec<&Row> = rows.iter().collect();
+        let outcomes = self.replicas.apply(&rows);
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        self.model.apply(&rows);
+    }
+
+    fn info(&self, bucket: BucketId) -> (Option<ReplicaInfo>, Option<ReplicaInfo>) {
+        let all = Timestamp(0);
+        let found = self.replicas.replica(bucket, all).expect("it can be read");
+        (found, self.model.replica(bucket, all).expect("a model can be read"))
+    }
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn bucket_of(group: u64) -> BucketId {
+    BucketId::new(BITS, group)
+}
+
+fn id(group: u64, name: u64) -> DocumentId {
+    DocumentId::new("test", "note", &Group::Number(group), &name.to_string())
+        .expect("all its parts are there")
+}
+
+/// Version number so-and-so of a document: the same wherever it comes from.
+fn version(start: u64, group: u64, name: u64, number: u64) -> Row {
+    let (id, timestamp) = (id(group, name), Timestamp(start + number));
+    let fields = vec![("number".into(), Value::Long(number as i64))];
+    let version = match number % 4 {
+        0 => Version::removal(id, timestamp),
+        _ => Version::put(&Document { id, fields }, timestamp),
+    };
+    Row { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), birth: None }
+}
+
+fn drop_of(start: u64, group: u64, number: u64) -> Row {
+    let scope = DropScope::Group { document_type: None, group: Group::Number(group) };
+    let drop = Drop { scope, timestamp: Timestamp(start + number) };
+    Row { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), birth: None }
+}
+
+/// An hour ago, so that nothing is forgotten.
+fn start() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+    now.as_micros() as u64 - 3_600_000_000
+}
+
+/// What can be told of replicas by their contents: which of them are equal.
+fn equal(infos: &[Option<ReplicaInfo>]) -> Vec<bool> {
+    let contents: Vec<Option<Content>> = infos.iter().map(|info| info.map(|info| info.content)).collect();
+    contents.iter().flat_map(|one| contents.iter().map(move |other| one == other)).collect()
+}
+
+#[track_caller]
+fn check_same(nodes: &[Node], what: &str) {
+    for bucket in (0..1 << BITS).map(bucket_of) {
+        let (found, expected): (Vec<_>, Vec<_>) = nodes.iter().map(|node| node.info(bucket)).unzip();
+        let shown = |infos: &[Option<ReplicaInfo>]| -> Vec<_> {
+            infos.iter().map(|info| info.map(|info| (info.content.documents, info.complete))).collect()
+        };
+        assert_eq!(shown(&found), shown(&expected), "{what}: {bucket}");
+        assert_eq!(equal(&found), equal(&expected), "{what}: {bucket}: {found:?} {expected:?}");
+    }
+    for node in nodes {
+        for (group, name) in (0..GROUPS).flat_map(|group| (0..3).map(move |name| (group, name))) {
+            let (bucket, id) = (bucket_of(group), id(group, name));
+            let there = node.model.exists(bucket);
+            assert_eq!(node.replicas.exists(bucket), there, "{what}: {bucket}");
+            if there {
+                let found = node.replicas.read(bucket, &id).expect("it can be read");
+                let expected = node.model.read(bucket, &id).expect("a model can be read");
+                let shown = |version: Option<Version>| version.filter(|version| version.body.is_some());
+                assert_eq!(shown(found), shown(expected), "{what}: {id}");
+            }
+        }
+    }
+}
+
+fn live(seed: u64, runtime: &Runtime) {
+    let (mut random, start) = (Random(seed), start());
+    let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(runtime)).collect();
+    for step in 0..120 {
+        let place = random.below(3) as usize;
+        let group = random.below(GROUPS);
+        let bucket = bucket_of(group);
+        let node = &nodes[place];
+        let there = node.model.exists(bucket);
+        let what = match random.below(20) {
+            0..3 => {
+                let birth = if random.below(2) == 0 { Birth::Complete } else { Birth::Incomplete };
+                node.replicas.create(bucket, birth).expect("it can be made");
+                node.model.create(bucket, birth).expect("a model can be made");
+                format!("{birth:?}")
+            }
+            3..10 if there => {
+                let rows: Vec<Row> = (0..1 + random.below(4))
+                    .map(|_| version(start, group, random.below(3), 1 + random.below(200)))
+                    .collect();
+                node.apply(&rows);
+                format!("{rows:?}")
+            }
+            10..12 if there => {
+                let row = drop_of(start, group, 1 + random.below(200));
+                node.apply(std::slice::from_ref(&row));
+                format!("{row:?}")
+            }
+            12..16 if there => {
+                let other = &nodes[(place + 1 + random.below(2) as usize) % 3];
+                let pull = if random.below(2) == 0 { Pull::Whole } else { Pull::Missing };
+                if other.model.exists(bucket) {
+                    node.pull(bucket, other, pull);
+                }
+                format!("{pull:?} of {bucket} to {place}")
+            }
+            16 if there => {
+                node.replicas.complete(bucket).expect("it is there");
+                node.model.complete(bucket).expect("it is there");
+                "complete".to_owned()
+            }
+            17 if there => {
+                let (found, expected) = node.info(bucket);
+                let wrong = u64::from(random.below(3) == 0);
+                let content = |info: Option<ReplicaInfo>| {
+                    let content = info.map(|info| info.content).unwrap_or_default();
+                    Content { checksum: content.checksum ^ wrong, ..content }
+                };
+                let deleted = node.replicas.delete(bucket, content(found));
+                assert_eq!(deleted, node.model.delete(bucket, content(expected)), "{bucket}");
+                format!("delete {bucket}: {deleted:?}")
+            }
+            18 => {
+                node.replicas.store().seal().expect("it can be sealed");
+                if random.below(2) == 0 {
+                    node.replicas.store().maintain().expect("it can be merged");
+                }
+                "seal".to_owned()
+            }
+            19 => {
+                let node = nodes.remove(place).restart(runtime);
+                nodes.insert(place, node);
+                "restart".to_owned()
+            }
+            _ => continue,
+        };
+        check_same(&nodes, &format!("seed {seed}, step {step}, node {place}: {what}"));
+    }
+}
+
+#[test]
+fn replicas_in_the_store_are_as_the_simulation_takes_them_to_be() {
+    let runtime = Runtime::new().expect("a runtime");
+    for seed in 1..=6 {
+        live(seed, &runtime);
+    }
+}
+
+#[test]
+fn a_replica_made_later_hears_of_what_was_dropped_before() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (start, bucket) = (start(), bucket_of(1));
+    for pull in [Pull::Whole, Pull::Missing] {
+        let nodes: Vec<Node> = (0..2).map(|_| Node::new(&runtime)).collect();
+        nodes.iter().for_each(|node| node.replicas.create(bucket, Birth::Complete).expect("it can be made"));
+        let drop = [drop_of(start, 1, 100)];
+        nodes[0].replicas.apply(&drop.iter().collect::<Vec<_>>());
+        let content = |node: &Node| node.info(bucket).0.map(|info| info.content);
+        assert_ne!(content(&nodes[0]), content(&nodes[1]), "one knows of a drop, and the other does not");
+        nodes[1].model.create(bucket, Birth::Complete).expect("a model can be made");
+        nodes[1].pull(bucket, &nodes[0], pull);
+        assert_eq!(content(&nodes[0]), content(&nodes[1]));
+        // What was written before comes late.
+        let late = [version(start, 1, 7, 51)];
+        nodes[1].replicas.apply(&late.iter().collect::<Vec<_>>());
+        assert_eq!(content(&nodes[0]), content(&nodes[1]), "{pull:?}");
+    }
+}
+
+/// Several replicas have no document in common, each has more than goes in one part of a transfer, and all of them go.
+#[test]
+fn disjoint_replicas_that_are_given_up_lose_no_document() {
+    const DOCUMENTS: u64 = 700;
+    let runtime = Runtime::new().expect("a runtime");
+    let (start, bucket) = (start(), bucket_of(1));
+    for first in [Pull::Whole, Pull::Missing] {
+        let mut nodes: Vec<Node> = (0..4).map(|_| Node::new(&runtime)).collect();
+        for (place, node) in nodes.iter().enumerate() {
+            let birth = if place == 0 { Birth::Incomplete } else { Birth::Complete };
+            node.replicas.create(bucket, birth).expect("it can be made");
+            node.model.create(bucket, birth).expect("a model can be made");
+            let of_it = |name: u64| version(start, 1, place as u64 * DOCUMENTS + name, 4 * name + 1);
+            let rows: Vec<Row> = (0..DOCUMENTS).map(of_it).collect();
+            if place > 0 {
+                node.apply(&rows);
+            }
+        }
+        // As an owner has it done: through the one with the most, until all are equal.
+        nodes[0].pull(bucket, &nodes[1], first);
+        for from in [2, 3] {
+            nodes[0].pull(bucket, &nodes[from], Pull::Missing);
+        }
+        for to in [1, 2, 3] {
+            nodes[to].pull(bucket, &nodes[0], Pull::Missing);
+        }
+        check_same(&nodes, "all have all");
+        let whole = nodes[0].info(bucket).0.map(|info| info.content).unwrap_or_default();
+        assert_eq!(whole.documents, 3 * DOCUMENTS);
+        for node in &nodes[1..] {
+            node.replicas.delete(bucket, whole).expect("it is equal");
+            assert!(!node.replicas.exists(bucket));
+        }
+        let left = nodes.remove(0).restart(&runtime);
+        for name in DOCUMENTS..4 * DOCUMENTS {
+            let found = left.replicas.read(bucket, &id(1, name)).expect("it can be read");
+            assert!(found.is_some_and(|version| version.body.is_some()), "{first:?}: {name} is lost");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A page of documents is looked at, and what has to be changed is: in this node's store, or, in a cluster, on all replicas of what
+//! this node owns.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use millrace_document::{Document, Refusal};
+use millrace_store::{Change, Modification, Swept, Visit, Visited, Write};
+
+use crate::cluster::{Cluster, Place};
+use crate::{Error, Node};
+
+/// How long the replicas of a page's documents may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Does the next page. Of a cluster's documents it is for the owner of each to change it: its changes are writes like others, at its own
+/// timestamps. Documents that another node owns are passed over here, wherever else they lie; where a bucket gets another owner, that one goes on.
+pub(super) fn sweep(
+    node: &Node,
+    visit: &Visit,
+    decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
+) -> Result<Swept, Error> {
+    match node.cluster() {
+        None => Ok(node.store().sweep(visit, decide)?),
+        Some(cluster) => sweep_owned(node, &**cluster, visit, decide),
+    }
+}
+
+fn sweep_owned(
+    node: &Node,
+    cluster: &dyn Cluster,
+    visit: &Visit,
+    decide: &dyn Fn(Document) -> Result<Modification, Refusal>,
+) -> Result<Swept, Error> {
+    let page = node.store().visit(visit)?;
+    let deadline = Instant::now() + PATIENCE;
+    let (sender, answers) = mpsc::channel();
+    let mut seen = 0;
+    for visited in page.visited {
+        let Visited::Document(document, timestamp) = visited else { continue };
+        seen += 1;
+        if cluster.owner(document.id.location()) != Ok(Place::Here) {
+            continue;
+        }
+        let id = document.id.clone();
+        let change = match decide(document).map_err(millrace_store::Error::Refused)? {
+            Modification::Nothing => continue,
+            modification => Change::if_unchanged(timestamp, modification),
+        };
+        let sender = sender.clone();
+        let done = Box::new(move |outcome| {
+            // The receiver waits for all answers, unless it has failed by then.
+            let _ = sender.send(outcome);
+        });
+        cluster.write(Write { id, change }, deadline, done);
+    }
+    drop(sender);
+    let mut changed = 0;
+    for outcome in answers {
+        changed += u64::from(outcome?.changed);
+    }
+    Ok(Swept { seen, changed, continuation: page.continuation, progress: page.progress })
+}

@@ -1,0 +1,43 @@
+//! How rare words are by a model of a large collection, where a query or its rank profile asks for that.
+
+use millrace_query::Query;
+use millrace_schema::{RankProfile, SignificanceModels};
+
+use crate::{Error, Leaf, Predicate, Term};
+
+/// Gives each single word the frequency that the model of its language has for it, unless the query says how rare it is.
+pub(crate) fn annotate(
+    terms: &mut [Term],
+    leaves: &[Leaf],
+    query: &Query,
+    profile: &RankProfile,
+    models: &SignificanceModels,
+) -> Result<(), Error> {
+    let asked = query.ranking.use_significance_model;
+    if !asked.unwrap_or(profile.use_significance_model) || models.is_empty() && asked.is_none() {
+        return Ok(());
+    }
+    for term in terms {
+        let is_word = term
+            .leaves
+            .iter()
+            .any(|leaf| matches!(leaves[leaf.0].predicate, Predicate::Words(_) | Predicate::Value { .. }));
+        let annotations = &mut term.annotations;
+        let is_said = annotations.significance.is_some() || annotations.document_frequency.is_some();
+        if is_said || !is_word || term.text.contains(char::is_whitespace) {
+            continue;
+        }
+        let tag = annotations.language.as_deref().or(query.language.as_deref());
+        let model = models.of_language(tag).ok_or_else(|| Error::Significance {
+            language: tag.unwrap_or("unknown").to_owned(),
+            known: match models.languages().collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => {
+                    "there is none: name models in <significance> in services.xml".to_owned()
+                }
+                known => format!("there are {known}"),
+            },
+        })?;
+        annotations.document_frequency = Some(model.share(&term.text.to_lowercase()));
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Queries that programs write: `type=prog`. An item is a list in parentheses: its name, properties, and what it holds.
+//!
+//! ```text
+//! (AND (WORD {"index" "title"} "quick") (PHRASE {"index" "body"} (WORD "brown") (WORD "fox")))
+//! ```
+//!
+//! The text of a word is taken as it is: what people may type has no meaning in it. An item may have a name of its own after `%`,
+//! which nothing refers to here.
+
+use crate::syntax::Fault;
+use crate::{Annotations, Item, Match};
+
+/// How deep items nest.
+const DEPTH_MAX: usize = 64;
+/// Positions that `NEAR` and `ONEAR` look over where they do not say.
+const NEAR_DISTANCE: u32 = 2;
+/// Hits that `WEAKAND` exposes to ranking where it does not say.
+const WEAK_AND_HITS: u32 = 100;
+
+/// The item that the text is; terms without an index search `field`.
+pub(crate) fn parse(text: &str, field: &str) -> Result<Item, Fault> {
+    let mut reader = Reader { text, at: 0, field };
+    let item = reader.item(0)?;
+    reader.skip_blanks();
+    match text.len() - reader.at {
+        0 => Ok(item),
+        _ => Err(reader.expected("the end of the query")),
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    field: &'t str,
+}
+
+/// An item as it is written.
+struct Written<'t> {
+    name: &'t str,
+    field: String,
+    annotations: Annotations,
+    distance: u32,
+    hits: u32,
+    items: Vec<Item>,
+    texts: Vec<String>,
+}
+
+impl<'t> Reader<'t> {
+    fn item(&mut self, depth: usize) -> Result<Item, Fault> {
+        self.expect('(')?;
+        if depth > DEPTH_MAX {
+            return Err(Fault::new(self.at, format!("items are nested more than {DEPTH_MAX} deep")));
+        }
+        let at = self.at;
+        let mut written = Written {
+            name: self.name("the name of an item, as in (WORD \"text\")")?,
+            field: self.field.to_owned(),
+            annotations: Annotations::default(),
+            distance: NEAR_DISTANCE,
+            hits: WEAK_AND_HITS,
+            items: Vec::new(),
+            texts: Vec::new(),
+        };
+        if self.peek() == Some('%') {
+            self.at += 1;
+            self.name("a name after '%'")?;
+        }
+        self.properties(&mut written)?;
+        loop {
+            match self.peek() {
+                Some('(') => written.items.push(self.item(depth + 1)?),
+                Some('"') => written.texts.push(self.quoted()?),
+                Some(')') => break,
+                _ => return Err(self.expected("an item, a text in quotes or ')'")),
+            }
+        }
+        self.at += 1;
+        written.meant().map_err(|reason| Fault::new(at, reason))
+    }
+
+    /// `{"name" "value" …}`, where it is there.
+    fn properties(&mut self, of: &mut Written<'t>) -> Result<(), Fault> {
+        if self.peek() != Some('{') {
+            return Ok(());
+        }
+        self.at += 1;
+        while self.peek() != Some('}') {
+            let name = self.quoted()?;
+            self.skip_blanks();
+            let at = self.at;
+            let value = match self.peek() {
+                Some('"') => self.quoted()?,
+                _ => self.name("the value of the property")?.to_owned(),
+            };
+            let wrong = || Fault::new(at, format!("{value:?} is no value of '{name}'"));
+            let whole = || value.parse::<u32>().map_err(|_| wrong());
+            match name.as_str() {
+                "index" => of.field = value,
+                "weight" => of.annotations.weight = value.parse().map_err(|_| wrong())?,
+                "significance" => of.annotations.significance = Some(value.parse().map_err(|_| wrong())?),
+                "label" => of.annotations.label = Some(value),
+                "distance" => of.distance = whole()?,
+                "targetHits" | "N" => of.hits = whole()?,
+                // What else programs say of items is how they came to be.
+                _ => {}
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// A text in quotes, in which `\` stands before a quote or another `\`.
+    fn quoted(&mut self) -> Result<String, Fault> {
+        self.expect('"')?;
+        let start = self.at;
+        let mut text = String::new();
+        let mut characters = self.text[start..].char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '"' => {
+                    self.at = start + at + 1;
+                    return Ok(text);
+                }
+                '\\' => text.extend(characters.next().map(|(_, escaped)| escaped)),
+                other => text.push(other),
+            }
+        }
+        Err(Fault::new(start, "this text is not closed; expected '\"' before the end"))
+    }
+
+    fn name(&mut self, wanted: &str) -> Result<&'t str, Fault> {
+        self.skip_blanks();
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).unwrap_or(rest.len());
+        if end == 0 {
+            return Err(self.expected(wanted));
+        }
+        self.at += end;
+        Ok(&rest[..end])
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), Fault> {
+        if self.peek() != Some(wanted) {
+            return Err(self.expected(&format!("'{wanted}'")));
+        }
+        self.at += wanted.len_utf8();
+        Ok(())
+    }
+
+    fn expected(&self, wanted: &str) -> Fault {
+        let found = match self.text[self.at..].chars().next() {
+            Some(character) => format!("'{character}'"),
+            None => "the end".to_owned(),
+        };
+        Fault::new(self.at, format!("expected {wanted}, found {found}"))
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        self.skip_blanks();
+        self.text[self.at..].chars().next()
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+}
+
+impl Written<'_> {
+    /// The item that is meant.
+    fn meant(self) -> Result<Item, String> {
+        match self.name.to_ascii_uppercase().as_str() {
+            "AND" => Ok(Item::And(self.some_items()?.items)),
+            "OR" => Ok(Item::Or(self.some_items()?.items)),
+            "RANK" => Ok(Item::Rank(self.some_items()?.items)),
+            "NOT" => {
+                let mut items = self.some_items()?.items;
+                Ok(Item::Not { positive: Box::new(items.remove(0)), negatives: items })
+            }
+            "WEAKAND" => {
+                let Written { items, hits, annotations, .. } = self.some_items()?;
+                Ok(Item::WeakAnd { children: items, target_hits: hits, annotations })
+            }
+            "EQUIV" => {
+                let Written { field, items, annotations, .. } = self.some_items()?;
+                Ok(Item::Equiv { field, words: items, annotations })
+            }
+            "PHRASE" => self.phrase(),
+            "NEAR" => self.near(false),
+            "ONEAR" => self.near(true),
+            "WORD" | "EXACT" | "INT" => self.term(Match::Word),
+            "PREFIX" => self.term(Match::Prefix),
+            "SUFFIX" => self.term(Match::Suffix),
+            "SUBSTRING" => self.term(Match::Substring),
+            _ => Err(format!(
+                "there is no item '{}'; there are AND, OR, NOT, RANK, WEAKAND, EQUIV, PHRASE, NEAR, ONEAR, WORD, EXACT, INT, PREFIX, SUFFIX and SUBSTRING",
+                self.name
+            )),
+        }
+    }
+
+    /// The same, sure to have items and no text. The words of an item search the field of the first.
+    fn some_items(mut self) -> Result<Self, String> {
+        match (self.items.first(), self.texts.is_empty()) {
+            (Some(first), true) => {
+                self.field = first.field().unwrap_or(&self.field).to_owned();
+                Ok(self)
+            }
+            _ => Err(format!("{0} has items in it, as in ({0} (WORD \"a\") (WORD \"b\"))", self.name)),
+        }
+    }
+
+    fn term(self, matching: Match) -> Result<Item, String> {
+        let Written { name, field, annotations, items, texts, .. } = self;
+        match (items.as_slice(), texts.as_slice()) {
+            ([], [text]) => Ok(Item::Term { field, text: text.as_str().into(), matching, annotations }),
+            _ => Err(format!("{name} has one text in it, as in ({name} \"text\")")),
+        }
+    }
+
+    fn phrase(self) -> Result<Item, String> {
+        let Written { field, items, annotations, .. } = self.some_items()?;
+        let text = |item: Item| match item {
+            Item::Term { text, .. } => Ok(text),
+            _ => Err("PHRASE is of words, as in (PHRASE (WORD \"a\") (WORD \"b\"))".to_owned()),
+        };
+        let words = items.into_iter().map(text).collect::<Result<_, String>>()?;
+        Ok(Item::Phrase { field, words, annotations })
+    }
+
+    fn near(self, ordered: bool) -> Result<Item, String> {
+        let Written { field, items, annotations, distance, .. } = self.some_items()?;
+        Ok(Item::Near {
+            field,
+            words: items,
+            excluded: Vec::new(),
+            distance,
+            exclusion_distance: distance.div_ceil(2),
+            ordered,
+            annotations,
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! How rare words are in large collections: the models that `<significance>` in services.xml names.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+/// Models of how rare words are, by language.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SignificanceModels {
+    languages: BTreeMap<String, Arc<WordFrequencies>>,
+}
+
+/// In how many documents of a collection each word occurs.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub struct WordFrequencies {
+    #[serde(rename = "document-count")]
+    documents: u64,
+    #[serde(rename = "document-frequencies")]
+    frequencies: HashMap<String, u64>,
+}
+
+/// A model file.
+#[derive(Deserialize)]
+struct Model {
+    version: u64,
+    languages: BTreeMap<String, WordFrequencies>,
+}
+
+/// What models call the language of text whose language is not known.
+const UNKNOWN: &str = "un";
+/// Languages to fall back to where none is said.
+const WITHOUT_LANGUAGE: [&str; 2] = [UNKNOWN, "en"];
+
+impl SignificanceModels {
+    /// Adds the languages of a model file; they replace those of the models before.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and where.
+    pub(crate) fn add(&mut self, file: &[u8]) -> Result<(), String> {
+        /// The first bytes of what Zstandard compressed.
+        const COMPRESSED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+        if file.starts_with(COMPRESSED) {
+            return Err("compressed models are not read: put what 'zstd -d' makes of it here".to_owned());
+        }
+        let model: Model = serde_json::from_slice(file).map_err(|error| {
+            format!(
+                "{error}; a model has version, and languages with document-count and document-frequencies"
+            )
+        })?;
+        if model.version != 1 {
+            return Err(format!("the model has version {}, and only version 1 is known", model.version));
+        }
+        for (tags, frequencies) in model.languages {
+            let frequencies = Arc::new(frequencies);
+            for tag in tags.split(',') {
+                self.languages.insert(tag.trim().to_ascii_lowercase(), Arc::clone(&frequencies));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.languages.is_empty()
+    }
+
+    /// The model of a language (`en`, `zh-hant`); where none is said, that of texts of unknown language, or the English one.
+    pub fn of_language(&self, tag: Option<&str>) -> Option<&WordFrequencies> {
+        let find = |tag: &str| self.languages.get(tag).map(|found| &**found);
+        match tag.map(|tag| tag.replace('_', "-").to_ascii_lowercase()) {
+            Some(tag) if tag != UNKNOWN => find(&tag).or_else(|| find(tag.split('-').next()?)),
+            _ => WITHOUT_LANGUAGE.into_iter().find_map(find),
+        }
+    }
+
+    /// The languages, for messages.
+    pub fn languages(&self) -> impl Iterator<Item = &str> {
+        self.languages.keys().map(String::as_str)
+    }
+}
+
+impl WordFrequencies {
+    /// The share of documents that have a word in lower case; a word that is not known counts as one that a single document has.
+    pub fn share(&self, word: &str) -> f64 {
+        let frequency = self.frequencies.get(word).copied().unwrap_or(1);
+        (frequency as f64 / self.documents.max(1) as f64).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENGLISH: &str = r#"{"version": 1, "id": "x", "languages": {"en,und": {"document-count": 10, "document-frequencies": {"the": 8}}}}"#;
+    const OTHERS: &str = r#"{"version": 1, "languages": {
+        "en": {"document-count": 4, "document-frequencies": {"the": 3}},
+        "un": {"document-count": 100, "document-frequencies": {}}}}"#;
+
+    #[test]
+    fn the_last_model_of_a_language_counts() {
+        let mut models = SignificanceModels::default();
+        models.add(ENGLISH.as_bytes()).expect("a model");
+        let share =
+            |models: &SignificanceModels, tag, word| models.of_language(tag).map(|found| found.share(word));
+        assert_eq!(share(&models, Some("en-US"), "the"), Some(0.8));
+        assert_eq!(share(&models, None, "rare"), Some(0.1), "English stands in for what is not known");
+        assert_eq!(share(&models, Some("no"), "the"), None);
+        models.add(OTHERS.as_bytes()).expect("a model");
+        assert_eq!(share(&models, Some("EN_us"), "the"), Some(0.75));
+        assert_eq!(share(&models, Some("und"), "the"), Some(0.8));
+        assert_eq!(share(&models, None, "the"), Some(0.01));
+    }
+
+    #[test]
+    fn what_is_no_model_says_why() {
+        let refused = |file: &[u8]| SignificanceModels::default().add(file).expect_err("no model");
+        assert!(refused(b"{").contains("line 1 column 1"));
+        assert!(refused(br#"{"version": 2, "languages": {}}"#).contains("only version 1"));
+        assert!(refused(&[0x28, 0xb5, 0x2f, 0xfd, 0]).contains("zstd -d"));
+    }
+}

@@ -1,0 +1,149 @@
+//! How a column's pieces come from the file: neighbours in one read.
+
+use std::ops::Range;
+
+use millrace_column::{Buffer, Column, ColumnKey};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::chunk::{Place, RowLayout};
+use crate::{Error, Segment};
+
+/// One read of the disk fetches at most so many bytes: while they are checked, the system fetches those after them.
+const READ_BYTES: u64 = 1 << 20;
+
+/// A piece of so many bytes is read by itself: more of them in one read would save little.
+const ALONE_BYTES: u32 = 128 << 10;
+
+/// Of no more bytes the system is told that all will be read: it can fetch them at once. Of more, it finds out by itself that they are read
+/// one after another, and stays ahead better without being told.
+const ANNOUNCED_BYTES: u64 = 8 << 20;
+
+/// A piece of a chunk, and how many documents the chunk has.
+type Piece = (Place, u32);
+
+impl Segment {
+    /// A column of the chunks in `range`, from the file; `None` where a chunk lacks it.
+    pub(crate) fn read_columns(
+        &self,
+        section: usize,
+        column: usize,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let pieces = self.pieces(section, column, range)?;
+        let mut columns = Vec::with_capacity(pieces.len());
+        while columns.len() < pieces.len() {
+            columns.extend(self.read_first(&pieces[columns.len()..])?);
+        }
+        Ok(columns)
+    }
+
+    /// The same of as many chunks as one read fetches, at least one.
+    pub(crate) fn read_first_columns(
+        &self,
+        section: usize,
+        column: usize,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        self.read_first(&self.pieces(section, column, range)?)
+    }
+
+    /// Says that a column of the chunks in `range` will be read soon, one after another, so that the disk can fetch it meanwhile. Does
+    /// nothing where the first is in the cache.
+    pub fn will_read(&self, section: usize, key: &ColumnKey, range: Range<u32>) {
+        let Some(column) = self.sections()[section].column(key) else { return };
+        if self.is_cached(section, column, range.start) {
+            return;
+        }
+        // A directory that cannot be read will be found out when the column is read.
+        let Ok(pieces) = self.pieces(section, column, range) else { return };
+        let bytes: u64 = pieces.iter().map(|(place, _)| place.padded()).sum();
+        let first = pieces.iter().find(|(place, _)| place.length > 0);
+        if let Some((first, _)) = first
+            && bytes <= ANNOUNCED_BYTES
+        {
+            self.will_need(first.offset, bytes);
+        }
+    }
+
+    fn pieces(&self, section: usize, column: usize, range: Range<u32>) -> Result<Vec<Piece>, Error> {
+        let mut pieces = Vec::with_capacity(range.len());
+        self.rows(section, range, |row| {
+            pieces.push((RowLayout::place(row, column), RowLayout::info(row).documents));
+        })?;
+        Ok(pieces)
+    }
+
+    /// Reads the first pieces, as many as go into one read. None are read of none.
+    fn read_first(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
+        let pieces = &pieces[..together(pieces)];
+        let Some((first, documents)) = pieces.first() else { return Ok(Vec::new()) };
+        if first.length == 0 {
+            return Ok(vec![None]);
+        }
+        if first.length >= ALONE_BYTES {
+            return Ok(vec![Some(self.decode(self.read_alone(first)?, first, *documents)?)]);
+        }
+        let buffers = self.read_together(pieces)?;
+        let decode =
+            |(buffer, (place, documents)): (Buffer, &Piece)| self.decode(buffer, place, *documents).map(Some);
+        buffers.into_iter().zip(pieces).map(decode).collect()
+    }
+
+    fn decode(&self, buffer: Buffer, place: &Place, documents: u32) -> Result<Column, Error> {
+        let column = Column::decode(buffer)
+            .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
+        if column.len() != documents as usize {
+            return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
+        }
+        Ok(column)
+    }
+
+    /// A large piece, into memory that is not written before.
+    fn read_alone(&self, place: &Place) -> Result<Buffer, Error> {
+        self.within(place.offset, place.padded())?;
+        let read = |length, bytes: &mut Vec<u8>| self.read_onto(place.offset, length, bytes);
+        let buffer = Buffer::read_with(place.length as usize, read)?;
+        self.checked(buffer.padded(), place)?;
+        Ok(buffer)
+    }
+
+    /// Pieces that lie one after another.
+    fn read_together(&self, pieces: &[Piece]) -> Result<Vec<Buffer>, Error> {
+        let first = pieces[0].0.offset;
+        self.within(first, pieces.iter().map(|(place, _)| place.padded()).sum())?;
+        let lengths: Vec<usize> = pieces.iter().map(|(place, _)| place.length as usize).collect();
+        Buffer::fill_many(&lengths, |slices| {
+            self.read_into(first, slices)?;
+            slices.iter().zip(pieces).try_for_each(|(slice, (place, _))| self.checked(slice, place))
+        })
+    }
+
+    fn within(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.bytes() => Ok(()),
+            _ => Err(self.corrupt(offset, "a column lies past the end of the file")),
+        }
+    }
+
+    fn checked(&self, bytes: &[u8], place: &Place) -> Result<(), Error> {
+        if xxh3_64(bytes) == place.checksum {
+            Ok(())
+        } else {
+            Err(self.corrupt(place.offset, "a column does not fit its checksum"))
+        }
+    }
+}
+
+/// How many of the first pieces are read at once: a chunk that lacks the column and a large piece by themselves, smaller ones with those that
+/// follow them in the file.
+fn together(pieces: &[Piece]) -> usize {
+    let Some((first, _)) = pieces.first() else { return 0 };
+    let mut end = first.offset;
+    let small = first.length > 0 && first.length < ALONE_BYTES;
+    let follow = |(place, _): &&Piece| {
+        let next = small && place.length > 0 && place.offset == end && end - first.offset < READ_BYTES;
+        end += place.padded();
+        next
+    };
+    pieces.iter().take_while(follow).count().max(1)
+}

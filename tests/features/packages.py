@@ -1,0 +1,54 @@
+"""Small packages made of texts, and calls of a node that has one."""
+
+import io
+import json
+import urllib.error
+import urllib.request
+import zipfile
+
+SERVICES = """<services version="1.0">
+<container id="default" version="1.0"><search/><document-api/></container>
+<content id="c" version="1.0"><redundancy>1</redundancy><documents>{}</documents></content>
+</services>"""
+
+
+def services(*types: str) -> str:
+    """A services.xml for documents of these types."""
+    return SERVICES.format("".join(f'<document type="{name}" mode="streaming"/>' for name in types))
+
+
+def call(method: str, url: str, body=None, content_type: str = "application/json"):
+    """The status and the answer, which is JSON or nothing."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"content-type": content_type}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as response:
+            text = response.read()
+            return response.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def deploy(node, files: dict[str, str]):
+    """The status and the answer to a package of these files."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as package:
+        for path, text in files.items():
+            package.writestr(path, text)
+    url = f"{node.config}/application/v2/tenant/default/prepareandactivate"
+    return call("POST", url, archive.getvalue(), "application/zip")
+
+
+def search(node, **parameters):
+    """The root of a result of the group `me`; parameters with a dot are written with two underscores."""
+    asked = {"streaming.groupname": "me"} | {name.replace("__", "."): value for name, value in parameters.items()}
+    _, answer = call("POST", f"{node.data}/search/", asked)
+    return answer["root"]
+
+
+def found(node, condition: str, **parameters) -> str:
+    """The names of the documents for which a condition holds, best first, as one word; the message of an error."""
+    root = search(node, yql=f"select * from sources * where {condition}", **parameters)
+    if errors := root.get("errors"):
+        return "error: " + errors[0].get("message", errors[0]["summary"])
+    return "".join(hit["id"].rsplit(":", 1)[-1] for hit in root.get("children", []))

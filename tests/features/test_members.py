@@ -1,0 +1,173 @@
+"""Words inside structs and maps: searched, ranked and near each other as those of other fields are."""
+
+import pytest
+
+from node import Node, free_ports
+from packages import call, deploy, found, search, services
+
+SCHEMA = """schema card {
+    document card {
+        struct person {
+            field name type string {}
+            field age type int {}
+            field nicknames type array<string> {}
+        }
+        field title type string { indexing: summary | index }
+        field owner type person { indexing: summary | index }
+        field people type array<person> { indexing: summary | index }
+        field notes type map<string, string> { indexing: summary | index }
+        field deep type map<string, map<string, person>> { indexing: summary | index }
+        field codes type map<string, string> {
+            indexing: summary | index
+            struct-field value {
+                indexing: index
+                match: exact
+            }
+        }
+        field plain type array<person> {
+            indexing: summary
+            struct-field name { indexing: attribute }
+        }
+        field lines type array<string> { indexing: summary | index }
+    }
+    fieldset default { fields: title, owner, notes }
+    rank-profile default {
+        first-phase { expression: nativeRank }
+        summary-features {
+            bm25(owner.name)
+            fieldMatch(owner.name)
+            fieldMatch(owner.name).matches
+            fieldTermMatch(people.name,0).occurrences
+            fieldTermMatch(people.name,0).firstPosition
+            fieldLength(people.name)
+            matches(people.age)
+            matchCount(notes.value)
+            nativeRank(people.name)
+            nativeProximity(lines)
+            attribute(owner.age)
+        }
+    }
+    rank-profile joined inherits default {
+        rank lines { element-gap: 0 }
+    }
+}"""
+
+CARDS = {
+    "a": {
+        "title": "first",
+        "owner": {"name": "Ada Augusta Lovelace", "age": 36, "nicknames": ["Countess"]},
+        "people": [{"name": "Grace Hopper", "age": 40}, {"name": "Hopper Grace Grace", "age": 50}],
+        "notes": {"color": "likes dark red wine", "place": "running in parks"},
+        "deep": {"x": {"y": {"name": "Deep Thought"}}},
+        "codes": {"k": "AB-1 c"},
+        "plain": [{"name": "Two Words"}],
+        "lines": ["red apple", "green pear"],
+    },
+    "b": {
+        "title": "second",
+        "owner": {"name": "Alan Turing", "age": 41},
+        "people": [{"name": "Grace Kelly", "age": 30}],
+        "notes": {"wine": "white"},
+        "lines": ["apple x x x x green"],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("members") / "data", *free_ports(2))
+    status, answer = deploy(node, {"services.xml": services("card"), "schemas/card.sd": SCHEMA})
+    assert status == 200, answer
+    for name, fields in CARDS.items():
+        status, answer = call("POST", f"{node.data}/document/v1/n/card/group/me/{name}", {"fields": fields})
+        assert status == 200, answer
+    yield node
+    node.stop()
+
+
+CONDITIONS = [
+    ('owner.name contains "ada"', "a"),
+    ('owner.name contains phrase("augusta", "lovelace")', "a"),
+    ('owner.name contains phrase("ada", "lovelace")', ""),
+    ('owner.name contains near("ada", "lovelace")', "a"),
+    ('owner.name contains ({prefix: true}"love")', "a"),
+    ('owner.nicknames contains "countess"', "a"),
+    ("owner.age > 40", "b"),
+    ('people.name contains "grace"', "ab"),
+    ('people.name contains phrase("grace", "hopper")', "a"),
+    # Never across elements.
+    ('people.name contains phrase("hopper", "hopper")', ""),
+    ('people.name contains near("hopper", "kelly")', ""),
+    ('people contains sameElement(name contains "grace", age = 50)', "a"),
+    ('people contains sameElement(name contains phrase("grace", "hopper"), age = 50)', ""),
+    # Words are stemmed and folded as elsewhere.
+    ('notes.value contains "RUN"', "a"),
+    ('notes.value contains "wine"', "a"),
+    ('notes.value contains phrase("red", "wine")', "a"),
+    ('notes.key contains "wine"', "b"),
+    ('notes{color} contains "wine"', "a"),
+    ('notes{place} contains "wine"', ""),
+    ('notes contains sameElement(key contains "color", value contains phrase("dark", "red"))', "a"),
+    # A struct or a map stands for all that is in it.
+    ('owner contains "turing"', "b"),
+    ('notes contains "wine"', "ab"),
+    ('people contains "hopper"', "a"),
+    ('default contains "wine"', "ab"),
+    ('default contains "augusta"', "a"),
+    ('deep.value.value.name contains "thought"', "a"),
+    ('deep contains "thought"', "a"),
+    # Settings of its own.
+    ('codes.value contains "ab-1 c"', "a"),
+    ('codes.value contains "c"', ""),
+    ('plain.name contains "two words"', "a"),
+    ('plain.name contains "two"', ""),
+]
+
+
+@pytest.mark.parametrize("condition, expected", CONDITIONS)
+def test_conditions(node, condition, expected):
+    names = found(node, condition)
+    assert ("".join(sorted(names)) if not names.startswith("error") else names) == expected
+
+
+def features(node, condition: str, **parameters) -> dict:
+    """The summary features of the best hit."""
+    root = search(node, yql=f"select * from card where {condition}", **parameters)
+    return root["children"][0]["fields"]["summaryfeatures"]
+
+
+FEATURES = [
+    ('owner.name contains "augusta"', "fieldMatch(owner.name).matches", 1),
+    ('people.name contains "hopper"', "fieldTermMatch(people.name,0).occurrences", 2),
+    ('people.name contains "hopper"', "fieldTermMatch(people.name,0).firstPosition", 1),
+    ('people.name contains "hopper"', "fieldLength(people.name)", 5),
+    ("people.age = 50", "matches(people.age)", 1),
+    ("people.age = 30", "matches(people.age)", 1),
+    ('notes.value contains "red" and notes.value contains "wine"', "matchCount(notes.value)", 2),
+    ("owner.age = 36", "attribute(owner.age)", 36),
+]
+
+
+@pytest.mark.parametrize("condition, feature, expected", FEATURES)
+def test_features(node, condition, feature, expected):
+    assert features(node, condition)[feature] == expected
+
+
+def test_what_matches_better_is_worth_more(node):
+    both = features(node, 'owner.name contains "ada" and owner.name contains "augusta"')
+    one = features(node, 'owner.name contains "lovelace"')
+    for feature in ("bm25(owner.name)", "fieldMatch(owner.name)"):
+        assert both[feature] > one[feature] > 0
+    assert features(node, 'people.name contains "kelly"')["nativeRank(people.name)"] > 0
+
+
+def test_elements_are_near_where_a_gap_says_so(node):
+    near = 'lines contains near("apple", "green")'
+    assert found(node, near) == ""
+    assert found(node, near, ranking="joined") == "a"
+    assert found(node, near, ranking__elementGap__lines=1) == "a"
+    assert found(node, near, ranking__elementGap__lines=2) == ""
+    assert found(node, near, ranking="joined", ranking__elementGap__lines="infinity") == ""
+    words = 'lines contains "apple" and lines contains "green" and title contains "first"'
+    proximity = [features(node, words, **asked)["nativeProximity(lines)"] for asked in ({}, {"ranking": "joined"})]
+    assert proximity[0] == 0 < proximity[1]
