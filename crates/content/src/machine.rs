@@ -133,6 +133,7 @@ impl Machine {
             distributor: Arc::clone(&distributor),
             events: Vec::new(),
             state: None,
+            adopted: 0,
             next_ticket: 0,
             writes: HashMap::new(),
             next_call: 0,
@@ -192,6 +193,8 @@ pub(crate) struct Driver {
     /// For the distributor's next turn.
     events: Vec<Event>,
     pub(crate) state: Option<Arc<ClusterState>>,
+    /// The state that is registered as adopted.
+    adopted: u64,
     next_ticket: u64,
     /// With the time at which the client stops waiting.
     writes: HashMap<Ticket, (Instant, WriteDone)>,
@@ -226,7 +229,10 @@ impl Driver {
             self.lock().handle(now(self.base), events, &mut effects);
             effects.into_iter().for_each(|effect| self.carry_out(effect));
             // Now both machines act by it.
-            self.parts.membership.adopted(self.keeper.adopted());
+            if self.adopted != self.keeper.adopted() {
+                self.adopted = self.keeper.adopted();
+                self.parts.membership.adopted(self.adopted);
+            }
         }
     }
 

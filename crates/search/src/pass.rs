@@ -141,6 +141,9 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         let within: Vec<&Selection> = search.within.iter().map(|selection| &**selection).collect();
         let seen = [within, search.selection.iter().collect()];
         let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
+        if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
+            view.will_read(&ColumnKey::id(), 0..view.chunks().len());
+        }
         let narrow = || Narrowed::new(view.clone(), &plan.schema, &seen, plan.now, deadline);
         if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
             view.will_read(&ColumnKey::id(), 0..view.chunks().len());
@@ -222,6 +225,9 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         self.narrowed.as_ref().map_or(&self.view, |narrowed| narrowed)
     }
 }
+
+/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
+const ANNOUNCED_CHUNKS: usize = 4;
 
 fn live_documents(view: &dyn View) -> u64 {
     let live =
