@@ -145,9 +145,6 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
             view.will_read(&ColumnKey::id(), 0..view.chunks().len());
         }
         let narrow = || Narrowed::new(view.clone(), &plan.schema, &seen, plan.now, deadline);
-        if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
-            view.will_read(&ColumnKey::id(), 0..view.chunks().len());
-        }
         let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
         trace.select = watch.lap();
         let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);
@@ -225,9 +222,6 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         self.narrowed.as_ref().map_or(&self.view, |narrowed| narrowed)
     }
 }
-
-/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
-const ANNOUNCED_CHUNKS: usize = 4;
 
 fn live_documents(view: &dyn View) -> u64 {
     let live =
