@@ -8,7 +8,8 @@ CARGO ?= cargo
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: build ## Start a node, feed 20,000 mails of 300 people, run six telling queries
+demo: build ## Start a node, feed 20,000 mails of 300 people, run seven telling queries and 60 questions
+	@scripts/models minilm
 	@target/release/millrace demo
 
 cluster-demo: build ## etcd and five nodes: mails are fed, a node is killed, one is added, one retires

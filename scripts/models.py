@@ -41,9 +41,9 @@ SHAPES = {
     "tiny-cross-encoder": Shape(layers=1, hidden=16, heads=2, intermediate=16, vocabulary=32, positions=64, scores=True),
 }
 
-# Models for tests that work with numbers: one that weighs three of them, one that can only do so for one row, and one in which the rows
-# of a run see each other.
-LINEAR = ["linear", "linear-of-one", "linear-mixed"]
+# Models for tests that work with numbers: one that weighs three of them, one that can only do so for one row, one in which the rows
+# of a run see each other, and one that is nearly all weights.
+LINEAR = ["linear", "linear-of-one", "linear-mixed", "wide"]
 
 # First components of the vectors that the package itself returns for these texts: mean pooling, unit length.
 EXPECTED = {
@@ -213,6 +213,17 @@ def linear(name: str) -> onnx.ModelProto:
     return model
 
 
+def wide() -> onnx.ModelProto:
+    """64 `features` times a square of weights: number `i` of `score` is the sum of `i` times feature `j` for all `j`."""
+    weights = np.tile(np.arange(64, dtype=np.float32), (64, 1))
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 64]) for name in ("features", "score")]
+    node = helper.make_node("MatMul", ["features", "weights"], ["score"])
+    graph = helper.make_graph([node], "wide", [info[0]], [info[1]], [numpy_helper.from_array(weights, "weights")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="millrace")
+    onnx.checker.check_model(model)
+    return model
+
+
 def embed(model: onnx.ModelProto, tokenizer: bytes, text: str) -> np.ndarray:
     """The text's vector by the reference implementation of ONNX: mean pooling, unit length."""
     from onnx.reference import ReferenceEvaluator
@@ -286,7 +297,8 @@ def main() -> None:
     chosen = arguments.parse_args()
 
     if chosen.model in LINEAR:
-        write(chosen.directory, f"{chosen.model}.onnx", linear(chosen.model).SerializeToString())
+        model = wide() if chosen.model == "wide" else linear(chosen.model)
+        write(chosen.directory, f"{chosen.model}.onnx", model.SerializeToString())
         return
     if chosen.model.startswith("tiny"):
         tokenizer = tiny_tokenizer(SHAPES["tiny"])

@@ -6,6 +6,8 @@ mod feed_tail;
 mod grouping;
 mod maxsim;
 mod model;
+mod model_feed;
+mod model_overhead;
 mod model_rank;
 mod moving;
 mod nn;
@@ -17,6 +19,7 @@ mod quality;
 mod query;
 mod rank;
 mod restart;
+mod scan_large;
 mod text;
 mod text_stemmed;
 mod visible;
@@ -98,8 +101,11 @@ pub const BENCHES: &[Bench] = &[
     restart::MEMORY,
     restart::START,
     placement::BENCH,
+    scan_large::BENCH,
     moving::BENCH,
     model::BENCH,
+    model_overhead::BENCH,
+    model_feed::BENCH,
     model_rank::BENCH,
     quality::BENCH,
 ];

@@ -18,11 +18,13 @@
 mod application;
 mod benches;
 mod clients;
+mod embedders;
 mod engine;
 mod error;
 mod floor;
 pub mod limit;
 mod load;
+mod mailbox;
 pub mod measure;
 mod node;
 mod process;

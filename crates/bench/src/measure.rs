@@ -125,6 +125,13 @@ pub fn processor_time() -> Duration {
     threads.filter_map(of_thread).sum()
 }
 
+/// Time that processors have spent on this process, on threads that ended too.
+pub fn process_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// Memory of this process that is resident, in bytes.
 pub fn resident_bytes() -> Option<u64> {
     resident_bytes_of("self")

@@ -246,7 +246,7 @@ impl Cluster for ContentNode {
                     }
                     Err(NoRoute::Elsewhere(_)) => return Err("the documents have got another owner"),
                 };
-                found.push(Readers { bucket, nodes, full });
+                found.push(Readers { bucket, nodes, full, documents: distributor.documents(bucket) });
             }
             Ok(found)
         });

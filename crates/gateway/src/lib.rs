@@ -18,6 +18,7 @@ mod document_api;
 mod error;
 mod http;
 mod limits;
+mod mcp;
 mod metrics;
 mod model_evaluation;
 mod models;

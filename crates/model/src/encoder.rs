@@ -5,9 +5,16 @@ use std::time::Duration;
 
 use ort::value::{DynValue, Tensor};
 
+use crate::batch::Limits;
 use crate::lazy::Lazy;
-use crate::onnx::{OnnxModel, interruptible, list};
-use crate::{Element, Error, Interrupt, Model, Port, Sequence, States, Threads};
+use crate::onnx::{OnnxModel, Terms, list};
+use crate::{Element, Error, Grant, Model, Port, Sequence, States, Threads};
+
+/// Cells of the states of a batch, a row for each token: as many as stay in a core's own cache while an operation goes over them. Larger
+/// batches are no faster per token.
+const BATCH_CELLS: usize = 192 << 10;
+/// The least and the most tokens of a batch, whatever the rows' width.
+const BATCH_TOKENS: (usize, usize) = (128, 512);
 
 /// What the user of a model expects of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,18 +67,11 @@ impl Encoder {
         Error::Run { model: self.options.name.clone(), reason: reason.to_string() }
     }
 
-    /// The shape and the cells of the output.
-    fn output(
-        &self,
-        inputs: &[(&str, DynValue)],
-        interrupt: &Interrupt,
-    ) -> ort::Result<(Vec<usize>, Vec<f32>)> {
-        let options = interruptible(interrupt)?;
-        let values = self.model.run(inputs, &[self.options.output.as_str()], &options)?;
-        let output = values.first().ok_or_else(|| ort::Error::new("the run gave no output"))?;
-        let (shape, cells) = output.try_extract_tensor::<f32>()?;
-        let shape = shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
-        Ok((shape, cells.to_vec()))
+    /// The output.
+    fn output(&self, inputs: &[(&str, DynValue)], tokens: usize, grant: &Grant) -> ort::Result<DynValue> {
+        let terms = Terms::new(grant, tokens > self.limits().tokens)?;
+        let mut values = self.model.run(inputs, &[self.options.output.as_str()], &terms)?;
+        values.pop().ok_or_else(|| ort::Error::new("the run gave no output"))
     }
 
     /// One sequence's share of the output.
@@ -85,7 +85,7 @@ impl Encoder {
 }
 
 impl Model for Encoder {
-    fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error> {
+    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error> {
         let longest = sequences.iter().map(|sequence| sequence.len()).max().unwrap_or(0);
         let length = self.length.unwrap_or(longest);
         if longest == 0 {
@@ -120,14 +120,24 @@ impl Model for Encoder {
             });
             inputs.push((types.as_str(), matrix(cells)?));
         }
-        let (shape, cells) = self.output(&inputs, interrupt).map_err(|error| self.fail(error))?;
+        let output = self.output(&inputs, rows * length, grant).map_err(|error| self.fail(error))?;
+        let (shape, cells) = output.try_extract_tensor::<f32>().map_err(|error| self.fail(error))?;
+        let shape: Vec<usize> = shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
         if shape.len() != self.options.output_rank {
             return Err(self.fail(format!("its output has the shape {shape:?}")));
         }
-        let states = |(at, sequence): (usize, &&Sequence)| self.states(sequence, at, &shape, &cells);
+        let states = |(at, sequence): (usize, &&Sequence)| self.states(sequence, at, &shape, cells);
         sequences.iter().enumerate().map(states).collect::<Option<_>>().ok_or_else(|| {
             self.fail(format!("its output has the shape {shape:?} for {rows} texts of {length} tokens"))
         })
+    }
+
+    fn limits(&self) -> Limits {
+        let tokens = BATCH_CELLS / self.width().unwrap_or(1).max(1);
+        Limits {
+            tokens: tokens.clamp(BATCH_TOKENS.0, BATCH_TOKENS.1),
+            sequences: self.batch.unwrap_or(usize::MAX),
+        }
     }
 }
 
@@ -192,7 +202,7 @@ impl Check<'_> {
 /// An encoder that is in memory while it is used.
 pub struct LazyEncoder {
     encoder: Lazy<Encoder>,
-    batch_max: usize,
+    limits: Limits,
     width: Option<usize>,
 }
 
@@ -203,11 +213,7 @@ impl LazyEncoder {
     /// As [`Encoder::load`].
     pub fn new(path: PathBuf, options: EncoderOptions) -> Result<Self, Error> {
         let (lazy, encoder) = Lazy::new(move || Encoder::load(&path, options.clone()))?;
-        Ok(LazyEncoder {
-            encoder: lazy,
-            batch_max: encoder.batch.unwrap_or(usize::MAX),
-            width: encoder.width(),
-        })
+        Ok(LazyEncoder { encoder: lazy, limits: encoder.limits(), width: encoder.width() })
     }
 
     /// The cells of an output row, where the file says it.
@@ -227,11 +233,11 @@ impl LazyEncoder {
 }
 
 impl Model for LazyEncoder {
-    fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error> {
-        self.encoder.get()?.run(sequences, interrupt)
+    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error> {
+        self.encoder.get()?.run(sequences, grant)
     }
 
-    fn sequences_max(&self) -> usize {
-        self.batch_max
+    fn limits(&self) -> Limits {
+        self.limits
     }
 }

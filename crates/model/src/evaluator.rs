@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use millrace_tensor::{Cells, Tensor, TensorType};
 
-use ort::session::{NoSelectedOutputs, RunOptions};
-
 use crate::lazy::Lazy;
-use crate::onnx::{OnnxModel, interruptible, list};
+use crate::onnx::{OnnxModel, Terms, list};
 use crate::scheduler::{Job, Jobs};
-use crate::{Element, Error, Interrupt, Port, Scheduler, Threads, Usage, values};
+use crate::{Element, Error, Grant, Port, Scheduler, Threads, Usage, values};
 
 /// Rows have no more cells in one run than this, except for a single one: what is larger is no faster per row.
 const RUN_CELLS: usize = 1 << 14;
+
+/// Rows with fewer cells are not shared out between cores.
+const PART_CELLS: usize = 1 << 11;
 
 /// A model file, loaded, whose runs a scheduler has.
 pub struct Evaluator {
@@ -215,9 +216,10 @@ impl Evaluator {
         };
         let outputs: Vec<Output> = outputs.iter().map(output).collect();
         let mut plan = Plan { evaluator: Arc::clone(self), inputs, outputs, is_batched: false };
-        let options = RunOptions::new().map_err(|error| self.jobs.fail(error))?;
+        let grant = Grant::new(true);
+        let terms = Terms::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
         let one = plan.row(1);
-        let first = match plan.raw(&model, &[&one], &options) {
+        let first = match plan.raw(&model, &[&one], &terms) {
             Ok(first) => first,
             Err(error) => {
                 return self.refuse(format!("the model fails on inputs of these types: {error}"));
@@ -230,7 +232,7 @@ impl Evaluator {
         if self.may_batch(&plan, &first) {
             let other = plan.row(2);
             if let (Ok(second), Ok(both)) =
-                (plan.raw(&model, &[&other], &options), plan.raw(&model, &[&one, &other], &options))
+                (plan.raw(&model, &[&other], &terms), plan.raw(&model, &[&one, &other], &terms))
             {
                 plan.is_batched =
                     first.iter().zip(&second).zip(&both).all(|((one, two), both)| is_both(one, two, both));
@@ -271,6 +273,11 @@ fn is_both(one: &(Vec<usize>, Cells), two: &(Vec<usize>, Cells), both: &(Vec<usi
 }
 
 impl Plan {
+    /// Of one row.
+    fn cells(&self) -> usize {
+        self.inputs.iter().map(|input| input.shape.iter().product::<usize>()).sum()
+    }
+
     /// A row of small numbers, other ones for another seed. Numbers that name tokens are 0 and 1, which every vocabulary has.
     fn row(&self, seed: usize) -> Row {
         let cell = |input: &Input, at: usize| match input.element {
@@ -293,7 +300,7 @@ impl Plan {
         &self,
         model: &OnnxModel,
         rows: &[&Row],
-        options: &RunOptions<NoSelectedOutputs>,
+        terms: &Terms<'_>,
     ) -> ort::Result<Vec<(Vec<usize>, Cells)>> {
         let value = |(at, input): (usize, &Input)| {
             let mut shape = input.shape.clone();
@@ -305,18 +312,13 @@ impl Plan {
         };
         let inputs = self.inputs.iter().enumerate().map(value).collect::<ort::Result<Vec<_>>>()?;
         let names: Vec<&str> = self.outputs.iter().map(|output| output.name.as_str()).collect();
-        let values = model.run(&inputs, &names, options)?;
+        let values = model.run(&inputs, &names, terms)?;
         values.iter().zip(&self.outputs).map(|(value, output)| values::cells(value, output.element)).collect()
     }
 
     /// The outputs of each row.
-    fn outputs(
-        &self,
-        model: &OnnxModel,
-        rows: &[&Row],
-        options: &RunOptions<NoSelectedOutputs>,
-    ) -> ort::Result<Vec<Vec<Tensor>>> {
-        let outputs = self.raw(model, rows, options)?;
+    fn outputs(&self, model: &OnnxModel, rows: &[&Row], terms: &Terms<'_>) -> ort::Result<Vec<Vec<Tensor>>> {
+        let outputs = self.raw(model, rows, terms)?;
         let tensor = |row: usize, output: &Output, cells: &Cells| {
             let size = output.tensor_type.dense_size();
             if cells.len() != size * rows.len() {
@@ -344,26 +346,26 @@ impl Plan {
     }
 
     /// The outputs of each row, so many at a time; where that fails, each row by itself, and NaN for those that fail alone.
-    fn all(&self, rows: &[Row], rows_max: usize, interrupt: &Interrupt) -> Result<Vec<Vec<Tensor>>, Error> {
+    fn all(&self, rows: &[Row], rows_max: usize, grant: &Grant) -> Result<Vec<Vec<Tensor>>, Error> {
         let jobs = &self.evaluator.jobs;
         let model = self.evaluator.model.get()?;
         // Shared by all runs: once one of them was ended, so are the others.
-        let options = interruptible(interrupt).map_err(|error| jobs.fail(error))?;
+        let terms = Terms::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
         let mut found = Vec::with_capacity(rows.len());
         for rows in rows.chunks(rows_max) {
             let together: Vec<&Row> = rows.iter().collect();
-            match self.outputs(&model, &together, &options) {
+            match self.outputs(&model, &together, &terms) {
                 Ok(outputs) => {
                     found.extend(outputs);
                     continue;
                 }
-                Err(error) if interrupt.raised() => return Err(jobs.fail(error)),
+                Err(error) if grant.interrupt().raised() => return Err(jobs.fail(error)),
                 Err(_) => {}
             }
             for row in rows {
-                match self.outputs(&model, &[row], &options) {
+                match self.outputs(&model, &[row], &terms) {
                     Ok(outputs) => found.extend(outputs),
-                    Err(error) if interrupt.raised() => return Err(jobs.fail(error)),
+                    Err(error) if grant.interrupt().raised() => return Err(jobs.fail(error)),
                     Err(_) => {
                         jobs.failed();
                         found.push(self.outputs.iter().map(Output::undefined).collect());
@@ -403,10 +405,13 @@ impl Evaluation {
     /// # Errors
     /// [`Error::Deadline`] when `stop` said yes, [`Error::Overloaded`] when too much waits; the model cannot be loaded again.
     pub fn run(&self, rows: Vec<Row>, stop: &dyn Fn() -> bool) -> Result<Vec<Vec<Tensor>>, Error> {
-        let cells: usize = self.plan.inputs.iter().map(|input| input.shape.iter().product::<usize>()).sum();
-        let rows_max = if self.plan.is_batched { (RUN_CELLS / cells.max(1)).max(1) } else { 1 };
-        // Rows that cannot share a run still share a place in the queue.
-        let together = rows_max.max(RUN_CELLS / cells.max(1)).max(1);
+        // As many parts as go side by side, or a multiple of it, and none larger than a run takes. Rows that cannot share a run still share
+        // a place in the queue.
+        let slots = self.plan.evaluator.jobs.slots();
+        let cells = rows.len().saturating_mul(self.plan.cells());
+        let parts = cells.div_ceil(RUN_CELLS).next_multiple_of(slots).min(cells.div_ceil(PART_CELLS));
+        let together = rows.len().div_ceil(parts.max(1)).max(1);
+        let rows_max = if self.plan.is_batched { together } else { 1 };
         let mut rows = rows.into_iter();
         let mut jobs = Vec::new();
         loop {
@@ -417,7 +422,7 @@ impl Evaluation {
             let plan = Arc::clone(&self.plan);
             jobs.push(Job {
                 rows: part.len(),
-                work: Box::new(move |interrupt: &Interrupt| plan.all(&part, rows_max, interrupt)),
+                work: Box::new(move |grant: &Grant| plan.all(&part, rows_max, grant)),
             });
         }
         Ok(self.plan.evaluator.jobs.run(jobs, stop)?.concat())

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Error;
+use crate::{Error, runtime};
 
 /// A model that is in memory while it is used: loaded by the first run, and let go when it was idle for long.
 pub(crate) struct Lazy<M> {
@@ -41,6 +41,7 @@ impl<M> Lazy<M> {
         let gone = loaded.as_ref().is_some_and(|loaded| loaded.used.elapsed() >= idle);
         if gone {
             *loaded = None;
+            runtime::trim();
         }
         gone
     }

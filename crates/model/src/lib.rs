@@ -23,12 +23,13 @@ mod scheduler;
 mod sequence;
 mod usage;
 mod values;
+mod weights;
 
 pub use cores::Cores;
 pub use encoder::{Encoder, EncoderOptions, LazyEncoder};
 pub use error::Error;
 pub use evaluator::{Evaluation, Evaluator, Row};
 pub use onnx::{Element, ExecutionMode, Port, Threads};
-pub use scheduler::{Caller, Interrupt, Lane, Model, Purpose, Scheduler, SchedulerOptions};
+pub use scheduler::{Caller, Grant, Interrupt, Lane, Model, Purpose, Scheduler, SchedulerOptions};
 pub use sequence::{Sequence, States};
 pub use usage::Usage;

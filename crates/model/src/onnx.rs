@@ -5,14 +5,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ort::AsPointer as _;
 use ort::ep::CUDA;
 use ort::logging::LogLevel;
+use ort::session::builder::{PrepackedWeights, SessionBuilder};
 use ort::session::{NoSelectedOutputs, RunOptions, Session};
 use ort::value::{DynValue, Outlet, TensorElementType, ValueType};
 
-use crate::{Error, Interrupt, runtime};
+use crate::weights::Weights;
+use crate::{Error, Grant, runtime};
 
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,8 +154,17 @@ impl Threads {
 }
 
 /// A loaded model. Any number of threads may run it at the same time.
+///
+/// Where its weights can be shared, there are two sessions over the same ones: which of them runs is decided run by run.
 pub(crate) struct OnnxModel {
-    session: Session,
+    /// Its runs spread over the threads that all models share, or over threads of its own.
+    spread: Session,
+    /// How many those are.
+    threads: usize,
+    /// Its runs keep to the thread that calls.
+    alone: Option<Session>,
+    /// What both read, after them.
+    _weights: Option<Weights>,
     path: PathBuf,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
@@ -163,12 +175,23 @@ impl OnnxModel {
     pub fn load(path: &Path, threads: Threads) -> Result<Self, Error> {
         runtime::load()?;
         let fail = |reason: String| Error::Load { path: path.to_owned(), reason };
-        let session = build(path, threads).map_err(|error| fail(error.to_string()))?;
+        let sharable = !threads.own() && threads.gpu_device.is_none() && runtime::threads() > 1;
+        let weights = if sharable { Weights::map(path) } else { None };
+        let packed = PrepackedWeights::new();
+        let build = |threads| build(path, threads, weights.as_ref(), &packed);
+        let spread = build(threads).map_err(|error| fail(error.to_string()))?;
+        let one_thread = Threads { intra_op: Some(1), ..threads };
+        let alone = weights.is_some().then(|| build(one_thread)).transpose();
+        weights.as_ref().inspect(|weights| weights.rest());
+        runtime::trim();
         let ports = |outlets: &[Outlet]| outlets.iter().map(Port::new).collect();
         Ok(OnnxModel {
-            inputs: ports(session.inputs()),
-            outputs: ports(session.outputs()),
-            session,
+            inputs: ports(spread.inputs()),
+            outputs: ports(spread.outputs()),
+            spread,
+            threads: if threads.own() { threads.intra_op.unwrap_or(1) } else { runtime::threads() },
+            alone: alone.map_err(|error| fail(error.to_string()))?,
+            _weights: weights,
             path: path.to_owned(),
         })
     }
@@ -183,21 +206,26 @@ impl OnnxModel {
         &self,
         inputs: &[(&str, DynValue)],
         outputs: &[&str],
-        options: &RunOptions<NoSelectedOutputs>,
+        terms: &Terms<'_>,
     ) -> ort::Result<Vec<DynValue>> {
+        let (session, threads) = match &self.alone {
+            Some(alone) if !terms.grant.spreads() => (alone, 1),
+            _ => (&self.spread, self.threads),
+        };
         let input_names = inputs.iter().map(|(name, _)| c_string(name)).collect::<ort::Result<Vec<_>>>()?;
         let output_names = outputs.iter().map(|name| c_string(name)).collect::<ort::Result<Vec<_>>>()?;
         let pointers = |names: &[CString]| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>();
         let (input_pointers, output_pointers) = (pointers(&input_names), pointers(&output_names));
         let values: Vec<_> = inputs.iter().map(|(_, value)| value.ptr()).collect();
         let mut results = vec![ptr::null_mut(); outputs.len()];
+        let began = Instant::now();
         // SAFETY: ONNX Runtime documents that any number of threads may call Run on one session; `ort` is stricter for the sake of
         // execution providers that are not used here. The pointers are to values that live until the call returns, as many as
         // their number says; `results` has a place for each output that is named.
         unsafe {
             ort::Error::result_from_status((ort::api().Run)(
-                self.session.ptr().cast_mut(),
-                options.ptr(),
+                session.ptr().cast_mut(),
+                terms.options.ptr(),
                 input_pointers.as_ptr(),
                 values.as_ptr(),
                 values.len(),
@@ -206,33 +234,60 @@ impl OnnxModel {
                 results.as_mut_ptr(),
             ))?;
         }
+        terms.grant.note(threads, began.elapsed());
         let own = |result| {
             let result = NonNull::new(result).ok_or_else(|| ort::Error::new("the run gave no output"))?;
             // SAFETY: the run succeeded, so this is a value that nobody else owns; it keeps the session alive.
-            Ok(unsafe { DynValue::from_ptr(result, Some(Arc::clone(&self.session.inner()))) })
+            Ok(unsafe { DynValue::from_ptr(result, Some(Arc::clone(&session.inner()))) })
         };
         results.into_iter().map(own).collect()
     }
 }
 
-/// Options of one run that the interrupt can end.
-pub(crate) fn interruptible(interrupt: &Interrupt) -> ort::Result<Arc<RunOptions<NoSelectedOutputs>>> {
-    let options = Arc::new(RunOptions::new()?);
-    let terminate = Arc::clone(&options);
-    interrupt.install(move || {
-        // A run that cannot be told to end ends by itself, only later.
-        let _ = terminate.terminate();
-    });
-    Ok(options)
+/// On which terms a model runs, once or several times.
+pub(crate) struct Terms<'g> {
+    options: Arc<RunOptions<NoSelectedOutputs>>,
+    grant: &'g Grant,
+}
+
+impl<'g> Terms<'g> {
+    /// Runs that end when nobody waits for them. What a `large` one takes of memory beyond what was there is given back after it.
+    pub fn new(grant: &'g Grant, large: bool) -> ort::Result<Self> {
+        let mut options = RunOptions::new()?;
+        if large {
+            options.set("memory.enable_memory_arena_shrinkage", "cpu:0")?;
+        }
+        let options = Arc::new(options);
+        let terminate = Arc::clone(&options);
+        grant.interrupt().install(move || {
+            // A run that cannot be told to end ends by itself, only later.
+            let _ = terminate.terminate();
+        });
+        Ok(Terms { options, grant })
+    }
 }
 
 fn c_string(name: &str) -> ort::Result<CString> {
     CString::new(name).map_err(|_| ort::Error::new("a name holds a zero byte"))
 }
 
-fn build(path: &Path, threads: Threads) -> ort::Result<Session> {
+fn build(
+    path: &Path,
+    threads: Threads,
+    weights: Option<&Weights>,
+    packed: &PrepackedWeights,
+) -> ort::Result<Session> {
     // What goes wrong comes back as an error, and is told once.
     let mut builder = Session::builder()?.with_log_level(LogLevel::Fatal)?;
+    if let Some(weights) = weights {
+        builder = weights.values.iter().try_fold(
+            builder,
+            |builder, (name, value)| -> ort::Result<SessionBuilder> {
+                Ok(builder.with_initializer(name, Arc::clone(value))?)
+            },
+        )?;
+        builder = builder.with_prepacked_weights(packed)?;
+    }
     if threads.own() {
         builder = builder
             .with_independent_thread_pool()?
@@ -253,4 +308,41 @@ fn build(path: &Path, threads: Threads) -> ort::Result<Session> {
         };
     }
     builder.commit_from_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use ort::value::Tensor;
+
+    use super::*;
+
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wide.onnx");
+
+    /// What the file's only output is for a row of ones.
+    fn score(model: &OnnxModel, grant: &Grant) -> Vec<f32> {
+        let row = Tensor::from_array(([1, 64], vec![1.0_f32; 64])).expect("a value").into_dyn();
+        let terms = Terms::new(grant, false).expect("options");
+        let outputs = model.run(&[("features", row)], &["score"], &terms).expect("it runs");
+        outputs[0].try_extract_tensor::<f32>().expect("floats").1.to_vec()
+    }
+
+    #[test]
+    fn a_run_spreads_or_keeps_to_its_thread_over_the_same_weights() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/onnxruntime");
+        let fetched = std::process::Command::new(script).status().expect("the script runs");
+        assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
+        let expected: Vec<f32> = (0..64).map(|i| 64.0 * i as f32).collect();
+        let model = OnnxModel::load(Path::new(FILE), Threads::default()).expect("a model");
+        assert_eq!(model.alone.is_some(), runtime::threads() > 1);
+        for (spread, threads) in [(true, runtime::threads()), (false, 1)] {
+            let grant = Grant::new(spread);
+            assert_eq!(score(&model, &grant), expected, "{spread}");
+            assert_eq!(grant.spent().threads, threads);
+        }
+        let own = Threads { intra_op: Some(3), ..Threads::default() };
+        let model = OnnxModel::load(Path::new(FILE), own).expect("a model");
+        assert!(model.alone.is_none());
+        let grant = Grant::new(false);
+        assert_eq!((score(&model, &grant), grant.spent().threads), (expected, 3));
+    }
 }

@@ -22,6 +22,20 @@ pub fn load() -> Result<(), Error> {
     LOADED.get_or_init(|| find().and_then(|path| start(&path))).clone()
 }
 
+/// The threads that all models share.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Gives memory back to the system that is free: a model that is loaded or goes leaves as much behind as its file has.
+pub(crate) fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it has no preconditions, and any thread may call it at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Where the library lies.
 fn find() -> Result<PathBuf, Error> {
     if let Some(path) = std::env::var_os("ORT_DYLIB_PATH") {
@@ -48,9 +62,8 @@ fn start(path: &Path) -> Result<(), Error> {
     let fail = |reason: String| Error::Runtime { reason: format!("{}: {reason}", path.display()) };
     // Everything else in the library can be called only after this.
     let environment = ort::init_from(path).map_err(|error| fail(error.to_string()))?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let pool = GlobalThreadPoolOptions::default()
-        .with_intra_threads(threads)
+        .with_intra_threads(threads())
         .and_then(|pool| pool.with_inter_threads(1))
         // A thread that has nothing to do leaves its core to search and feeding.
         .and_then(|pool| pool.with_spin_control(false))

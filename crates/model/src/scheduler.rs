@@ -4,6 +4,9 @@
 //! the slot that comes free takes those that go together. Nothing waits for company. Sequences that wait while several slots are
 //! free are shared out between them.
 //!
+//! A run of a query spreads over idle cores where, a moment ago and now, fewer than half of the slots were asked for by others; all other runs
+//! keep to the thread of their slot. So a request that is alone has all cores, and runs that come together do not get in each other's way.
+//!
 //! Others who keep cores busy say so ([`Cores`]); runs then have fewer slots, but at least one.
 //!
 //! Queries have all slots. Feeding has threads of lower priority, and begins a run only while a slot is free; one run of feeding is always
@@ -17,10 +20,11 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-pub use call::Interrupt;
+pub(crate) use call::Spent;
 use call::{Call, Run};
+pub use call::{Grant, Interrupt};
 pub(crate) use jobs::{Job, Jobs};
 use queue::{Entry, Queue, Work};
 
@@ -36,11 +40,11 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     /// Why the batch failed.
-    fn run(&self, sequences: &[&Sequence], interrupt: &Interrupt) -> Result<Vec<States>, Error>;
+    fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error>;
 
-    /// The sequences that one run can take.
-    fn sequences_max(&self) -> usize {
-        usize::MAX
+    /// What one run can take, and beyond which it is no faster.
+    fn limits(&self) -> Limits {
+        Limits { tokens: usize::MAX, sequences: usize::MAX }
     }
 }
 
@@ -76,7 +80,7 @@ impl Caller {
 pub struct SchedulerOptions {
     /// Runs at the same time.
     pub slots: usize,
-    /// Tokens of a batch.
+    /// Tokens of a batch, where a model does not say less.
     pub batch_tokens: usize,
     /// Sequences that may wait, for each model and purpose.
     pub waiting_max: usize,
@@ -91,6 +95,9 @@ impl Default for SchedulerOptions {
         }
     }
 }
+
+/// Callers who ask again within this time after others ran beside them are taken for as many as they were.
+const CROWDED_FOR: Duration = Duration::from_millis(5);
 
 /// Priority of the threads that feed, as `nice` counts it.
 const FEED_NICE: i32 = 10;
@@ -114,7 +121,20 @@ struct State {
     feeds: Queue,
     running_queries: usize,
     running_feeds: usize,
+    /// When runs of queries were last so many that none should spread.
+    crowded: Option<Instant>,
     closed: bool,
+}
+
+impl State {
+    /// Whether a run of a query may spread over so many slots, which is not counted yet or any more.
+    fn has_room(&mut self, slots: usize) -> bool {
+        let crowded = 2 * (self.running_queries + self.queries.len()) >= slots;
+        if crowded {
+            self.crowded = Some(Instant::now());
+        }
+        slots > 1 && !crowded && self.crowded.is_none_or(|at| at.elapsed() > CROWDED_FOR)
+    }
 }
 
 /// A model's place in the scheduler.
@@ -139,10 +159,10 @@ enum Runner {
 }
 
 impl Runner {
-    fn sequences_max(&self) -> usize {
+    fn limits(&self) -> Limits {
         match self {
-            Runner::Sequences(model) => model.sequences_max(),
-            Runner::Jobs => 1,
+            Runner::Sequences(model) => model.limits(),
+            Runner::Jobs => Limits { tokens: usize::MAX, sequences: 1 },
         }
     }
 }
@@ -297,22 +317,36 @@ impl Shared {
     }
 
     fn work(&self, purpose: Purpose) {
-        while let Some(batch) = self.next(purpose) {
-            run(batch);
-            let mut state = self.lock();
-            match purpose {
-                Purpose::Query => state.running_queries -= 1,
-                Purpose::Feed => state.running_feeds -= 1,
-            }
-            drop(state);
-            // A slot is free, which others may wait for.
-            self.query.notify_one();
-            self.feed.notify_one();
+        let mut had_company = false;
+        while let Some(batch) = self.next(purpose, had_company) {
+            had_company = batch.entries.len() > 1;
+            batch.run(|| self.release(purpose));
         }
     }
 
-    /// Waits for the next batch. Entries whose caller has left are dropped on the way.
-    fn next(&self, purpose: Purpose) -> Option<Vec<Entry>> {
+    /// The slots that others than models leave.
+    fn slots(&self) -> usize {
+        self.options.slots.saturating_sub(self.cores.busy())
+    }
+
+    /// A slot is free, which others may wait for.
+    fn release(&self, purpose: Purpose) {
+        let mut state = self.lock();
+        match purpose {
+            Purpose::Query => {
+                state.running_queries -= 1;
+                state.has_room(self.slots());
+            }
+            Purpose::Feed => state.running_feeds -= 1,
+        }
+        drop(state);
+        self.query.notify_one();
+        self.feed.notify_one();
+    }
+
+    /// Waits for the next batch. Entries whose caller has left are dropped on the way. After a run for several callers (`yields`) the core is
+    /// offered to them once, so that those who ask again at once go together again, and not the first one alone.
+    fn next(&self, purpose: Purpose, mut yields: bool) -> Option<Batch> {
         let condition = match purpose {
             Purpose::Query => &self.query,
             Purpose::Feed => &self.feed,
@@ -322,7 +356,7 @@ impl Shared {
             if state.closed {
                 return None;
             }
-            let slots = self.options.slots.saturating_sub(self.cores.busy());
+            let slots = self.slots();
             let running = state.running_queries + state.running_feeds;
             let (allowed, free) = match purpose {
                 Purpose::Query => {
@@ -338,19 +372,33 @@ impl Shared {
                 Purpose::Query => &mut state.queries,
                 Purpose::Feed => &mut state.feeds,
             };
+            if allowed && queue.len() > 0 && yields {
+                yields = false;
+                drop(state);
+                std::thread::yield_now();
+                state = self.lock();
+                continue;
+            }
             if allowed {
                 queue.drop_abandoned();
                 let limits = Limits { tokens: self.options.batch_tokens, sequences: usize::MAX };
-                let batch = queue.take(limits, free.max(1));
-                if !batch.is_empty() {
+                let entries = queue.take(limits, free.max(1));
+                if !entries.is_empty() {
                     if queue.len() > 0 {
                         condition.notify_one();
                     }
-                    match purpose {
-                        Purpose::Query => state.running_queries += 1,
-                        Purpose::Feed => state.running_feeds += 1,
-                    }
-                    return Some(batch);
+                    let spread = match purpose {
+                        Purpose::Query => {
+                            let room = state.has_room(slots);
+                            state.running_queries += 1;
+                            room
+                        }
+                        Purpose::Feed => {
+                            state.running_feeds += 1;
+                            false
+                        }
+                    };
+                    return Some(Batch { entries, spread });
                 }
             }
             self.cores.wanted(state.queries.len() + state.feeds.len());
@@ -359,61 +407,76 @@ impl Shared {
     }
 }
 
-/// Runs a batch; if it fails, its sequences one by one.
-fn run(batch: Vec<Entry>) {
-    let started = Instant::now();
-    let Some(owner) = batch.first().map(|entry| Arc::clone(&entry.owner)) else { return };
-    for entry in &batch {
-        owner.counters.waited(started.duration_since(entry.arrived));
-    }
-    match attempt(&owner, &batch) {
-        Ok(states) => {
-            for (entry, states) in batch.into_iter().zip(states) {
-                entry.finish(Ok(states));
-            }
+/// What goes into one run.
+struct Batch {
+    /// Of one model.
+    entries: Vec<Entry>,
+    /// Whether it may spread over idle cores.
+    spread: bool,
+}
+
+impl Batch {
+    /// Runs it; if it fails, its sequences one by one. `release` gives the slot back before the callers have their answers, so that one who asks
+    /// again finds it free.
+    fn run(self, release: impl FnOnce()) {
+        let Batch { entries, spread } = self;
+        let started = Instant::now();
+        let Some(owner) = entries.first().map(|entry| Arc::clone(&entry.owner)) else { return release() };
+        for entry in &entries {
+            owner.counters.waited(started.duration_since(entry.arrived));
         }
-        Err(error) if batch.len() == 1 => {
-            owner.counters.failed();
-            for entry in batch {
-                entry.finish(Err(error.clone()));
-            }
-        }
-        Err(_) => {
-            for entry in batch {
-                let alone = std::slice::from_ref(&entry);
-                let result = if entry.call.abandoned() {
-                    Err(Error::Abandoned { model: owner.name.clone() })
-                } else {
-                    attempt(&owner, alone).map(|mut states| states.swap_remove(0))
-                };
-                if result.is_err() {
-                    owner.counters.failed();
+        match attempt(&owner, &entries, spread) {
+            Ok(states) => {
+                release();
+                for (entry, states) in entries.into_iter().zip(states) {
+                    entry.finish(Ok(states));
                 }
-                entry.finish(result);
+            }
+            Err(error) if entries.len() == 1 => {
+                owner.counters.failed();
+                release();
+                for entry in entries {
+                    entry.finish(Err(error.clone()));
+                }
+            }
+            Err(_) => {
+                for entry in entries {
+                    let alone = std::slice::from_ref(&entry);
+                    let result = if entry.call.abandoned() {
+                        Err(Error::Abandoned { model: owner.name.clone() })
+                    } else {
+                        attempt(&owner, alone, spread).map(|mut states| states.swap_remove(0))
+                    };
+                    if result.is_err() {
+                        owner.counters.failed();
+                    }
+                    entry.finish(result);
+                }
+                release();
             }
         }
     }
 }
 
 /// One run of the model; as many states as there are entries.
-fn attempt(owner: &Owner, batch: &[Entry]) -> Result<Vec<States>, Error> {
-    let run = Run::begin(batch.iter().map(|entry| &entry.call));
+fn attempt(owner: &Owner, batch: &[Entry], spread: bool) -> Result<Vec<States>, Error> {
+    let run = Run::begin(batch.iter().map(|entry| &entry.call), spread);
     let fail = |reason: &str| Error::Run { model: owner.name.clone(), reason: reason.to_owned() };
     let started = Instant::now();
     let (result, lengths) = match (&owner.runner, batch) {
         (Runner::Jobs, [Entry { work: Work::Job(job, rows), .. }]) => {
             let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
             let job = job.ok_or_else(|| fail("it was begun twice"))?;
-            (caught(owner, || job(&run.interrupt).map(|()| vec![States::default()])), vec![0; *rows])
+            (caught(owner, || job(&run.grant).map(|()| vec![States::default()])), vec![0; *rows])
         }
         (Runner::Sequences(model), batch) => {
             let sequences: Vec<&Sequence> = batch.iter().filter_map(Entry::sequence).collect();
             let lengths = sequences.iter().map(|sequence| sequence.len()).collect();
-            (caught(owner, || model.run(&sequences, &run.interrupt)), lengths)
+            (caught(owner, || model.run(&sequences, &run.grant)), lengths)
         }
         (Runner::Jobs, _) => unreachable!("a lane of jobs queues jobs, and takes one at a time"),
     };
-    owner.counters.ran(&lengths, started.elapsed());
+    owner.counters.ran(&lengths, run.grant.spent(), started.elapsed());
     let states = result?;
     if states.len() != batch.len() {
         return Err(fail("it gave another number of states than it was given sequences"));

@@ -1,6 +1,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::scheduler::Spent;
+
 /// What a model has done since the node started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
@@ -16,6 +18,10 @@ pub struct Usage {
     pub queue_us: u64,
     /// The time of the runs, in microseconds.
     pub run_us: u64,
+    /// Of it inside ONNX Runtime, in microseconds.
+    pub inside_us: u64,
+    /// The threads that each run could use, added up.
+    pub threads: u64,
     /// Sequences that the model failed on.
     pub failed: u64,
     /// Sequences that were refused because too many waited.
@@ -33,6 +39,8 @@ pub(crate) struct Counters {
     padding: AtomicU64,
     queue_us: AtomicU64,
     run_us: AtomicU64,
+    inside_us: AtomicU64,
+    threads: AtomicU64,
     failed: AtomicU64,
     refused: AtomicU64,
     dropped: AtomicU64,
@@ -52,7 +60,7 @@ impl Counters {
     }
 
     /// A run over sequences of these lengths.
-    pub fn ran(&self, lengths: &[usize], time: Duration) {
+    pub fn ran(&self, lengths: &[usize], spent: Spent, time: Duration) {
         let total: usize = lengths.iter().sum();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         add(&self.runs, 1);
@@ -60,6 +68,8 @@ impl Counters {
         add(&self.tokens, total as u64);
         add(&self.padding, (longest * lengths.len() - total) as u64);
         add(&self.run_us, microseconds(time));
+        add(&self.inside_us, microseconds(spent.inside));
+        add(&self.threads, spent.threads as u64);
     }
 
     pub fn failed(&self) {
@@ -83,6 +93,8 @@ impl Counters {
             padding: of(&self.padding),
             queue_us: of(&self.queue_us),
             run_us: of(&self.run_us),
+            inside_us: of(&self.inside_us),
+            threads: of(&self.threads),
             failed: of(&self.failed),
             refused: of(&self.refused),
             dropped: of(&self.dropped),

@@ -123,6 +123,8 @@ pub struct Ranking {
     pub soft_timeout: bool,
     /// `ranking.significance.useModel`: words are as rare as a model says; as the rank profile wants it where it is not said.
     pub use_significance_model: Option<bool>,
+    /// `ranking.softtimeout.factor`: the share of the time that finding hits may take, above 0 and at most 1; all of it where none is given.
+    pub soft_timeout_factor: Option<f64>,
     /// `ranking.listFeatures`: return all rank features.
     pub list_features: bool,
     /// `ranking.location`, the old way to give a place.
@@ -146,6 +148,7 @@ impl Default for Ranking {
             element_gaps: BTreeMap::new(),
             soft_timeout: true,
             use_significance_model: None,
+            soft_timeout_factor: None,
             list_features: false,
             location: None,
         }

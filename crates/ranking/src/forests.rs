@@ -15,6 +15,8 @@ const DEPTH: usize = 100;
 /// A model of decision trees that is evaluated by itself.
 pub struct TreeModel {
     program: Program,
+    /// The features that are split by the names of categories.
+    named: Vec<String>,
 }
 
 impl TreeModel {
@@ -25,21 +27,31 @@ impl TreeModel {
     pub fn read(text: &str) -> Option<Result<Self, String>> {
         let json: Value = serde_json::from_str(text).ok()?;
         let is_tree = |tree: &Value| tree.get("leaf").is_some() || tree.get("split").is_some();
-        let forest = match &json {
-            Value::Array(trees) if trees.first().is_some_and(is_tree) => xgboost(&json),
-            Value::Object(fields) if fields.contains_key("tree_info") => lightgbm(&json),
+        let (forest, named) = match &json {
+            Value::Array(trees) if trees.first().is_some_and(is_tree) => (xgboost(&json), Vec::new()),
+            Value::Object(fields) if fields.contains_key("tree_info") => (lightgbm(&json), named(&json)),
             _ => return None,
         };
         Some(forest.and_then(|forest| {
             let expression = Expression::parse("model").map_err(|error| error.to_string())?;
             let program = Program::compile(&expression, &Alone(Arc::new(forest)));
-            Ok(TreeModel { program: program.map_err(|error| error.reason().to_owned())? })
+            Ok(TreeModel { program: program.map_err(|error| error.reason().to_owned())?, named })
         }))
     }
 
     /// The features that it splits by.
     pub fn features(&self) -> Vec<String> {
         self.program.inputs().iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Whether a feature has the names of categories as values.
+    pub fn is_named(&self, feature: &str) -> bool {
+        self.named.iter().any(|name| name == feature)
+    }
+
+    /// What stands for a category's name among the values of features.
+    pub fn category(name: &str) -> f64 {
+        string_hash(name)
     }
 
     /// Its value; NaN stands for a feature that is missing.
@@ -202,6 +214,31 @@ fn lightgbm_node(
     builder.split(input, Split::AtMost(number(threshold, "threshold")?), missing, left, right)
 }
 
+/// The features whose categories have names.
+fn named(json: &Value) -> Vec<String> {
+    let list = |name: &str| json.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let trees: Vec<&Value> = list("tree_info").iter().filter_map(|tree| tree.get("tree_structure")).collect();
+    let lists = list("pandas_categorical");
+    let of_categories = by_category(json, &trees, list("feature_names").len(), lists.len());
+    let features =
+        list("feature_names").iter().zip(of_categories).filter(|(_, by)| *by).map(|(name, _)| name);
+    let is_named = |list: &Value| list.as_array().is_some_and(|list| list.iter().any(Value::is_string));
+    let named = features.zip(lists).filter(|(_, list)| is_named(list));
+    named.filter_map(|(name, _)| name.as_str()).map(str::to_owned).collect()
+}
+
+/// Which features are split by category: as the file says, or else as its trees do.
+fn by_category(json: &Value, trees: &[&Value], features: usize, lists: usize) -> Vec<bool> {
+    let mut by_category = vec![false; features];
+    match categorical_of(json) {
+        Some(named) if named.len() == lists => {
+            named.into_iter().filter(|at| *at < features).for_each(|at| by_category[at] = true);
+        }
+        _ => trees.iter().for_each(|tree| mark(tree, &mut by_category, 0)),
+    }
+    by_category
+}
+
 fn is_by_category(node: &Value) -> bool {
     node.get("decision_type").and_then(Value::as_str) == Some("==")
 }
@@ -217,13 +254,7 @@ impl Categories {
     /// Of the features that some split asks for their category, in their order, each has one list of `pandas_categorical`.
     fn new(json: &Value, trees: &[&Value], features: usize) -> Result<Self, String> {
         let lists = json.get("pandas_categorical").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let mut by_category = vec![false; features];
-        match categorical_of(json) {
-            Some(named) if named.len() == lists.len() => {
-                named.into_iter().filter(|at| *at < features).for_each(|at| by_category[at] = true);
-            }
-            _ => trees.iter().for_each(|tree| mark(tree, &mut by_category, 0)),
-        }
+        let by_category = by_category(json, trees, features, lists.len());
         if !lists.is_empty() && by_category.iter().filter(|by| **by).count() != lists.len() {
             return Err(format!(
                 "'pandas_categorical' has {} lists, but {} features are split by category",

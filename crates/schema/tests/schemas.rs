@@ -462,11 +462,11 @@ fn the_hybrid_profile_is_made_of_the_fields_of_a_schema() {
     let found = schema(&whole, "rank-profile hybrid inherits hybrid { }").unwrap();
     let profile = &found.rank_profiles["hybrid"];
     let function = |name: &str| profile.functions[name].body.value.clone();
-    assert_eq!(function("text_score"), "bm25(body) + bm25(subject)");
+    assert_eq!(function("text_score"), "max(bm25(body), bm25(subject))");
     assert_eq!(function("vector_score"), "closeness(field, v)");
     assert_eq!(function("age_score"), "freshness(sent).logscale");
     assert!(profile.inputs.contains_key("v"));
-    assert_eq!(profile.inputs["text_weight"].default.as_ref().unwrap().value, "1.0");
+    assert_eq!(profile.inputs["text_weight"].default.as_ref().unwrap().value, "0.15");
     let property = |name: &str| {
         profile.properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     };

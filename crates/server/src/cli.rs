@@ -151,7 +151,7 @@ Examples:
     /// Write a made-up mail corpus to standard output, as JSON lines for feed.
     #[command(after_help = "Example:\n  millrace corpus --mails 100000 | millrace feed -")]
     Corpus(Corpus),
-    /// Start a node, feed it a mail corpus, and run six queries.
+    /// Start a node, feed it a mail corpus, and run seven queries.
     Demo(Demo),
     /// Measure, each figure beside its limit.
     #[command(after_help = "\
@@ -389,6 +389,12 @@ pub struct BenchArguments {
     /// Of model: models that rank.
     #[arg(long, group = "variant")]
     pub rank: bool,
+    /// Of model: feeding with an embedder, and queries meanwhile.
+    #[arg(long, group = "variant")]
+    pub feed: bool,
+    /// Of model: what a text costs beside the model itself.
+    #[arg(long, group = "variant")]
+    pub overhead: bool,
     /// Of feed: latency at half load.
     #[arg(long, group = "variant")]
     pub tail: bool,
@@ -422,6 +428,8 @@ impl BenchArguments {
             (self.tail, "tail"),
             (self.stemmed, "stemmed"),
             (self.rank, "rank"),
+            (self.feed, "feed"),
+            (self.overhead, "overhead"),
         ];
         match variants.into_iter().find(|(given, _)| *given) {
             Some((_, variant)) => format!("{} --{variant}", self.name),

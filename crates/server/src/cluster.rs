@@ -140,7 +140,7 @@ impl ClusterNode {
     }
 
     /// Takes no part any more.
-    pub async fn leave(self) {
+    pub async fn leave(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         if let Some(part) = self.joining.part() {
             part.stop();

@@ -22,8 +22,11 @@ const XGBOOST: &str = r#"[{"nodeid":0,"split":"length","split_condition":0.5,"ye
   {"nodeid":1,"leaf":1.5},{"nodeid":2,"split":"age","split_condition":3,"yes":3,"no":4,"missing":3,"children":[
     {"nodeid":3,"leaf":10},{"nodeid":4,"leaf":20}]}]}]"#;
 
-const LIGHTGBM: &str = r#"{"feature_names":["size"],"tree_info":[{"tree_structure":{"split_feature":0,"threshold":1.0,
-  "decision_type":"<=","default_left":true,"missing_type":"NaN","left_child":{"leaf_value":-1},"right_child":{"leaf_value":2}}}]}"#;
+const LIGHTGBM: &str = r#"{"feature_names":["size","kind"],"pandas_categorical":[["fax","letter","mail"]],"tree_info":[
+  {"tree_structure":{"split_feature":0,"threshold":1.0,"decision_type":"<=","default_left":true,"missing_type":"NaN",
+    "left_child":{"leaf_value":-1},"right_child":{"leaf_value":2}}},
+  {"tree_structure":{"split_feature":1,"threshold":"0||2","decision_type":"==",
+    "left_child":{"leaf_value":40},"right_child":{"leaf_value":0}}}]}"#;
 
 /// Deploys a package with these models, and others that are none.
 fn deploy(server: &Server, services: &str, more: &[(&str, &str)]) -> (u16, Value) {
@@ -41,7 +44,7 @@ fn deploy(server: &Server, services: &str, more: &[(&str, &str)]) -> (u16, Value
     let linear = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/data/linear.onnx");
     write("models/linear.onnx", &std::fs::read(linear).expect("a file of the repository"));
     write("models/trees.json", XGBOOST.as_bytes());
-    write("models/deep/light.json", LIGHTGBM.as_bytes());
+    write("models/deep/light.v2.json", LIGHTGBM.as_bytes());
     write("models/tokenizer.json", br#"{"model":{"vocab":{}}}"#);
     more.iter().for_each(|(path, content)| write(path, content.as_bytes()));
     let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
@@ -63,7 +66,7 @@ fn models_and_their_functions_are_listed() {
     let (status, models) = server.get("/model-evaluation/v1/");
     assert_eq!(status, 200, "{models}");
     let names: Vec<&String> = models.as_object().expect("an object").keys().collect();
-    assert_eq!(names, ["deep_light", "linear", "trees"]);
+    assert_eq!(names, ["deep_light_v2", "linear", "trees"]);
     let link = models["linear"].as_str().unwrap_or_default();
     assert!(link.starts_with("http://") && link.ends_with("/model-evaluation/v1/linear"), "{link}");
     let (_, linear) = server.get("/model-evaluation/v1/linear");
@@ -79,6 +82,8 @@ fn models_and_their_functions_are_listed() {
     let (_, trees) = server.get("/model-evaluation/v1/trees");
     let arguments = json!([{ "name": "age", "type": "tensor()" }, { "name": "length", "type": "tensor()" }]);
     assert_eq!(trees["functions"][0]["arguments"], arguments);
+    let (_, light) = server.get("/model-evaluation/v1/deep_light_v2");
+    assert_eq!(light["functions"][0]["arguments"][0], json!({ "name": "kind", "type": "string" }));
 }
 
 #[test]
@@ -99,7 +104,11 @@ fn functions_are_evaluated() {
     );
     check("trees/eval?length=0.4&format.tensors=short-value", json!(1.5));
     check("trees/trees/eval?length=1&age=5&format.tensors=short-value", json!(20.0));
-    check("deep_light/eval?size=7&format.tensors=short-value", json!(2.0));
+    check("deep_light_v2/eval?size=7&format.tensors=short-value", json!(2.0));
+    check("deep_light_v2/eval/?size=7&kind=mail&format.tensors=short-value", json!(42.0));
+    check("deep_light_v2/eval?size=7&kind=letter&format.tensors=short-value", json!(2.0));
+    let scalar = json!({ "type": "tensor()", "cells": [{ "address": {}, "value": 2.0 }] });
+    check("deep_light_v2/eval/?format.tensors=long&size=7&", scalar);
     let form =
         Request::new(Method::POST, "/model-evaluation/v1/linear/score/eval?format.tensors=short-value")
             .body("application/x-www-form-urlencoded", "features=[[2,0,0]]");
@@ -111,7 +120,7 @@ fn functions_are_evaluated() {
 fn what_cannot_be_evaluated_is_told() {
     let server = server();
     for (path, status, expected) in [
-        ("other", 404, "No model named 'other'. Available models: deep_light, linear, trees"),
+        ("other", 404, "No model named 'other'. Available models: deep_light_v2, linear, trees"),
         (
             "linear/eval?features=[1,2,3]",
             404,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_model::{Evaluator, Row, Scheduler, SchedulerOptions, Threads};
 use millrace_tensor::{Cells, Tensor, TensorType};
 
-use super::model::models_directory;
 use super::{Bench, Settings};
+use crate::embedders;
 use crate::measure::alternately;
 use crate::{Error, Figure, Report, Unit};
 
@@ -24,14 +24,12 @@ const PHASES: [(&str, usize); 2] = [("global phase", 20), ("second phase", 100)]
 
 fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new(BENCH.name);
-    let file =
-        models_directory().map(|all| all.join("cross-encoder/model.onnx")).filter(|file| file.is_file());
-    let Some(file) = file else {
+    let Some(model) = embedders::model("cross-encoder") else {
         report.note("skipped: the model is not there; scripts/models cross-encoder makes it");
         return Ok(report);
     };
     let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
-    let evaluation = bind(&file, &scheduler)?;
+    let evaluation = bind(&model.join("model.onnx"), &scheduler)?;
     if !evaluation.is_batched() {
         return Err(Error::failed("the model does not take several rows at once"));
     }

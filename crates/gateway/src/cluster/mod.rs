@@ -23,8 +23,8 @@ use millrace_schema::Application;
 use millrace_store::{Write, Written};
 
 pub(crate) use self::forward::{Forwarded, Forwarder};
-pub(crate) use self::hop::{Hop, is_unsettled, unsettled};
-pub(crate) use self::readers::{READERS_PATH, assigned, bucket_of, parts_of, readers_of_all, tell_readers};
+pub(crate) use self::hop::{HasAll, Hop, is_unsettled, unsettled};
+pub(crate) use self::readers::{READERS_PATH, bucket_of, parts_of, readers_of_all, tell_readers};
 pub(crate) use self::route::{Access, PATIENCE, Vouch, Way, check_held, hand_on};
 
 /// A node that can be asked.
@@ -66,6 +66,8 @@ pub struct Readers {
     pub nodes: Vec<NodeKey>,
     /// Whether they have all of it, as far as nodes that serve have it.
     pub full: bool,
+    /// About how many documents there are.
+    pub documents: u64,
 }
 
 /// Nodes that own buckets.

@@ -28,6 +28,11 @@ pub(super) fn of_model(name: &str, usage: &Usage) -> Vec<Gauge> {
             "Texts or rows in a run, on average",
             per(usage.sequences, usage.runs as f64),
         ),
+        gauge(
+            "millrace.model.threads",
+            "Threads that a run could use, on average",
+            per(usage.threads, usage.runs as f64),
+        ),
         gauge("millrace.model.tokens", "Tokens of those texts", usage.tokens as f64),
         gauge("millrace.model.padding", "Tokens of padding", usage.padding as f64),
         gauge(

@@ -59,7 +59,7 @@ impl StatelessModels {
             else {
                 continue;
             };
-            let name = name.replace('/', "_");
+            let name = name.replace(['/', '.'], "_");
             let fail = |reason: String| Error::Compile(format!("{path}: {reason}"));
             let model = match ending {
                 "onnx" => {
@@ -142,8 +142,11 @@ impl StatelessModel {
                 onnx.evaluator.inputs().iter().map(argument).collect()
             }
             StatelessModel::Trees(_, trees) => {
-                let number = |name| Argument { name, tensor_type: "tensor()".to_owned() };
-                trees.features().into_iter().map(number).collect()
+                let argument = |name: String| {
+                    let tensor_type = if trees.is_named(&name) { "string" } else { "tensor()" }.to_owned();
+                    Argument { name, tensor_type }
+                };
+                trees.features().into_iter().map(argument).collect()
             }
         }
     }
@@ -165,6 +168,10 @@ impl StatelessModel {
                 for name in trees.features() {
                     // A feature that is missing is what trees are made for.
                     let Some(text) = argument(&name) else { continue };
+                    if trees.is_named(&name) {
+                        numbers.insert(name, TreeModel::category(text));
+                        continue;
+                    }
                     let tensor = Tensor::parse(text, Some(&TensorType::scalar()));
                     let tensor =
                         tensor.map_err(|error| Error::BadRequest(format!("Argument '{name}': {error}")))?;

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,10 @@ pub struct World {
     pub vouched: AtomicUsize,
     /// Nodes that have given up what they had.
     pub emptied: Mutex<BTreeSet<u16>>,
+    /// No node is known to have all that it should.
+    pub partial: AtomicBool,
+    /// Of the nodes that have a bucket, the last is asked first.
+    pub last_first: AtomicBool,
     /// After so many writes the others are refused, until this is changed.
     pub writes_left: AtomicUsize,
 }
@@ -110,7 +114,10 @@ impl Cluster for Member {
         let version = self.world.version.load(Ordering::SeqCst);
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         match groups {
-            None => nodes.extend((0..self.world.nodes()).map(|key| (NodeKey(key as u16), None))),
+            None => {
+                let owner = |bucket: BucketId| NodeKey(self.world.holders(bucket)[0]);
+                nodes.extend(self.world.all_buckets().into_iter().map(|bucket| (owner(bucket), None)));
+            }
             Some(groups) => {
                 for bucket in groups.iter().flat_map(|group| self.world.buckets_of(group)) {
                     let owner = NodeKey(self.world.holders(bucket)[0]);
@@ -125,8 +132,11 @@ impl Cluster for Member {
         let own = |bucket: &BucketId| self.world.holders(*bucket)[0] == self.me;
         let buckets = buckets.map_or_else(|| self.world.all_buckets(), <[BucketId]>::to_vec);
         let readers = buckets.into_iter().filter(own).map(|bucket| {
-            let nodes = self.world.holders(bucket).into_iter().map(NodeKey).collect();
-            Readers { bucket, nodes, full: true }
+            let mut nodes: Vec<NodeKey> = self.world.holders(bucket).into_iter().map(NodeKey).collect();
+            if self.world.last_first.load(Ordering::SeqCst) {
+                nodes.reverse();
+            }
+            Readers { bucket, nodes, full: !self.world.partial.load(Ordering::SeqCst), documents: 7 }
         });
         Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
     }
@@ -205,6 +215,8 @@ impl Nodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             emptied: Mutex::default(),
+            partial: AtomicBool::new(false),
+            last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
         });
         let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]

@@ -99,12 +99,12 @@ impl Call {
 /// A run under way.
 pub(super) struct Run {
     calls: Vec<Arc<Call>>,
-    pub interrupt: Interrupt,
+    pub grant: Grant,
 }
 
 impl Run {
-    pub fn begin<'a>(calls: impl Iterator<Item = &'a Arc<Call>>) -> Arc<Self> {
-        let run = Arc::new(Run { calls: calls.cloned().collect(), interrupt: Interrupt::default() });
+    pub fn begin<'a>(calls: impl Iterator<Item = &'a Arc<Call>>, spread: bool) -> Arc<Self> {
+        let run = Arc::new(Run { calls: calls.cloned().collect(), grant: Grant::new(spread) });
         for call in &run.calls {
             call.lock().runs.push(Arc::downgrade(&run));
         }
@@ -113,8 +113,54 @@ impl Run {
 
     fn interrupt_if_abandoned(&self) {
         if self.calls.iter().all(|call| call.abandoned()) {
-            self.interrupt.raise();
+            self.grant.interrupt.raise();
         }
+    }
+}
+
+/// What the scheduler grants a run.
+#[derive(Default)]
+pub struct Grant {
+    spread: bool,
+    spent: Mutex<Spent>,
+    interrupt: Interrupt,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spent {
+    /// The threads that it could use.
+    pub threads: usize,
+    /// The time inside ONNX Runtime.
+    pub inside: Duration,
+}
+
+impl Grant {
+    /// One that may spread over idle cores, or is to keep to its own thread.
+    pub fn new(spread: bool) -> Self {
+        Grant { spread, ..Grant::default() }
+    }
+
+    /// Whether the run may spread over idle cores.
+    pub fn spreads(&self) -> bool {
+        self.spread
+    }
+
+    /// Says when nobody waits for the run any more.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Notes what a call of ONNX Runtime took.
+    pub(crate) fn note(&self, threads: usize, inside: Duration) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.threads = threads;
+        spent.inside += inside;
+    }
+
+    /// What all of them took.
+    pub(crate) fn spent(&self) -> Spent {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::call::Call;
 use super::queue::Work;
-use super::{Caller, Interrupt, Owner, Purpose, Runner, Scheduler, Shared};
+use super::{Caller, Grant, Owner, Purpose, Runner, Scheduler, Shared};
 use crate::usage::Counters;
 use crate::{Error, Usage};
 
@@ -22,8 +22,8 @@ pub(crate) struct Job<T> {
     pub work: Box<JobWork<T>>,
 }
 
-/// What a job does, until it is interrupted.
-type JobWork<T> = dyn FnOnce(&Interrupt) -> Result<T, Error> + Send;
+/// What a job does with what it is granted.
+type JobWork<T> = dyn FnOnce(&Grant) -> Result<T, Error> + Send;
 
 impl Scheduler {
     /// A place for a model whose runs are not batched with those of others.
@@ -51,8 +51,8 @@ impl Jobs {
         let found: Vec<Arc<Mutex<Option<T>>>> = jobs.iter().map(|_| Arc::default()).collect();
         let work = jobs.into_iter().zip(&found).map(|(job, found)| {
             let found = Arc::clone(found);
-            let work = move |interrupt: &Interrupt| {
-                let value = (job.work)(interrupt)?;
+            let work = move |grant: &Grant| {
+                let value = (job.work)(grant)?;
                 *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
                 Ok(())
             };
@@ -65,6 +65,11 @@ impl Jobs {
             found.ok_or_else(|| self.fail("it gave nothing"))
         };
         found.iter().map(taken).collect()
+    }
+
+    /// How many runs go side by side.
+    pub fn slots(&self) -> usize {
+        self.shared.options.slots
     }
 
     /// That the model failed, for this reason.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Owner;
-use super::call::{Call, Interrupt};
+use super::call::{Call, Grant};
 use crate::batch::{self, Limits};
 use crate::{Error, Sequence, States};
 
@@ -28,7 +28,7 @@ pub(super) enum Work {
 }
 
 /// A run of a model by itself. What comes of it it puts where its caller looks.
-pub(super) type JobFunction = dyn FnOnce(&Interrupt) -> Result<(), Error> + Send;
+pub(super) type JobFunction = dyn FnOnce(&Grant) -> Result<(), Error> + Send;
 
 impl Work {
     /// What it counts in a batch.
@@ -99,8 +99,12 @@ impl Queue {
             (0..self.entries.len()).filter(|&at| Arc::ptr_eq(&self.entries[at].owner, &owner)).collect();
         let lengths: Vec<usize> = positions.iter().map(|&at| self.entries[at].work.len()).collect();
         let share = positions.len().div_ceil(free.max(1));
-        let sequences = limits.sequences.min(share).min(owner.runner.sequences_max());
-        let mut chosen = batch::choose(&lengths, Limits { sequences, ..limits }).into_iter().peekable();
+        let own = owner.runner.limits();
+        let limits = Limits {
+            tokens: limits.tokens.min(own.tokens),
+            sequences: limits.sequences.min(own.sequences).min(share),
+        };
+        let mut chosen = batch::choose(&lengths, limits).into_iter().peekable();
         let mut taken = Vec::with_capacity(chosen.len());
         let mut kept = VecDeque::with_capacity(self.entries.len());
         for (at, entry) in self.entries.drain(..).enumerate() {

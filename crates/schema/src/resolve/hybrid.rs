@@ -41,18 +41,20 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
     let date = DATES.iter().find_map(|name| {
         fields.get(*name).filter(|field| field.attribute.is_some() && field.data_type == DataType::Long)
     });
-    let scores: Vec<String> = words.iter().map(|field| format!("bm25({})", field.name)).collect();
+    // Of a document's fields the one that has the words best: a word in two of them is not twice as telling.
+    let scores = words.iter().map(|field| format!("bm25({})", field.name));
+    let text_score = scores.reduce(|all, score| format!("max({all}, {score})")).unwrap_or_default();
     let (name, sizes) = (&vector.name, sizes(tensor_type));
     let age = date.map_or_else(|| "0".to_owned(), |date| format!("freshness({}).logscale", date.name));
     let mut text = format!(
         "rank-profile hybrid {{
             inputs {{
                 query({name}) tensor<float>({sizes})
-                query(text_weight): 1.0
+                query(text_weight): 0.15
                 query(vector_weight): 1.0
-                query(age_weight): 0.1
+                query(age_weight): 0.05
             }}
-            function text_score() {{ expression: {} }}
+            function text_score() {{ expression: {text_score} }}
             function vector_score() {{ expression: closeness(field, {name}) }}
             function age_score() {{ expression: {age} }}
             first-phase {{ expression: text_score + 10 * vector_score }}
@@ -60,8 +62,7 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
                 rerank-count: 1000
                 expression: query(text_weight) * normalize_linear(text_score) + query(vector_weight) * normalize_linear(vector_score) + query(age_weight) * age_score
             }}
-            match-features: text_score vector_score age_score\n",
-        scores.join(" + ")
+            match-features: text_score vector_score age_score\n"
     );
     if let Some(date) = date {
         // Five years, and half of the weight after half a year.

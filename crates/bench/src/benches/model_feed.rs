@@ -1,0 +1,164 @@
+//! Feeding with an embedder: mails over HTTP whose vectors MiniLM makes, beside the same texts on the model alone; and queries meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::Request;
+use millrace_embedding::{Embedder, Text};
+use millrace_model::{Caller, Purpose, Scheduler, SchedulerOptions};
+use millrace_tensor::TensorType;
+
+use super::{Bench, Settings};
+use crate::clients::{Clients, Requests, Seen};
+use crate::embedders;
+use crate::mailbox::{self, Mail};
+use crate::node::LocalNode;
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "model --feed",
+    about: "mails fed with an embedder beside the same texts on the model alone, and queries with a text of their own meanwhile",
+    run,
+};
+
+/// Mails that are fed, over and over where the time allows.
+const MAILS: u64 = 20_000;
+/// Puts under way, and callers of the model alone.
+const FEEDERS: usize = 64;
+const TURNS: u32 = 4;
+/// Mails that queries go over, in a group of their own.
+const SEARCHED: u64 = 200;
+const SEARCHED_GROUP: &str = "asked";
+const QUESTIONS: [&str; 4] = [
+    "when do we have to be at the station",
+    "money that we have not received",
+    "draft of the roadmap with last week's edits",
+    "who has to cover the costs of the water damage",
+];
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new(BENCH.name);
+    let Some(model) = embedders::model("minilm") else {
+        report.note("skipped: MiniLM is not there; scripts/models minilm makes it");
+        return Ok(report);
+    };
+    let mails = Arc::new(mailbox::mails(settings.sized(MAILS) as usize));
+    let scheduler = Scheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
+    let embedder = embedders::embedder(&model, &scheduler)?;
+    let directory = settings.workplace()?;
+    let node = LocalNode::start_with(directory.path(), embedders::application(&model)?)?;
+    let (feeders, asking) = (Clients::new(node.url())?, Clients::new(node.url())?);
+    let puts = puts(&mails);
+    for (number, mail) in (0..SEARCHED).zip(mails.iter()) {
+        asking.ask(mailbox::put(mail, SEARCHED_GROUP, number))?;
+    }
+    let time = settings.time_per_case;
+    let mut seen = Turns::default();
+    let mut fed = 0;
+    for _ in 0..TURNS {
+        seen.alone += on_the_model(&embedder, &mails, time)?;
+        let (feed, next) = feeders.at_once(FEEDERS, time, fed, &puts)?;
+        seen.feed.merge(&feed);
+        seen.queries.merge(&asking.at_once(1, time, 0, &queries())?.0);
+        let (queries, next) = beside(&feeders, &asking, time, next, &puts)?;
+        seen.queries_beside.merge(&queries);
+        fed = next;
+    }
+    let queries = &seen.queries;
+    report.push(
+        Figure::new("feeding", "throughput", seen.feed.rate(), Unit::PerSecond("texts"))
+            .beside("the model saturated", seen.alone / f64::from(TURNS))
+            .at_least(0.9),
+    );
+    report.push(Figure::new("queries alone", "p50", queries.times.median(), Unit::Seconds));
+    report.push(
+        Figure::new("queries while feeding", "p50", seen.queries_beside.times.median(), Unit::Seconds)
+            .beside("alone", queries.times.median()),
+    );
+    report.push(
+        Figure::new("queries while feeding", "p95", seen.queries_beside.times.quantile(0.95), Unit::Seconds)
+            .beside("alone", queries.times.quantile(0.95))
+            .at_most(1.5),
+    );
+    report.note(format!(
+        "{fed} mails were fed, {FEEDERS} at a time ({} times one was refused and tried again); queries ask for the nearest of {SEARCHED} mails, one at a time",
+        seen.feed.refused
+    ));
+    Ok(report)
+}
+
+/// What came of all turns.
+#[derive(Default)]
+struct Turns {
+    /// Texts a second on the model alone, added up.
+    alone: f64,
+    feed: Seen,
+    queries: Seen,
+    queries_beside: Seen,
+}
+
+/// Texts a second of the model, with as many callers as feed.
+fn on_the_model(embedder: &Embedder, mails: &[Mail], time: Duration) -> Result<f64, Error> {
+    let target = TensorType::parse("tensor<bfloat16>(x[384])").map_err(Error::failed)?;
+    let next = AtomicUsize::new(0);
+    let began = Instant::now();
+    let work = || -> Result<u32, Error> {
+        let mut count = 0;
+        while began.elapsed() < time {
+            let mail = &mails[next.fetch_add(1, Ordering::Relaxed) % mails.len()];
+            let caller = Caller::patient(Purpose::Feed);
+            embedder.embed(Text::One(&mail.text), &target, &[], &caller).map_err(Error::failed)?;
+            count += 1;
+        }
+        Ok(count)
+    };
+    let count: u32 = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..FEEDERS).map(|_| scope.spawn(work)).collect();
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap_or_else(|_| Err(Error::failed("a caller ended in a panic"))))
+            .sum::<Result<u32, Error>>()
+    })?;
+    Ok(f64::from(count) / began.elapsed().as_secs_f64())
+}
+
+/// Queries, one at a time, while mails are fed; and the number of the next mail.
+fn beside(
+    feeders: &Clients,
+    asking: &Clients,
+    time: Duration,
+    first: u64,
+    puts: &Requests,
+) -> Result<(Seen, u64), Error> {
+    std::thread::scope(|scope| {
+        let feeding = scope.spawn(|| feeders.at_once(FEEDERS, time, first, puts));
+        let queries = asking.at_once(1, time, 0, &queries());
+        let feeding =
+            feeding.join().unwrap_or_else(|_| Err(Error::failed("the thread that feeds ended in a panic")));
+        Ok((queries?.0, feeding?.1))
+    })
+}
+
+/// Puts of the mails, one after the other and then from the first again.
+fn puts(mails: &Arc<Vec<Mail>>) -> Requests {
+    let mails = Arc::clone(mails);
+    Arc::new(move |number| mailbox::put(&mails[number as usize % mails.len()], "fed", number))
+}
+
+/// Queries for the mails nearest to a question.
+fn queries() -> Requests {
+    Arc::new(|number| {
+        let yql = "select documentid from mail where {targetHits: 10}nearestNeighbor(embedding, embedding)";
+        // Another text each time: one that was embedded a moment ago is not embedded again.
+        let question = format!("{} {number}", QUESTIONS[number as usize % QUESTIONS.len()]);
+        Request::new(Method::GET, "/search/")
+            .parameter("yql", yql)
+            .parameter("text", &question)
+            .parameter("input.query(embedding)", "embed(minilm, @text)")
+            .parameter("ranking", "semantic")
+            .parameter("streaming.groupname", SEARCHED_GROUP)
+            .parameter("timeout", "60s")
+    })
+}

@@ -1,0 +1,185 @@
+//! The weights of a model file, mapped into memory, so that several sessions share them.
+//!
+//! ONNX Runtime shares a weight between sessions only where it is handed to each of them by name, and then shares the packed form too
+//! that its matrix products read. So the file is walked for its large weights: those that only matrix products and look-ups use, since their
+//! kernels read them from any address, which is what a place in a file comes to. The pages belong to the file; once the packed form is made,
+//! hardly any of them is touched again.
+
+mod protobuf;
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::fs::File;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use ort::AsPointer as _;
+use ort::memory::MemoryInfo;
+use ort::sys::ONNXTensorElementDataType as ElementType;
+use ort::value::DynValue;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use protobuf::{Field, fields};
+
+/// Smaller weights are left to each session.
+const SHARED_BYTES_MIN: usize = 4096;
+/// Where this share of a file is not shared, sharing is not worth it: one part in so many.
+const UNSHARED_PART: usize = 8;
+/// Operators that read a weight from any address.
+const READERS: [&str; 3] = ["MatMul", "Gemm", "Gather"];
+
+/// Weights by their names in the file.
+pub(crate) struct Weights {
+    /// Before the map that they lie in.
+    pub values: Vec<(String, Arc<DynValue>)>,
+    map: Map,
+}
+
+impl Weights {
+    /// The weights of a file, where sharing them leaves little that is not shared; else none.
+    pub fn map(path: &Path) -> Option<Self> {
+        let map = Map::new(path).ok()?;
+        let large = large_weights(map.bytes())?;
+        let shared: usize = large.iter().map(|weight| weight.cells.len()).sum();
+        if map.bytes().len() - shared > map.bytes().len() / UNSHARED_PART {
+            return None;
+        }
+        let values = large.iter().map(|weight| Some((weight.name.to_owned(), Arc::new(weight.value()?))));
+        let values = values.collect::<Option<Vec<_>>>()?;
+        Some(Weights { values, map })
+    }
+}
+
+/// A weight as it stands in the file.
+struct Weight<'m> {
+    name: &'m str,
+    element: ElementType,
+    shape: Vec<i64>,
+    cells: &'m [u8],
+}
+
+impl Weight<'_> {
+    /// A value that reads the file. It must not be used once the file is no longer mapped.
+    fn value(&self) -> Option<DynValue> {
+        let memory = MemoryInfo::default();
+        let mut value = ptr::null_mut();
+        // SAFETY: the cells are as many bytes as are said here, and as the shape needs, which ONNX Runtime checks; it only reads them.
+        let made = unsafe {
+            ort::Error::result_from_status((ort::api().CreateTensorWithDataAsOrtValue)(
+                memory.ptr(),
+                self.cells.as_ptr().cast_mut().cast::<c_void>(),
+                self.cells.len(),
+                self.shape.as_ptr(),
+                self.shape.len(),
+                self.element,
+                &mut value,
+            ))
+        };
+        made.ok()?;
+        // SAFETY: the value was just made, and nobody else owns it.
+        NonNull::new(value).map(|value| unsafe { DynValue::from_ptr(value, None) })
+    }
+}
+
+/// The large weights of a model; `None` for what is no model file.
+fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
+    const MODEL_GRAPH: u64 = 7;
+    const GRAPH_NODE: u64 = 1;
+    const GRAPH_WEIGHT: u64 = 5;
+    let graph = fields(model).find_map(|field| field.bytes_of(MODEL_GRAPH))?;
+    let mut weights = Vec::new();
+    let mut elsewhere = HashSet::new();
+    for field in fields(graph) {
+        if let Some(node) = field.bytes_of(GRAPH_NODE) {
+            read_elsewhere(node, &mut elsewhere);
+        } else if let Some(tensor) = field.bytes_of(GRAPH_WEIGHT) {
+            weights.extend(weight(tensor).filter(|weight| weight.cells.len() >= SHARED_BYTES_MIN));
+        }
+    }
+    weights.retain(|weight| !elsewhere.contains(weight.name.as_bytes()));
+    Some(weights)
+}
+
+/// Adds what a node reads, unless it is one that reads weights from any address.
+fn read_elsewhere<'m>(node: &'m [u8], names: &mut HashSet<&'m [u8]>) {
+    const NODE_INPUT: u64 = 1;
+    const NODE_OPERATOR: u64 = 4;
+    let operator = fields(node).find_map(|field| field.bytes_of(NODE_OPERATOR));
+    if !READERS.iter().any(|reader| operator == Some(reader.as_bytes())) {
+        names.extend(fields(node).filter_map(|field| field.bytes_of(NODE_INPUT)));
+    }
+}
+
+/// A weight of floating-point numbers or bytes whose cells stand in the file as they are in memory.
+fn weight(tensor: &[u8]) -> Option<Weight<'_>> {
+    const DIMENSIONS: u64 = 1;
+    const ELEMENT: u64 = 2;
+    const NAME: u64 = 8;
+    const CELLS: u64 = 9;
+    let (mut name, mut element, mut cells, mut shape) = (None, 0, None, Vec::new());
+    for field in fields(tensor) {
+        match field {
+            Field { number: DIMENSIONS, .. } => shape.extend(field.integers()),
+            Field { number: ELEMENT, .. } => element = field.integers().next()?,
+            Field { number: NAME, .. } => name = std::str::from_utf8(field.bytes_of(NAME)?).ok(),
+            Field { number: CELLS, .. } => cells = field.bytes_of(CELLS),
+            _ => {}
+        }
+    }
+    let (element, size) = match element {
+        1 => (ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, 4),
+        2 => (ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, 1),
+        3 => (ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8, 1),
+        10 => (ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, 2),
+        _ => return None,
+    };
+    let cells = cells?;
+    let shape: Vec<i64> = shape.into_iter().map(i64::try_from).collect::<Result<_, _>>().ok()?;
+    let count =
+        shape.iter().try_fold(size, |count: usize, &side| count.checked_mul(usize::try_from(side).ok()?));
+    (count == Some(cells.len())).then_some(Weight { name: name?, element, shape, cells })
+}
+
+impl Weights {
+    /// Says that the file was read, so that its pages need not stay; one that is used again comes back by itself.
+    pub fn rest(&self) {
+        // SAFETY: the pages are a file's and were not written to, so what they hold can be read again.
+        let advised = unsafe { madvise(self.map.start, self.map.length, Advice::LinuxDontNeed) };
+        debug_assert!(advised.is_ok(), "it is mapped with this place and length");
+    }
+}
+
+/// A file in memory.
+struct Map {
+    start: *mut c_void,
+    length: usize,
+}
+
+// SAFETY: the pages are only read, and stay until the value is dropped.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    fn new(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        let length = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
+        // SAFETY: the kernel chooses the place, so nothing that is in use is mapped over. Model files are replaced, never written to.
+        let start = unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
+        Ok(Map { start, length })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes are mapped there until the value is dropped.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the values that lie in it were dropped before.
+        let unmapped = unsafe { munmap(self.start, self.length) };
+        debug_assert!(unmapped.is_ok(), "it was mapped with this place and length");
+    }
+}
