@@ -42,6 +42,14 @@ impl<V: View + ?Sized> View for &V {
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         (**self).columns(key, range)
     }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        (**self).will_read(key, range);
+    }
 }
 
 impl<V: View + ?Sized> View for Arc<V> {
@@ -51,6 +59,14 @@ impl<V: View + ?Sized> View for Arc<V> {
 
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         (**self).columns(key, range)
+    }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        (**self).will_read(key, range);
     }
 }
 

@@ -115,30 +115,6 @@ fn a_change_of_many_documents_that_broke_off_is_not_made_twice() {
     }
 }
 
-#[test]
-fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
-    let nodes = with_notes();
-    let (stranger, owner) = stranger_and_owner("even");
-    // The owner takes the request, and ends.
-    let ends = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = ends.local_addr().expect("it is bound").to_string();
-    std::thread::spawn(move || {
-        for connection in ends.incoming() {
-            let Ok(mut connection) = connection else { return };
-            // Some of it, so that it was sent.
-            let _ = std::io::Read::read(&mut connection, &mut [0; 64]);
-        }
-    });
-    nodes.world.addresses.lock().unwrap()[owner] = address;
-    let path = "/document/v1/notes/note/group/even/2?timeout=300ms";
-    let update = r#"{"fields": {"stars": {"increment": 1}}}"#;
-    for (method, body) in [(Method::PUT, update), (Method::DELETE, "")] {
-        let (status, answer) = nodes.call(stranger, method, path, body);
-        assert_eq!(status, 504, "{answer}");
-    }
-    assert_eq!(nodes.call(stranger, Method::GET, path, "").0, 503, "a read can be sent again");
-}
-
 /// Every bucket on two nodes, of which one has it and another orders its writes.
 fn doubled() -> Nodes {
     let nodes = Nodes::start(3, NOTE);
@@ -222,4 +198,28 @@ fn a_query_that_has_no_time_returns_what_it_has_or_an_error() {
     assert_eq!(status, 504, "{answer}");
     let (status, answer) = query(json!({ "ranking.softtimeout.factor": "1.5" }));
     assert_eq!(status, 400, "{answer}");
+}
+
+#[test]
+fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    // The owner takes the request, and ends.
+    let ends = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = ends.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        for connection in ends.incoming() {
+            let Ok(mut connection) = connection else { return };
+            // Some of it, so that it was sent.
+            let _ = std::io::Read::read(&mut connection, &mut [0; 64]);
+        }
+    });
+    nodes.world.addresses.lock().unwrap()[owner] = address;
+    let path = "/document/v1/notes/note/group/even/2?timeout=300ms";
+    let update = r#"{"fields": {"stars": {"increment": 1}}}"#;
+    for (method, body) in [(Method::PUT, update), (Method::DELETE, "")] {
+        let (status, answer) = nodes.call(stranger, method, path, body);
+        assert_eq!(status, 504, "{answer}");
+    }
+    assert_eq!(nodes.call(stranger, Method::GET, path, "").0, 503, "a read can be sent again");
 }

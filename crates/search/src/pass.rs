@@ -12,6 +12,9 @@ use crate::narrowed::is_live;
 use crate::trace::Watch;
 use crate::{Deadline, Error, Narrowed, Search, SortedHit, Trace};
 
+/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
+const ANNOUNCED_CHUNKS: usize = 4;
+
 /// What a search found, and where its time went.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -219,9 +222,6 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         self.narrowed.as_ref().map_or(&self.view, |narrowed| narrowed)
     }
 }
-
-/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
-const ANNOUNCED_CHUNKS: usize = 4;
 
 fn live_documents(view: &dyn View) -> u64 {
     let live =
