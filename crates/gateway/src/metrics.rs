@@ -219,6 +219,11 @@ impl Metrics {
 
     /// The form of `/metrics/v2/values`.
     pub(crate) fn node(&self, host: &str, gauges: &[Gauge]) -> Value {
+        json!({ "nodes": [{ "hostname": host, "role": "millrace", "services": self.services(gauges) }] })
+    }
+
+    /// The services of this node, which is one; with their values the form of `/metrics/v1/values`.
+    pub(crate) fn services(&self, gauges: &[Gauge]) -> Value {
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
             let series = self.values(*metric);
@@ -251,16 +256,12 @@ impl Metrics {
             json!({ "values": values, "dimensions": { "metrictype": "standard", "model": model } })
         }));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        json!({ "nodes": [{
-            "hostname": host,
-            "role": "millrace",
-            "services": [{
-                "name": "vespa.container",
-                "timestamp": now,
-                "status": { "code": "up", "description": "" },
-                "metrics": metrics,
-            }],
-        }]})
+        json!([{
+            "name": "vespa.container",
+            "timestamp": now,
+            "status": { "code": "up", "description": "" },
+            "metrics": metrics,
+        }])
     }
 
     /// The text form of Prometheus.

@@ -207,16 +207,24 @@ pub struct LazyEncoder {
 }
 
 impl LazyEncoder {
-    /// Loads the model to check it, and keeps it.
+    /// Loads the model to check it, runs it once, and keeps it.
     ///
     /// # Errors
-    /// As [`Encoder::load`].
+    /// As [`Encoder::load`]; also for a model that fails on a short text.
     pub fn new(path: PathBuf, options: EncoderOptions) -> Result<Self, Error> {
-        let (lazy, encoder) = Lazy::new(move || Encoder::load(&path, options.clone()))?;
-        Ok(LazyEncoder { encoder: lazy, limits: encoder.limits(), width: encoder.width() })
+        let file = path.clone();
+        let (lazy, encoder) = Lazy::new(move || Encoder::load(&file, options.clone()))?;
+        // Every vocabulary has these two.
+        let text = Sequence { ids: vec![0, 1], ..Sequence::default() };
+        let states = encoder.run(&[&text], &Grant::default()).map_err(|error| {
+            let reason = format!("it was tried with two tokens: {error}");
+            Error::Signature { path, reason }
+        })?;
+        let width = states.first().map(|states| states.width);
+        Ok(LazyEncoder { encoder: lazy, limits: encoder.limits(), width })
     }
 
-    /// The cells of an output row, where the file says it.
+    /// The cells of an output row.
     pub fn width(&self) -> Option<usize> {
         self.width
     }

@@ -97,7 +97,7 @@ impl Default for SchedulerOptions {
 }
 
 /// Callers who ask again within this time after others ran beside them are taken for as many as they were.
-const CROWDED_FOR: Duration = Duration::from_millis(5);
+const CROWDED_FOR: Duration = Duration::from_millis(20);
 
 /// Priority of the threads that feed, as `nice` counts it.
 const FEED_NICE: i32 = 10;

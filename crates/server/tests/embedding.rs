@@ -47,6 +47,10 @@ const NOTE: &str = "schema note {
     indexing: input body | chunk sentence | embed tiny | attribute | summary
     attribute { distance-metric: euclidean }
   }
+  field said type array<string> {
+    indexing: input body | chunk sentence | summary | index
+    summary: select-elements-by: best_chunks
+  }
   field bits type tensor<int8>(x[2]) {
     indexing: input title | embed tiny | attribute
     attribute { distance-metric: hamming }
@@ -61,6 +65,16 @@ const NOTE: &str = "schema note {
   rank-profile whole inherits default { first-phase { expression: closeness(field, whole) } }
   rank-profile sentences inherits default { first-phase { expression: closeness(field, sentences) } }
   rank-profile bits inherits default { first-phase { expression: closeness(field, bits) } }
+  rank-profile layered inherits default {
+    function by_chunk() { expression: reduce(query(q) * attribute(sentences), sum, x) }
+    function best_chunks() { expression: top(1, by_chunk) }
+    first-phase { expression: reduce(by_chunk, max) }
+    summary-features { best_chunks closest(sentences) }
+  }
+  rank-profile reranked inherits default {
+    first-phase { expression: closeness(field, bits) }
+    second-phase { rerank-count: 4 expression: sum(query(q) * attribute(whole)) }
+  }
 }";
 
 /// ONNX Runtime, which models need: fetched where it is not there yet.
@@ -179,6 +193,52 @@ fn a_sentence_finds_the_document_that_holds_it() {
     }
     let (_, document) = server.get("/document/v1/n/note/group/ann/3");
     assert_eq!(document["fields"].get("sentences"), None, "what statements make is no part of the document");
+}
+
+#[test]
+fn the_best_chunk_of_a_document_is_what_is_shown_of_it() {
+    let server = server();
+    feed(&server);
+    for (sentence, title, chunk) in
+        [("A mail sends water!", "the slow ferry", "1"), ("the mill runs slow.", "blue letter", "2")]
+    {
+        let (status, answer) = server.query(&[
+            ("yql", "select title, said from note where {targetHits: 4}nearestNeighbor(sentences, q)"),
+            ("streaming.groupname", "ann"),
+            ("ranking", "layered"),
+            ("input.query(q)", "embed(tiny, @text)"),
+            ("text", sentence),
+        ]);
+        assert_eq!(status, 200, "{answer}");
+        let hit = &answer["root"]["children"][0]["fields"];
+        assert_eq!(hit["title"], title, "{answer}");
+        let said = hit["said"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let [said] = said else { panic!("one chunk is selected: {answer}") };
+        assert!(said.as_str().unwrap_or_default().trim().eq_ignore_ascii_case(sentence), "{answer}");
+        assert_eq!(hit["summaryfeatures"]["closest(sentences)"]["cells"], json!({ chunk: 1.0 }), "{answer}");
+    }
+}
+
+#[test]
+fn what_bits_find_is_ranked_again_by_the_whole_vectors() {
+    let server = server();
+    feed(&server);
+    let (_, title, body) = NOTES[2];
+    let text = format!("{title} {body}");
+    let (status, answer) = server.query(&[
+        ("yql", "select title from note where {targetHits: 4}nearestNeighbor(bits, b)"),
+        ("streaming.groupname", "ann"),
+        ("ranking", "reranked"),
+        ("input.query(b)", "embed(tiny, @text)"),
+        ("input.query(q)", "embed(tiny, @text)"),
+        ("text", &text),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    let hits = answer["root"]["children"].as_array().cloned().unwrap_or_default();
+    assert_eq!(hits.len(), NOTES.len(), "{answer}");
+    assert_eq!(hits[0]["fields"]["title"], title, "{answer}");
+    // Vectors of length 1, those of documents rounded: the product with one's own is 1.
+    assert!(hits[0]["relevance"].as_f64().is_some_and(|score| (score - 1.0).abs() < 0.01), "{answer}");
 }
 
 #[test]

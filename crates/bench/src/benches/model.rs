@@ -160,13 +160,14 @@ impl Seen {
 /// All numbers of clients for texts of one length.
 fn curves(settings: &Settings, subject: &Subject, length: usize, gain: f64, report: &mut Report) {
     let mut rates = SETTINGS.map(|(_, name)| Line { name: name.to_owned(), points: Vec::new() });
-    let mut tails = rates.clone();
+    let (mut tails, mut costs) = (rates.clone(), rates.clone());
     for clients in CLIENTS {
         let case = format!("{} {length} tokens {clients} clients", subject.name);
         let seen = in_turns(settings.time_per_case, subject, clients, length);
         for (at, seen) in seen.iter().enumerate() {
             rates[at].points.push((clients as f64, seen.rate()));
             tails[at].points.push((clients as f64, seen.tail()));
+            costs[at].points.push((clients as f64, seen.processors()));
         }
         compare(&case, &seen, (clients >= SATURATED).then_some(gain), report);
         if clients >= SATURATED {
@@ -183,8 +184,10 @@ fn curves(settings: &Settings, subject: &Subject, length: usize, gain: f64, repo
     let rate =
         Axis { label: "texts a second".to_owned(), unit: Unit::PerSecond("texts"), logarithmic: false };
     let tail = Axis { label: "95th percentile".to_owned(), unit: Unit::Seconds, logarithmic: true };
+    let cost = Axis { label: "of a text".to_owned(), unit: Unit::Seconds, logarithmic: false };
     report.plots.push(Plot { title: titled("throughput"), x: clients(), y: rate, lines: rates.to_vec() });
     report.plots.push(Plot { title: titled("latency"), x: clients(), y: tail, lines: tails.to_vec() });
+    report.plots.push(Plot { title: titled("processor time"), x: clients(), y: cost, lines: costs.to_vec() });
 }
 
 /// The scheduler beside the better of the two other settings. Saturated, it is to gain so much.

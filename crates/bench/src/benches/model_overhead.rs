@@ -1,6 +1,6 @@
 //! What a text costs beside the model itself: tokenising, the scheduler, copying in and out, pooling.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_embedding::Text;
 use millrace_model::{Caller, Purpose, Scheduler, SchedulerOptions};
@@ -8,7 +8,7 @@ use millrace_tensor::TensorType;
 
 use super::{Bench, Settings};
 use crate::embedders;
-use crate::measure::repeatedly;
+use crate::measure::{Samples, time};
 use crate::{Error, Figure, Report, Unit};
 
 pub(super) const BENCH: Bench = Bench {
@@ -24,6 +24,8 @@ const LENGTHS: [usize; 2] = [32, 128];
 /// A word of one token.
 const WORD: &str = "mail ";
 const AROUND: usize = 2;
+/// Texts that are measured at least.
+const TEXTS_MIN: u64 = 20;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
     let mut report = Report::new(BENCH.name);
@@ -40,24 +42,23 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             let text = WORD.repeat(length - AROUND);
             let embed = || embedder.embed(Text::One(&text), &target, &[], &caller);
             embed().map_err(Error::failed)?;
-            let before = embedder.usage().unwrap_or_default();
-            let times = repeatedly(settings.time_per_case, 20, embed);
-            let usage = embedder.usage().unwrap_or_default();
-            let runs = (usage.runs - before.runs) as f64;
-            let inside = Duration::from_micros(usage.inside_us - before.inside_us);
-            if usage.tokens - before.tokens != (usage.runs - before.runs) * length as u64 {
-                return Err(Error::Failed(format!("{name} makes other than {length} tokens of {text:?}")));
+            let (mut whole, mut inside) = (Samples::new(), Samples::new());
+            let began = Instant::now();
+            while whole.len() < TEXTS_MIN || began.elapsed() < settings.time_per_case {
+                let before = embedder.usage().unwrap_or_default();
+                whole.add(time(embed));
+                let after = embedder.usage().unwrap_or_default();
+                if after.tokens - before.tokens != length as u64 {
+                    return Err(Error::Failed(format!(
+                        "{name} makes other than {length} tokens of {text:?}"
+                    )));
+                }
+                inside.add(Duration::from_micros(after.inside_us - before.inside_us));
             }
             report.push(
-                Figure::new(
-                    format!("{name} {length} tokens"),
-                    "a text",
-                    // The first of the calls is not among the times.
-                    times.total() / times.len() as f64,
-                    Unit::Seconds,
-                )
-                .beside("ONNX Runtime's call in it", inside.as_secs_f64() / runs)
-                .at_most(1.05),
+                Figure::new(format!("{name} {length} tokens"), "p50", whole.median(), Unit::Seconds)
+                    .beside("ONNX Runtime's call in it", inside.median())
+                    .at_most(1.05),
             );
         }
     }
