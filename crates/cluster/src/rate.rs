@@ -161,7 +161,7 @@ mod tests {
         for _ in 0..100 {
             limit = observe(&mut rate, MB, 90);
         }
-        assert!(limit > Some(Rate::FLOOR), "it is slow for other reasons: {limit:?}");
+        assert_eq!(limit, None, "it is slow for other reasons");
     }
 
     #[test]
