@@ -3,7 +3,7 @@
 VENV := target/venv
 CARGO ?= cargo
 
-.PHONY: help demo cluster-demo up test check clients build sim bench doc clean
+.PHONY: help demo cluster-demo up test check clients build sim torture bench doc clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,6 +52,12 @@ COUNT ?= 1
 
 sim: ## A cluster from one seed, with all that happens in it (SEED=7), or from many (SEED=1 COUNT=10000)
 	@$(CARGO) run --quiet -p millrace-sim -- $(SEED) $(COUNT)
+
+MINUTES ?= 1
+
+torture: build ## Processes of a cluster in networks of their own, killed, frozen and cut off while clients remember every answer (MINUTES=10)
+	@scripts/prerequisites etcd
+	@scripts/torture.py $(MINUTES)
 
 bench: build ## All benchmarks, each beside its limit
 	target/release/millrace bench all

@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -52,25 +53,45 @@ class Searches(threading.Thread):
 
 
 def copying_limit(directory):
-    """Bytes a second that the disk takes from one writer, synced: what moving can be held against."""
-    block, began = os.urandom(1 << 20), time.monotonic()
-    with open(directory / "limit", "wb") as file:
-        for _ in range(128):
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
+    """Bytes a second of a plain sender and receiver over loopback that writes and syncs: what moving is held against."""
+    block, blocks = os.urandom(1 << 20), 256
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def send():
+            with socket.create_connection(listener.getsockname()) as connection:
+                for _ in range(blocks):
+                    connection.sendall(block)
+        sender = threading.Thread(target=send)
+        began = time.monotonic()
+        sender.start()
+        connection, _ = listener.accept()
+        with connection, open(directory / "limit", "wb") as file:
+            while piece := connection.recv(1 << 20):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        took = time.monotonic() - began
+        sender.join()
     (directory / "limit").unlink()
-    return (128 << 20) / (time.monotonic() - began)
+    return (blocks << 20) / took
 
 
 class Show:
     def __init__(self, nodes, searches, limit):
         self.nodes, self.searches, self.limit, self.lines = nodes, searches, limit, 0
         self.tty = sys.stdout.isatty()
+        self.moved = {}
+
+    def rate(self, node, figures):
+        """Bytes a second that a node has sent and received since the last frame."""
+        now, moved = time.monotonic(), figures["pace"]["bytes"]
+        then, before = self.moved.get(node.name, (now, moved))
+        self.moved[node.name] = (now, moved)
+        return max(0, moved - before) / (now - then) if now > then else 0.0
 
     def frame(self, title):
-        lines = [title, f"{'node':<6}{'state':<10}{'owned':>7}{'to do':>7}{'MB':>8}{'in MB/s':>9}   share of the disk"]
-        settled = True
+        head = f"{'node':<6}{'state':<10}{'replicas':>9}{'owned':>7}{'to do':>7}{'MB':>8}{'MB/s':>7}"
+        lines = [title, f"{head}   share of {self.limit / 1e6:.0f} MB/s, what a plain copy takes"]
+        settled, replicas, size, left, speed = True, 0, 0, 0, 0.0
         for node in self.nodes:
             if node.process is None:
                 continue
@@ -78,12 +99,20 @@ class Show:
             if figures is None:
                 lines.append(f"{node.name:<6}{'starting' if node.runs() else 'ended':<10}")
                 continue
-            rate = sum(transfer["bytes_per_second"] for transfer in figures["transfers"])
+            rate = self.rate(node, figures)
             share = min(1.0, rate / self.limit)
+            ideal, buckets = figures["ideal"], figures["buckets"]
+            replicas, size, left = replicas + buckets["replicas"], size + figures["bytes"], left + ideal["distance"]
+            # Both ends of a transfer count.
+            speed += rate / 2
             settled &= node.is_settled(figures)
             state = "serves" if figures["confirmed"] else "waits"
-            lines.append(f"{node.name:<6}{state:<10}{figures['buckets']['owned']:>7}{figures['ideal']['distance']:>7}"
-                         f"{figures['bytes'] / 1e6:>8.1f}{rate / 1e6:>9.1f}   {'#' * round(share * 40):<40}")
+            lines.append(f"{node.name:<6}{state:<10}{buckets['replicas']:>9}{buckets['owned']:>7}{ideal['distance']:>7}"
+                         f"{figures['bytes'] / 1e6:>8.1f}{rate / 1e6:>7.1f}   {'#' * round(share * 30):<30} {share:>4.0%}")
+        # To be made, filled or deleted: about as many bytes as other replicas have.
+        due = left * size / max(1, replicas)
+        eta = f"{due / speed:.0f} s" if speed > 0 else "not known"
+        lines.append(f"left: {left} replicas, about {due / 1e6:.0f} MB; at {speed / 1e6:.1f} MB/s {eta}" if left else "left: nothing")
         lines.append(self.searches.figures() if self.searches else "")
         if self.tty and self.lines:
             print(f"\x1b[{self.lines}F\x1b[J", end="")

@@ -92,10 +92,14 @@ class Remembered:
     """What clients know of one document. Values are numbers that never repeat; None is that there is none."""
 
     def __init__(self):
-        self.value, self.perhaps = None, set()
+        self.value, self.perhaps, self.refused = None, set(), {}
 
     def acknowledged(self, value):
         self.value = value
+
+    def why(self, value):
+        """What was answered to a write that was not to take effect."""
+        return f"; that was refused: {self.refused[value]}" if value is not None and value in self.refused else ""
 
     def may_be(self, value):
         """An operation of unknown outcome may take effect at any later time; so it may for ever."""
@@ -152,8 +156,8 @@ class Client(threading.Thread):
             self.counts["reads" if seen is not False else "reads without an answer"] += 1
             # Whoever is the only one left of a bucket's nodes may not know what it missed.
             if seen is not False and not known.may_be(seen):
-                self.log(f"client {self.number} read {seen} of {group}/{document} at {node.name}, and it is {known.value}",
-                         stale=True)
+                self.log(f"client {self.number} read {seen} of {group}/{document} at {node.name}, and it is {known.value}"
+                         + known.why(seen), stale=True)
             return
         self.last += 1
         value = self.last * 10 + self.number
@@ -181,6 +185,8 @@ class Client(threading.Thread):
                 known.acknowledged(value)
         elif status in (429, 503) or "ConnectionRefused" in answer.get("message", ""):
             self.counts["refused"] += 1
+            for known in documents:
+                known.refused[value] = (status, answer.get("message"))
         else:
             self.counts[f"unknown ({status})"] += 1
             self.reasons[str(answer.get("message", answer))[:160]] += 1
@@ -196,7 +202,7 @@ class Client(threading.Thread):
                     break
                 time.sleep(0.5)
             if not known.may_be(seen):
-                yield f"{node.name} says {seen} of c{self.number}g{group}/{document}, which is {known.value}"
+                yield f"{node.name} says {seen} of c{self.number}g{group}/{document}, which is {known.value}{known.why(seen)}"
 
 
 class Torture:

@@ -18,12 +18,13 @@ def services(*types: str) -> str:
 
 
 def call(method: str, url: str, body=None, content_type: str = "application/json"):
-    """The status and the answer, which is JSON."""
+    """The status and the answer, which is JSON or nothing."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": content_type}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=20) as response:
-            return response.status, json.load(response)
+            text = response.read()
+            return response.status, json.loads(text) if text else None
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 

@@ -70,6 +70,9 @@ def package(kind: str, text: str) -> dict[str, str]:
     text = text.replace(" ⏎ ", "\n")
     if kind.startswith("file "):
         return files | {kind.removeprefix("file "): text}
+    if kind in ("forest", "boosting"):
+        call_of = {"forest": "xgboost", "boosting": "lightgbm"}[kind]
+        return files | {"schemas/s.sd": schema(score=f'{call_of}("trees.json")'), "models/trees.json": text}
     if kind == "statement":
         return files | {"schemas/s.sd": schema(statement=f"field made type string {{ indexing {{ {text} }} }}")}
     if kind in ("document", "beside", "score"):

@@ -53,6 +53,14 @@ pub(crate) fn files() -> BTreeMap<String, Vec<u8>> {
     files_with(SCHEMA)
 }
 
+/// The same with so many replicas of every bucket.
+pub(crate) fn files_with_replicas(replicas: usize) -> BTreeMap<String, Vec<u8>> {
+    let mut files = files();
+    let services = SERVICES.replace("<min-redundancy>1<", &format!("<min-redundancy>{replicas}<"));
+    files.insert("services.xml".to_owned(), services.into_bytes());
+    files
+}
+
 fn files_with(schema: &str) -> BTreeMap<String, Vec<u8>> {
     let files = [("services.xml", SERVICES), ("schemas/mail.sd", schema)];
     files.into_iter().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect()

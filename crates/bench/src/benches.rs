@@ -1,15 +1,18 @@
 //! The benchmarks by name, each in a module of its own.
 
 mod drop;
+mod drop_replicas;
 mod feed;
 mod feed_tail;
 mod grouping;
+mod heal;
 mod maxsim;
 mod model;
 mod model_feed;
 mod model_overhead;
 mod model_rank;
 mod moving;
+mod moving_load;
 mod nn;
 mod nn_cold;
 mod nn_http;
@@ -19,11 +22,13 @@ mod quality;
 mod query;
 mod rank;
 mod restart;
+mod scan_large;
 mod text;
 mod text_stemmed;
 mod visible;
+mod write_replicas;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -58,6 +63,12 @@ impl Settings {
     /// So much of `of` as is asked for; at least 1.
     fn sized(&self, of: u64) -> u64 {
         ((of as f64 * self.size).round() as u64).max(1)
+    }
+
+    /// The program `millrace`, or why there is none.
+    fn program(&self) -> Result<&Path, Error> {
+        let reason = "this benchmark starts servers: run it as `millrace bench`";
+        self.program.as_deref().ok_or_else(|| Error::failed(reason))
     }
 
     /// An empty directory, removed when it is dropped.
@@ -100,7 +111,12 @@ pub const BENCHES: &[Bench] = &[
     restart::MEMORY,
     restart::START,
     placement::BENCH,
+    scan_large::BENCH,
     moving::BENCH,
+    moving_load::BENCH,
+    heal::BENCH,
+    drop_replicas::BENCH,
+    write_replicas::BENCH,
     model::BENCH,
     model_overhead::BENCH,
     model_feed::BENCH,

@@ -13,7 +13,7 @@ use millrace_plan::{Context, Plan, Scope};
 use millrace_query::{Limits, Query};
 use millrace_ranking::Profile;
 use millrace_schema::{Application, Schema};
-use millrace_search::{Deadline, Outcome, Search};
+use millrace_search::{Deadline, Outcome, Search, Session};
 use millrace_store::{Options, Store, ViewScope};
 
 use crate::Error;
@@ -30,8 +30,15 @@ pub(crate) struct Engine {
 
 /// A query, ready to run any number of times.
 pub(crate) struct Prepared {
-    search: Search,
+    search: Arc<Search>,
     scope: ViewScope,
+}
+
+impl Prepared {
+    /// The search.
+    pub fn search(&self) -> Arc<Search> {
+        Arc::clone(&self.search)
+    }
 }
 
 impl Engine {
@@ -79,13 +86,24 @@ impl Engine {
         };
         let search =
             Search::new(Arc::new(plan), Arc::new(profile), Arc::from(TYPE)).map_err(Error::failed)?;
-        Ok(Prepared { search, scope })
+        Ok(Prepared { search: Arc::new(search), scope })
     }
 
     /// Runs a query over the store as it is now.
     pub fn run(&self, query: &Prepared) -> Result<Outcome, Error> {
         let view = self.store.view(TYPE, &query.scope).map_err(Error::failed)?;
-        query.search.run(&*view, &Deadline::at(Instant::now() + PATIENCE)).map_err(Error::failed)
+        query.search.run(&*view, &Engine::deadline()).map_err(Error::failed)
+    }
+
+    /// The query over a part of the store, as one node of several has it.
+    pub fn session(&self, query: &Prepared, scope: &ViewScope) -> Result<Session, Error> {
+        let view = self.store.view(TYPE, scope).map_err(Error::failed)?;
+        Session::new(vec![(Arc::clone(&query.search), view)], &Engine::deadline()).map_err(Error::failed)
+    }
+
+    /// When a query of a benchmark is given up: it never is.
+    pub fn deadline() -> Deadline {
+        Deadline::at(Instant::now() + PATIENCE)
     }
 
     /// The value columns of a field in one group, chunk by chunk, as the store has them in memory.

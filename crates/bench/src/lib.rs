@@ -18,6 +18,7 @@
 mod application;
 mod benches;
 mod clients;
+mod cluster;
 mod embedders;
 mod engine;
 mod error;

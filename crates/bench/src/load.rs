@@ -17,6 +17,15 @@ pub(crate) fn load(
     store: &Store,
     documents: impl Iterator<Item = Result<Document, Error>>,
 ) -> Result<(), Error> {
+    load_unmerged(store, documents)?;
+    store.maintain().map_err(Error::failed)
+}
+
+/// Writes the documents, and leaves them sealed.
+pub(crate) fn load_unmerged(
+    store: &Store,
+    documents: impl Iterator<Item = Result<Document, Error>>,
+) -> Result<(), Error> {
     let pending = Arc::new(Pending::default());
     for (number, document) in documents.enumerate() {
         let document = document?;
@@ -33,8 +42,7 @@ pub(crate) fn load(
         });
     }
     pending.wait()?;
-    store.seal().map_err(Error::failed)?;
-    store.maintain().map_err(Error::failed)
+    store.seal().map_err(Error::failed)
 }
 
 /// Counts the writes that are under way.

@@ -79,7 +79,7 @@ impl Drop for Process {
 }
 
 /// A port that is free now; the server says so when someone else was faster.
-fn free_port() -> Result<u16, Error> {
+pub(crate) fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
     Ok(listener.local_addr().map_err(Error::failed)?.port())
 }

@@ -2,14 +2,17 @@ use std::time::Duration;
 
 /// How fast data may move: as fast as it can while requests are answered as quickly as without it, less while they are not.
 ///
-/// What is compared is the slowest hundredth of the foreground's requests with what that is while nothing moves, as it was seen most
-/// recently. While it is above [`Rate::TOLERANCE`] times that, the rate shrinks by a third at each observation; while it is not, it grows
-/// by a fixed step, until there is no limit again.
+/// What is compared is the slowest hundredth of the foreground's requests, of each kind by itself, with what that is while nothing moves, as it
+/// was seen most recently. Where there are requests, moving begins slowly. While one kind is above [`Rate::TOLERANCE`] times what it was, the
+/// rate shrinks by a third at each observation; while none is, it grows by a quarter, until there is no limit. Where there are no requests,
+/// there is none at once. What stays slow when next to nothing moves has other causes: then that is
+/// what it is compared with from there on. A device's queue need not be looked at: requests that wait in it are slow.
 #[derive(Debug, Clone)]
 pub struct Rate {
     cap: Option<u64>,
     limit: Option<u64>,
-    baseline: Option<Duration>,
+    /// For each kind of request.
+    baselines: Vec<Option<Duration>>,
     /// What may be taken now; below 0, what was taken ahead.
     tokens: f64,
     refilled: Duration,
@@ -18,14 +21,19 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// How much slower the slowest hundredth may be while data moves.
-    pub const TOLERANCE: f64 = 1.2;
+    /// How much slower the slowest hundredth of a second's requests may be while data moves: somewhat less than is promised of all of them,
+    /// since it is noticed only when it has happened.
+    pub const TOLERANCE: f64 = 1.1;
     /// Never slower than this, in bytes a second, or data would never arrive.
     pub const FLOOR: u64 = 1 << 20;
-    /// At each observation without trouble the rate grows by this many bytes a second.
-    const STEP: u64 = 8 << 20;
+    /// Where there are requests, moving begins with so many bytes a second.
+    const BEGINNING: u64 = 16 << 20;
+    /// At each observation without trouble the rate grows by a quarter, and this many bytes a second.
+    const STEP: u64 = 4 << 20;
     /// Above this it has no limit.
     const CEILING: u64 = 4 << 30;
+    /// What is so little is not seen as slower.
+    const SLACK: Duration = Duration::from_micros(100);
     /// How much may go at once after a pause.
     const BURST: Duration = Duration::from_millis(100);
 
@@ -34,7 +42,7 @@ impl Rate {
         Rate {
             cap,
             limit: None,
-            baseline: None,
+            baselines: Vec::new(),
             tokens: 0.0,
             refilled: Duration::ZERO,
             moved: 0,
@@ -47,34 +55,47 @@ impl Rate {
         self.cap = cap;
     }
 
-    /// The slowest hundredth of the foreground's requests since the last observation; `None` where there were too few to tell. To be
-    /// called about once a second.
-    pub fn observe(&mut self, now: Duration, foreground_p99: Option<Duration>) {
+    /// The slowest hundredth of the foreground's requests since the last observation, for each kind of them, always in the same order; `None`
+    /// where there were too few to tell. To be called about once a second.
+    pub fn observe(&mut self, now: Duration, slowest: &[Option<Duration>]) {
         let span = now.saturating_sub(self.observed).as_secs_f64().max(0.001);
         let moving = (self.moved as f64 / span) as u64;
         self.observed = now;
         self.moved = 0;
-        match foreground_p99 {
-            None => self.grow(),
-            Some(p99) if moving == 0 => {
-                // Recent quiet seconds count most; a single slow one does not make all that follow look quick.
-                let blend = |before: Duration| (before * 3 + p99.min(before * 4)) / 4;
-                self.baseline = Some(self.baseline.map_or(p99, blend));
-                self.grow();
-            }
-            Some(p99) => match self.baseline {
-                Some(baseline) if p99 > baseline.mul_f64(Self::TOLERANCE) => {
-                    let from = self.limit.unwrap_or(moving).min(moving.max(Self::FLOOR));
-                    self.limit = Some((from / 3 * 2).max(Self::FLOOR));
+        self.baselines.resize(slowest.len(), None);
+        let mut suffers = false;
+        for (baseline, p99) in self.baselines.iter_mut().zip(slowest) {
+            let Some(p99) = *p99 else { continue };
+            // Recent seconds count most; a single slow one does not make all that follow look quick.
+            let blended = |weight: u32| {
+                baseline.map_or(p99, |before| (before * (weight - 1) + p99.min(before * 4)) / weight)
+            };
+            if moving == 0 {
+                *baseline = Some(blended(4));
+            } else if baseline.is_some_and(|before| p99 > before.mul_f64(Self::TOLERANCE) + Self::SLACK) {
+                suffers = true;
+                if self.limit == Some(Self::FLOOR) {
+                    *baseline = Some(blended(16));
                 }
-                _ => self.grow(),
-            },
+            }
+        }
+        if slowest.iter().all(Option::is_none) {
+            self.limit = None;
+        } else if moving == 0 {
+            // What was found out about the rate is forgotten slowly.
+            self.limit =
+                Some(self.limit.map_or(Self::BEGINNING, |limit| limit / 8 * 7 + Self::BEGINNING / 8));
+        } else if suffers {
+            let from = self.limit.unwrap_or(moving).min(moving.max(Self::FLOOR));
+            self.limit = Some((from / 3 * 2).max(Self::FLOOR));
+        } else {
+            self.grow();
         }
     }
 
     fn grow(&mut self) {
         self.limit =
-            self.limit.map(|limit| limit + Self::STEP.max(limit / 16)).filter(|limit| *limit < Self::CEILING);
+            self.limit.map(|limit| limit + Self::STEP + limit / 4).filter(|limit| *limit < Self::CEILING);
     }
 
     /// Bytes a second that may move now; `None`: as fast as can be.
@@ -118,24 +139,44 @@ mod tests {
         let mut observe = |rate: &mut Rate, moved: u64, p99: u64| {
             second += 1;
             rate.take(Duration::from_secs(second), moved);
-            rate.observe(Duration::from_secs(second), Some(millis(p99)));
+            rate.observe(Duration::from_secs(second), &[None, Some(millis(p99))]);
             rate.limit()
         };
-        assert_eq!(observe(&mut rate, 0, 10), None, "this is the baseline");
+        assert_eq!(observe(&mut rate, 0, 10), Some(16 * MB), "this is the baseline");
+        assert_eq!(observe(&mut rate, 16 * MB, 10), Some(24 * MB), "it begins slowly");
+        let mut limit = None;
+        for _ in 0..40 {
+            limit = observe(&mut rate, 600 * MB, 10);
+        }
+        assert_eq!(limit, None, "nobody suffers");
         assert_eq!(observe(&mut rate, 600 * MB, 11), None, "within what is tolerated");
         assert_eq!(observe(&mut rate, 600 * MB, 20), Some(400 * MB));
         assert_eq!(observe(&mut rate, 390 * MB, 20), Some(260 * MB), "from what really moved");
         let grown = observe(&mut rate, 260 * MB, 10).expect("a limit");
-        assert!(grown > 260 * MB && grown < 300 * MB, "{grown}");
-        let mut limit = Some(grown);
-        for _ in 0..100 {
-            limit = observe(&mut rate, 260 * MB, 10);
-        }
-        assert_eq!(limit, None);
-        for _ in 0..100 {
+        assert!(grown > 260 * MB && grown < 400 * MB, "{grown}");
+        for _ in 0..20 {
             limit = observe(&mut rate, 2 * MB, 90);
         }
         assert_eq!(limit, Some(Rate::FLOOR));
+        for _ in 0..100 {
+            limit = observe(&mut rate, MB, 90);
+        }
+        assert!(limit > Some(Rate::FLOOR), "it is slow for other reasons: {limit:?}");
+    }
+
+    #[test]
+    fn one_kind_of_request_that_suffers_is_enough() {
+        let mut rate = Rate::new(None);
+        let mut observe = |second: u64, moved: u64, slowest: [Option<u64>; 2]| {
+            rate.take(Duration::from_secs(second), moved);
+            rate.observe(Duration::from_secs(second), &slowest.map(|p99| p99.map(millis)));
+            rate.limit()
+        };
+        assert_eq!(observe(1, 0, [Some(5), Some(50)]), Some(16 * MB));
+        assert_eq!(observe(2, 300 * MB, [None, None]), None, "nobody asks");
+        assert_eq!(observe(3, 300 * MB, [Some(9), Some(50)]), Some(200 * MB));
+        assert!(observe(4, 200 * MB, [Some(5), Some(70)]) < Some(200 * MB));
+        assert!(observe(5, 100 * MB, [Some(5), None]) > Some(100 * MB));
     }
 
     #[test]
@@ -149,7 +190,7 @@ mod tests {
             waited += wait;
         }
         assert!((9.8..=10.0).contains(&waited.as_secs_f64()), "100 MB at 10 MB/s: {waited:?}");
-        rate.observe(now, Some(millis(1)));
+        rate.observe(now, &[Some(millis(1))]);
         assert_eq!(rate.limit(), Some(10 * MB));
         rate.set_cap(None);
         assert_eq!(rate.take(now, 1000 * MB), Duration::ZERO);

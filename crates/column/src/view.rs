@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::{Column, ColumnKey};
 
@@ -31,6 +32,42 @@ pub trait View: Send + Sync {
     /// Says that column `key` of these chunks will be asked for soon, one after another, so that the disk can begin. Nothing waits for it, and
     /// an error shows when they are asked for.
     fn will_read(&self, _key: &ColumnKey, _range: Range<usize>) {}
+}
+
+impl<V: View + ?Sized> View for &V {
+    fn chunks(&self) -> &[Chunk] {
+        (**self).chunks()
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).columns(key, range)
+    }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        (**self).will_read(key, range);
+    }
+}
+
+impl<V: View + ?Sized> View for Arc<V> {
+    fn chunks(&self) -> &[Chunk] {
+        (**self).chunks()
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).columns(key, range)
+    }
+
+    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        (**self).first_columns(key, range)
+    }
+
+    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
+        (**self).will_read(key, range);
+    }
 }
 
 /// One chunk of a [`View`].

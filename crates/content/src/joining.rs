@@ -4,7 +4,7 @@ use std::time::Instant;
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_document::{Group, Location};
-use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
 use millrace_membership::Membership;
 use millrace_schema::Application;
 use millrace_store::Write;
@@ -71,6 +71,10 @@ impl Cluster for Joining {
 
     fn bucket(&self, location: Location) -> Result<BucketId, String> {
         self.node()?.bucket(location)
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        self.node().map(|node| node.gauges()).unwrap_or_default()
     }
 
     fn write(&self, write: Write, deadline: Instant, done: Done) {

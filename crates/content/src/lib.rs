@@ -3,21 +3,31 @@
 //! `millrace_cluster` decides, in state machines without I/O; this crate is the shell that drives two of them, the distributor and the
 //! keeper. One thread takes in what happens (`machine`): cluster states from `millrace_membership`, requests and answers of other nodes from
 //! `millrace_peer`, writes from `millrace_gateway`; and carries out what follows: messages, work on the store (`storage`), transfers
-//! (`pull`). Towards the gateway a [`ContentNode`] is its cluster.
+//! (`pull`; whole replicas in `sessions`, their files in `receive`; as fast as `throttle` lets them). Towards the gateway a [`ContentNode`] is its cluster.
 //!
 //! No rule of replication stands here: what must hold is said, and tested, in `millrace_cluster`.
 
 mod finishing;
+mod gauges;
+mod incoming;
+mod installing;
 mod joining;
 mod machine;
 mod nearness;
 mod node;
 mod pull;
+mod receive;
+mod sessions;
 mod source;
 mod storage;
+mod take_over;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
+pub use incoming::Transfer;
 pub use joining::Joining;
-pub use machine::Transfer;
-pub use node::ContentNode;
+pub use node::{ContentNode, Pace};
+pub use source::StoreSource;
+pub use take_over::take_over;
+pub use throttle::Throttle;

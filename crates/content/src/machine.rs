@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,8 +17,11 @@ use millrace_membership::Membership;
 use millrace_peer::Peers;
 use tokio::runtime::Handle;
 
+use crate::Throttle;
 use crate::finishing::Finishing;
-use crate::pull::{Fetch, LaidAside, Wanted};
+use crate::incoming::{Incoming, Transfer};
+use crate::installing::Installing;
+use crate::pull::{Fetch, Fetches, LaidAside, Wanted};
 use crate::storage::Replicas;
 
 /// What is called with the outcome of a write.
@@ -61,6 +63,11 @@ pub(crate) enum Input {
         job: Job,
         response: Response,
     },
+    /// Files have been taken in.
+    Installed {
+        jobs: Vec<Job>,
+        response: Response,
+    },
     /// A fetch has brought a part, or is at its end.
     Fetched {
         job: Job,
@@ -85,24 +92,8 @@ pub(crate) struct Machine {
     inputs: Sender<Input>,
     distributor: Arc<Mutex<Distributor>>,
     base: Instant,
-    incoming: Incoming,
+    incoming: Arc<Incoming>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What is on its way to this node.
-type Incoming = Arc<Mutex<HashMap<Job, Transfer>>>;
-
-/// A replica, or what is missing of one, on its way to this node.
-#[derive(Debug, Clone)]
-pub struct Transfer {
-    /// Of which bucket.
-    pub bucket: BucketId,
-    /// From which node.
-    pub from: NodeKey,
-    /// Bytes that have come.
-    pub bytes: Arc<AtomicU64>,
-    /// When it began.
-    pub began: Instant,
 }
 
 /// What the machines work with.
@@ -110,6 +101,7 @@ pub(crate) struct Parts {
     pub(crate) me: NodeKey,
     pub(crate) incarnation: u64,
     pub(crate) replicas: Arc<Replicas>,
+    pub(crate) throttle: Arc<Throttle>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) membership: Membership,
     pub(crate) runtime: Handle,
@@ -124,7 +116,8 @@ impl Machine {
         let distributor = Distributor::new(parts.me, parts.incarnation, settings);
         let distributor = Arc::new(Mutex::new(distributor));
         let base = Instant::now();
-        let incoming = Incoming::default();
+        let fetching = Fetches::new(Arc::clone(&parts.replicas), Arc::clone(&parts.throttle));
+        let incoming = Arc::clone(fetching.incoming());
         let driver = Driver {
             keeper: Keeper::new(parts.me, parts.incarnation, confirm, now(base)),
             parts,
@@ -133,13 +126,15 @@ impl Machine {
             distributor: Arc::clone(&distributor),
             events: Vec::new(),
             state: None,
+            adopted: 0,
             next_ticket: 0,
             writes: HashMap::new(),
             next_call: 0,
             calls: HashMap::new(),
+            fetching,
             fetches: HashMap::new(),
-            incoming: Arc::clone(&incoming),
             laid_aside: HashMap::new(),
+            installing: Installing::default(),
         };
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || driver.run(&queue))?;
         Ok(Machine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
@@ -157,8 +152,8 @@ impl Machine {
     }
 
     /// What is on its way to this node.
-    pub(crate) fn incoming(&self) -> Vec<Transfer> {
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub(crate) fn incoming(&self) -> Vec<Arc<Transfer>> {
+        self.incoming.list()
     }
 
     /// Ends the thread. What is under way is left as it is: others carry it on.
@@ -174,6 +169,13 @@ impl Machine {
 fn now(base: Instant) -> Now {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { monotonic: base.elapsed(), wall_us: wall.as_micros() as u64 }
+}
+
+fn response(outcome: Result<(), Failure>) -> Response {
+    match outcome {
+        Ok(()) => Response::Done,
+        Err(failure) => Response::Failed(failure),
+    }
 }
 
 /// Who waits for the keeper's reply.
@@ -192,14 +194,17 @@ pub(crate) struct Driver {
     /// For the distributor's next turn.
     events: Vec<Event>,
     pub(crate) state: Option<Arc<ClusterState>>,
+    /// The state that is registered as adopted.
+    adopted: u64,
     next_ticket: u64,
     /// With the time at which the client stops waiting.
     writes: HashMap<Ticket, (Instant, WriteDone)>,
     next_call: u64,
     calls: HashMap<Call, Caller>,
+    fetching: Fetches,
     fetches: HashMap<Job, Fetch>,
-    incoming: Incoming,
     laid_aside: HashMap<Job, LaidAside>,
+    installing: Installing,
 }
 
 impl Driver {
@@ -226,7 +231,10 @@ impl Driver {
             self.lock().handle(now(self.base), events, &mut effects);
             effects.into_iter().for_each(|effect| self.carry_out(effect));
             // Now both machines act by it.
-            self.parts.membership.adopted(self.keeper.adopted());
+            if self.adopted != self.keeper.adopted() {
+                self.adopted = self.keeper.adopted();
+                self.parts.membership.adopted(self.adopted);
+            }
         }
     }
 
@@ -263,7 +271,12 @@ impl Driver {
             }
             Input::Answer { from, number, reply: None } => self.events.push(Event::Lost { to: from, number }),
             Input::Decided { decision, outcome } => self.events.push(Event::Decided { decision, outcome }),
-            Input::Done { job, response } => self.keep([replica::Event::Done { job, response }]),
+            Input::Done { job, response } => self.done(job, response),
+            Input::Installed { jobs, response } => {
+                self.installing.done();
+                jobs.into_iter().for_each(|job| self.done(job, response.clone()));
+                self.install_next();
+            }
             Input::Fetched { job, outcome } => self.fetched(job, outcome),
             Input::Finished { finishing, reply } => self.finished(finishing, reply),
             // Looked for before.
@@ -276,6 +289,14 @@ impl Driver {
         let call = Call(self.next_call);
         self.calls.insert(call, caller);
         self.keep([replica::Event::Request { call, fence, request }]);
+    }
+
+    fn done(&mut self, job: Job, response: Response) {
+        if matches!(response, Response::Failed(_)) {
+            // A fetch whose part could not be taken in does not go on.
+            self.fetches.remove(&job);
+        }
+        self.keep([replica::Event::Done { job, response }]);
     }
 
     fn fetched(&mut self, job: Job, outcome: Result<Option<LaidAside>, Failure>) {
@@ -292,7 +313,7 @@ impl Driver {
             Err(failure) => Err(failure),
         };
         if !matches!(outcome, Ok(Fetched::Part)) {
-            self.end_fetch(job);
+            self.fetches.remove(&job);
         }
         self.keep([replica::Event::Fetched { job, outcome }]);
     }
@@ -318,7 +339,7 @@ impl Driver {
                 },
                 replica::Effect::Install { job, .. } => self.install(job),
                 replica::Effect::Cancel { job } => {
-                    self.end_fetch(job);
+                    self.fetches.remove(&job);
                     self.laid_aside.remove(&job);
                 }
             }
@@ -345,32 +366,40 @@ impl Driver {
             // The machine may have stopped.
             let _ = inputs.send(Input::Fetched { job, outcome });
         };
-        let wanted = Wanted { bucket, address, pull };
-        let fetch = Fetch::begin(wanted, Arc::clone(&self.parts.replicas), Box::new(told));
-        let transfer = Transfer { bucket, from, bytes: fetch.bytes(), began: Instant::now() };
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).insert(job, transfer);
-        self.fetches.insert(job, fetch);
-    }
-
-    fn end_fetch(&mut self, job: Job) {
-        self.fetches.remove(&job);
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+        let wanted = Wanted { bucket, from, address, pull };
+        self.fetches.insert(job, self.fetching.begin(wanted, Arc::new(told)));
     }
 
     fn install(&mut self, job: Job) {
-        let Some(part) = self.laid_aside.remove(&job) else {
-            let reason = "a part that was fetched is not there".to_owned();
-            let response = Response::Failed(Failure::Storage { reason });
-            return self.keep([replica::Event::Done { job, response }]);
-        };
+        match self.laid_aside.remove(&job) {
+            Some(LaidAside::Whole(whole)) => {
+                self.installing.add(job, whole);
+                self.install_next();
+            }
+            Some(part) => {
+                let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
+                self.parts.runtime.spawn_blocking(move || {
+                    let outcome = part.install(replicas.store());
+                    // The machine may have stopped.
+                    let _ = inputs.send(Input::Done { job, response: response(outcome) });
+                });
+            }
+            None => {
+                let reason = "a part that was fetched is not there".to_owned();
+                let response = Response::Failed(Failure::Storage { reason });
+                self.keep([replica::Event::Done { job, response }]);
+            }
+        }
+    }
+
+    /// Takes in the files that wait, unless others are being taken in.
+    fn install_next(&mut self) {
+        let Some(batch) = self.installing.next() else { return };
         let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
         self.parts.runtime.spawn_blocking(move || {
-            let response = match part.install(&replicas) {
-                Ok(()) => Response::Done,
-                Err(failure) => Response::Failed(failure),
-            };
+            let outcome = batch.install(replicas.store());
             // The machine may have stopped.
-            let _ = inputs.send(Input::Done { job, response });
+            let _ = inputs.send(Input::Installed { jobs: batch.jobs(), response: response(outcome) });
         });
     }
 

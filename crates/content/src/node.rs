@@ -8,7 +8,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
 use millrace_document::{Document, DropScope, Group, Location, Refusal, Timestamp, Version, wire};
-use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
 use millrace_membership::Membership;
 use millrace_peer::{Peers, Service, Source};
 use millrace_schema::Application;
@@ -18,7 +18,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::machine::{Input, Machine, Parts, Transfer};
+use crate::Throttle;
+use crate::gauges;
+use crate::incoming::Transfer;
+use crate::machine::{Input, Machine, Parts};
 use crate::nearness::Nearness;
 use crate::source::StoreSource;
 use crate::storage::Replicas;
@@ -26,11 +29,23 @@ use crate::storage::Replicas;
 /// How often the distributor is told what coordination confirmed.
 const CONFIRM: Duration = Duration::from_millis(500);
 
+/// How often transfers are told how long requests take.
+const OBSERVE: Duration = Duration::from_secs(1);
+
+/// How fast a node may move data.
+pub struct Pace {
+    /// At most so many bytes a second, in and out together; `None`: as fast as requests allow.
+    pub cap: Option<u64>,
+    /// How long the slowest hundredth of each kind of request took since this was asked last; `None` where there were too few to tell.
+    pub slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>,
+}
+
 /// A node's part in its cluster. Dropped, it takes none any more; [`ContentNode::stop`] does that in order.
 pub struct ContentNode {
     me: NodeKey,
     store: Store,
     machine: Arc<Machine>,
+    throttle: Arc<Throttle>,
     membership: Membership,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
@@ -45,11 +60,13 @@ impl ContentNode {
         store: Store,
         membership: Membership,
         listener: TcpListener,
+        pace: Pace,
     ) -> std::io::Result<Arc<Self>> {
         let incarnation = membership.incarnation();
         let (me, state) = first_state(&membership, incarnation).await;
         let runtime = Handle::current();
         let replicas = Arc::new(Replicas::new(store.clone()));
+        let throttle = Arc::new(Throttle::new(pace.cap));
         let (adopting, bits) = (Arc::clone(&replicas), state.distribution().bits);
         let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
         adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
@@ -57,20 +74,22 @@ impl ContentNode {
             me,
             incarnation,
             replicas: Arc::clone(&replicas),
+            throttle: Arc::clone(&throttle),
             peers: Arc::new(Peers::new(runtime.clone())),
             membership: membership.clone(),
             runtime,
         })?);
         machine.send(Input::State(state));
         let (stop, stopped) = watch::channel(false);
-        let answers =
-            Arc::new(Answers { machine: Arc::clone(&machine), source: Arc::new(StoreSource(replicas)) });
+        let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
+        let answers = Arc::new(Answers { machine: Arc::clone(&machine), source });
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, answers, stopped)),
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
+            tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
         ];
-        Ok(Arc::new(ContentNode { me, store, machine, membership, stop, tasks }))
+        Ok(Arc::new(ContentNode { me, store, machine, throttle, membership, stop, tasks }))
     }
 
     /// This node's key.
@@ -89,8 +108,13 @@ impl ContentNode {
     }
 
     /// What is on its way to this node.
-    pub fn incoming(&self) -> Vec<Transfer> {
+    pub fn incoming(&self) -> Vec<Arc<Transfer>> {
         self.machine.incoming()
+    }
+
+    /// How fast data moves from and to this node, and what holds it back.
+    pub fn throttle(&self) -> &Throttle {
+        &self.throttle
     }
 
     /// The version of the cluster state that it acts by, and whether it is sure that none is newer.
@@ -176,6 +200,16 @@ async fn confirm(membership: Membership, machine: Arc<Machine>) {
     }
 }
 
+/// Tells transfers how long requests take.
+async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttle: Arc<Throttle>) {
+    let mut interval = tokio::time::interval(OBSERVE);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        throttle.observe(&slowest());
+    }
+}
+
 /// What other nodes are answered from.
 struct Answers {
     machine: Arc<Machine>,
@@ -246,7 +280,7 @@ impl Cluster for ContentNode {
                     }
                     Err(NoRoute::Elsewhere(_)) => return Err("the documents have got another owner"),
                 };
-                found.push(Readers { bucket, nodes, full });
+                found.push(Readers { bucket, nodes, full, documents: distributor.documents(bucket) });
             }
             Ok(found)
         });
@@ -267,6 +301,10 @@ impl Cluster for ContentNode {
 
     fn bucket(&self, location: Location) -> Result<BucketId, String> {
         Ok(self.state()?.bucket(location))
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        gauges::of(self)
     }
 
     fn write(&self, write: Write, deadline: Instant, done: Done) {

@@ -1,16 +1,19 @@
-//! Fetching what another node's replica has: on a thread of its own, part by part, each laid aside until it may be taken in.
+//! Fetching what another node's replica has, part by part, each laid aside until it may be taken in. Whole replicas come in sessions of many
+//! ([`Sessions`]); what is missing of one comes on a thread of its own.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::{Failure, Pull};
+use millrace_cluster::{Failure, NodeKey, Pull};
 use millrace_document::{DocumentId, Drop, Version};
 use millrace_peer::Bulk;
-use millrace_store::{Import, Share};
+use millrace_store::{Arrived, Store};
 
+use crate::Throttle;
+use crate::incoming::{Incoming, Transfer};
+use crate::installing;
+use crate::sessions::Sessions;
 use crate::source::PAGE;
 use crate::storage::{self, Replicas};
 
@@ -19,73 +22,122 @@ const BODIES: usize = 256;
 
 /// A part that has come and is not taken in.
 pub(crate) enum LaidAside {
-    File(Import),
+    /// All that a bucket has.
+    Whole(Whole),
     Versions(Vec<Version>),
     Drops(Vec<Drop>),
 }
 
 impl LaidAside {
-    /// Takes it into the replica, durably.
-    pub(crate) fn install(self, replicas: &Replicas) -> Result<(), Failure> {
+    /// Takes it in, durably.
+    pub(crate) fn install(self, store: &Store) -> Result<(), Failure> {
         match self {
-            LaidAside::File(import) => import.finish().map_err(storage::failure),
-            LaidAside::Versions(versions) => storage::apply(replicas.store(), versions),
+            LaidAside::Whole(whole) => installing::install(store, &[&whole]),
+            LaidAside::Versions(versions) => storage::apply(store, versions),
             LaidAside::Drops(drops) => {
-                drops.iter().try_for_each(|drop| replicas.store().apply_drop(drop).map_err(storage::failure))
+                drops.iter().try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))
             }
         }
     }
 }
 
+/// All that a node has of a bucket.
+pub(crate) struct Whole {
+    pub(crate) bucket: BucketId,
+    /// What was dropped as a whole: to be taken in first, since rows from before it may still come.
+    pub(crate) drops: Vec<Drop>,
+    /// These may have other buckets as well.
+    pub(crate) files: Vec<Arc<Arrived>>,
+}
+
 /// What is told of a fetch: the next part, or `None` at its end.
-pub(crate) type Told = Box<dyn Fn(Result<Option<LaidAside>, Failure>) + Send>;
+pub(crate) type Told = dyn Fn(Result<Option<LaidAside>, Failure>) + Send + Sync;
 
 /// A fetch that goes on as it is told to. Dropped, it ends.
-pub(crate) struct Fetch {
-    go_on: mpsc::Sender<()>,
-    bytes: Arc<AtomicU64>,
+pub(crate) enum Fetch {
+    /// All comes at once.
+    Whole {
+        told: Arc<Told>,
+        _wanted: Arc<()>,
+    },
+    Missing(mpsc::Sender<()>),
 }
 
 /// What is to be fetched.
 pub(crate) struct Wanted {
     pub(crate) bucket: BucketId,
-    /// The node that has it, as `host:port`.
+    pub(crate) from: NodeKey,
+    /// The node's `host:port`.
     pub(crate) address: String,
     pub(crate) pull: Pull,
 }
 
 impl Fetch {
+    /// The part has been taken in: fetches the next.
+    pub(crate) fn go_on(&self) {
+        match self {
+            Fetch::Whole { told, .. } => told(Ok(None)),
+            // A fetch that has ended has told so.
+            Fetch::Missing(go_on) => drop(go_on.send(())),
+        }
+    }
+}
+
+/// All fetches of a node.
+pub(crate) struct Fetches {
+    replicas: Arc<Replicas>,
+    throttle: Arc<Throttle>,
+    incoming: Arc<Incoming>,
+    sessions: Arc<Sessions>,
+}
+
+impl Fetches {
+    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>) -> Self {
+        let incoming = Arc::new(Incoming::default());
+        let sessions = Sessions::new(Arc::clone(&replicas), Arc::clone(&throttle), Arc::clone(&incoming));
+        Fetches { replicas, throttle, incoming, sessions: Arc::new(sessions) }
+    }
+
     /// Begins; tells when the first part is there.
-    pub(crate) fn begin(wanted: Wanted, replicas: Arc<Replicas>, told: Told) -> Self {
+    pub(crate) fn begin(&self, wanted: Wanted, told: Arc<Told>) -> Fetch {
+        if wanted.pull == Pull::Whole {
+            let from = (wanted.from, &*wanted.address);
+            let live = self.sessions.fetch(from, wanted.bucket, Arc::clone(&told));
+            return Fetch::Whole { told, _wanted: live };
+        }
         let (go_on, wait) = mpsc::channel();
-        let bytes = Arc::new(AtomicU64::new(0));
-        let fetching = Fetching { wanted, replicas, told, wait, bytes: Arc::clone(&bytes) };
-        let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || fetching.run());
+        let missing = Missing {
+            bucket: wanted.bucket,
+            address: wanted.address,
+            replicas: Arc::clone(&self.replicas),
+            throttle: Arc::clone(&self.throttle),
+            transfer: self.incoming.begin(wanted.from, "what one replica lacks", 1),
+            told,
+            wait,
+        };
+        let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || missing.run());
         if let Err(error) = spawned {
             // Nothing will be told: the owner asks again after a while.
             tracing::warn!(%error, "a thread for a transfer cannot be had");
         }
-        Fetch { go_on, bytes }
+        Fetch::Missing(go_on)
     }
 
-    /// The part has been taken in: fetches the next.
-    pub(crate) fn go_on(&self) {
-        // A fetch that has ended has told so.
-        let _ = self.go_on.send(());
-    }
-
-    /// Counts the bytes that have come so far.
-    pub(crate) fn bytes(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.bytes)
+    /// What is on its way to this node.
+    pub(crate) fn incoming(&self) -> &Arc<Incoming> {
+        &self.incoming
     }
 }
 
-struct Fetching {
-    wanted: Wanted,
+/// Fetches what a replica lacks.
+struct Missing {
+    bucket: BucketId,
+    address: String,
     replicas: Arc<Replicas>,
-    told: Told,
+    throttle: Arc<Throttle>,
+    transfer: Arc<Transfer>,
+    told: Arc<Told>,
     wait: mpsc::Receiver<()>,
-    bytes: Arc<AtomicU64>,
 }
 
 /// Why a fetch ends before its end.
@@ -107,13 +159,9 @@ impl From<millrace_store::Error> for Ended {
     }
 }
 
-impl Fetching {
+impl Missing {
     fn run(self) {
-        let outcome = match self.wanted.pull {
-            Pull::Whole => self.whole(),
-            Pull::Missing => self.missing(),
-        };
-        match outcome {
+        match self.fetch() {
             Ok(()) => (self.told)(Ok(None)),
             Err(Ended::Failed(failure)) => (self.told)(Err(failure)),
             Err(Ended::Cancelled) => {}
@@ -128,46 +176,19 @@ impl Fetching {
 
     /// What was dropped as a whole, first: rows from before it may still come.
     fn drops(&self, bulk: &mut Bulk) -> Result<(), Ended> {
-        let known = self.replicas.store().drops(self.wanted.bucket)?;
-        let mut drops = bulk.drops(self.wanted.bucket)?;
+        let known = self.replicas.store().drops(self.bucket)?;
+        let mut drops = bulk.drops(self.bucket)?;
         drops.retain(|drop| !known.contains(drop));
         if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(drops)) }
     }
 
-    /// All of the replica, as files.
-    fn whole(&self) -> Result<(), Ended> {
-        let mut bulk = Bulk::connect(&self.wanted.address)?;
-        self.drops(&mut bulk)?;
-        let store = self.replicas.store();
-        for _ in 0..bulk.export(&[self.wanted.bucket])? {
-            let begin = |shares: &[(BucketId, u64, u64)]| {
-                let share = |(bucket, bytes, documents): &(BucketId, u64, u64)| Share {
-                    bucket: *bucket,
-                    bytes: *bytes,
-                    documents: *documents,
-                };
-                // A file can hold more than was asked for; the rest of it is not this node's.
-                let own: Vec<Share> =
-                    shares.iter().map(share).filter(|share| share.bucket == self.wanted.bucket).collect();
-                store.import(&own).map_err(|error| error.to_string())
-            };
-            let take = |import: &mut Import, bytes: &[u8]| {
-                self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                import.append(bytes).map_err(|error| error.to_string())
-            };
-            let import = bulk.parcel(begin, take)?;
-            self.lay_aside(LaidAside::File(import))?;
-        }
-        Ok(())
-    }
-
     /// What is newer there, or missing here: both lists of versions are gone through side by side.
-    fn missing(&self) -> Result<(), Ended> {
-        let mut bulk = Bulk::connect(&self.wanted.address)?;
+    fn fetch(&self) -> Result<(), Ended> {
+        let mut bulk = Bulk::connect(&self.address)?;
         self.drops(&mut bulk)?;
         let mut after = None;
         loop {
-            let page = bulk.versions(self.wanted.bucket, after.as_deref())?;
+            let page = bulk.versions(self.bucket, after.as_deref())?;
             let mut lacking: Vec<DocumentId> = Vec::new();
             for version in page.versions {
                 let own = self.replicas.store().version(&version.id)?;
@@ -178,7 +199,9 @@ impl Fetching {
             for ids in lacking.chunks(BODIES.min(PAGE)) {
                 let versions = bulk.bodies(ids)?;
                 let bytes = |version: &Version| version.body.as_ref().map_or(0, |body| body.len() as u64);
-                self.bytes.fetch_add(versions.iter().map(bytes).sum(), Ordering::Relaxed);
+                let bytes = versions.iter().map(bytes).sum();
+                self.throttle.pass(bytes);
+                self.transfer.add_bytes(bytes);
                 self.lay_aside(LaidAside::Versions(versions))?;
             }
             after = page.after;

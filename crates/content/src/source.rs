@@ -5,25 +5,41 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, Timestamp, Version};
-use millrace_peer::{Parcel, Source, VersionKey, VersionPage};
+use millrace_peer::{Head, Parcel, Source, VersionKey, VersionPage};
 
+use crate::Throttle;
 use crate::storage::Replicas;
 
 /// Versions in a page.
 pub(crate) const PAGE: usize = 4096;
 
 /// A store's replicas, as others fetch them.
-pub(crate) struct StoreSource(pub(crate) Arc<Replicas>);
+pub struct StoreSource {
+    replicas: Arc<Replicas>,
+    throttle: Arc<Throttle>,
+}
+
+impl StoreSource {
+    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>) -> Self {
+        StoreSource { replicas, throttle }
+    }
+
+    /// Of a store that is in no cluster.
+    pub fn of(store: &millrace_store::Store, throttle: Arc<Throttle>) -> Self {
+        StoreSource { replicas: Arc::new(Replicas::new(store.clone())), throttle }
+    }
+}
 
 impl Source for StoreSource {
     fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
-        let parcels = self.0.store().export(buckets).map_err(|error| error.to_string())?;
-        Ok(parcels.into_iter().map(|parcel| Box::new(StoreParcel(parcel)) as Box<dyn Parcel>).collect())
+        let parcels = self.replicas.store().export(buckets).map_err(|error| error.to_string())?;
+        let parcel = |parcel| Box::new(StoreParcel { parcel, throttle: Arc::clone(&self.throttle) });
+        Ok(parcels.into_iter().map(|of| parcel(of) as Box<dyn Parcel>).collect())
     }
 
     fn versions(&self, bucket: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
         // All that is remembered: more than what is compared does no harm.
-        let page = self.0.store().versions(bucket, Timestamp(0), after, PAGE);
+        let page = self.replicas.store().versions(bucket, Timestamp(0), after, PAGE);
         let page = page.map_err(|error| error.to_string())?;
         let versions = page.versions.into_iter();
         Ok(VersionPage {
@@ -33,33 +49,50 @@ impl Source for StoreSource {
     }
 
     fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String> {
-        self.0.store().drops(bucket).map_err(|error| error.to_string())
+        self.replicas.store().drops(bucket).map_err(|error| error.to_string())
     }
 
     fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
-        let read = |id| self.0.store().version(id).map_err(|error| error.to_string()).transpose();
+        let read = |id| self.replicas.store().version(id).map_err(|error| error.to_string()).transpose();
         ids.iter().filter_map(read).collect()
     }
 }
 
-struct StoreParcel(millrace_store::Parcel);
+struct StoreParcel {
+    parcel: millrace_store::Parcel,
+    throttle: Arc<Throttle>,
+}
 
 impl Parcel for StoreParcel {
-    fn shares(&self) -> Vec<(BucketId, u64, u64)> {
-        self.0.shares().iter().map(|share| (share.bucket, share.bytes, share.documents)).collect()
+    fn head(&self) -> Head {
+        let shares = self.parcel.shares().iter();
+        Head {
+            shares: shares.map(|share| (share.bucket, share.bytes, share.documents)).collect(),
+            bytes: self.parcel.file_bytes(),
+            identity: self.parcel.identity(),
+        }
     }
 
-    fn write_to(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
-        self.0.write_to(&mut Appending(out)).map_err(io::Error::other)
+    fn outline(&self) -> Vec<u32> {
+        self.parcel.outline()
+    }
+
+    fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        let mut out = Appending { out, throttle: &self.throttle };
+        self.parcel.write_to(from, &mut out).map_err(io::Error::other)
     }
 }
 
 /// A connection as a file that is only written.
-struct Appending<'o>(&'o mut (dyn Write + Send));
+struct Appending<'o> {
+    out: &'o mut (dyn Write + Send),
+    throttle: &'o Throttle,
+}
 
 impl millrace_env::AppendFile for Appending<'_> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        self.throttle.pass(bytes.len() as u64);
+        self.out.write_all(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {

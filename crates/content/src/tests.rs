@@ -5,11 +5,17 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
+use millrace_cluster::distributor::Unfinished;
 use millrace_cluster::replica::Storage;
-use millrace_cluster::{Birth, Content, Fence, Pull, ReplicaInfo, Reply, Request, Row, RowContent};
+use millrace_cluster::{
+    Birth, Configuration, Content, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
+    RowContent,
+};
 use millrace_column::{Column, ColumnKey, ValueBuilder};
+use millrace_coordination::Embedded;
 use millrace_document::{DataType, Document, DocumentId, Drop, DropScope, Group, Timestamp, Value, Version};
-use millrace_peer::{Service, Source};
+use millrace_membership::{Membership, Settings};
+use millrace_peer::{Peers, Service, Source};
 use millrace_sim::ModelStorage;
 use millrace_store::{Layout, Options, Store};
 use tempfile::TempDir;
@@ -17,9 +23,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::pull::{Fetch, LaidAside, Wanted};
+use crate::pull::{Fetches, LaidAside, Wanted};
 use crate::source::StoreSource;
 use crate::storage::Replicas;
+use crate::{ContentNode, Pace, Throttle};
 
 const BITS: u8 = 2;
 const GROUPS: u64 = 6;
@@ -84,7 +91,7 @@ fn serve(runtime: &Runtime, replicas: &Arc<Replicas>) -> (String, watch::Sender<
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
-    let service = Fetched(Arc::new(StoreSource(Arc::clone(replicas))));
+    let service = Fetched(Arc::new(StoreSource::new(Arc::clone(replicas), Arc::new(Throttle::new(None)))));
     runtime.spawn(millrace_peer::serve(listener, Arc::new(service), stopped));
     (address, stop)
 }
@@ -119,14 +126,15 @@ impl Node {
 
     fn pull(&self, bucket: BucketId, source: &Node, pull: Pull) {
         let (sender, told) = mpsc::channel();
-        let wanted = Wanted { bucket, address: source.address.clone(), pull };
+        let wanted = Wanted { bucket, from: NodeKey(0), address: source.address.clone(), pull };
         let tell = move |outcome: Result<Option<LaidAside>, _>| {
             // Whoever waits for it has failed.
             let _ = sender.send(outcome);
         };
-        let fetch = Fetch::begin(wanted, Arc::clone(&self.replicas), Box::new(tell));
+        let fetches = Fetches::new(Arc::clone(&self.replicas), Arc::new(Throttle::new(None)));
+        let fetch = fetches.begin(wanted, Arc::new(tell));
         while let Some(part) = told.recv().expect("it tells how it ends").expect("it can be fetched") {
-            part.install(&self.replicas).expect("it can be taken in");
+            part.install(self.replicas.store()).expect("it can be taken in");
             fetch.go_on();
         }
         let known = self.model.listing(bucket, None).unwrap_or_default();
@@ -168,7 +176,7 @@ fn id(group: u64, name: u64) -> DocumentId {
 }
 
 /// Version number so-and-so of a document: the same wherever it comes from.
-fn version(start: u64, group: u64, name: u64, number: u64) -> Row {
+fn version_of(start: u64, group: u64, name: u64, number: u64) -> Row {
     let (id, timestamp) = (id(group, name), Timestamp(start + number));
     let fields = vec![("number".into(), Value::Long(number as i64))];
     let version = match number % 4 {
@@ -239,7 +247,7 @@ fn live(seed: u64, runtime: &Runtime) {
             }
             3..10 if there => {
                 let rows: Vec<Row> = (0..1 + random.below(4))
-                    .map(|_| version(start, group, random.below(3), 1 + random.below(200)))
+                    .map(|_| version_of(start, group, random.below(3), 1 + random.below(200)))
                     .collect();
                 node.apply(&rows);
                 format!("{rows:?}")
@@ -314,7 +322,7 @@ fn a_replica_made_later_hears_of_what_was_dropped_before() {
         nodes[1].pull(bucket, &nodes[0], pull);
         assert_eq!(content(&nodes[0]), content(&nodes[1]));
         // What was written before comes late.
-        let late = [version(start, 1, 7, 51)];
+        let late = [version_of(start, 1, 7, 51)];
         nodes[1].replicas.apply(&late.iter().collect::<Vec<_>>());
         assert_eq!(content(&nodes[0]), content(&nodes[1]), "{pull:?}");
     }
@@ -332,7 +340,7 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
             let birth = if place == 0 { Birth::Incomplete } else { Birth::Complete };
             node.replicas.create(bucket, birth).expect("it can be made");
             node.model.create(bucket, birth).expect("a model can be made");
-            let of_it = |name: u64| version(start, 1, place as u64 * DOCUMENTS + name, 4 * name + 1);
+            let of_it = |name: u64| version_of(start, 1, place as u64 * DOCUMENTS + name, 4 * name + 1);
             let rows: Vec<Row> = (0..DOCUMENTS).map(of_it).collect();
             if place > 0 {
                 node.apply(&rows);
@@ -359,4 +367,54 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
             assert!(found.is_some_and(|version| version.body.is_some()), "{first:?}: {name} is lost");
         }
     }
+}
+
+/// A node that is a cluster by itself.
+async fn alone(directory: &TempDir, listener: TcpListener) -> (Membership, Store, Arc<ContentNode>) {
+    let coordination = Embedded::open(&directory.path().join("coordination")).expect("it opens");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let settings = Settings::new("n", address, directory.path().join("membership"));
+    let membership = Membership::join(Arc::new(coordination), settings).await.expect("it joins");
+    membership.publish(b"package", &Configuration::default(), 1).await.expect("it is published");
+    let options = Options { disk_reserve: 0, ..Options::new(directory.path().join("store")) };
+    let store = Store::open(options, Arc::new(Numbers)).expect("the store opens");
+    let pace = Pace { cap: None, slowest: Box::new(Vec::new) };
+    let node =
+        ContentNode::start(store.clone(), membership.clone(), listener, pace).await.expect("it starts");
+    (membership, store, node)
+}
+
+#[test]
+fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
+    let runtime = Runtime::new().expect("a runtime");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let (membership, store, node) = runtime.block_on(alone(&directory, listener));
+    let peers = Peers::new(runtime.handle().clone());
+    let start = start();
+    let ask = |version: u64| {
+        let row = version_of(start, 1, 2, 3);
+        let bucket =
+            membership.states().borrow().as_ref().expect("there is a state").bucket(id(1, 2).location());
+        let unfinished = Unfinished { bucket, content: row.content };
+        let fence = Fence { from: NodeKey(9), version, number: 0, void_below: 0 };
+        let (sender, answer) = mpsc::channel();
+        peers.send(&address, fence, Request::Finish(unfinished), move |reply| {
+            // Whoever waits for it has failed.
+            let _ = sender.send(reply);
+        });
+        answer.recv().expect("it is answered or lost").map(|reply| reply.response)
+    };
+    let version = runtime.block_on(async {
+        let mut states = membership.states();
+        let state = states.wait_for(Option::is_some).await.expect("the membership lives");
+        state.as_ref().map_or(0, |state| state.version())
+    });
+    assert_eq!(ask(version + 1), Some(Response::Refused(Refused::Busy)), "it has to fetch that state first");
+    assert_eq!(store.get(&id(1, 2)).expect("it can be read"), None);
+    assert_eq!(ask(version), Some(Response::Finished(1)));
+    let (_, timestamp) = store.get(&id(1, 2)).expect("it can be read").expect("it is there");
+    assert_eq!(timestamp, Timestamp(start + 3));
+    node.stop();
 }

@@ -13,6 +13,7 @@ mod faulty;
 mod real;
 mod thread;
 mod whole;
+mod writeback;
 
 pub use bounded::BoundedDisk;
 pub use clock::{Clock, ManualClock, SystemClock};

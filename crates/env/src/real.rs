@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::Advice;
 
+use crate::writeback::Writeback;
 use crate::{AppendFile, Disk, ReadFile};
 
 /// The machine's file systems.
@@ -18,7 +19,7 @@ const VECTORS: usize = 1024;
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
         let file = File::create(path).map_err(at("create", path))?;
-        Ok(Box::new(RealAppendFile { file, path: path.to_owned(), unsynced: 0 }))
+        Ok(Box::new(RealAppendFile { file, path: path.to_owned(), writeback: Writeback::default() }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -71,23 +72,14 @@ impl Disk for RealDisk {
 struct RealAppendFile {
     file: File,
     path: PathBuf,
-    /// Bytes that may be in the page cache alone.
-    unsynced: usize,
+    writeback: Writeback,
 }
-
-/// A file is synced whenever so much of it is only in the page cache: a sync of another file, which somebody waits for, never stands
-/// behind more.
-const UNSYNCED_MAX: usize = 2 << 20;
 
 impl AppendFile for RealAppendFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.chunks(UNSYNCED_MAX) {
+        for piece in bytes.chunks(Writeback::PIECE) {
             self.file.write_all(piece).map_err(at("write", &self.path))?;
-            self.unsynced += piece.len();
-            if self.unsynced >= UNSYNCED_MAX {
-                self.file.sync_data().map_err(at("sync", &self.path))?;
-                self.unsynced = 0;
-            }
+            self.writeback.wrote(&self.file, piece.len()).map_err(at("sync", &self.path))?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 
-use crate::{Node, access_log, cluster, document_api, http, model_evaluation, search_api, status_api};
+use crate::{Node, access_log, cluster, document_api, http, mcp, model_evaluation, search_api, status_api};
 
 /// Answers the requests of the port.
 #[derive(Clone)]
@@ -71,6 +71,8 @@ fn router(node: Arc<Node>) -> Router {
         .route("/model-evaluation/v1", any(model_evaluation::handle))
         .route("/model-evaluation/v1/", any(model_evaluation::handle))
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
+        .route("/mcp", any(mcp::handle))
+        .route("/mcp/", any(mcp::handle))
         .route(cluster::READERS_PATH, post(cluster::tell_readers))
         .merge(status_api::data_routes())
         .fallback(unknown)

@@ -9,10 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::recent::Recent;
+
 /// The counters of a node.
 pub(crate) struct Metrics {
     started: SystemTime,
     series: Vec<Series>,
+    /// Of queries, and of operations.
+    recent: [Recent; 2],
 }
 
 /// One of the values that are counted.
@@ -112,6 +116,7 @@ impl Metrics {
         Metrics {
             started: SystemTime::now(),
             series: DESCRIPTIONS.iter().map(|_| Series::default()).collect(),
+            recent: [Recent::new(), Recent::new()],
         }
     }
 
@@ -140,6 +145,16 @@ impl Metrics {
     /// A time, in milliseconds.
     pub(crate) fn time(&self, metric: Metric, time: Duration) {
         self.record(metric, time.as_secs_f64() * 1000.0);
+        match metric {
+            Metric::QueryLatency => self.recent[0].record(time),
+            Metric::OperationLatency => self.recent[1].record(time),
+            _ => {}
+        }
+    }
+
+    /// How long the slowest hundredth of queries, and of operations, took since this was asked last; `None` where there were too few.
+    pub(crate) fn take_slowest(&self) -> [Option<Duration>; 2] {
+        self.recent.each_ref().map(Recent::take_slowest)
     }
 
     fn uptime_s(&self) -> f64 {
@@ -177,7 +192,7 @@ impl Metrics {
         let read = gauges.iter().map(|gauge| {
             json!({
                 "name": gauge.name, "description": gauge.description,
-                "values": { "last": gauge.value, "count": 1, "average": gauge.value, "max": gauge.value },
+                "values": gauge.state_values(rate),
                 "dimensions": gauge.dimensions(),
             })
         });
@@ -204,6 +219,11 @@ impl Metrics {
 
     /// The form of `/metrics/v2/values`.
     pub(crate) fn node(&self, host: &str, gauges: &[Gauge]) -> Value {
+        json!({ "nodes": [{ "hostname": host, "role": "millrace", "services": self.services(gauges) }] })
+    }
+
+    /// The services of this node, which is one; with their values the form of `/metrics/v1/values`.
+    pub(crate) fn services(&self, gauges: &[Gauge]) -> Value {
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
             let series = self.values(*metric);
@@ -223,23 +243,25 @@ impl Metrics {
                 Some(model) => of_models.entry(model).or_default(),
                 None => &mut values,
             };
-            values.insert(format!("{}.last", gauge.name), json!(gauge.value));
+            if gauge.counted {
+                values.insert(format!("{}.count", gauge.name), json!(gauge.value));
+                values.insert(format!("{}.rate", gauge.name), json!(gauge.value / self.uptime_s()));
+            } else {
+                values.insert(format!("{}.last", gauge.name), json!(gauge.value));
+                values.insert(format!("{}.average", gauge.name), json!(gauge.value));
+            }
         }
         let mut metrics = vec![json!({ "values": values, "dimensions": { "metrictype": "standard" } })];
         metrics.extend(of_models.into_iter().map(|(model, values)| {
             json!({ "values": values, "dimensions": { "metrictype": "standard", "model": model } })
         }));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        json!({ "nodes": [{
-            "hostname": host,
-            "role": "millrace",
-            "services": [{
-                "name": "vespa.container",
-                "timestamp": now,
-                "status": { "code": "up", "description": "" },
-                "metrics": metrics,
-            }],
-        }]})
+        json!([{
+            "name": "vespa.container",
+            "timestamp": now,
+            "status": { "code": "up", "description": "" },
+            "metrics": metrics,
+        }])
     }
 
     /// The text form of Prometheus.
@@ -267,9 +289,10 @@ impl Metrics {
         let mut gauges: Vec<&Gauge> = gauges.iter().collect();
         gauges.sort_by_key(|gauge| gauge.name);
         for gauge in gauges {
-            let name = gauge.name.replace(['.', '-'], "_");
+            let (end, kind) = if gauge.counted { ("_count", "counter") } else { ("", "gauge") };
+            let name = format!("{}{end}", gauge.name.replace(['.', '-'], "_"));
             if told != gauge.name {
-                let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} gauge", gauge.description);
+                let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", gauge.description);
                 told = gauge.name;
             }
             let label = match &gauge.model {
@@ -283,22 +306,38 @@ impl Metrics {
 }
 
 /// A value that is read when it is asked for.
-pub(crate) struct Gauge {
+#[derive(Debug, Clone)]
+pub struct Gauge {
     name: &'static str,
     description: &'static str,
     value: f64,
+    /// It counts what has happened since the start, and only grows.
+    counted: bool,
     /// The model that it is about, where it is about one.
     model: Option<String>,
 }
 
 impl Gauge {
-    pub(crate) fn new(name: &'static str, description: &'static str, value: f64) -> Self {
-        Gauge { name, description, value, model: None }
+    /// How much there is now.
+    pub fn new(name: &'static str, description: &'static str, value: f64) -> Self {
+        Gauge { name, description, value, counted: false, model: None }
+    }
+
+    /// How often something has happened since the start.
+    pub fn counted(name: &'static str, description: &'static str, value: u64) -> Self {
+        Gauge { counted: true, ..Self::new(name, description, value as f64) }
     }
 
     /// About one model.
     pub(crate) fn of_model(self, model: &str) -> Self {
         Gauge { model: Some(model.to_owned()), ..self }
+    }
+
+    fn state_values(&self, rate: f64) -> Value {
+        if self.counted {
+            return json!({ "count": self.value, "rate": self.value * rate });
+        }
+        json!({ "last": self.value, "count": 1, "average": self.value, "max": self.value })
     }
 
     fn dimensions(&self) -> Value {
@@ -343,13 +382,18 @@ mod tests {
             gauge("content.proton.documentdb.documents.total", 5.0),
             gauge("millrace.model.runs", 3.0).of_model("a"),
             gauge("millrace.model.runs", 4.0).of_model("b"),
+            Gauge::counted("vds.idealstate.merge_bucket.done_ok", "d", 9),
         ];
         let text = metrics.prometheus(&gauges);
         assert!(text.contains("query_latency_sum 12\n"), "{text}");
         assert!(text.contains("content_proton_documentdb_documents_total 5\n"), "{text}");
         let runs = "# TYPE millrace_model_runs gauge\nmillrace_model_runs{model=\"a\"} 3\nmillrace_model_runs{model=\"b\"} 4\n";
         assert!(text.contains(runs), "{text}");
+        let merges = "# TYPE vds_idealstate_merge_bucket_done_ok_count counter\nvds_idealstate_merge_bucket_done_ok_count 9\n";
+        assert!(text.contains(merges), "{text}");
         let node = metrics.node("here", &gauges);
+        let values = node.pointer("/nodes/0/services/0/metrics/0/values").expect("the node's own");
+        assert_eq!(values["vds.idealstate.merge_bucket.done_ok.count"], 9.0);
         let of_b = node.pointer("/nodes/0/services/0/metrics/2").expect("one for each model");
         assert_eq!(of_b["dimensions"]["model"], "b");
         assert_eq!(of_b["values"]["millrace.model.runs.last"], 4.0);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
@@ -285,7 +286,14 @@ impl Node {
             ),
         ];
         gauges.extend(self.models.gauges());
+        gauges.extend(self.cluster().map(|cluster| cluster.gauges()).unwrap_or_default());
         gauges
+    }
+
+    /// How long the slowest hundredth of the queries took since this was asked last, and of the document operations; `None` where there were too
+    /// few to tell. For whoever must not be in their way.
+    pub fn take_slowest(&self) -> [Option<Duration>; 2] {
+        self.metrics.take_slowest()
     }
 }
 

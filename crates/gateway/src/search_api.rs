@@ -108,7 +108,7 @@ async fn search(
     let gone = Arc::clone(&caller.gone);
     loop {
         let mut vouch = Vouch::default();
-        if let Some(location) = one_location(&query)?.filter(|_| node.cluster().is_some()) {
+        if let Some(location) = one_location(node, &query)? {
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
             match cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await? {
@@ -125,7 +125,7 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
         };
-        let answer = answer(&request, &hop, format);
+        let answer = answer(&request, &hop, vouch.is_full(), format);
         let Ok(answer) = tokio::time::timeout(timeout.saturating_add(GRACE), answer).await else {
             return Err(Error::Timeout(timeout));
         };
@@ -138,16 +138,23 @@ async fn search(
     }
 }
 
-/// The answer to a query that is this node's to answer.
-async fn answer(request: &Request, hop: &Hop, format: Format) -> Result<Answer, Error> {
+/// The answer to a query that is this node's to answer; `full`: it has all of the documents, or all that anybody has.
+async fn answer(request: &Request, hop: &Hop, full: bool, format: Format) -> Result<Answer, Error> {
     let node = &request.node;
     let working = request.clone();
     let result = match (node.cluster(), hop) {
-        (Some(cluster), Hop::Client) if one_location(&request.query)?.is_none() => {
+        (Some(cluster), Hop::Client) if one_location(node, &request.query)?.is_none() => {
             let found = spread::run(request, &**cluster).await?;
             node.pool().run(move || result(&working, &found, format)).await
         }
-        _ => node.pool().run(move || result(&working, &run::run(&working)?, format)).await,
+        _ => {
+            let work = move || {
+                let mut found = run::run(&working)?;
+                found.result.coverage.non_ideal |= !full;
+                result(&working, &found, format)
+            };
+            node.pool().run(work).await
+        }
     };
     let (body, figures) = result??;
     Ok(Answer::Result(body, figures))
@@ -158,17 +165,28 @@ fn result(request: &Request, found: &Found, format: Format) -> Result<(Vec<u8>, 
     let metrics = request.node.metrics();
     metrics.record(Metric::HitsPerQuery, found.hits.len() as f64);
     metrics.record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
-    if found.result.coverage.timed_out {
+    if found.result.coverage.timed_out && !request.query.ranking.soft_timeout {
+        return Err(Error::Timeout(found.timeout));
+    }
+    if !found.result.coverage.is_full() {
         metrics.count(Metric::DegradedQueries);
     }
     render::result(&request.query, found, request.started, format)
 }
 
-/// A location of the bucket that has all documents which a query reads, where one has: where it reads one group.
-fn one_location(query: &Query) -> Result<Option<Location>, Error> {
+/// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where it reads one group, which
+/// lies in one bucket.
+fn one_location(node: &Node, query: &Query) -> Result<Option<Location>, Error> {
+    let Some(cluster) = node.cluster() else { return Ok(None) };
     let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
-    Ok(group.location_bits().map(|bits| Location::new(u64::from(bits))))
+    let buckets = match cluster.owners(Some(&groups)) {
+        Ok(owners) => owners.nodes.iter().filter_map(|(_, buckets)| buckets.as_ref()).map(Vec::len).sum(),
+        // Nobody knows now; by the time somebody does, it is looked for again.
+        Err(_) => 1,
+    };
+    let location = group.location_bits().filter(|_| buckets == 1);
+    Ok(location.map(|bits| Location::new(u64::from(bits))))
 }
 
 /// The texts of the query that become tensors, embedded on a thread that may wait.

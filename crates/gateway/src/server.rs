@@ -58,6 +58,11 @@ impl Server {
 
     /// Serves until `stop` is done; then lets the requests under way end, and closes the store.
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        self.run_and_leave(stop, async {}).await;
+    }
+
+    /// The same, and waits for `leave` before the store is closed, when no request is under way any more.
+    pub async fn run_and_leave(self, stop: impl Future<Output = ()>, leave: impl Future<Output = ()>) {
         let (stopped, stopping) = watch::channel(false);
         let drain = self.node.settings().drain;
         let data = http::serve(
@@ -80,6 +85,7 @@ impl Server {
             let _ = stopped.send(true);
         };
         tokio::join!(data, config, stop);
+        leave.await;
         let node = self.node;
         // Closing waits for the disk. A panic in it has been logged; there is nothing left to do then.
         let _ = tokio::task::spawn_blocking(move || node.close()).await;

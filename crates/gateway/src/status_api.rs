@@ -25,6 +25,7 @@ pub(crate) fn data_routes() -> Router<Arc<Node>> {
         .route("/state/v1/config", get(config))
         .route("/state/v1/version", get(version))
         .route("/state/v1/metrics", get(metrics))
+        .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
         .route("/prometheus/v1/values", get(prometheus))
 }
@@ -39,6 +40,7 @@ pub(crate) fn config_routes() -> Router<Arc<Node>> {
         .route("/state/v1/config", get(config))
         .route("/state/v1/version", get(version))
         .route("/state/v1/metrics", get(metrics))
+        .route("/metrics/v1/values", get(services_metrics))
         .route("/metrics/v2/values", get(node_metrics))
         .route("/prometheus/v1/values", get(prometheus))
 }
@@ -162,6 +164,10 @@ async fn metrics(State(node): State<Arc<Node>>) -> Response {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let metrics = node.metrics().state(&node.gauges());
     http::json(StatusCode::OK, &json!({ "time": now, "status": { "code": "up" }, "metrics": metrics }))
+}
+
+async fn services_metrics(State(node): State<Arc<Node>>) -> Response {
+    http::json(StatusCode::OK, &json!({ "services": node.metrics().services(&node.gauges()) }))
 }
 
 async fn node_metrics(State(node): State<Arc<Node>>) -> Response {

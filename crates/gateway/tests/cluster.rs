@@ -5,7 +5,8 @@ mod support;
 use std::sync::atomic::Ordering;
 
 use hyper::Method;
-use serde_json::json;
+use millrace_bucket::BucketId;
+use serde_json::{Value, json};
 use support::{Nodes, low_bits};
 
 const NOTE: &str = "schema note {
@@ -112,4 +113,113 @@ fn a_change_of_many_documents_that_broke_off_is_not_made_twice() {
         let (status, answer) = nodes.call(node, Method::PUT, &chosen, undo);
         assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(3)), "{answer}");
     }
+}
+
+/// Every bucket on two nodes, of which one has it and another orders its writes.
+fn doubled() -> Nodes {
+    let nodes = Nodes::start(3, NOTE);
+    for bucket in 0..16_u64 {
+        let id = BucketId::new(4, bucket);
+        let holders = if bucket % 2 == 0 { vec![0, 2] } else { vec![1, 2] };
+        nodes.world.placed.lock().unwrap().insert(id, holders);
+    }
+    for number in 0..30 {
+        let group = format!("g{}", number % 10);
+        nodes.put(number as usize % 3, &group, number, &json!({ "title": "a note", "stars": number }));
+    }
+    nodes
+}
+
+fn everything() -> Value {
+    let yql = "select * from note where true limit 40";
+    json!({ "yql": yql, "streaming.selection": "true", "timeout": "2s" })
+}
+
+#[test]
+fn another_replica_answers_for_a_node_that_is_gone() {
+    let mut nodes = doubled();
+    // What others have is read at node 2 first.
+    nodes.world.last_first.store(true, Ordering::SeqCst);
+    let (status, expected) = nodes.query(0, &everything());
+    assert_eq!((status, &expected["root"]["coverage"]["nodes"]), (200, &json!(1)), "{expected}");
+    nodes.stop(2);
+    let (status, answer) = nodes.query(0, &everything());
+    assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(30)), "{answer}");
+    let coverage = &answer["root"]["coverage"];
+    assert_eq!((&coverage["full"], &coverage["nodes"]), (&json!(true), &json!(2)), "{answer}");
+    let path = "/document/v1/notes/note/group/g3/3";
+    assert_eq!(nodes.call(0, Method::GET, path, "").0, 200);
+}
+
+#[test]
+fn coverage_says_what_is_missing() {
+    let mut nodes = Nodes::start(3, NOTE);
+    for number in 0..30 {
+        let group = format!("g{}", number % 10);
+        nodes.put(number as usize % 3, &group, number, &json!({ "title": "a note", "stars": number }));
+    }
+    let count = |answer: &Value| answer["root"]["fields"]["totalCount"].as_u64().expect("a count");
+    let (_, whole) = nodes.query(0, &everything());
+    assert_eq!((count(&whole), &whole["root"]["coverage"]["full"]), (30, &json!(true)), "{whole}");
+
+    nodes.world.partial.store(true, Ordering::SeqCst);
+    let one_group =
+        json!({ "yql": "select * from note where true", "streaming.groupname": "g3", "timeout": "2s" });
+    for (node, query) in [(0, &everything()), (0, &one_group), (1, &one_group), (2, &one_group)] {
+        let (status, answer) = nodes.query(node, query);
+        let coverage = &answer["root"]["coverage"];
+        assert_eq!((status, &coverage["full"]), (200, &json!(false)), "{answer}");
+        assert_eq!(coverage["degraded"]["non-ideal-state"], json!(true), "{answer}");
+        assert_eq!(coverage["degraded"]["timeout"], json!(false), "{answer}");
+    }
+    nodes.world.partial.store(false, Ordering::SeqCst);
+
+    // What nobody else has is left out.
+    nodes.stop(1);
+    let (status, answer) = nodes.query(0, &everything());
+    let coverage = &answer["root"]["coverage"];
+    assert_eq!((status, &coverage["full"]), (200, &json!(false)), "{answer}");
+    assert_eq!(coverage["degraded"]["non-ideal-state"], json!(true), "{answer}");
+    assert!((1..30).contains(&count(&answer)), "{answer}");
+}
+
+#[test]
+fn a_query_that_has_no_time_returns_what_it_has_or_an_error() {
+    let nodes = with_notes();
+    let query = |more: Value| {
+        let mut query = json!({ "yql": "select * from note where true", "streaming.groupname": "even" });
+        query.as_object_mut().expect("a map").extend(more.as_object().cloned().expect("a map"));
+        nodes.query(0, &query)
+    };
+    let (status, answer) = query(json!({ "ranking.softtimeout.factor": "0.0000001" }));
+    assert_eq!((status, &answer["root"]["errors"][0]["code"]), (200, &json!(12)), "{answer}");
+    let (status, answer) =
+        query(json!({ "ranking.softtimeout.factor": "0.0000001", "ranking.softtimeout.enable": "false" }));
+    assert_eq!(status, 504, "{answer}");
+    let (status, answer) = query(json!({ "ranking.softtimeout.factor": "1.5" }));
+    assert_eq!(status, 400, "{answer}");
+}
+
+#[test]
+fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    // The owner takes the request, and ends.
+    let ends = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = ends.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        for connection in ends.incoming() {
+            let Ok(mut connection) = connection else { return };
+            // Some of it, so that it was sent.
+            let _ = std::io::Read::read(&mut connection, &mut [0; 64]);
+        }
+    });
+    nodes.world.addresses.lock().unwrap()[owner] = address;
+    let path = "/document/v1/notes/note/group/even/2?timeout=300ms";
+    let update = r#"{"fields": {"stars": {"increment": 1}}}"#;
+    for (method, body) in [(Method::PUT, update), (Method::DELETE, "")] {
+        let (status, answer) = nodes.call(stranger, method, path, body);
+        assert_eq!(status, 504, "{answer}");
+    }
+    assert_eq!(nodes.call(stranger, Method::GET, path, "").0, 503, "a read can be sent again");
 }

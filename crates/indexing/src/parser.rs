@@ -245,7 +245,12 @@ impl Parser<'_> {
             "split" => {
                 let place = self.peek().start;
                 let pattern = self.text("a regular expression in quotes")?;
-                let pattern = Regex::new(&pattern).map_err(|error| self.fail_at(place, error.to_string()))?;
+                let pattern = Regex::new(&pattern).map_err(|error| {
+                    // The reason stands in the last line, under a drawing of the place.
+                    let text = error.to_string();
+                    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                    self.fail_at(place, format!("{pattern:?} is no regular expression: {reason}"))
+                })?;
                 apply(Function::Split(pattern))
             }
             "join" => apply(Function::Join(self.text("a delimiter in quotes")?)),

@@ -319,7 +319,7 @@ fn wrong_statements_are_refused_with_their_place() {
         ("input person.age | to_string | index", "person has no field 'age'"),
         ("input title + 1 | index", "arithmetic needs numbers"),
         ("get_var x | index", "variable 'x' is not set"),
-        ("input title | split \"(\" | index", "regex parse error"),
+        ("input title | split \"(\" | index", "is no regular expression: unclosed group"),
         ("input title | substring 1 | index", "expected where the substring ends, got '|'"),
         ("input year | for_each { _ } | index", "for_each needs an array"),
         ("input title | embed other | index", "embed makes a tensor"),

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_plan::LeafId;
+use serde::{Deserialize, Serialize};
 
 /// What ranking will ask about, so that nothing else is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,7 +72,7 @@ pub struct Occurrences {
 }
 
 /// Term statistics of the group.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Live documents in scope.
     pub documents: u64,
@@ -81,8 +82,26 @@ pub struct Statistics {
     pub fields: BTreeMap<Arc<str>, FieldStatistics>,
 }
 
+impl Statistics {
+    /// Adds those of other documents, of the same plan.
+    pub fn add(&mut self, other: &Statistics) {
+        self.documents += other.documents;
+        if self.document_frequency.len() < other.document_frequency.len() {
+            self.document_frequency.resize(other.document_frequency.len(), 0);
+        }
+        for (frequency, more) in self.document_frequency.iter_mut().zip(&other.document_frequency) {
+            *frequency += more;
+        }
+        for (name, more) in &other.fields {
+            let field = self.fields.entry(Arc::clone(name)).or_default();
+            field.documents += more.documents;
+            field.tokens += more.tokens;
+        }
+    }
+}
+
 /// Statistics of a text field.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FieldStatistics {
     /// Live documents with at least one token.
     pub documents: u64,

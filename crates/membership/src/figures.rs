@@ -14,14 +14,49 @@ pub struct NodeFigures {
     pub confirmed: bool,
     /// Its buckets.
     pub buckets: BucketFigures,
-    /// Documents on it, in all replicas.
+    /// Documents on it, in all replicas: exact where replicas were counted since their files changed, as every merge of replicas does; before,
+    /// and of what was written last, versions that newer ones have replaced count as well.
     pub documents: u64,
-    /// Bytes on its disk.
+    /// Bytes of its files.
     pub bytes: u64,
     /// What is left to do for the buckets that it owns.
     pub ideal: IdealFigures,
-    /// What it sends or receives now.
+    /// What it receives now.
     pub transfers: Vec<TransferFigures>,
+    /// How fast it sends and receives.
+    #[serde(default)]
+    pub pace: PaceFigures,
+    /// How many operations on the buckets that it owns wait or run.
+    #[serde(default)]
+    pub operations_count: u64,
+    /// The first of them, in the order of buckets.
+    #[serde(default)]
+    pub operations: Vec<OperationFigures>,
+}
+
+/// How fast a node moves data, in and out together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaceFigures {
+    /// Bytes in the last second.
+    pub bytes_per_second: u64,
+    /// What it may move in a second, so that requests do not suffer, or because of a cap; `None`: as much as it can.
+    pub limit: Option<u64>,
+    /// Bytes since its start.
+    pub bytes: u64,
+}
+
+/// An operation on a bucket.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationFigures {
+    /// Which bucket.
+    pub bucket: String,
+    /// Why it is needed, for people.
+    pub reason: String,
+    /// Where it is: `pending`, `delayed` after it failed, or what it does.
+    pub progress: String,
+    /// Why it failed when it was tried last.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// Counts of buckets.

@@ -23,7 +23,7 @@ pub mod rest;
 mod settings;
 
 pub use error::Error;
-pub use figures::{BucketFigures, IdealFigures, NodeFigures, TransferFigures};
+pub use figures::{BucketFigures, IdealFigures, NodeFigures, OperationFigures, PaceFigures, TransferFigures};
 pub use membership::{Confirmation, Membership};
 pub use packages::{PACKAGE_BYTES_MAX, Package};
 pub use picture::{Member, Picture, WishRecord};

@@ -2,16 +2,16 @@
 //! that block.
 //!
 //! A question is a message: its length in 4 bytes, then a byte that says which, then its values. So is an answer, whose first byte says
-//! whether it is one (0) or a reason (1). A parcel's bytes follow its message in pieces, each after its length in 4 bytes; the last is empty,
-//! and the XXH3 of all bytes comes after it.
+//! whether it is one (0) or a reason (1). An export names its parcels; each is then asked for by its place, from a byte on, and the next may be
+//! asked for while one comes. A parcel's bytes follow its answer in pieces, each after its length in 4 bytes; the last is empty. They are
+//! checked where they arrive, by the checksums that are in them.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, Timestamp, Version};
-use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::codec::{self, Reader};
 use crate::{BULK, Error};
@@ -36,14 +36,28 @@ pub struct VersionPage {
 
 /// A part of what a replica has, to become one file of another's.
 pub trait Parcel {
-    /// What it has of which bucket: bytes and documents, about.
-    fn shares(&self) -> Vec<(BucketId, u64, u64)>;
+    /// What is told of it before it comes.
+    fn head(&self) -> Head;
 
-    /// Writes its bytes.
+    /// How long the parts of its file are that can be checked one by one; empty where that is not known before.
+    fn outline(&self) -> Vec<u32>;
+
+    /// Writes its bytes from one on, each time the same.
     ///
     /// # Errors
     /// They cannot be read, or `out` not be written.
-    fn write_to(&self, out: &mut (dyn Write + Send)) -> io::Result<()>;
+    fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()>;
+}
+
+/// What is told of a parcel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// What it has of which bucket: bytes and documents, about.
+    pub shares: Vec<(BucketId, u64, u64)>,
+    /// How long it is; `None` where that is not known before.
+    pub bytes: Option<u64>,
+    /// Equal for parcels of one node with the same bytes; `None` where that cannot be told.
+    pub identity: Option<u64>,
 }
 
 /// What transfers are answered from. Called on threads that may block. The reasons of errors are for people.
@@ -76,6 +90,7 @@ pub trait Source: Send + Sync {
 const EXPORT: u8 = 1;
 const VERSIONS: u8 = 2;
 const BODIES: u8 = 3;
+const PARCEL: u8 = 4;
 const DROPS: u8 = 5;
 
 /// A question or an answer has at most so many bytes; parcels come in pieces of less.
@@ -115,56 +130,65 @@ impl Bulk {
             Ok((stream.try_clone()?, stream))
         };
         let (reading, writing) = connect().map_err(failed)?;
-        let reading = BufReader::with_capacity(PIECE_BYTES, reading);
+        // Small: what is larger is read to its place.
+        let reading = BufReader::with_capacity(4 << 10, reading);
         Ok(Bulk { address: address.to_owned(), reading, writing })
     }
 
-    /// Asks for all that there is of these buckets; says how many parcels come, each to be taken with [`Bulk::parcel`].
+    /// Asks what there is of these buckets, as it is now. The node keeps that until it is asked for another export, or the connection ends.
     ///
     /// # Errors
     /// The connection broke; the node cannot read it.
-    pub fn export(&mut self, buckets: &[BucketId]) -> Result<usize, Error> {
+    pub fn export(&mut self, buckets: &[BucketId]) -> Result<Vec<Head>, Error> {
         let mut question = vec![EXPORT];
         codec::count(&mut question, buckets.len());
         buckets.iter().for_each(|bucket| codec::bucket(&mut question, *bucket));
         let answer = self.ask(&question)?;
         let mut reader = Reader::new(&answer);
-        let parcels = reader.number()?;
+        let heads = reader.list(6, read_head)?;
         reader.end()?;
-        usize::try_from(parcels).map_err(|_| Error::Message("more parcels come than can be counted"))
+        Ok(heads)
     }
 
-    /// The next parcel of an export: `begin` is told what is in it (bucket, bytes and documents, about), `take` is given its bytes, piece by
-    /// piece. What was taken counts only if this succeeds.
+    /// Asks for a parcel of the last export, by its place, from a byte on. It comes after those that were asked for before: each is to be taken with
+    /// [`Bulk::outline`], and then [`Bulk::piece`] until there is none.
     ///
     /// # Errors
-    /// The connection broke; the node cannot read it; the bytes are not those that were sent; `begin` or `take` refused.
-    pub fn parcel<T>(
-        &mut self,
-        begin: impl FnOnce(&[(BucketId, u64, u64)]) -> Result<T, String>,
-        mut take: impl FnMut(&mut T, &[u8]) -> Result<(), String>,
-    ) -> Result<T, Error> {
+    /// The connection broke.
+    pub fn request(&mut self, place: usize, from: u64) -> Result<(), Error> {
+        let mut question = vec![PARCEL];
+        codec::number(&mut question, place as u64);
+        codec::number(&mut question, from);
+        write_message(&mut self.writing, &question).map_err(|source| self.broken(source))
+    }
+
+    /// Begins to take the parcel that was asked for first: how long its parts are, as [`Parcel::outline`].
+    ///
+    /// # Errors
+    /// The connection broke; the node has no such parcel.
+    pub fn outline(&mut self) -> Result<Vec<u32>, Error> {
         let answer = self.answer()?;
         let mut reader = Reader::new(&answer);
-        let shares = reader.list(25, |reader| Ok((reader.bucket()?, reader.number()?, reader.number()?)))?;
+        let outline = reader.list(8, |reader| {
+            u32::try_from(reader.number()?).map_err(|_| Error::Message("a part is longer than any"))
+        })?;
         reader.end()?;
-        let mut taken = begin(&shares).map_err(Error::Taking)?;
-        let mut checksum = Xxh3Default::new();
-        let mut piece = Vec::new();
-        loop {
-            self.piece(&mut piece).map_err(|source| self.broken(source))?;
-            if piece.is_empty() {
-                break;
-            }
-            checksum.update(&piece);
-            take(&mut taken, &piece).map_err(Error::Taking)?;
-        }
-        let mut expected = [0; 8];
-        self.reading.read_exact(&mut expected).map_err(|source| self.broken(source))?;
-        if checksum.digest().to_le_bytes() != expected {
-            return Err(Error::Checksum { address: self.address.clone(), what: "a part of a replica" });
-        }
-        Ok(taken)
+        Ok(outline)
+    }
+
+    /// Takes the next bytes of a parcel, in place of what is in `piece`. Returns whether there were any: if not, that was all.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn piece(&mut self, piece: &mut Vec<u8>) -> Result<bool, Error> {
+        let mut read = || {
+            let length = read_length(&mut self.reading)?;
+            piece.resize(length, 0);
+            self.reading.read_exact(piece)
+        };
+        let outcome = read();
+        outcome.map_err(|source| self.broken(source))?;
+        Ok(!piece.is_empty())
     }
 
     /// As [`Source::versions`].
@@ -231,37 +255,40 @@ impl Bulk {
         }
     }
 
-    fn piece(&mut self, piece: &mut Vec<u8>) -> io::Result<()> {
-        let length = read_length(&mut self.reading)?;
-        piece.resize(length, 0);
-        self.reading.read_exact(piece)
-    }
-
     fn broken(&self, source: io::Error) -> Error {
         Error::Connection { address: self.address.clone(), source }
     }
 }
 
-/// Answers the questions of one connection until it ends.
-pub(crate) fn serve(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
+/// Answers the questions of one connection until it ends, on a thread that may block. The connection has said what it is for.
+///
+/// # Errors
+/// The connection broke, or what came is no question.
+pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     let mut reading = BufReader::new(stream.try_clone()?);
     let mut writing = BufWriter::with_capacity(PIECE_BYTES, stream);
+    let mut parcels: Vec<Box<dyn Parcel>> = Vec::new();
     loop {
         let question = read_message(&mut reading)?;
         match read_question(&question).map_err(io::Error::other)? {
             Question::Export(buckets) => match source.export(&buckets) {
-                Ok(parcels) => {
+                Ok(exported) => {
+                    parcels = exported;
                     let mut answer = vec![0];
-                    codec::number(&mut answer, parcels.len() as u64);
+                    codec::count(&mut answer, parcels.len());
+                    parcels.iter().for_each(|parcel| write_head(&mut answer, &parcel.head()));
                     write_message(&mut writing, &answer)?;
-                    for parcel in parcels {
-                        write_parcel(&mut writing, &*parcel)?;
-                    }
                 }
                 Err(reason) => refuse(&mut writing, &reason)?,
             },
+            Question::Parcel(place, from) => {
+                match usize::try_from(place).ok().and_then(|place| parcels.get(place)) {
+                    Some(parcel) => write_parcel(&mut writing, &**parcel, from)?,
+                    None => refuse(&mut writing, "there is no such parcel in the last export")?,
+                }
+            }
             Question::Versions(bucket, after) => match source.versions(bucket, after.as_deref()) {
                 Ok(page) => {
                     let mut answer = vec![0];
@@ -295,6 +322,7 @@ pub(crate) fn serve(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
 
 enum Question {
     Export(Vec<BucketId>),
+    Parcel(u64, u64),
     Versions(BucketId, Option<String>),
     Drops(BucketId),
     Bodies(Vec<DocumentId>),
@@ -304,6 +332,7 @@ fn read_question(bytes: &[u8]) -> Result<Question, Error> {
     let mut reader = Reader::new(bytes);
     let question = match reader.byte()? {
         EXPORT => Question::Export(reader.list(9, Reader::bucket)?),
+        PARCEL => Question::Parcel(reader.number()?, reader.number()?),
         VERSIONS => Question::Versions(reader.bucket()?, read_place(&mut reader)?),
         DROPS => Question::Drops(reader.bucket()?),
         BODIES => Question::Bodies(reader.list(4, Reader::id)?),
@@ -313,42 +342,64 @@ fn read_question(bytes: &[u8]) -> Result<Question, Error> {
     Ok(question)
 }
 
-/// Sends a parcel. When it cannot be read half-way, the connection ends: whoever takes it sees that it is not whole.
-fn write_parcel(out: &mut (impl Write + Send), parcel: &dyn Parcel) -> io::Result<()> {
-    let mut head = vec![0];
-    let shares = parcel.shares();
-    codec::count(&mut head, shares.len());
-    for (bucket, bytes, documents) in shares {
-        codec::bucket(&mut head, bucket);
-        codec::number(&mut head, bytes);
-        codec::number(&mut head, documents);
+fn write_head(out: &mut Vec<u8>, head: &Head) {
+    codec::count(out, head.shares.len());
+    for (bucket, bytes, documents) in &head.shares {
+        codec::bucket(out, *bucket);
+        codec::number(out, *bytes);
+        codec::number(out, *documents);
     }
+    for number in [head.bytes, head.identity] {
+        out.push(u8::from(number.is_some()));
+        number.into_iter().for_each(|number| codec::number(out, number));
+    }
+}
+
+fn read_head(reader: &mut Reader<'_>) -> Result<Head, Error> {
+    let share = |reader: &mut Reader<'_>| Ok((reader.bucket()?, reader.number()?, reader.number()?));
+    let shares = reader.list(25, share)?;
+    let optional = |reader: &mut Reader<'_>| reader.flag()?.then(|| reader.number()).transpose();
+    Ok(Head { shares, bytes: optional(reader)?, identity: optional(reader)? })
+}
+
+/// Sends a parcel. When it cannot be read half-way, the connection ends: whoever takes it sees that it is not whole.
+fn write_parcel(out: &mut BufWriter<TcpStream>, parcel: &dyn Parcel, from: u64) -> io::Result<()> {
+    let mut head = vec![0];
+    let outline = parcel.outline();
+    codec::count(&mut head, outline.len());
+    outline.iter().for_each(|length| codec::number(&mut head, u64::from(*length)));
     write_message(out, &head)?;
-    let mut pieces = Pieces { out: &mut *out, checksum: Xxh3Default::new() };
-    parcel.write_to(&mut pieces)?;
-    let checksum = pieces.checksum.digest();
-    out.write_all(&0_u32.to_le_bytes())?;
-    out.write_all(&checksum.to_le_bytes())
+    parcel.write_to(from, &mut Pieces(out))?;
+    out.write_all(&0_u32.to_le_bytes())
 }
 
-/// Cuts what is written into pieces, and counts it into a checksum.
-struct Pieces<'o, W> {
-    out: &'o mut W,
-    checksum: Xxh3Default,
-}
+/// Cuts what is written into pieces.
+struct Pieces<'o>(&'o mut BufWriter<TcpStream>);
 
-impl<W: Write> Write for Pieces<'_, W> {
+impl Write for Pieces<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
-        if !piece.is_empty() {
-            self.checksum.update(piece);
-            write_message(self.out, piece)?;
+        if piece.len() < PIECE_BYTES / 4 {
+            // Small ones go together.
+            if !piece.is_empty() {
+                write_message(self.0, piece)?;
+            }
+            return Ok(piece.len());
         }
+        self.0.flush()?;
+        // The length and the bytes in one packet.
+        let length = (piece.len() as u32).to_le_bytes();
+        let stream = self.0.get_mut();
+        let sent = stream.write_vectored(&[IoSlice::new(&length), IoSlice::new(piece)])?;
+        if sent < length.len() {
+            stream.write_all(&length[sent..])?;
+        }
+        stream.write_all(&piece[sent.saturating_sub(length.len())..])?;
         Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.0.flush()
     }
 }
 
@@ -407,5 +458,6 @@ fn read_message(stream: &mut impl Read) -> io::Result<Vec<u8>> {
 pub(crate) fn fuzz(bytes: &[u8]) -> Result<(), Error> {
     // Whether they are one does not matter: reading them must end.
     let _ = read_question(bytes);
+    let _ = read_head(&mut Reader::new(bytes));
     read_page(&mut Reader::new(bytes)).map(|_| ())
 }

@@ -13,14 +13,6 @@ pub enum Error {
     /// What came is not of this protocol.
     #[error("{0}; do all nodes of the cluster run the same version?")]
     Message(&'static str),
-    /// A part came with other bytes than it was sent with.
-    #[error("node {address} sent {what} that does not fit its checksum; it will be fetched again")]
-    Checksum {
-        /// The node's `host:port`.
-        address: String,
-        /// What came.
-        what: &'static str,
-    },
     /// The other node could not answer.
     #[error("node {address}: {reason}")]
     Refused {
@@ -29,7 +21,4 @@ pub enum Error {
         /// Its own words.
         reason: String,
     },
-    /// What came could not be laid aside here.
-    #[error("{0}")]
-    Taking(String),
 }

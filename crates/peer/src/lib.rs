@@ -13,7 +13,7 @@ mod message;
 mod peers;
 mod server;
 
-pub use bulk::{Bulk, Parcel, Source, VersionKey, VersionPage};
+pub use bulk::{Bulk, Head, Parcel, Source, VersionKey, VersionPage, serve_bulk};
 pub use codec::fuzz;
 pub use error::Error;
 pub use peers::Peers;
@@ -23,7 +23,7 @@ pub use server::{Service, serve};
 const REQUESTS: [u8; 8] = *b"MILLREQ\x01";
 
 /// Begins a connection for bulk.
-const BULK: [u8; 8] = *b"MILLBLK\x01";
+const BULK: [u8; 8] = *b"MILLBLK\x02";
 
 /// The most bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;

@@ -113,5 +113,5 @@ async fn serve_requests(stream: TcpStream, service: Arc<dyn Service>) -> io::Res
 async fn serve_bulk(stream: TcpStream, source: Arc<dyn Source>) -> io::Result<()> {
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
-    tokio::task::spawn_blocking(move || bulk::serve(stream, &*source)).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(move || bulk::serve_bulk(stream, &*source)).await.map_err(io::Error::other)?
 }

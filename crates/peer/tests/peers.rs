@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::{Fence, NodeKey, Reply, Request, Response};
 use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
-use millrace_peer::{Bulk, Error, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
+use millrace_peer::{Bulk, Error, Head, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -56,12 +56,16 @@ struct TwinSource;
 struct TwinParcel(usize);
 
 impl Parcel for TwinParcel {
-    fn shares(&self) -> Vec<(BucketId, u64, u64)> {
-        vec![(BUCKET, self.0 as u64, 3)]
+    fn head(&self) -> Head {
+        Head { shares: vec![(BUCKET, self.0 as u64, 3)], bytes: Some(self.0 as u64), identity: None }
     }
 
-    fn write_to(&self, out: &mut (dyn Write + Send)) -> io::Result<()> {
-        out.write_all(&bytes(self.0))?;
+    fn outline(&self) -> Vec<u32> {
+        vec![self.0 as u32, 0]
+    }
+
+    fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        out.write_all(&bytes(self.0)[from as usize..])?;
         // One that cannot be read to its end.
         if self.0 == 7 { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
     }
@@ -75,7 +79,9 @@ impl Source for TwinSource {
     fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
         match buckets {
             [] => Err("nothing is asked for".to_owned()),
-            [BUCKET] => Ok(vec![Box::new(TwinParcel(1_000_000)), Box::new(TwinParcel(0))]),
+            [BUCKET] => Ok([1_000_000, 70_000, 0]
+                .map(|length| Box::new(TwinParcel(length)) as Box<dyn Parcel>)
+                .into()),
             _ => Ok(vec![Box::new(TwinParcel(7))]),
         }
     }
@@ -194,18 +200,20 @@ fn transfers_come_whole_or_not_at_all() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
     let mut bulk = Bulk::connect(&address).expect("the node listens");
-    let take = |taken: &mut Vec<u8>, piece: &[u8]| {
-        taken.extend_from_slice(piece);
-        Ok(())
-    };
-    assert_eq!(bulk.export(&[BUCKET]).expect("it can be read"), 2);
-    for expected in [1_000_000, 0] {
-        let begin = |shares: &[(BucketId, u64, u64)]| {
-            assert_eq!(shares, [(BUCKET, expected as u64, 3)]);
-            Ok(Vec::new())
-        };
-        assert_eq!(bulk.parcel(begin, take).expect("it comes whole"), bytes(expected));
+    let head = |length| TwinParcel(length).head();
+    assert_eq!(bulk.export(&[BUCKET]).expect("it can be read"), [head(1_000_000), head(70_000), head(0)]);
+    // Those that come next can be asked for before; and any of them again, from any byte on.
+    let parcels =
+        [(0, 0, 1_000_000), (2, 0, 0), (1, 0, 70_000), (0, 999_999, 1_000_000), (1, 60_000, 70_000)];
+    for (place, from, _) in parcels {
+        bulk.request(place, from).expect("the node listens");
     }
+    for (_, from, length) in parcels {
+        assert_eq!(bulk.outline().expect("it comes"), [length as u32, 0]);
+        assert!(all_of(&mut bulk).expect("it comes whole") == bytes(length)[from as usize..]);
+    }
+    bulk.request(3, 0).expect("the node listens");
+    assert!(matches!(bulk.outline(), Err(Error::Refused { .. })), "there are but three");
     let page = bulk.versions(BUCKET, None).expect("they can be read");
     assert_eq!((page.versions.len(), page.after.as_deref()), (2, Some("place")));
     let page = bulk.versions(BUCKET, Some("place")).expect("they can be read");
@@ -217,6 +225,17 @@ fn transfers_come_whole_or_not_at_all() {
     assert!(
         matches!(bulk.export(&[]), Err(Error::Refused { reason, .. }) if reason == "nothing is asked for")
     );
-    assert_eq!(bulk.export(&[BUCKET, BUCKET]).expect("it can be read, it is thought"), 1);
-    assert!(bulk.parcel(|_| Ok(Vec::new()), take).is_err(), "it broke off");
+    assert_eq!(bulk.export(&[BUCKET, BUCKET]).expect("it can be read, it is thought"), [head(7)]);
+    bulk.request(0, 0).expect("the node listens");
+    bulk.outline().expect("it begins");
+    assert!(all_of(&mut bulk).is_err(), "it broke off");
+}
+
+/// The bytes of a parcel that has begun.
+fn all_of(bulk: &mut Bulk) -> Result<Vec<u8>, Error> {
+    let (mut all, mut piece) = (Vec::new(), Vec::new());
+    while bulk.piece(&mut piece)? {
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
 }

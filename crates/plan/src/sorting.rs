@@ -47,7 +47,7 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
         targets => targets?,
     };
     let [target] = targets.as_slice() else {
-        return Err(wrong("it is a fieldset; sort by one field".to_owned()));
+        return Err(wrong("it stands for several fields; sort by one of them".to_owned()));
     };
     let attribute = |field: &SchemaField| field.attribute.is_some();
     let part = target.field.struct_fields.iter().any(|(_, part)| attribute(part));

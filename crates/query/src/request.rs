@@ -121,6 +121,8 @@ pub struct Ranking {
     pub element_gaps: BTreeMap<String, Option<u32>>,
     /// `ranking.softtimeout.enable`: hits found before the deadline are returned; 504 otherwise.
     pub soft_timeout: bool,
+    /// `ranking.softtimeout.factor`: the share of the time that finding hits may take, above 0 and at most 1; all of it where none is given.
+    pub soft_timeout_factor: Option<f64>,
     /// `ranking.significance.useModel`: words are as rare as a model says; as the rank profile wants it where it is not said.
     pub use_significance_model: Option<bool>,
     /// `ranking.listFeatures`: return all rank features.
@@ -145,6 +147,7 @@ impl Default for Ranking {
             global_phase_drop_limit: None,
             element_gaps: BTreeMap::new(),
             soft_timeout: true,
+            soft_timeout_factor: None,
             use_significance_model: None,
             list_features: false,
             location: None,

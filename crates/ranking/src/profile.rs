@@ -10,7 +10,7 @@ use millrace_schema::{Schema, Sourced};
 use crate::Error;
 use crate::best::Best;
 use crate::compile::{Compiled, ProfileCompiler, first_phase_expression};
-use crate::features::{Earlier, Feature, PerHit};
+use crate::features::{Earlier, Feature};
 use crate::global::Normalizer;
 use crate::onnx::{ModelStep, Models, NoModels};
 use crate::shown::{Named, named};
@@ -30,21 +30,45 @@ pub struct Profile {
     /// The models behind some of them.
     pub(crate) models: Vec<ModelStep>,
     first: Phase,
-    second: Option<Phase>,
-    global: Option<Phase>,
+    pub(crate) second: Option<Phase>,
+    pub(crate) global: Option<Phase>,
     /// What the global phase normalises.
-    normalizers: Vec<Normalizer>,
+    pub(crate) normalizers: Vec<Normalizer>,
     pub(crate) match_features: Vec<Named>,
     pub(crate) summary_features: Vec<Named>,
     pub(crate) rank_features: Vec<Named>,
 }
 
-struct Phase {
-    score: Compiled,
+pub(crate) struct Phase {
+    pub score: Compiled,
     /// Hits whose score is not above this are dropped.
-    drop_limit: Option<f64>,
+    pub drop_limit: Option<f64>,
     /// How many hits a later phase ranks again.
-    rerank_count: usize,
+    pub rerank_count: usize,
+}
+
+/// The best of what matched, after the first phase.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BestHits {
+    /// Best first; of equal scores the earlier document in the view first.
+    pub hits: Vec<RankedHit>,
+    /// How many documents matched and were not dropped by the first phase's score limit.
+    pub total: u64,
+    /// The highest score, where a later phase may ask for it.
+    pub max: Option<f64>,
+    /// Ranking was stopped before all of them had a score.
+    pub timed_out: bool,
+}
+
+/// What is ranked.
+#[derive(Clone, Copy)]
+pub struct Documents<'q> {
+    /// By what.
+    pub plan: &'q Plan,
+    /// The documents.
+    pub view: &'q dyn View,
+    /// Which of them matched.
+    pub matches: &'q Matches,
 }
 
 /// The best of what matched.
@@ -188,108 +212,53 @@ impl Profile {
         all
     }
 
-    /// The best `wanted` (hits and offset) of what matched. `stop` is asked before each chunk; once it says yes, no more are
-    /// ranked. Where the first phase has been run already, for those who need all its scores, `first` is what it gave.
-    ///
-    /// The second phase ranks the best of the first again, and the global phase the best of both. Where its scores are lower than
-    /// those of hits that it did not see, the latter are scaled down, so that no hit overtakes by being left out.
+    /// The best `count` of what matched by the first phase. `stop` is asked before each chunk; once it says yes, no more are ranked. Where the
+    /// first phase has been run already, for those who need all its scores, `first` is what it gave.
     ///
     /// # Errors
-    /// A column could not be read, or a model cannot run.
-    pub fn rank(
+    /// A column could not be read.
+    pub fn best(
         &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &Matches,
+        over: &Documents<'_>,
         first: Option<&FirstPhase>,
-        wanted: usize,
+        count: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Ranked, Error> {
-        let asked = &plan.query.ranking;
-        let count = |phase: &Option<Phase>, asked: Option<usize>| {
-            phase.as_ref().map_or(0, |phase| asked.unwrap_or(phase.rerank_count))
-        };
-        let second_count = count(&self.second, asked.rerank_count);
-        let global_count = count(&self.global, asked.global_rerank_count);
-        let mut best = Best::new(wanted.max(second_count).max(global_count));
-        let mut ranked = Ranked::default();
+    ) -> Result<BestHits, Error> {
+        let Documents { plan, view, matches } = *over;
+        let mut best = Best::new(count);
+        let mut found = BestHits::default();
         let mut kept = Kept::default();
-        let mut max: Option<f64> = None;
-        let drop_limit = asked.score_drop_limit.or(self.first.drop_limit);
-        let over = Over { plan, view, matches, earlier: None };
-        let is_reranked = second_count.max(global_count) > 0;
+        let drop_limit = plan.query.ranking.score_drop_limit.or(self.first.drop_limit);
+        let is_reranked = self.reranking(plan).depth(0) > 0;
         let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
             if is_reranked {
-                max = scores.iter().copied().chain(max).reduce(f64::max);
+                found.max = scores.iter().copied().chain(found.max).reduce(f64::max);
             }
             match drop_limit {
                 None => {
-                    ranked.total += scores.len() as u64;
+                    found.total += scores.len() as u64;
                     best.offer(chunk.chunk, &chunk.documents, scores);
                 }
                 Some(limit) => {
                     kept.fill(&chunk.documents, scores, limit);
-                    ranked.total += kept.scores.len() as u64;
+                    found.total += kept.scores.len() as u64;
                     best.offer(chunk.chunk, &kept.documents, &kept.scores);
                 }
             }
         };
+        let mut timed_out = false;
         match first {
-            None => self.each_chunk(&over, stop, &mut ranked.timed_out, take)?,
+            None => {
+                self.each_chunk(&Over { plan, view, matches, earlier: None }, stop, &mut timed_out, take)?
+            }
             Some(first) => {
                 matches.chunks.iter().zip(&first.scores).for_each(|(chunk, scores)| take(chunk, scores));
-                ranked.timed_out = first.timed_out;
+                timed_out = first.timed_out;
             }
         }
-        ranked.hits = best.into_sorted();
-        if is_reranked {
-            let mut earlier = Earlier { ranks: ranks(&ranked.hits), max, ..Earlier::default() };
-            // Where a model was not waited for, the hits keep the scores that they have.
-            let mut stopped = false;
-            if let Some(second) = &self.second {
-                let limit = asked.second_phase_drop_limit.or(second.drop_limit);
-                let seen = &ranked.hits[..second_count.min(ranked.hits.len())];
-                let programs = || std::iter::once(&second.score);
-                if self.run_models(&over, seen, programs(), stop, &mut earlier)? {
-                    let over = Over { earlier: Some(&earlier), ..over };
-                    self.rerank(second, &over, second_count, limit, &mut ranked.hits)?;
-                } else {
-                    stopped = true;
-                }
-            }
-            if let Some(global) = self.global.as_ref().filter(|_| !stopped) {
-                let limit = asked.global_phase_drop_limit.or(global.drop_limit);
-                let seen = &ranked.hits[..global_count.min(ranked.hits.len())];
-                let inputs = self.normalizers.iter().map(|normalizer| &normalizer.input);
-                if self.run_models(&over, seen, inputs.chain([&global.score]), stop, &mut earlier)? {
-                    earlier.normalized = self.normalized(&Over { earlier: Some(&earlier), ..over }, seen)?;
-                    let over = Over { earlier: Some(&earlier), ..over };
-                    self.rerank(global, &over, global_count, limit, &mut ranked.hits)?;
-                } else {
-                    stopped = true;
-                }
-            }
-            ranked.timed_out |= stopped;
-        }
-        ranked.hits.truncate(wanted);
-        Ok(ranked)
-    }
-
-    /// What the global phase normalises, over the hits that it ranks.
-    fn normalized(&self, over: &Over<'_>, hits: &[RankedHit]) -> Result<Vec<PerHit>, Error> {
-        if self.normalizers.is_empty() {
-            return Ok(Vec::new());
-        }
-        let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
-        let mut stage = Stage::new(over, &self.features, programs);
-        let mut numbers = vec![vec![0.0; hits.len()]; self.normalizers.len()];
-        each_hit(over.matches, hits, |places, chunk| {
-            stage.run(chunk, |at, output| {
-                places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
-            })
-        })?;
-        let normalized = self.normalizers.iter().zip(&numbers);
-        Ok(normalized.map(|(normalizer, numbers)| normalizer.kind.of(hits, numbers)).collect())
+        found.timed_out = timed_out;
+        found.hits = best.into_sorted();
+        Ok(found)
     }
 
     /// The first-phase score of every matched document, for those who need them all: grouping, sorting by relevance, collapsing. Where
@@ -353,43 +322,6 @@ impl Profile {
         }
         Ok(())
     }
-
-    /// Ranks the best `count` of the hits again.
-    fn rerank(
-        &self,
-        phase: &Phase,
-        over: &Over<'_>,
-        count: usize,
-        drop_limit: Option<f64>,
-        hits: &mut Vec<RankedHit>,
-    ) -> Result<(), Error> {
-        let count = count.min(hits.len());
-        let (again, others) = hits.split_at_mut(count);
-        let before = range(again);
-        let mut stage = Stage::new(over, &self.features, vec![&phase.score]);
-        let mut scores = vec![f64::NEG_INFINITY; count];
-        each_hit(over.matches, again, |places, chunk| {
-            stage.run(chunk, |_, output| {
-                places.iter().enumerate().for_each(|(at, place)| scores[*place] = defined(output.number(at)));
-            })
-        })?;
-        again.iter_mut().zip(scores).for_each(|(hit, score)| hit.score = score);
-        let after = range(again);
-        if let (Some((before_low, before_high)), Some((after_low, after_high))) = (before, after)
-            && before_low > after_low
-        {
-            let scale = (after_high - after_low) / (before_high - before_low).max(1.0);
-            let shift = before_low * scale - after_low;
-            others.iter_mut().for_each(|hit| hit.score = defined(hit.score * scale - shift));
-        }
-        again.sort_by(RankedHit::order);
-        let kept = again.iter().filter(|hit| drop_limit.is_none_or(|limit| hit.score > limit));
-        let mut all: Vec<RankedHit> = kept.chain(&*others).copied().collect();
-        // Of equal scores those that were ranked again stay before the others, which keep their order.
-        all.sort_by(|a, b| b.score.total_cmp(&a.score));
-        *hits = all;
-        Ok(())
-    }
 }
 
 /// The documents of a chunk that a score limit leaves.
@@ -411,14 +343,8 @@ impl Kept {
 }
 
 /// A score as it counts: what is not a number is worse than all others.
-fn defined(score: f64) -> f64 {
+pub(crate) fn defined(score: f64) -> f64 {
     if score.is_nan() { f64::NEG_INFINITY } else { score }
-}
-
-/// The lowest and the highest score.
-fn range(hits: &[RankedHit]) -> Option<(f64, f64)> {
-    let finite = || hits.iter().map(|hit| hit.score).filter(|score| score.is_finite());
-    Some((finite().reduce(f64::min)?, finite().reduce(f64::max)?))
 }
 
 /// Calls `visit` for each chunk that has some of the hits: with their places among the hits, and the chunk's matches of just
@@ -452,9 +378,4 @@ fn all_hits(chunks: &[ChunkMatches]) -> Vec<RankedHit> {
         chunk.documents.clone().into_iter().map(hit)
     };
     chunks.iter().flat_map(of_chunk).collect()
-}
-
-/// The places of hits in their order, from 1.
-fn ranks(hits: &[RankedHit]) -> PerHit {
-    hits.iter().zip(1u32..).map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect()
 }

@@ -186,7 +186,13 @@ impl Serialize for CoverageJson<'_> {
         map.serialize_entry("coverage", &coverage.percent())?;
         map.serialize_entry("documents", &coverage.documents)?;
         if !full {
-            map.serialize_entry("degraded", &Degraded { timed_out: coverage.timed_out })?;
+            map.serialize_entry(
+                "degraded",
+                &Degraded {
+                    timed_out: coverage.timed_out,
+                    non_ideal: coverage.non_ideal || !coverage.timed_out,
+                },
+            )?;
         }
         map.serialize_entry("full", &full)?;
         map.serialize_entry("nodes", &coverage.nodes)?;
@@ -198,6 +204,7 @@ impl Serialize for CoverageJson<'_> {
 
 struct Degraded {
     timed_out: bool,
+    non_ideal: bool,
 }
 
 impl Serialize for Degraded {
@@ -206,7 +213,7 @@ impl Serialize for Degraded {
         map.serialize_entry("match-phase", &false)?;
         map.serialize_entry("timeout", &self.timed_out)?;
         map.serialize_entry("adaptive-timeout", &false)?;
-        map.serialize_entry("non-ideal-state", &!self.timed_out)?;
+        map.serialize_entry("non-ideal-state", &self.non_ideal)?;
         map.end()
     }
 }

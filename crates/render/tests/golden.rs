@@ -9,7 +9,7 @@ use millrace_result::{
 };
 use millrace_tensor::Tensor;
 
-const FULL: Coverage = Coverage { documents: 10, target: 10, timed_out: false, nodes: 1 };
+const FULL: Coverage = Coverage { documents: 10, target: 10, timed_out: false, non_ideal: false, nodes: 1 };
 const ROOT: &str = r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":1},"coverage":{"coverage":100,"documents":10,"full":true,"nodes":1,"results":1,"resultsFull":1},"children":["#;
 
 fn hit(fields: Vec<(&str, FieldValue)>) -> Hit {
@@ -127,7 +127,7 @@ fn nothing_found() {
 
 #[test]
 fn a_part_only() {
-    let coverage = Coverage { documents: 5, target: 20, timed_out: true, nodes: 1 };
+    let coverage = Coverage { documents: 5, target: 20, timed_out: true, non_ideal: false, nodes: 1 };
     check(
         &Response { coverage, ..Response::default() },
         r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,

@@ -88,6 +88,8 @@ pub struct Coverage {
     pub target: u64,
     /// Whether the deadline passed before the end.
     pub timed_out: bool,
+    /// Whether documents may be missing since no node that serves has all of them, or none that has them answered.
+    pub non_ideal: bool,
     /// Nodes that answered.
     pub nodes: u32,
 }
@@ -95,7 +97,7 @@ pub struct Coverage {
 impl Coverage {
     /// Whether everything was looked at.
     pub fn is_full(&self) -> bool {
-        self.documents >= self.target && !self.timed_out
+        self.documents >= self.target && !self.timed_out && !self.non_ideal
     }
 
     /// How much of it, from 0 to 100.
@@ -112,6 +114,7 @@ impl Coverage {
         self.documents += other.documents;
         self.target += other.target;
         self.timed_out |= other.timed_out;
+        self.non_ideal |= other.non_ideal;
         self.nodes += other.nodes;
     }
 }

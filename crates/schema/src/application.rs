@@ -125,6 +125,8 @@ pub struct Container {
     pub document_api: bool,
     /// The rate limiting searcher is in a chain: queries are refused when their client asks more than they say it may.
     pub limits_rates: bool,
+    /// The handler of the Model Context Protocol is there: assistants can search at `/mcp/`.
+    pub assistants: bool,
     /// `ignore-undefined-fields` of the document API.
     pub ignore_undefined_fields: bool,
     /// `max-document-size` of the document API in bytes.

@@ -4,16 +4,18 @@
 //! requests. Whatever can be wrong with it is found when it is made; [`Search::run`] then goes the way of every query: match,
 //! rank or sort, group, fill.
 //!
-//! Documents that lie on several nodes are searched where they are: each node makes a [`Share`] of its own, and [`merge`] makes of them
-//! what one node with all the documents would have found.
+//! Documents that lie on several nodes are searched where they are: each node has a [`Session`] with its own, and a [`Gathering`] asks
+//! them, step by step, for what it takes to find what one node with all the documents would have found.
 //!
 //! This crate does not know where columns come from, and renders nothing.
 
 mod collapse;
 mod deadline;
 mod error;
+mod gathering;
 mod narrowed;
-mod run;
+mod pass;
+mod search;
 mod share;
 mod sort_key;
 mod sorting;
@@ -22,8 +24,10 @@ mod trace;
 pub use collapse::{CollapseKeys, Collapsing};
 pub use deadline::Deadline;
 pub use error::Error;
+pub use gathering::{Gathering, Next};
 pub use narrowed::Narrowed;
-pub use run::{Outcome, Search, run_all};
-pub use share::{Share, merge, share};
+pub use pass::{Outcome, run_all};
+pub use search::Search;
+pub use share::{Again, Ask, Reply, Session, Share};
 pub use sorting::{SortedHit, Sorting};
 pub use trace::Trace;

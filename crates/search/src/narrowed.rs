@@ -9,20 +9,20 @@ use millrace_selection::Selection;
 use crate::Deadline;
 
 /// A view of those documents of another view that document selections mean.
-pub struct Narrowed<'v> {
-    view: &'v dyn View,
+pub struct Narrowed<V> {
+    view: V,
     chunks: Vec<Chunk>,
     complete: bool,
 }
 
-impl<'v> Narrowed<'v> {
+impl<V: View> Narrowed<V> {
     /// Tests the live documents of a view: of each list, one selection must match. `now()` in selections is `now_s`. Documents that
     /// the deadline leaves no time for do not pass.
     ///
     /// # Errors
     /// A column cannot be read.
     pub fn new(
-        view: &'v dyn View,
+        view: V,
         schema: &Schema,
         selections: &[Vec<&Selection>],
         now_s: i64,
@@ -35,14 +35,14 @@ impl<'v> Narrowed<'v> {
         let matches = |document: &Document| {
             selections.iter().all(|any| any.iter().any(|selection| selection.matches(document, now_s)))
         };
-        let mut narrowed = Narrowed { view, chunks: view.chunks().to_vec(), complete: true };
+        let mut narrowed = Narrowed { chunks: view.chunks().to_vec(), view, complete: true };
         for number in 0..narrowed.chunks.len() {
             let chunk = &mut narrowed.chunks[number];
             let mut live = vec![0u64; chunk.documents.div_ceil(64)];
             if deadline.passed() {
                 narrowed.complete = false;
             } else {
-                let documents = Documents::read(view, schema, &fields, number)?;
+                let documents = Documents::read(&narrowed.view, schema, &fields, number)?;
                 for place in (0..chunk.documents).filter(|place| is_live(chunk, *place)) {
                     let passes = documents.at(place).is_some_and(|document| matches(&document));
                     live[place / 64] |= u64::from(passes) << (place % 64);
@@ -59,7 +59,7 @@ impl<'v> Narrowed<'v> {
     }
 }
 
-impl View for Narrowed<'_> {
+impl<V: View> View for Narrowed<V> {
     fn chunks(&self) -> &[Chunk] {
         &self.chunks
     }

@@ -1,196 +1,285 @@
-//! One query over documents of several nodes.
+//! What one node adds to a query over documents of several.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_column::View;
 use millrace_grouping::{Collected, Execution, HitRef};
+use millrace_matching::Statistics;
+use millrace_ranking::{Documents, Known, RankedHit};
 use millrace_result::{Coverage, Hit, PartialResult};
 use serde::{Deserialize, Serialize};
 
-use crate::collapse::{CollapseKeys, Collapsing};
-use crate::run::{fill, passes};
-use crate::{Deadline, Error, Outcome, Search, Trace};
+use crate::collapse::CollapseKeys;
+use crate::pass::{BestOfPass, Pass, check_groupings, fill};
+use crate::{Deadline, Error, Outcome, Search, SortedHit};
+
+/// What a node is asked for while a query runs over several. Each asks for something of every schema, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Ask {
+    /// The statistics of words over its documents.
+    Statistics,
+    /// Its hits and groups, ranked by these statistics, where some were asked for.
+    Share(Option<Vec<Statistics>>),
+    /// The scores of the second phase.
+    Second(Vec<Again>),
+    /// The numbers that the global phase normalises.
+    ToNormalize(Vec<Again>),
+    /// The scores of the global phase, with the normalised numbers of its hits.
+    Global(Vec<(Again, Vec<Vec<f64>>)>),
+    /// Hits with their fields.
+    Fill(Vec<Again>),
+}
+
+/// Hits of one node and schema, best first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Again {
+    /// Chunk, document and score, and the place in the first phase among the hits of all nodes.
+    pub(crate) hits: Vec<(usize, u16, f64, u32)>,
+    /// The highest score of the first phase on any node.
+    pub(crate) max: Option<f64>,
+}
+
+/// A node's answer to an [`Ask`], for each schema in order.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// To [`Ask::Statistics`].
+    Statistics(Vec<Statistics>),
+    /// To [`Ask::Share`].
+    Share(Share),
+    /// To [`Ask::Second`] and [`Ask::Global`]; none where there was no time for models.
+    Scores(Vec<Option<Vec<f64>>>),
+    /// To [`Ask::ToNormalize`]; none where there was no time for models.
+    Numbers(Vec<Option<Vec<Vec<f64>>>>),
+    /// To [`Ask::Fill`].
+    Hits(Vec<Vec<Hit>>),
+}
+
+impl Reply {
+    /// What is taken for the answer of a node that does not answer in time, for so many schemas: it has nothing, and coverage says so. None
+    /// where it would have had to answer for hits of its own.
+    pub fn of_nobody(ask: &Ask, schemas: usize) -> Option<Reply> {
+        let has_none = |agains: &[Again]| agains.iter().all(|again| again.hits.is_empty());
+        let nothing = || OfSchema {
+            total_count: 0,
+            hits: Vec::new(),
+            collapse_keys: Vec::new(),
+            best: None,
+            coverage: Coverage { timed_out: true, ..Coverage::default() },
+            groups: Vec::new(),
+        };
+        match ask {
+            Ask::Statistics => Some(Reply::Statistics(vec![Statistics::default(); schemas])),
+            Ask::Share(_) => Some(Reply::Share(Share { schemas: (0..schemas).map(|_| nothing()).collect() })),
+            Ask::Second(agains) => has_none(agains).then(|| Reply::Scores(vec![Some(Vec::new()); schemas])),
+            Ask::ToNormalize(agains) => {
+                has_none(agains).then(|| Reply::Numbers(vec![Some(Vec::new()); schemas]))
+            }
+            Ask::Global(agains) => {
+                let has_none = agains.iter().all(|(again, _)| again.hits.is_empty());
+                has_none.then(|| Reply::Scores(vec![Some(Vec::new()); schemas]))
+            }
+            Ask::Fill(agains) => has_none(agains).then(|| Reply::Hits(vec![Vec::new(); schemas])),
+        }
+    }
+}
 
 /// What the documents of one node give to a query: all that is needed to merge it with what other nodes have. Travels by `serde`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Share {
     /// For each schema, in order.
-    schemas: Vec<OfSchema>,
+    pub(crate) schemas: Vec<OfSchema>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct OfSchema {
-    total_count: u64,
+pub(crate) struct OfSchema {
+    pub total_count: u64,
     /// The best hits of this node, filled.
-    hits: Vec<Hit>,
+    pub hits: Vec<Hit>,
     /// What each hit is compared by, where the request collapses hits.
-    collapse_keys: Vec<CollapseKeys>,
-    coverage: Coverage,
+    pub collapse_keys: Vec<CollapseKeys>,
+    /// Where later phases rank the hits again: the best of the first, and no hits.
+    pub best: Option<BestOfPass>,
+    pub coverage: Coverage,
     /// For each grouping request; none where this schema has no part in it.
-    groups: Vec<Option<Groups>>,
+    pub groups: Vec<Option<Groups>>,
 }
 
 /// Groups as they were collected, and the hits in them that may be shown.
 #[derive(Debug, Serialize, Deserialize)]
-struct Groups {
-    collected: Collected,
-    hits: Vec<(Option<String>, HitRef, Hit)>,
+pub(crate) struct Groups {
+    pub collected: Collected,
+    pub hits: Vec<(Option<String>, HitRef, Hit)>,
 }
 
-/// Runs the searches of one query over the documents of this node, one search for each schema. Hits of groups are filled at once, so
-/// that nobody has to ask again: a request for all hits of all groups costs as much as it shows.
-///
-/// # Errors
-/// As [`Search::run`].
-pub fn share(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Share, Error> {
-    let mut passes = passes(searches, deadline)?;
-    let executions: Vec<Vec<Option<Execution>>> =
-        passes.iter_mut().map(|pass| std::mem::take(&mut pass.executions)).collect();
-    let groups = |execution: Execution| -> Result<Groups, Error> {
-        let mut by_summary: HashMap<Option<&str>, Vec<HitRef>> = HashMap::new();
-        for (summary, hit) in execution.hits() {
-            by_summary.entry(summary).or_default().push(hit);
-        }
-        let mut hits = Vec::new();
-        for (summary, references) in by_summary {
-            let filled = fill(&passes, summary, &references, deadline)?;
-            let filled = references.into_iter().zip(filled);
-            hits.extend(filled.map(|(reference, hit)| (summary.map(str::to_owned), reference, hit)));
-        }
-        Ok(Groups { hits, collected: execution.collected() })
-    };
-    let groups = executions
-        .into_iter()
-        .map(|of_schema| of_schema.into_iter().map(|execution| execution.map(groups).transpose()).collect())
-        .collect::<Result<Vec<Vec<Option<Groups>>>, Error>>()?;
-    let schemas = passes.into_iter().zip(groups).map(|(pass, groups)| {
-        let Outcome { result, collapse_keys, .. } = pass.outcome;
-        let PartialResult { total_count, hits, coverage, .. } = result;
-        OfSchema { total_count, hits, collapse_keys, coverage, groups }
-    });
-    Ok(Share { schemas: schemas.collect() })
+/// The searches of one query over the documents of one node, one for each schema, as long as the query runs: every answer is about the
+/// same documents.
+pub struct Session {
+    passes: Vec<Pass<Arc<Search>, Arc<dyn View>>>,
+    known: Vec<Known>,
 }
 
-/// Merges what nodes have found: an outcome for each search, in order, the groups of all in the first; as
-/// [`run_all`](crate::run_all) over all documents would give them. Two things are as each node alone sees them: the statistics of
-/// words, and what a global phase makes of its best hits.
-///
-/// # Errors
-/// A share is not one of these searches.
-pub fn merge(searches: &[&Search], shares: Vec<Share>) -> Result<Vec<Outcome>, Error> {
-    if shares.iter().any(|share| share.schemas.len() != searches.len()) {
-        return Err(Error::Share);
-    }
-    let mut merged: Vec<Merged<'_>> = searches.iter().map(|search| Merged::new(search)).collect();
-    let mut groupings = Groupings::new(searches);
-    for (number, share) in (0u32..).zip(shares) {
-        let first_part = number.saturating_mul(searches.len() as u32);
-        for (place, of_schema) in share.schemas.into_iter().enumerate() {
-            let groups = merged[place].add(of_schema);
-            groupings.add(place, groups, first_part)?;
-        }
-    }
-    let mut outcomes: Vec<Outcome> = merged.into_iter().map(Merged::finish).collect();
-    if let Some(first) = outcomes.first_mut() {
-        first.result.groupings = groupings.finish()?;
-    }
-    Ok(outcomes)
-}
-
-/// The hits of one schema, of all nodes so far.
-struct Merged<'s> {
-    search: &'s Search,
-    total_count: u64,
-    coverage: Coverage,
-    hits: Vec<(Hit, CollapseKeys)>,
-}
-
-impl<'s> Merged<'s> {
-    fn new(search: &'s Search) -> Self {
-        Merged { search, total_count: 0, coverage: Coverage::default(), hits: Vec::new() }
+impl Session {
+    /// Finds what matches.
+    ///
+    /// # Errors
+    /// As [`Search::run`].
+    pub fn new(searches: Vec<(Arc<Search>, Arc<dyn View>)>, deadline: &Deadline) -> Result<Self, Error> {
+        check_groupings(searches.iter().map(|(search, _)| &**search))?;
+        let pass = |(search, view)| Pass::new(search, view, deadline);
+        let passes: Vec<_> = searches.into_iter().map(pass).collect::<Result<_, Error>>()?;
+        let known = passes.iter().map(|_| Known::default()).collect();
+        Ok(Session { passes, known })
     }
 
-    /// Adds what a node has; its groups are handed back.
-    fn add(&mut self, of_schema: OfSchema) -> Vec<Option<Groups>> {
-        self.total_count += of_schema.total_count;
-        self.coverage.merge(&of_schema.coverage);
-        let keys = of_schema.collapse_keys.into_iter().chain(std::iter::repeat_with(Vec::new));
-        self.hits.extend(of_schema.hits.into_iter().zip(keys));
-        of_schema.groups
-    }
-
-    fn finish(self) -> Outcome {
-        let plan = self.search.plan();
-        let mut hits = self.hits;
-        hits.sort_by(|(one, _), (other, _)| one.order(other));
-        if let Some(collapse) = &plan.query.collapse {
-            let mut collapsing = Collapsing::new(collapse);
-            hits.retain(|(_, keys)| collapsing.keeps(keys));
-        }
-        hits.truncate(plan.offset.saturating_add(plan.hits));
-        let (hits, mut collapse_keys): (Vec<Hit>, Vec<CollapseKeys>) = hits.into_iter().unzip();
-        if plan.query.collapse.is_none() {
-            collapse_keys.clear();
-        }
-        let trace =
-            Trace { documents: self.coverage.documents, matched: self.total_count, ..Trace::default() };
-        let result = PartialResult {
-            total_count: self.total_count,
-            hits,
-            groupings: Vec::new(),
-            coverage: self.coverage,
-        };
-        Outcome { result, trace, collapse_keys }
-    }
-}
-
-/// The groups of each request, of all schemas and nodes so far.
-struct Groupings<'s> {
-    searches: &'s [&'s Search],
-    requests: Vec<(Option<Execution>, GroupHits)>,
-}
-
-/// Filled hits by what refers to them. A hit can be in several groups.
-type GroupHits = HashMap<(Option<String>, (u32, usize, u16)), Hit>;
-
-impl<'s> Groupings<'s> {
-    fn new(searches: &'s [&'s Search]) -> Self {
-        let requests = searches.iter().map(|search| search.grouping_requests()).max().unwrap_or(0);
-        Groupings { searches, requests: (0..requests).map(|_| (None, HashMap::new())).collect() }
-    }
-
-    fn add(&mut self, schema: usize, groups: Vec<Option<Groups>>, first_part: u32) -> Result<(), Error> {
-        for (request, groups) in groups.into_iter().enumerate() {
-            let Some(groups) = groups else { continue };
-            let grouping = self.searches[schema].grouping(request).ok_or(Error::Share)?;
-            let (merged, hits) = self.requests.get_mut(request).ok_or(Error::Share)?;
-            let execution = groups.collected.resume(Arc::clone(grouping), first_part)?;
-            match merged {
-                None => *merged = Some(execution),
-                Some(merged) => merged.merge(execution),
+    /// Answers.
+    ///
+    /// # Errors
+    /// As [`Search::run`]; [`Error::Share`] for what does not fit the query.
+    pub fn answer(&mut self, ask: Ask, deadline: &Deadline) -> Result<Reply, Error> {
+        let stop = &|| deadline.passed();
+        Ok(match ask {
+            Ask::Statistics => {
+                Reply::Statistics(self.passes.iter().map(|pass| pass.matches.statistics.clone()).collect())
             }
-            hits.extend(groups.hits.into_iter().map(|(summary, reference, hit)| {
-                let part = reference.part.saturating_add(first_part);
-                ((summary, (part, reference.chunk, reference.document)), hit)
-            }));
-        }
-        Ok(())
+            Ask::Share(statistics) => {
+                for (pass, statistics) in self.passes.iter_mut().zip(statistics.into_iter().flatten()) {
+                    pass.matches.statistics = statistics;
+                }
+                Reply::Share(self.share(deadline)?)
+            }
+            Ask::Second(schemas) => {
+                let scores = |_: usize,
+                              over: &Documents<'_>,
+                              search: &Search,
+                              hits: &[RankedHit],
+                              known: &mut Known| {
+                    search.profile.second_phase(over, hits, known, stop)
+                };
+                Reply::Scores(self.each(&schemas, scores)?)
+            }
+            Ask::ToNormalize(schemas) => {
+                let numbers = |_: usize,
+                               over: &Documents<'_>,
+                               search: &Search,
+                               hits: &[RankedHit],
+                               known: &mut Known| {
+                    search.profile.to_normalize(over, hits, known, stop)
+                };
+                Reply::Numbers(self.each(&schemas, numbers)?)
+            }
+            Ask::Global(schemas) => {
+                let (schemas, normalized): (Vec<Again>, Vec<Vec<Vec<f64>>>) = schemas.into_iter().unzip();
+                let scores = |at: usize,
+                              over: &Documents<'_>,
+                              search: &Search,
+                              hits: &[RankedHit],
+                              known: &mut Known| {
+                    search.profile.global_phase(over, hits, &normalized[at], known).map(Some)
+                };
+                Reply::Scores(self.each_known(&schemas, scores)?)
+            }
+            Ask::Fill(schemas) => {
+                let mut all = Vec::with_capacity(schemas.len());
+                for (pass, again) in self.passes.iter().zip(&schemas) {
+                    let sorted = |hit: RankedHit| SortedHit {
+                        keys: Vec::new(),
+                        score: hit.score,
+                        chunk: hit.chunk,
+                        document: hit.document,
+                    };
+                    let hits: Vec<SortedHit> = again.hits(pass.view())?.into_iter().map(sorted).collect();
+                    all.push(pass.fill(None, &hits, deadline)?);
+                }
+                Reply::Hits(all)
+            }
+        })
     }
 
-    fn finish(self) -> Result<Vec<millrace_result::GroupingResult>, Error> {
-        let finish = |(number, (execution, hits)): (usize, (Option<Execution>, GroupHits))| {
-            let fill = &mut |summary: Option<&str>, references: &[HitRef]| {
-                let summary = summary.map(str::to_owned);
-                let filled = references.iter().map(|hit| {
-                    hits.get(&(summary.clone(), (hit.part, hit.chunk, hit.document)))
-                        .cloned()
-                        .ok_or(Error::Share)
-                });
-                filled.collect()
-            };
-            execution.map(|execution| execution.finish(number as u32, fill)).transpose()
+    /// Calls `rank` for each schema and its hits, which are known afresh.
+    fn each<T>(
+        &mut self,
+        schemas: &[Again],
+        rank: impl FnMut(
+            usize,
+            &Documents<'_>,
+            &Search,
+            &[RankedHit],
+            &mut Known,
+        ) -> Result<T, millrace_ranking::Error>,
+    ) -> Result<Vec<T>, Error> {
+        for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
+            let ranks = again.hits.iter().map(|hit| hit.3);
+            *known = Known::new(again.hits(pass.view())?.into_iter().zip(ranks), again.max);
+        }
+        self.each_known(schemas, rank)
+    }
+
+    fn each_known<T>(
+        &mut self,
+        schemas: &[Again],
+        mut rank: impl FnMut(
+            usize,
+            &Documents<'_>,
+            &Search,
+            &[RankedHit],
+            &mut Known,
+        ) -> Result<T, millrace_ranking::Error>,
+    ) -> Result<Vec<T>, Error> {
+        if schemas.len() != self.passes.len() {
+            return Err(Error::Share);
+        }
+        let mut all = Vec::with_capacity(schemas.len());
+        for (at, (pass, known)) in self.passes.iter().zip(&mut self.known).enumerate() {
+            let hits = schemas[at].hits(pass.view())?;
+            let over = Documents { plan: &pass.search.plan, view: pass.view(), matches: &pass.matches };
+            all.push(rank(at, &over, &pass.search, &hits, known)?);
+        }
+        Ok(all)
+    }
+
+    /// Hits of groups are filled at once, so that nobody has to ask again: a request for all hits of all groups costs as much as it shows.
+    fn share(&mut self, deadline: &Deadline) -> Result<Share, Error> {
+        let mut passed = Vec::with_capacity(self.passes.len());
+        for (part, pass) in (0..).zip(&mut self.passes) {
+            passed.push(pass.found_of_several(part, deadline)?);
+        }
+        let groups = |execution: Execution| -> Result<Groups, Error> {
+            let mut by_summary: HashMap<Option<&str>, Vec<HitRef>> = HashMap::new();
+            for (summary, hit) in execution.hits() {
+                by_summary.entry(summary).or_default().push(hit);
+            }
+            let mut hits = Vec::new();
+            for (summary, references) in by_summary {
+                let filled = fill(&self.passes, summary, &references, deadline)?;
+                let filled = references.into_iter().zip(filled);
+                hits.extend(filled.map(|(reference, hit)| (summary.map(str::to_owned), reference, hit)));
+            }
+            Ok(Groups { hits, collected: execution.collected() })
         };
-        self.requests.into_iter().enumerate().filter_map(|request| finish(request).transpose()).collect()
+        let mut schemas = Vec::with_capacity(passed.len());
+        for passed in passed {
+            let of_requests = passed.executions.into_iter();
+            let groups = of_requests.map(|execution| execution.map(groups).transpose());
+            let groups = groups.collect::<Result<Vec<Option<Groups>>, Error>>()?;
+            let Outcome { result, collapse_keys, .. } = passed.outcome;
+            let PartialResult { total_count, hits, coverage, .. } = result;
+            schemas.push(OfSchema { total_count, hits, collapse_keys, best: passed.best, coverage, groups });
+        }
+        Ok(Share { schemas })
+    }
+}
+
+impl Again {
+    /// The hits, if they are documents of this view.
+    fn hits(&self, view: &dyn View) -> Result<Vec<RankedHit>, Error> {
+        let chunks = view.chunks();
+        let hit = |(chunk, document, score, _): &(usize, u16, f64, u32)| {
+            let is_there = chunks.get(*chunk).is_some_and(|chunk| usize::from(*document) < chunk.documents);
+            is_there
+                .then_some(RankedHit { chunk: *chunk, document: *document, score: *score })
+                .ok_or(Error::Share)
+        };
+        self.hits.iter().map(hit).collect()
     }
 }

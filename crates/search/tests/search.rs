@@ -3,7 +3,6 @@
 #[path = "../../matching/tests/support/mod.rs"]
 mod support;
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use millrace_result::{Feature, FieldValue, GroupId, GroupList, GroupValue};
 use millrace_schema::{
     DocumentSummary, Phase, Place, RankProfile, Schema, Sourced, SummaryField, SummaryMode,
 };
-use millrace_search::{Deadline, Error, Outcome, Search, merge, run_all, share};
+use millrace_search::{Ask, Deadline, Error, Gathering, Next, Outcome, Reply, Search, Session, run_all};
 use millrace_selection::Selection;
 use support::{Fields, field, plan, schema};
 
@@ -80,31 +79,39 @@ fn by(by: SortBy, descending: bool) -> SortColumn {
 fn run(plan: Plan) -> Result<Outcome, Error> {
     let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
-    let search = Search::new(Arc::new(plan), profile, "mails".into())?;
+    let search = Arc::new(Search::new(Arc::new(plan), profile, "mails".into())?);
     let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
     let outcome = search.run(&view, &deadline)?;
     let together = spread(&search, &view, &deadline);
-    if search.plan().leaves.is_empty() || !search.plan().sorting.is_empty() {
-        assert_eq!(shown(&together), shown(&outcome));
-    } else {
-        // Words are counted on each node for itself, so scores differ.
-        let ids = |outcome: &Outcome| -> BTreeSet<String> {
-            outcome.result.hits.iter().map(|hit| hit.id.to_string()).collect()
-        };
-        assert_eq!(ids(&together), ids(&outcome));
-    }
+    assert_eq!(shown(&together), shown(&outcome));
     Ok(outcome)
 }
 
-/// The same search, each chunk on a node of its own; what the nodes found has travelled.
-fn spread(search: &Search, view: &MemoryView, deadline: &Deadline) -> Outcome {
-    let shares = (0..view.chunks().len()).map(|chunk| {
-        let found = share(&[(search, &Chunks(view, chunk..chunk + 1))], deadline).unwrap();
-        let mut bytes = Vec::new();
-        ciborium::into_writer(&found, &mut bytes).unwrap();
-        ciborium::from_reader(&bytes[..]).unwrap()
-    });
-    merge(&[search], shares.collect()).unwrap().remove(0)
+/// The same search, each chunk on a node of its own; what the nodes say has travelled.
+fn spread(search: &Arc<Search>, view: &MemoryView, deadline: &Deadline) -> Outcome {
+    let session = |chunk| {
+        let part: Arc<dyn View> = Arc::new(Chunks(view.clone(), chunk..chunk + 1));
+        Session::new(vec![(Arc::clone(search), part)], deadline).unwrap()
+    };
+    let mut sessions: Vec<Session> = (0..view.chunks().len()).map(session).collect();
+    let mut gathering = Gathering::new(vec![Arc::clone(search)], sessions.len());
+    let mut replies = Vec::new();
+    loop {
+        let asks = match gathering.next(replies).unwrap() {
+            Next::Found(mut outcomes) => return outcomes.remove(0),
+            Next::Ask(asks) => asks,
+        };
+        let answer = |(session, ask): (&mut Session, &Ask)| {
+            travelled::<Reply>(&session.answer(travelled(ask), deadline).unwrap())
+        };
+        replies = sessions.iter_mut().zip(&asks).map(answer).collect();
+    }
+}
+
+fn travelled<T: serde::de::DeserializeOwned>(value: &impl serde::Serialize) -> T {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes).unwrap();
+    ciborium::from_reader(&bytes[..]).unwrap()
 }
 
 /// All of an outcome but what it took.
@@ -115,9 +122,9 @@ fn shown(outcome: &Outcome) -> String {
 }
 
 /// Some chunks of a view.
-struct Chunks<'v>(&'v MemoryView, Range<usize>);
+struct Chunks(MemoryView, Range<usize>);
 
-impl View for Chunks<'_> {
+impl View for Chunks {
     fn chunks(&self) -> &[Chunk] {
         &self.0.chunks()[self.1.clone()]
     }
@@ -271,15 +278,19 @@ fn what_another_request_has_collected_is_refused() {
         Search::new(Arc::new(plan), profile, "mails".into()).unwrap()
     };
     let deadline = Deadline::at(Instant::now() + Duration::from_secs(60));
-    let asked = with("all(group(folder) each(output(count())))");
+    let asked = Arc::new(with("all(group(folder) each(output(count())))"));
     for other in [
         "all(group(folder) each(output(sum(price))))",
         "all(output(count()))",
         "all(group(folder) each(group(date) each(output(count()))))",
     ] {
         let other = with(other);
-        let found = share(&[(&other, &view(&test_schema()))], &deadline).unwrap();
-        let error = merge(&[&asked], vec![found]).unwrap_err().to_string();
+        let documents: Arc<dyn View> = Arc::new(view(&test_schema()));
+        let mut session = Session::new(vec![(Arc::new(other), documents)], &deadline).unwrap();
+        let found = session.answer(Ask::Share(None), &deadline).unwrap();
+        let mut gathering = Gathering::new(vec![Arc::clone(&asked)], 1);
+        gathering.next(Vec::new()).unwrap();
+        let error = gathering.next(vec![found]).unwrap_err().to_string();
         assert!(error.contains("do all nodes run the same version"), "{error}");
     }
 }

@@ -9,13 +9,17 @@
 //! - [`Segment`] finds groups and reads columns. An open one takes memory for its catalog alone; directory pages and columns
 //!   live in a [`Cache`] that all segments share.
 //! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
-//! - [`Segment::verify`] reads everything and compares checksums.
+//! - [`Cut`] is a part of a segment as one of its own: its columns are copied as they are.
+//! - [`Segment::verify`] reads everything and compares checksums; of a file that has just come, [`Checksums`] need no second reading.
 //!
 //! `docs/format.md` describes the file byte by byte. This crate knows neither the tail, nor schemas, nor that there are other nodes.
 
 mod cache;
 mod catalog;
+mod checksums;
 mod chunk;
+mod cut;
+mod directory;
 mod error;
 mod format;
 mod groups;
@@ -27,7 +31,9 @@ mod writer;
 
 pub use cache::{Cache, CacheStatistics};
 pub use catalog::Section;
+pub use checksums::Checksums;
 pub use chunk::ChunkInfo;
+pub use cut::{Cut, reaches};
 pub use error::Error;
 pub use groups::GroupEntry;
 pub use merge::{MergeInput, MergePolicy, absent_like, merge};

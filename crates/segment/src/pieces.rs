@@ -99,7 +99,7 @@ impl Segment {
     }
 
     /// A large piece, into memory that is not written before.
-    fn read_alone(&self, place: &Place) -> Result<Buffer, Error> {
+    pub(crate) fn read_alone(&self, place: &Place) -> Result<Buffer, Error> {
         self.within(place.offset, place.padded())?;
         let read = |length, bytes: &mut Vec<u8>| self.read_onto(place.offset, length, bytes);
         let buffer = Buffer::read_with(place.length as usize, read)?;

@@ -3,7 +3,7 @@ use std::ops::Range;
 use crate::chunk::RowLayout;
 use crate::format::BLOCK;
 use crate::groups::{FENCE_BYTES, Fence, decode_page};
-use crate::{Error, Segment};
+use crate::{Checksums, Error, Segment};
 
 /// What [`Segment::verify`] read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,10 +21,18 @@ impl Segment {
     /// # Errors
     /// The first damage.
     pub fn verify(&self) -> Result<Verified, Error> {
+        self.verify_with(&Checksums::new(Vec::new()))
+    }
+
+    /// As [`Segment::verify`], but columns whose checksums are known are not read.
+    ///
+    /// # Errors
+    /// The first damage.
+    pub fn verify_with(&self, known: &Checksums) -> Result<Verified, Error> {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut documents = 0;
         for (number, section) in self.sections().iter().enumerate() {
-            let counted = self.verify_chunks(number, &mut parts)?;
+            let counted = self.verify_chunks(number, known, &mut parts)?;
             if counted != section.documents {
                 return Err(self.corrupt(
                     section.rows_offset,
@@ -39,16 +47,38 @@ impl Segment {
         Ok(Verified { bytes: self.bytes(), documents })
     }
 
-    fn verify_chunks(&self, section: usize, parts: &mut Vec<Range<u64>>) -> Result<u64, Error> {
+    fn verify_chunks(
+        &self,
+        section: usize,
+        known: &Checksums,
+        parts: &mut Vec<Range<u64>>,
+    ) -> Result<u64, Error> {
         let catalog = &self.sections()[section];
         let mut documents = 0;
+        let (mut damaged, mut unknown) = (None, Vec::new());
         self.rows(section, 0..catalog.chunks, |row| {
             documents += u64::from(RowLayout::info(row).documents);
             for column in 0..catalog.columns.len() {
                 let place = RowLayout::place(row, column);
-                parts.push(place.offset..place.offset + place.padded());
+                if place.length == 0 {
+                    continue;
+                }
+                parts.push(place.offset..place.offset.saturating_add(place.padded()));
+                match known.of(place.offset, place.padded()) {
+                    Some(checksum) if checksum == place.checksum => {}
+                    Some(_) => damaged = Some(place.offset),
+                    None if known.is_empty() => {}
+                    None => unknown.push(place),
+                }
             }
         })?;
+        if let Some(offset) = damaged {
+            return Err(self.corrupt(offset, "a column does not fit its checksum"));
+        }
+        if !known.is_empty() {
+            unknown.iter().try_for_each(|place| self.read_alone(place).map(drop))?;
+            return Ok(documents);
+        }
         for key in &catalog.columns {
             for chunk in (0..catalog.chunks).step_by(64) {
                 self.columns_uncached(section, key, chunk..(chunk + 64).min(catalog.chunks))?;

@@ -4,10 +4,10 @@ use millrace_column::{Column, ColumnKey, Form};
 use millrace_env::{AppendFile, Disk};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::{Place, RowLayout};
-use crate::format::{BLOCK, Trailer, header};
-use crate::groups::{Fence, GroupsBuilder};
-use crate::{ChunkInfo, Error, Section, catalog};
+use crate::chunk::Place;
+use crate::directory::{Directory, append, write_end};
+use crate::format::{BLOCK, header};
+use crate::{ChunkInfo, Error, Section};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
@@ -87,11 +87,7 @@ impl Drop for FileName<'_> {
 }
 
 struct OpenSection {
-    section: Section,
-    infos: Vec<ChunkInfo>,
-    /// The places of all columns of all chunks, chunk by chunk.
-    places: Vec<Place>,
-    groups: GroupsBuilder,
+    directory: Directory,
     /// Chunks whose columns are not written yet: the last ones.
     slab: Vec<Vec<Option<Column>>>,
     slab_bytes: usize,
@@ -134,28 +130,8 @@ impl<'a> Writer<'a> {
     pub fn begin_section(&mut self, document_type: &str, columns: Vec<ColumnKey>) -> Result<(), Error> {
         self.end_section()?;
         debug_assert!(columns.is_sorted(), "columns are sorted");
-        let section = Section {
-            document_type: document_type.to_owned(),
-            columns,
-            documents: 0,
-            removed: 0,
-            chunks: 0,
-            groups: 0,
-            oldest: u64::MAX,
-            newest: 0,
-            rows_offset: 0,
-            fence_offset: 0,
-            fence_length: 0,
-            fence_checksum: 0,
-        };
-        self.open = Some(OpenSection {
-            section,
-            infos: Vec::new(),
-            places: Vec::new(),
-            groups: GroupsBuilder::default(),
-            slab: Vec::new(),
-            slab_bytes: 0,
-        });
+        let directory = Directory::new(document_type, columns);
+        self.open = Some(OpenSection { directory, slab: Vec::new(), slab_bytes: 0 });
         Ok(())
     }
 
@@ -168,19 +144,13 @@ impl<'a> Writer<'a> {
     /// It cannot be written.
     pub fn add(&mut self, chunk: NewChunk<'_>) -> Result<(), Error> {
         let open = self.open.as_mut().expect("a section is begun before chunks are added");
-        assert_eq!(chunk.columns.len(), open.section.columns.len(), "a chunk has the columns of its section");
-        let number = open.section.chunks;
-        let next_group = open.groups.add(chunk.location, chunk.group, number);
+        let directory = &mut open.directory;
+        let columns = directory.section.columns.len();
+        assert_eq!(chunk.columns.len(), columns, "a chunk has the columns of its section");
+        let next_group = directory.add(chunk.location, chunk.group, chunk.info);
         if (next_group && open.slab_bytes >= SLAB_BYTES) || open.slab_bytes >= SLAB_BYTES_MAX {
             open.write_slab(&mut *self.file, &mut self.offset)?;
         }
-        let section = &mut open.section;
-        section.chunks += 1;
-        section.documents += u64::from(chunk.info.documents);
-        section.removed += u64::from(chunk.info.removed);
-        section.oldest = section.oldest.min(chunk.info.oldest);
-        section.newest = section.newest.max(chunk.info.newest);
-        open.infos.push(chunk.info);
         open.slab_bytes += chunk.columns.iter().flatten().map(|column| column.encoded().len()).sum::<usize>();
         open.slab.push(chunk.columns);
         Ok(())
@@ -188,7 +158,7 @@ impl<'a> Writer<'a> {
 
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.sections.is_empty() && self.open.as_ref().is_none_or(|open| open.section.chunks == 0)
+        self.sections.is_empty() && self.open.as_ref().is_none_or(|open| open.directory.section.chunks == 0)
     }
 
     /// Writes what is left, makes the file durable and gives it its name.
@@ -197,14 +167,7 @@ impl<'a> Writer<'a> {
     /// It cannot be written or made durable.
     pub fn finish(mut self) -> Result<Summary, Error> {
         self.end_section()?;
-        let catalog = catalog::encode(&self.sections);
-        let trailer = Trailer {
-            catalog_offset: self.offset,
-            catalog_length: catalog.len() as u64,
-            catalog_checksum: xxh3_64(&catalog),
-        };
-        append(&mut *self.file, &mut self.offset, &catalog)?;
-        append(&mut *self.file, &mut self.offset, &trailer.encode())?;
+        write_end(&self.sections, &mut *self.file, &mut self.offset)?;
         self.file.sync()?;
         if let Some(name) = &mut self.name {
             name.keep()?;
@@ -231,14 +194,12 @@ impl<'a> Writer<'a> {
 
     fn end_section(&mut self) -> Result<(), Error> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        if open.section.chunks == 0 {
+        if open.directory.section.chunks == 0 {
             return Ok(());
         }
         let (file, offset) = (&mut *self.file, &mut self.offset);
         open.write_slab(file, offset)?;
-        open.write_rows(file, offset)?;
-        let section = open.write_groups(file, offset)?;
-        self.sections.push(section);
+        self.sections.push(open.directory.write(file, offset)?);
         Ok(())
     }
 }
@@ -246,9 +207,10 @@ impl<'a> Writer<'a> {
 impl OpenSection {
     /// Writes the gathered columns, column by column, so that one column of a group is one piece of the file.
     fn write_slab(&mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<(), Error> {
-        let first = self.places.len();
-        let columns = self.section.columns.len();
-        self.places.resize(first + self.slab.len() * columns, Place::default());
+        let places = &mut self.directory.places;
+        let first = places.len();
+        let columns = self.directory.section.columns.len();
+        places.resize(first + self.slab.len() * columns, Place::default());
         for column in 0..columns {
             for (chunk, slab) in self.slab.iter().enumerate() {
                 let Some(column_of_chunk) = &slab[column] else { continue };
@@ -258,58 +220,13 @@ impl OpenSection {
                 let place = Place { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
                 debug_assert_eq!(place.padded(), bytes.padded().len() as u64, "buffers are whole lines");
                 append(file, offset, bytes.padded())?;
-                self.places[first + chunk * columns + column] = place;
+                places[first + chunk * columns + column] = place;
             }
         }
         self.slab.clear();
         self.slab_bytes = 0;
         Ok(())
     }
-
-    fn write_rows(&mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<(), Error> {
-        self.section.rows_offset = *offset;
-        let layout = self.section.rows();
-        let columns = self.section.columns.len();
-        let rows_per_page = layout.rows_per_page() as usize;
-        for (page, infos) in self.infos.chunks(rows_per_page).enumerate() {
-            let mut bytes = Vec::with_capacity(infos.len() * layout.row_bytes() + 8);
-            for (row, info) in infos.iter().enumerate() {
-                let at = (page * rows_per_page + row) * columns;
-                bytes.extend(RowLayout::encode(info, &self.places[at..at + columns]));
-            }
-            bytes.extend(xxh3_64(&bytes).to_le_bytes());
-            append(file, offset, &bytes)?;
-        }
-        Ok(())
-    }
-
-    fn write_groups(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<Section, Error> {
-        self.section.groups = self.groups.count;
-        let mut fences = Vec::new();
-        for (first_location, page) in self.groups.finish() {
-            let fence = Fence {
-                first_location,
-                offset: *offset,
-                length: u32::try_from(page.len())
-                    .expect("a page is closed after a few KB, and an entry has at most 64"),
-                checksum: xxh3_64(&page),
-            };
-            fence.encode(&mut fences);
-            append(file, offset, &page)?;
-        }
-        self.section.fence_offset = *offset;
-        self.section.fence_length =
-            u32::try_from(fences.len()).expect("2^32 groups do not fit into a bucket");
-        self.section.fence_checksum = xxh3_64(&fences);
-        append(file, offset, &fences)?;
-        Ok(self.section)
-    }
-}
-
-fn append(file: &mut dyn AppendFile, offset: &mut u64, bytes: &[u8]) -> Result<(), Error> {
-    file.append(bytes)?;
-    *offset += bytes.len() as u64;
-    Ok(())
 }
 
 /// The columns that every chunk has, whatever the schema says.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use millrace_bucket::SortKey;
 use millrace_column::{Bytes, BytesBuilder, Cell, Column, ColumnKey, FixedBuilder};
 use millrace_document::DocumentId;
-use millrace_env::RealDisk;
+use millrace_env::{AppendFile, RealDisk};
 use millrace_segment::{
-    Cache, ChunkInfo, MergeInput, MergePolicy, NewChunk, Segment, Summary, Writer, merge,
+    Cache, Checksums, ChunkInfo, Cut, MergeInput, MergePolicy, NewChunk, Segment, Summary, Writer, merge,
+    reaches,
 };
 use proptest::prelude::*;
 
@@ -308,6 +309,119 @@ fn check_merge(
     let merged = open(&path, 99).expect("opened");
     merged.verify().expect("whole");
     assert_eq!(read(&merged), expected.values().cloned().collect::<Vec<_>>());
+}
+
+/// A file in memory.
+#[derive(Default)]
+struct InMemory(Vec<u8>);
+
+impl AppendFile for InMemory {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn bytes_of(cut: &Cut, from: u64) -> Vec<u8> {
+    let mut bytes = InMemory::default();
+    cut.write_to(from, &mut bytes).expect("read");
+    bytes.0
+}
+
+/// Opens a cut as a file, checked by the checksums that were taken as it came.
+fn arrived(cut: &Cut, path: &Path) -> (Vec<u8>, Arc<Segment>) {
+    let whole = bytes_of(cut, 0);
+    assert_eq!(cut.bytes(), whole.len() as u64);
+    assert_eq!(cut.outline().iter().map(|length| u64::from(*length)).sum::<u64>(), cut.bytes());
+    for from in [1, 64, whole.len() / 3, whole.len() - 1, whole.len()] {
+        assert!(bytes_of(cut, from as u64) == whole[from..], "from {from}");
+    }
+    std::fs::write(path, &whole).expect("written");
+    let segment = open(path, 7).expect("opened");
+    let mut checksums = Checksums::new(cut.outline());
+    whole.chunks(1000).for_each(|piece| checksums.add(piece));
+    segment.verify_with(&checksums).expect("what came is whole");
+    segment.verify().expect("what was written is whole");
+    (whole, segment)
+}
+
+#[test]
+fn a_cut_has_the_chunks_of_its_locations() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let groups = ["g=ann", "g=bob", "n=1", "n=4294967297", "g=eve", ""];
+    let all = versions(
+        (0..3000u64).map(|n| (format!("id:x:mail:{}:{n}", groups[n as usize % 6]), n + 1, n % 7 == 0)),
+    );
+    write(&path, &all, 20, true);
+    let segment = open(&path, 1).expect("opened");
+    let (whole, copy) =
+        arrived(&Cut::whole(&segment, &[]).expect("read"), &directory.path().join("whole.seg"));
+    assert!(whole == std::fs::read(&path).expect("read"), "a whole file is sent as it is");
+    assert_eq!(read(&copy), all.values().cloned().collect::<Vec<_>>());
+
+    let location = |key: &[u8]| u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
+    let eighth = |number: u32| (number << 29, (number << 29) | (u32::MAX >> 3));
+    for ranges in [vec![eighth(0)], vec![eighth(1), eighth(4), eighth(6)], vec![(0, 1 << 31), eighth(7)]] {
+        let inside = |location: u32| ranges.iter().any(|(first, last)| (*first..=*last).contains(&location));
+        let Some(cut) = Cut::of(&segment, &ranges).expect("read") else {
+            panic!("{ranges:x?} have documents")
+        };
+        let (_, part) = arrived(&cut, &directory.path().join("part.seg"));
+        let of_ranges = |versions: Vec<Version>| -> Vec<Version> {
+            versions.into_iter().filter(|(id, ..)| inside(location(&key(id)))).collect()
+        };
+        assert_eq!(of_ranges(read(&part)), of_ranges(all.values().cloned().collect()), "{ranges:x?}");
+        let others =
+            read(&part).into_iter().filter(|(id, ..)| !inside(location(&key(id))) && !id.contains(":mail::"));
+        assert_eq!(others.collect::<Vec<_>>(), [], "{ranges:x?}: groups of other locations are not in it");
+        let counted: u64 = cut.shares().iter().map(|(_, documents)| documents).sum();
+        assert_eq!(counted, part.verify().expect("whole").documents, "{ranges:x?}");
+    }
+    // A group of one location: all others have none between it and the next.
+    let bob = location(&key("id:x:mail:g=bob:1"));
+    let alone = versions((0..50u64).map(|n| (format!("id:x:mail:g=bob:{n}"), n + 1, false)));
+    write(&path, &alone, 20, true);
+    let segment = open(&path, 2).expect("opened");
+    assert!(Cut::of(&segment, &[(0, bob - 1), (bob + 1, u32::MAX)]).expect("read").is_none());
+    for (locations, expected) in [((0, bob - 1), false), ((bob, bob), true), ((bob + 1, u32::MAX), false)] {
+        assert_eq!(reaches(&segment, locations).expect("read"), expected, "{locations:x?}");
+    }
+}
+
+#[test]
+fn what_comes_damaged_is_seen_as_it_comes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
+    write(&path, &all, 10, true);
+    let segment = open(&path, 1).expect("opened");
+    let cut = Cut::of(&segment, &[(0, u32::MAX >> 1)]).expect("read").expect("half of the groups");
+    let whole = bytes_of(&cut, 0);
+    let part = directory.path().join("part.seg");
+    let mut misses = Vec::new();
+    for at in (0..whole.len()).step_by(5) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let mut checksums = Checksums::new(cut.outline());
+        checksums.add(&damaged);
+        std::fs::write(&part, &damaged).expect("written");
+        if open(&part, 1).and_then(|segment| segment.verify_with(&checksums)).is_ok() {
+            misses.push(at);
+        }
+    }
+    assert_eq!(misses, [0usize; 0]);
+    // An outline that fits nothing costs a second reading, no more.
+    std::fs::write(&part, &whole).expect("written");
+    for outline in [vec![100; 7], vec![64, 1, 63], vec![u32::MAX]] {
+        let mut checksums = Checksums::new(outline);
+        checksums.add(&whole);
+        open(&part, 1).and_then(|segment| segment.verify_with(&checksums)).expect("whole");
+    }
 }
 
 proptest! {

@@ -401,6 +401,15 @@ pub struct BenchArguments {
     /// Of text: with stems beside without.
     #[arg(long, group = "variant")]
     pub stemmed: bool,
+    /// Of move: with queries and writes at half of what the machine can.
+    #[arg(long, group = "variant")]
+    pub load: bool,
+    /// Of drop: superfluous replicas, as nodes of a cluster delete them.
+    #[arg(long, group = "variant")]
+    pub cluster: bool,
+    /// Of write: on so many replicas (2), beside one.
+    #[arg(long, group = "variant", value_name = "COUNT")]
+    pub replicas: Option<u8>,
     /// One JSON object a figure.
     #[arg(long)]
     pub json: bool,
@@ -428,9 +437,14 @@ impl BenchArguments {
             (self.tail, "tail"),
             (self.stemmed, "stemmed"),
             (self.rank, "rank"),
+            (self.load, "load"),
+            (self.cluster, "cluster"),
             (self.feed, "feed"),
             (self.overhead, "overhead"),
         ];
+        if let Some(replicas) = self.replicas {
+            return format!("{} --replicas {replicas}", self.name);
+        }
         match variants.into_iter().find(|(given, _)| *given) {
             Some((_, variant)) => format!("{} --{variant}", self.name),
             None => self.name.clone(),

@@ -3,23 +3,21 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use millrace_content::{ContentNode, Joining};
+use millrace_content::{ContentNode, Joining, Pace};
 use millrace_coordination::Etcd;
 use millrace_gateway::Node;
 use millrace_membership::rest::{self, Shown};
-use millrace_membership::{
-    BucketFigures, IdealFigures, Membership, NodeFigures, Role, Settings, TransferFigures,
-};
+use millrace_membership::{Membership, NodeFigures, Role, Settings};
 use millrace_schema::Application;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::cluster_figures::figures;
 use crate::error::Error;
 
 /// How a node takes part in a cluster.
@@ -35,6 +33,8 @@ pub struct ClusterSettings {
     pub peer_port: u16,
     /// The host by which others reach this node.
     pub advertise: String,
+    /// The most bytes of replicas that it sends and receives in a second.
+    pub transfer_rate_max: Option<u64>,
     /// Where it keeps what it must know of the cluster after a restart.
     pub directory: PathBuf,
 }
@@ -82,7 +82,13 @@ impl ClusterNode {
         let joining = Arc::new(Joining::new(membership.clone()));
         node.join(Arc::clone(&joining) as Arc<dyn millrace_gateway::cluster::Cluster>);
         let tasks = vec![
-            tokio::spawn(take_part(Arc::clone(node), membership.clone(), Arc::clone(&joining), listener)),
+            tokio::spawn(take_part(
+                Arc::clone(node),
+                membership.clone(),
+                Arc::clone(&joining),
+                listener,
+                settings.transfer_rate_max,
+            )),
             tokio::spawn(follow_packages(Arc::clone(node), membership.clone())),
         ];
         Ok(ClusterNode { membership, joining, tasks })
@@ -140,7 +146,7 @@ impl ClusterNode {
     }
 
     /// Takes no part any more.
-    pub async fn leave(self) {
+    pub async fn leave(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         if let Some(part) = self.joining.part() {
             part.stop();
@@ -158,8 +164,16 @@ pub fn host_of(listen: IpAddr) -> String {
     }
 }
 
-async fn take_part(node: Arc<Node>, membership: Membership, joining: Arc<Joining>, listener: TcpListener) {
-    match ContentNode::start(node.store().clone(), membership, listener).await {
+async fn take_part(
+    node: Arc<Node>,
+    membership: Membership,
+    joining: Arc<Joining>,
+    listener: TcpListener,
+    cap: Option<u64>,
+) {
+    let store = node.store().clone();
+    let pace = Pace { cap, slowest: Box::new(move || node.take_slowest().to_vec()) };
+    match ContentNode::start(store, membership, listener, pace).await {
         Ok(part) => joining.joined(part),
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
     }
@@ -208,44 +222,4 @@ async fn activate(
         node.deploy_as(application, generation).map_err(|error| error.to_string())
     };
     tokio::task::spawn_blocking(deploy).await.map_err(|error| error.to_string())?
-}
-
-/// How the node's data is and moves.
-fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeFigures {
-    let status = node.store().status();
-    let mut figures = NodeFigures {
-        name: membership.settings().name.clone(),
-        key: membership.key(),
-        documents: status.documents,
-        bytes: status.segment_bytes + status.tail_bytes,
-        ..NodeFigures::default()
-    };
-    if let Some(part) = joining.part() {
-        let of_buckets = part.figures();
-        (figures.version, figures.confirmed) = part.standing();
-        figures.buckets = BucketFigures { owned: of_buckets.buckets, ..figures.buckets };
-        figures.ideal = IdealFigures {
-            distance: of_buckets.distance,
-            unknown: of_buckets.unknown,
-            ..IdealFigures::default()
-        };
-        let state = membership.states().borrow().clone();
-        let name = |key| state.as_ref()?.nodes().get(&key).map(|node| node.name.clone());
-        figures.transfers = part
-            .incoming()
-            .into_iter()
-            .map(|transfer| {
-                let bytes = transfer.bytes.load(Ordering::Relaxed);
-                TransferFigures {
-                    from: name(transfer.from).unwrap_or_else(|| transfer.from.to_string()),
-                    to: figures.name.clone(),
-                    buckets: 1,
-                    bytes_done: bytes,
-                    bytes_per_second: bytes as f64 / transfer.began.elapsed().as_secs_f64().max(0.001),
-                    ..TransferFigures::default()
-                }
-            })
-            .collect();
-    }
-    figures
 }

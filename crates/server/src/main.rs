@@ -2,6 +2,7 @@
 
 mod cli;
 mod cluster;
+mod cluster_figures;
 mod commands;
 mod error;
 mod file_limit;

@@ -147,15 +147,40 @@ impl Overview {
         for transfer in transfers {
             let eta = transfer.eta_s.map_or_else(String::new, |seconds| format!(", {seconds:.0} s left"));
             lines.push(format!(
-                "{} → {}: {} buckets, {} of {} at {}/s{eta} ({})",
+                "{} → {}: {} of {} buckets, {} of {} at {}/s{eta}",
                 transfer.from,
                 transfer.to,
+                transfer.reason,
                 transfer.buckets,
                 HumanBytes(transfer.bytes_done),
                 HumanBytes(transfer.bytes_total),
                 HumanBytes(transfer.bytes_per_second as u64),
-                transfer.reason
             ));
+        }
+        for node in &self.nodes {
+            let Some(Ok(figures)) = &node.told else { continue };
+            if let Some(limit) = figures.pace.limit {
+                lines.push(format!(
+                    "{} moves {}/s, {:.0} % of the {}/s that it may now",
+                    node.name,
+                    HumanBytes(figures.pace.bytes_per_second),
+                    100.0 * figures.pace.bytes_per_second as f64 / limit.max(1) as f64,
+                    HumanBytes(limit)
+                ));
+            }
+            lines.extend(figures.operations.iter().map(|operation| {
+                let trouble =
+                    operation.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
+                format!(
+                    "{}: {}: {} ({}{trouble})",
+                    node.name, operation.bucket, operation.reason, operation.progress
+                )
+            }));
+            let untold =
+                figures.operations_count - (figures.operations.len() as u64).min(figures.operations_count);
+            if untold > 0 {
+                lines.push(format!("{}: and {} more operations", node.name, HumanCount(untold)));
+            }
         }
         lines.join("\n")
     }

@@ -80,6 +80,10 @@ pub struct ServeArguments {
     /// The host by which other nodes reach this one [default: the address it listens at].
     #[arg(long, value_name = "HOST", env = "MILLRACE_ADVERTISE")]
     pub advertise: Option<String>,
+    /// The most bytes of replicas that the node sends and receives in a second; it takes less while requests get slower
+    /// [default: no limit].
+    #[arg(long, value_name = "BYTES", env = "MILLRACE_TRANSFER_RATE_MAX")]
+    pub transfer_rate_max: Option<u64>,
     /// What to log on standard error: error, warn, info, debug, or a filter such as millrace_store=debug [default: warn].
     #[arg(long, value_name = "FILTER", env = "MILLRACE_LOG")]
     pub log: Option<String>,
@@ -155,6 +159,7 @@ impl ServeArguments {
                     .clone()
                     .or(file.advertise)
                     .unwrap_or_else(|| host_of(settings.listen)),
+                transfer_rate_max: self.transfer_rate_max.or(file.transfer_rate_max),
                 directory: settings.data_dir.join("cluster"),
             })
         });

@@ -209,7 +209,6 @@ fn what_no_longer_belongs_is_removed_by_the_owners_on_all_replicas() {
     for node in &nodes {
         until("what does not belong has gone", &Some(35), || count(node));
     }
-    until("equal everywhere", &true, || is_ideal(&nodes[0], &nodes[1]) && is_ideal(&nodes[1], &nodes[2]));
     // Each replica is asked: what one node has alone, when another is gone, is the same.
     for gone in 0..3 {
         nodes[gone].kill();

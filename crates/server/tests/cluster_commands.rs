@@ -9,7 +9,10 @@ use axum::routing::get;
 use millrace_cluster::{Configuration, ConfiguredNode, Layout, NodeKey};
 use millrace_coordination::{Coordination, Embedded};
 use millrace_membership::rest::{Shown, router};
-use millrace_membership::{BucketFigures, IdealFigures, Membership, NodeFigures, Settings, TransferFigures};
+use millrace_membership::{
+    BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, Settings,
+    TransferFigures,
+};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -170,18 +173,30 @@ fn transfers_are_told_with_their_rates() {
             from: "n0".to_owned(),
             to: "n1".to_owned(),
             buckets: 12,
-            reason: "too few replicas".to_owned(),
+            reason: "whole replicas".to_owned(),
             bytes_done: 1 << 20,
             bytes_total: 5 << 20,
             bytes_per_second: 2_097_152.0,
             eta_s: Some(2.0),
         }];
+        figures.pace = PaceFigures { bytes_per_second: 1 << 20, limit: Some(4 << 20), bytes: 9 };
+        figures.operations_count = 5;
+        figures.operations = vec![OperationFigures {
+            bucket: "BucketId(0x2800000000000007)".to_owned(),
+            reason: "1 of 2 replicas; new on 1".to_owned(),
+            progress: "delayed".to_owned(),
+            trouble: Some("node 1: the disk is full".to_owned()),
+        }];
     });
     // This one stands in for a whole node.
     let (_, told) = cluster.told(&["cluster", "show"]);
-    assert!(
-        told.contains("n0 → n1: 12 buckets, 1.00 MiB of 5.00 MiB at 2.00 MiB/s, 2 s left (too few replicas)"),
-        "{told}"
-    );
+    for line in [
+        "n0 → n1: whole replicas of 12 buckets, 1.00 MiB of 5.00 MiB at 2.00 MiB/s, 2 s left",
+        "n1 moves 1.00 MiB/s, 25 % of the 4.00 MiB/s that it may now",
+        "n1: BucketId(0x2800000000000007): 1 of 2 replicas; new on 1 (delayed; node 1: the disk is full)",
+        "n1: and 4 more operations",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
     assert!(told.contains("cluster      up; state ") && told.contains("leads"), "{told}");
 }

@@ -89,6 +89,8 @@ fn status_is_told_in_every_form() {
     }
     assert!(server.get("/").1.to_string().contains("DocumentV1ApiHandler"));
     assert!(server.get("/metrics/v2/values").1.to_string().contains("httpapi_num_puts.count\":1"));
+    let services = server.get("/metrics/v1/values").1;
+    assert_eq!(services.pointer("/services/0/status/code"), Some(&serde_json::json!("up")), "{services}");
     let answer =
         server.send(&server.url(), Protocol::Http1, Request::new(Method::GET, "/prometheus/v1/values"));
     assert!(String::from_utf8_lossy(&answer.body).contains("httpapi_num_puts_count 1"));

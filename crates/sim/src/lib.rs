@@ -3,7 +3,7 @@
 //! [`run`] lets a few virtual nodes live for some minutes of virtual time: the real distributor, the real rules of replicas, the real checkers and
 //! scheduler, with a virtual clock, a virtual network and a storage in memory. Clients write, read, modify and drop; nodes crash and lose
 //! what was not synced, start again, freeze and wake, join, retire; messages are late, doubled, lost; links break in one direction or
-//! both; clocks jump; coordination goes away. Then all is well again, and what was promised is checked:
+//! both; clocks jump, and differ in speed; coordination goes away. Then all is well again, and what was promised is checked:
 //!
 //! - every acknowledged write is there with its newest value, and nothing that was removed is back;
 //! - all replicas of a bucket are equal, complete, and exactly where they should be;
@@ -32,7 +32,9 @@ use millrace_document::{DocumentId, Group};
 use crate::history::Intent;
 use crate::world::World;
 
-pub use scenarios::{disjoint_retired_replicas, joined_while_a_majority_is_cut_off};
+pub use scenarios::{
+    disjoint_retired_replicas, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off,
+};
 pub use storage::ModelStorage;
 
 /// Something is broken on purpose, to see that it is found.

@@ -16,22 +16,49 @@ use crate::{Options, Outcome, ask, end, rest};
 pub fn joined_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     let options = Options { nodes: 3, redundancy: Some(2), trace: true, ..Options::default() };
     let mut world = World::new(seed, options);
-    let old: Vec<Place> = (0..world.options.nodes).map(|_| Place::Node(world.join())).collect();
+    let mut old: Vec<Place> = (0..world.options.nodes).map(|_| Place::Node(world.join())).collect();
     world.pass(Duration::from_secs(4));
     let mut new: Vec<Place> = (0..4).map(|_| Place::Node(world.join())).collect();
     // They register, and then nothing comes through.
     world.pass(Duration::from_millis(4));
     new.push(Place::Coordination);
+    // One of three is on the other side.
+    new.extend(old.pop());
     world.network.split(&old, &new);
-    for _ in 0..80 {
+    busy(&mut world, Duration::from_secs(20));
+    let healed_in = rest(&mut world);
+    end(world, healed_in)
+}
+
+/// A majority is cut off from coordination and goes on by votes; then one of its nodes ends, and an operator says so, while clients write on both
+/// sides. What it has voted for a moment before still counts for those that are left.
+///
+/// The outcome is wrong if both sides went on.
+pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
+    let options = Options { nodes: 4, redundancy: Some(2), trace: true, ..Options::default() };
+    let mut world = World::new(seed, options);
+    let mut cut_off: Vec<Place> = (0..world.options.nodes).map(|_| Place::Node(world.join())).collect();
+    world.pass(Duration::from_secs(4));
+    let left: Vec<Place> = cut_off.pop().into_iter().chain([Place::Coordination]).collect();
+    world.network.split(&cut_off, &left);
+    busy(&mut world, Duration::from_secs(9));
+    world.crash(NodeKey(0));
+    world.wish(NodeKey(0), Wish::Down);
+    busy(&mut world, Duration::from_secs(8));
+    let healed_in = rest(&mut world);
+    end(world, healed_in)
+}
+
+/// Clients ask much for so long.
+fn busy(world: &mut World, time: Duration) {
+    let end = world.now + time;
+    while world.now < end {
         for _ in 0..4 {
-            ask(&mut world);
+            ask(world);
         }
         let pause = world.random.micros(100_000, 400_000);
         world.pass(pause);
     }
-    let healed_in = rest(&mut world);
-    end(world, healed_in)
 }
 
 /// Several replicas of one bucket have no document in common, and each has more than goes in one part of a transfer. Their nodes are retired

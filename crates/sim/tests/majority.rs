@@ -1,15 +1,25 @@
-//! Those who join must not make a majority that is cut off a minority.
+//! A majority that is cut off goes on by the state that it knows: so the others must not, whatever is done to make it look like a minority.
 
-use millrace_sim::joined_while_a_majority_is_cut_off;
+use millrace_sim::{Outcome, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off};
 
-#[test]
-fn a_majority_that_is_cut_off_while_others_join_is_not_left_behind() {
-    for seed in 1..=12 {
-        let outcome = joined_while_a_majority_is_cut_off(seed);
+#[track_caller]
+fn check(live: fn(u64) -> Outcome) {
+    for seed in 1..=20 {
+        let outcome = live(seed);
         if let Some(wrong) = outcome.wrong {
             let last = outcome.lines[outcome.lines.len().saturating_sub(60)..].join("\n");
             panic!("{last}\nseed {seed}: {wrong}");
         }
         assert!(outcome.acknowledgements > 20, "seed {seed}: the majority could go on, and did not");
     }
+}
+
+#[test]
+fn others_join() {
+    check(joined_while_a_majority_is_cut_off);
+}
+
+#[test]
+fn an_operator_sets_down_one_that_has_ended() {
+    check(set_down_while_a_majority_is_cut_off);
 }

@@ -128,6 +128,16 @@ impl CountCache {
         }
     }
 
+    /// Documents in a bucket's segments: counted, where they were since these changed; else as the manifest has them.
+    pub fn documents(&self, bucket: &Bucket) -> u64 {
+        let all = self.lock();
+        let counted = all.get(&bucket.id).filter(|counted| {
+            counted.segments.len() == bucket.segments.len()
+                && counted.segments.iter().all(|number| bucket.has_segment(*number))
+        });
+        counted.map_or_else(|| bucket.documents(), |counted| counted.counts.documents)
+    }
+
     /// These buckets have nothing any more.
     pub fn forget(&self, buckets: &[BucketId]) {
         let mut all = self.lock();

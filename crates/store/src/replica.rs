@@ -1,11 +1,12 @@
 //! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and how it gives it up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+use millrace_segment::reaches;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::counts::{Counting, Span};
@@ -13,7 +14,7 @@ use crate::marks::MarkScope;
 use crate::reading::Reading;
 use crate::sealing::Sealer;
 use crate::shared::Shared;
-use crate::state::{Bucket, State, locations};
+use crate::state::{Bucket, BucketSegment, State, locations};
 use crate::tail::RowKey;
 use crate::visiting::visit;
 use crate::{Error, Store, ViewScope, Visit, Visited, get};
@@ -341,6 +342,7 @@ fn delete(
     }
     let counted = Arc::clone(&counting.reading().state);
     drop(counting);
+    let idle = idle_parts(&counted, &ids)?;
     let mut gone = Vec::new();
     // No row comes between looking and deleting: it would be lost.
     shared.publish_alone(|state| {
@@ -361,11 +363,50 @@ fn delete(
             }
         }
         new.replicas = Arc::new(replicas);
+        for part in new.buckets.iter_mut().filter(|part| idle.contains_key(&part.id)) {
+            let is_idle = |segment: &BucketSegment| idle[&part.id].contains(&segment.record.number);
+            let segments = part.segments.iter().filter(|segment| !is_idle(segment)).cloned().collect();
+            *part = Arc::new(Bucket { id: part.id, segments });
+        }
         Ok(new)
     })?;
     gone.extend(ids);
     shared.counts.forget(&gone);
     Ok(agreed)
+}
+
+/// Which segments of these buckets other buckets name without having documents in them, and without being of a replica: what was split has
+/// all segments in both halves. When the buckets go, nobody needs these files.
+fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, Vec<u64>>, Error> {
+    let mut parts = state.buckets.clone();
+    for bucket in buckets {
+        parts = isolated(&parts, *bucket);
+    }
+    let goes = |part: &Arc<Bucket>| buckets.iter().any(|bucket| is_inside(part.id, *bucket));
+    let numbers: HashSet<u64> = parts
+        .iter()
+        .filter(|part| goes(part))
+        .flat_map(|part| part.segments.iter().map(|segment| segment.record.number))
+        .collect();
+    let is_of_replica = |part: &Arc<Bucket>| {
+        let mut around = (0..=part.id.used_bits()).map(|bits| BucketId::new(bits, part.id.bits()));
+        around.any(|bucket| state.replicas.contains_key(&bucket))
+            || state.replicas.keys().any(|replica| is_inside(*replica, part.id))
+    };
+    let mut idle: HashMap<BucketId, Vec<u64>> = HashMap::new();
+    for part in &parts {
+        let shared = || part.segments.iter().filter(|segment| numbers.contains(&segment.record.number));
+        if shared().next().is_none() || goes(part) || is_of_replica(part) {
+            continue;
+        }
+        for segment in shared() {
+            let opened = segment.opened.as_ref().map_err(Clone::clone)?;
+            if !reaches(opened, part.locations())? {
+                idle.entry(part.id).or_default().push(segment.record.number);
+            }
+        }
+    }
+    Ok(idle)
 }
 
 /// Whether a bucket is the other or a part of it.

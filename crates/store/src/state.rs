@@ -262,6 +262,15 @@ impl State {
         numbers
     }
 
+    /// Bytes of all segment files that could be opened.
+    pub fn segment_bytes(&self) -> u64 {
+        let segments = self.buckets.iter().flat_map(|bucket| &bucket.segments);
+        let bytes: BTreeMap<u64, u64> = segments
+            .filter_map(|segment| Some((segment.record.number, segment.opened.as_ref().ok()?.bytes())))
+            .collect();
+        bytes.values().sum()
+    }
+
     /// Bytes in the tail.
     pub fn tail_bytes(&self) -> u64 {
         self.generations.iter().map(|generation| generation.bytes.load(Ordering::Relaxed)).sum()

@@ -1,13 +1,18 @@
-/// What the store holds, for people and metrics. Counts of documents are approximate: versions that newer ones have replaced
-/// count until they are merged away.
+/// What the store holds, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Documents, approximately.
+    /// Documents. Those of a sealed bucket are exact where they were counted for [`Store::replica_infos`](crate::Store::replica_infos) since
+    /// its files changed; elsewhere, and in the tail, versions that newer ones have replaced and removals count as well, and what a file
+    /// that buckets share has of each is an estimate.
     pub documents: u64,
     /// Bytes of segment files.
     pub segment_bytes: u64,
     /// Buckets.
     pub buckets: usize,
+    /// Replicas of a cluster's buckets.
+    pub replicas: usize,
+    /// Those of them that are known to lack something.
+    pub incomplete_replicas: usize,
     /// Segment files.
     pub segments: usize,
     /// Rows in the tail.

@@ -245,9 +245,11 @@ impl Store {
         let counters = &shared.counters;
         let rows = state.generations.iter().map(|generation| generation.rows.load(Ordering::Relaxed)).sum();
         Status {
-            documents: state.buckets.iter().map(|bucket| bucket.documents()).sum::<u64>() + rows,
-            segment_bytes: state.buckets.iter().map(|bucket| bucket.bytes()).sum(),
+            documents: state.buckets.iter().map(|bucket| shared.counts.documents(bucket)).sum::<u64>() + rows,
+            segment_bytes: state.segment_bytes(),
             buckets: state.buckets.len(),
+            replicas: state.replicas.len(),
+            incomplete_replicas: state.replicas.values().filter(|complete| !**complete).count(),
             segments: state.segment_numbers().len(),
             tail_rows: rows,
             tail_bytes: state.tail_bytes(),

@@ -1,25 +1,27 @@
 //! Buckets moved as files from one store into an empty one over loopback, beside a plain sender and receiver of the same bytes with an fsync a
 //! file.
 //!
-//! What is measured is the store's part: taking a snapshot, sending parcels, writing, syncing, checking and naming them in the manifest. The
-//! wire between is a bare connection, the same for both sides of the comparison, and a file is finished before the next is begun. The
-//! source's files are not in the page cache when a round begins.
+//! What is measured is all that nodes of a cluster do when they move whole replicas: taking a snapshot, the protocol, writing, syncing,
+//! checking, and naming files in the manifest. The plain way sends file after file over a bare connection, and syncs each. The source's
+//! files are not in the page cache when a round begins.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_env::AppendFile;
-use millrace_store::{Parcel, Store, Tuning};
+use millrace_content::{StoreSource, Throttle, take_over};
+use millrace_peer::serve_bulk;
+use millrace_store::{Store, Tuning};
 
 use super::{Bench, Settings};
 use crate::application::Maker;
 use crate::engine::Engine;
 use crate::limit::drop_page_cache;
-use crate::load::load;
+use crate::load::load_unmerged;
 use crate::{Error, Figure, Report, Unit};
 
 pub(super) const BENCH: Bench = Bench {
@@ -28,9 +30,9 @@ pub(super) const BENCH: Bench = Bench {
     run,
 };
 
-const BYTES: u64 = 4 << 30;
-const TEXT_BYTES: usize = 2000;
-const GROUPS: u64 = 4096;
+pub(super) const BYTES: u64 = 4 << 30;
+pub(super) const TEXT_BYTES: usize = 2000;
+pub(super) const GROUPS: u64 = 4096;
 /// Documents that are written before they are sealed: the tail holds no more of this size.
 const LOADED: u64 = 16 * 1024;
 /// The first round warms up and does not count.
@@ -59,9 +61,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     for case in &CASES {
         measure(case, settings, &mut report)?;
     }
-    report.note(
-        "seconds of a processor count what the sending and the receiving thread took, in the system too",
-    );
+    report.note("seconds of a processor count what the threads of either side took, in the system too");
     Ok(report)
 }
 
@@ -70,14 +70,8 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
     let source_directory = directory.path().join("source");
     let source = Engine::open(&source_directory, None)?;
     let source = source.store();
-    source.set_tuning(Tuning { split_bits: case.bits, ..Tuning::default() });
-    source.maintain().map_err(Error::failed)?;
-    let mut maker = Maker::new()?;
     let documents = settings.sized(BYTES / TEXT_BYTES as u64);
-    for first in (0..documents).step_by(LOADED as usize) {
-        let names = first..documents.min(first + LOADED);
-        load(source, names.map(|name| maker.mail(name % GROUPS, name, TEXT_BYTES)))?;
-    }
+    fill(source, case.bits, documents)?;
     let mut buckets: Vec<BucketId> = (0..1 << case.bits).map(|bits| BucketId::new(case.bits, bits)).collect();
     // In the order of keys, so that those that move lie between those that stay.
     buckets.sort_by_key(|bucket| bucket.reversed_range());
@@ -123,10 +117,22 @@ fn measure(case: &Case, settings: &Settings, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
+/// Puts documents into buckets of so many bits, and leaves them sealed and merged.
+pub(super) fn fill(store: &Store, bits: u8, documents: u64) -> Result<(), Error> {
+    store.set_tuning(Tuning { split_bits: bits, ..Tuning::default() });
+    store.maintain().map_err(Error::failed)?;
+    let mut maker = Maker::new()?;
+    for first in (0..documents).step_by(LOADED as usize) {
+        let names = first..documents.min(first + LOADED);
+        load_unmerged(store, names.map(|name| maker.mail(name % GROUPS, name, TEXT_BYTES)))?;
+    }
+    store.maintain().map_err(Error::failed)
+}
+
 /// What one way or several took.
 #[derive(Default)]
-struct Rounds {
-    bytes: u64,
+pub(super) struct Rounds {
+    pub(super) bytes: u64,
     time: Duration,
     /// Of a processor.
     sending: Duration,
@@ -159,111 +165,38 @@ fn check(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<(), Err
     Err(Error::failed("the target does not hold what the source does"))
 }
 
+/// The way of nodes, unlimited.
 fn move_buckets(source: &Store, target: &Store, buckets: &[BucketId]) -> Result<Rounds, Error> {
+    move_as_fast_as(&Arc::new(Throttle::new(None)), source, target, buckets)
+}
+
+/// The way of nodes, as fast as the source lets it.
+pub(super) fn move_as_fast_as(
+    throttle: &Arc<Throttle>,
+    source: &Store,
+    target: &Store,
+    buckets: &[BucketId],
+) -> Result<Rounds, Error> {
+    let source = StoreSource::of(source, Arc::clone(throttle));
     transfer(
-        |connection| {
-            let parcels = source.export(buckets).map_err(Error::failed)?;
-            connection.write_all(&(parcels.len() as u64).to_le_bytes()).map_err(Error::failed)?;
-            parcels.iter().try_for_each(|parcel| send_parcel(parcel, connection))
+        |listener| {
+            let (mut connection, _) = listener.accept().map_err(Error::failed)?;
+            // It says what it is for.
+            read_number(&mut connection)?;
+            // It ends with the other side's end.
+            let _ = serve_bulk(connection, &source);
+            Ok(())
         },
-        |connection| {
-            let parcels = read_number(connection)?;
-            (0..parcels).try_fold(0, |bytes, _| Ok(bytes + receive_parcel(target, connection)?))
-        },
+        |address| take_over(target, &Throttle::new(None), address, buckets).map_err(Error::failed),
     )
-}
-
-/// What a parcel has of which buckets, then its bytes in pieces behind their lengths, then an empty piece.
-fn send_parcel(parcel: &Parcel, connection: &mut TcpStream) -> Result<(), Error> {
-    let mut head = (parcel.shares().len() as u64).to_le_bytes().to_vec();
-    for share in parcel.shares() {
-        let bucket = share.bucket;
-        for number in [u64::from(bucket.used_bits()), bucket.bits(), share.bytes, share.documents] {
-            head.extend(number.to_le_bytes());
-        }
-    }
-    connection.write_all(&head).map_err(Error::failed)?;
-    let mut pieces = Pieces { connection, gathered: Vec::with_capacity(PIECE) };
-    parcel.write_to(&mut pieces).map_err(Error::failed)?;
-    pieces.end().map_err(Error::failed)
-}
-
-/// Bytes on their way into a connection, gathered into large pieces.
-struct Pieces<'a> {
-    connection: &'a mut TcpStream,
-    gathered: Vec<u8>,
-}
-
-impl Pieces<'_> {
-    /// What is left, and an empty piece.
-    fn end(mut self) -> io::Result<()> {
-        if !self.gathered.is_empty() {
-            self.flush()?;
-        }
-        self.flush()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.connection.write_all(&(self.gathered.len() as u64).to_le_bytes())?;
-        self.connection.write_all(&self.gathered)?;
-        self.gathered.clear();
-        Ok(())
-    }
-}
-
-impl AppendFile for Pieces<'_> {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.gathered.len() + bytes.len() > PIECE && !self.gathered.is_empty() {
-            self.flush()?;
-        }
-        if bytes.len() >= PIECE {
-            self.connection.write_all(&(bytes.len() as u64).to_le_bytes())?;
-            return self.connection.write_all(bytes);
-        }
-        self.gathered.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn receive_parcel(target: &Store, connection: &mut TcpStream) -> Result<u64, Error> {
-    let shares = (0..read_number(connection)?)
-        .map(|_| {
-            let used_bits = read_number(connection)? as u8;
-            Ok(millrace_store::Share {
-                bucket: BucketId::new(used_bits, read_number(connection)?),
-                bytes: read_number(connection)?,
-                documents: read_number(connection)?,
-            })
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    let mut import = target.import(&shares).map_err(Error::failed)?;
-    let mut buffer = vec![0; PIECE];
-    loop {
-        let mut left = read_number(connection)? as usize;
-        if left == 0 {
-            break;
-        }
-        while left > 0 {
-            let piece = &mut buffer[..left.min(PIECE)];
-            connection.read_exact(piece).map_err(Error::failed)?;
-            import.append(piece).map_err(Error::failed)?;
-            left -= piece.len();
-        }
-    }
-    let bytes = import.bytes();
-    import.finish().map_err(Error::failed)?;
-    Ok(bytes)
 }
 
 /// The plain way: each file's length and its bytes; written, synced, and the next.
 fn copy_files(files: &[PathBuf], to: &Path) -> Result<Rounds, Error> {
     std::fs::create_dir_all(to).map_err(Error::file(to))?;
     transfer(
-        |connection| {
+        |listener| {
+            let (mut connection, _) = listener.accept().map_err(Error::failed)?;
             let mut buffer = vec![0; PIECE];
             for path in files {
                 let mut file = File::open(path).map_err(Error::file(path))?;
@@ -278,13 +211,14 @@ fn copy_files(files: &[PathBuf], to: &Path) -> Result<Rounds, Error> {
             }
             Ok(())
         },
-        |connection| {
+        |address| {
+            let mut connection = TcpStream::connect(address).map_err(Error::failed)?;
             let mut buffer = vec![0; PIECE];
             let mut bytes = 0;
             for number in 0..files.len() {
                 let path = to.join(number.to_string());
                 let mut file = File::create(&path).map_err(Error::file(&path))?;
-                let mut left = read_number(connection)?;
+                let mut left = read_number(&mut connection)?;
                 bytes += left;
                 while left > 0 {
                     let piece = &mut buffer[..left.min(PIECE as u64) as usize];
@@ -299,35 +233,66 @@ fn copy_files(files: &[PathBuf], to: &Path) -> Result<Rounds, Error> {
     )
 }
 
-/// Runs both ends of a connection, each on a thread; the receiver says how many bytes came.
+/// Bytes a second of a plain sender and receiver of so many bytes, in files, with an fsync each.
+pub(super) fn plain_speed(directory: &Path, bytes: u64) -> Result<f64, Error> {
+    const FILES: u64 = 8;
+    let content = vec![0x5a; usize::try_from(bytes / FILES).map_err(Error::failed)?];
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        let path = directory.join(format!("plain{number}"));
+        std::fs::write(&path, &content).map_err(Error::file(&path))?;
+        drop_page_cache(&path)?;
+        files.push(path);
+    }
+    let copies = directory.join("plain-copies");
+    let copied = copy_files(&files, &copies)?;
+    std::fs::remove_dir_all(&copies).map_err(Error::file(&copies))?;
+    files.iter().try_for_each(|path| std::fs::remove_file(path).map_err(Error::file(path)))?;
+    Ok(copied.speed())
+}
+
+/// Runs both ends; the receiver says how many bytes came.
 fn transfer(
-    send: impl FnOnce(&mut TcpStream) -> Result<(), Error> + Send,
-    receive: impl FnOnce(&mut TcpStream) -> Result<u64, Error> + Send,
+    send: impl FnOnce(&TcpListener) -> Result<(), Error> + Send,
+    receive: impl FnOnce(&str) -> Result<u64, Error>,
 ) -> Result<Rounds, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
-    let address = listener.local_addr().map_err(Error::failed)?;
-    let began = Instant::now();
+    let address = listener.local_addr().map_err(Error::failed)?.to_string();
+    let (began, processor) = (Instant::now(), process_time()?);
     std::thread::scope(|scope| {
         let sender = scope.spawn(move || -> Result<Duration, Error> {
-            let mut connection = TcpStream::connect(address).map_err(Error::failed)?;
-            send(&mut connection)?;
-            processor_time()
+            send(&listener)?;
+            thread_time()
         });
-        let (mut connection, _) = listener.accept().map_err(Error::failed)?;
-        let receiver = scope.spawn(move || -> Result<(u64, Duration), Error> {
-            let bytes = receive(&mut connection)?;
-            Ok((bytes, processor_time()?))
-        });
-        let ended = |_| Error::failed("a thread of the transfer ended before its time");
-        let received = receiver.join().map_err(ended)?;
+        let received = receive(&address);
+        if received.is_err() {
+            // The other side may wait for a connection.
+            drop(TcpStream::connect(&address));
+        }
+        let time = began.elapsed();
+        let ended = |_| Error::failed("the thread that sends ended before its time");
         let sending = sender.join().map_err(ended)??;
-        let (bytes, receiving) = received?;
-        Ok(Rounds { bytes, time: began.elapsed(), sending, receiving })
+        let all = process_time()?.saturating_sub(processor);
+        Ok(Rounds { bytes: received?, time, sending, receiving: all.saturating_sub(sending) })
     })
 }
 
+/// What this process has taken of processors, with the threads that have ended; to 10 ms.
+fn process_time() -> Result<Duration, Error> {
+    const TICKS_A_SECOND: u64 = 100;
+    let path = "/proc/self/stat";
+    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+    // The name of the program, in brackets, can have spaces in it.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let ticks: Vec<u64> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    match ticks[..] {
+        [user, system] => Ok(Duration::from_millis((user + system) * 1000 / TICKS_A_SECOND)),
+        _ => Err(Error::failed(format!("{path} has no times"))),
+    }
+}
+
 /// What this thread has taken of a processor since it began, in the system too.
-fn processor_time() -> Result<Duration, Error> {
+fn thread_time() -> Result<Duration, Error> {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
     let nanoseconds = text.split_whitespace().next().and_then(|number| number.parse().ok());

@@ -1,6 +1,6 @@
 use super::machine::Distributor;
 use super::operation::Step;
-use crate::checkers::Priority;
+use crate::checkers::{Action, Priority};
 use crate::scheduler::Standing;
 use millrace_bucket::BucketId;
 
@@ -19,10 +19,50 @@ pub struct Figures {
     pub merges_pending: u64,
     /// Deletions that wait: `delete_bucket.pending`.
     pub deletions_pending: u64,
+    /// Merges that failed and wait for another try: `merge_bucket.blocked`.
+    pub merges_blocked: u64,
+    /// Deletions that failed and wait for another try: `delete_bucket.blocked`.
+    pub deletions_blocked: u64,
+    /// Buckets that need more replicas most urgently.
+    pub too_few: u64,
+    /// Buckets whose replicas differ, or lack something.
+    pub diverged: u64,
+    /// Buckets with a replica in the wrong place.
+    pub misplaced: u64,
+    /// Buckets with more replicas than they should have.
+    pub too_many: u64,
+    /// What has ended.
+    pub ended: Ended,
     /// Operations that run.
     pub running: u64,
     /// Operations of clients under way.
     pub requests: u64,
+}
+
+/// Operations that have ended since the node began to take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ended {
+    /// Merges: `merge_bucket.done_ok`.
+    pub merges: u64,
+    /// Merges that failed; they are tried again: `merge_bucket.done_failed`.
+    pub merges_failed: u64,
+    /// Deletions: `delete_bucket.done_ok`.
+    pub deletions: u64,
+    /// Deletions that failed; they are tried again: `delete_bucket.done_failed`.
+    pub deletions_failed: u64,
+}
+
+impl Ended {
+    /// One more has come to its end, or failed.
+    pub(super) fn count(&mut self, action: &Action, well: bool) {
+        let counter = match (action, well) {
+            (Action::Merge { .. }, true) => &mut self.merges,
+            (Action::Merge { .. }, false) => &mut self.merges_failed,
+            (Action::Delete { .. }, true) => &mut self.deletions,
+            (Action::Delete { .. }, false) => &mut self.deletions_failed,
+        };
+        *counter += 1;
+    }
 }
 
 /// An operation, for operators.
@@ -36,6 +76,8 @@ pub struct OperationView {
     pub reason: String,
     /// Where it is.
     pub progress: Progress,
+    /// Why it failed when it was tried last.
+    pub trouble: Option<String>,
 }
 
 /// How far an operation is.
@@ -64,6 +106,7 @@ impl Distributor {
             buckets: self.buckets.len() as u64,
             running: self.upkeep.operations.len() as u64,
             requests: self.requests.slots.len() as u64,
+            ended: self.upkeep.ended,
             ..Figures::default()
         };
         for bucket in self.buckets.values() {
@@ -72,10 +115,18 @@ impl Distributor {
             figures.distance += bucket.distance;
         }
         for (_, proposal, standing) in self.upkeep.scheduler.operations() {
-            match (standing, proposal.priority) {
+            match proposal.priority {
+                Priority::TooFewReplicas => figures.too_few += 1,
+                Priority::Diverged => figures.diverged += 1,
+                Priority::Move => figures.misplaced += 1,
+                Priority::Superfluous => figures.too_many += 1,
+            }
+            match (standing, &proposal.action) {
                 (Standing::Running, _) => {}
-                (_, Priority::Superfluous) => figures.deletions_pending += 1,
-                _ => figures.merges_pending += 1,
+                (Standing::Pending, Action::Merge { .. }) => figures.merges_pending += 1,
+                (Standing::Pending, Action::Delete { .. }) => figures.deletions_pending += 1,
+                (Standing::Delayed(_), Action::Merge { .. }) => figures.merges_blocked += 1,
+                (Standing::Delayed(_), Action::Delete { .. }) => figures.deletions_blocked += 1,
             }
         }
         figures
@@ -94,7 +145,13 @@ impl Distributor {
                 (_, Some(Step::Completing(_))) => Progress::Completing,
                 (_, Some(Step::Deleting(_))) => Progress::Deleting,
             };
-            OperationView { bucket, priority: proposal.priority, reason: proposal.reason.clone(), progress }
+            OperationView {
+                bucket,
+                priority: proposal.priority,
+                reason: proposal.reason.clone(),
+                progress,
+                trouble: self.upkeep.troubles.get(&bucket).cloned(),
+            }
         };
         self.upkeep.scheduler.operations().map(view).collect()
     }

@@ -65,7 +65,7 @@ pub use event::{
     BoxedModify, Change, Decision, Effect, Event, Modification, Modify, Read, RequestError, Ticket,
     Unfinished, Write, Written,
 };
-pub use figures::{Figures, OperationView, Progress};
+pub use figures::{Ended, Figures, OperationView, Progress};
 pub use machine::Distributor;
 pub use reading::{NoRoute, Route};
 pub use settings::Settings;

@@ -51,6 +51,20 @@ pub(super) enum Step {
     Deleting(BTreeSet<NodeKey>),
 }
 
+impl Step {
+    /// Why it cannot go on, where no node has said so.
+    fn trouble(&self) -> &'static str {
+        match self {
+            Step::Creating(_) => "not all replicas could be made in time",
+            Step::Draining => "writes did not end in time",
+            Step::Comparing { .. } => "replicas could not be compared, or differ again and again",
+            Step::Pulling(_) => "a replica could not take over what it lacks",
+            Step::Completing(_) => "not all replicas could be marked complete in time",
+            Step::Deleting(_) => "not all replicas could be deleted in time",
+        }
+    }
+}
+
 impl Distributor {
     pub(super) fn begin_operation(
         &mut self,
@@ -189,7 +203,12 @@ impl Distributor {
                     self.end_operation(bucket, effects);
                 }
             }
-            _ => self.fail_operation(bucket, effects),
+            _ => {
+                if let Response::Failed(failure) = &response {
+                    self.upkeep.trouble = Some(format!("node {from}: {failure}"));
+                }
+                self.fail_operation(bucket, effects);
+            }
         }
     }
 
@@ -300,6 +319,8 @@ impl Distributor {
     /// The operation has come to its end, and the next one, if any, can be proposed.
     fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
         let Some(operation) = self.upkeep.operations.remove(&bucket) else { return };
+        self.upkeep.ended.count(&operation.proposal.action, true);
+        self.upkeep.troubles.remove(&bucket);
         self.peers.end_operation(operation.name);
         self.upkeep.scheduler.finish(bucket);
         self.upkeep.look_at(bucket);
@@ -309,6 +330,9 @@ impl Distributor {
     /// The operation cannot go on; it is looked at again after a while, when others have had their turn.
     pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<Effect>) {
         let Some(operation) = self.upkeep.operations.remove(&bucket) else { return };
+        self.upkeep.ended.count(&operation.proposal.action, false);
+        let trouble = self.upkeep.trouble.take().unwrap_or_else(|| operation.step.trouble().to_owned());
+        self.upkeep.troubles.insert(bucket, trouble);
         self.peers.end_operation(operation.name);
         if let Some(entry) = self.buckets.get_mut(&bucket)
             && let Step::Deleting(unheard) = operation.step

@@ -65,6 +65,12 @@ impl Distributor {
         if complete.contains(&route.node) { complete } else { vec![route.node] }
     }
 
+    /// About how many documents a bucket has: those of its fullest replica when it was last asked.
+    pub fn documents(&self, bucket: BucketId) -> u64 {
+        let replicas = self.buckets.get(&bucket).into_iter().flat_map(|found| &found.replicas);
+        replicas.map(|replica| replica.info.content.documents).max().unwrap_or(0)
+    }
+
     /// Whether an answer that came by a route of this version counts: the state is the same, and confirmed now, so that no owner has come between.
     pub fn vouches(&self, version: u64, now: Now) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
+use super::figures::Ended;
 use super::machine::Distributor;
 use super::operation::Operation;
 use super::{Effect, Settings};
@@ -20,6 +21,11 @@ pub(super) struct Upkeep {
     to_look_at: BTreeSet<BucketId>,
     pub scheduler: Scheduler,
     pub operations: BTreeMap<BucketId, Operation>,
+    pub ended: Ended,
+    /// Why the operation that fails next does, where a node has said so.
+    pub trouble: Option<String>,
+    /// Why operations failed, until they succeed.
+    pub troubles: BTreeMap<BucketId, String>,
     next_operation: u64,
     /// There are more buckets to look at than went into one turn.
     more: bool,
@@ -33,6 +39,9 @@ impl Upkeep {
             to_look_at: BTreeSet::new(),
             scheduler: Scheduler::new(limits),
             operations: BTreeMap::new(),
+            ended: Ended::default(),
+            trouble: None,
+            troubles: BTreeMap::new(),
             next_operation: 0,
             more: false,
         }
@@ -42,6 +51,7 @@ impl Upkeep {
     pub fn forget_all(&mut self) {
         self.to_look_at.clear();
         self.operations.clear();
+        self.troubles.clear();
         self.scheduler = Scheduler::new(self.limits);
         self.more = false;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use hyper::{HeaderMap, Method, Request, Uri};
@@ -58,7 +58,7 @@ impl Forwarded {
 
 /// Connections to other nodes' data ports, which it keeps.
 pub(crate) struct Forwarder {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpConnector, Body>,
 }
 
 impl Forwarder {
@@ -81,15 +81,31 @@ impl Forwarder {
     /// # Errors
     /// The node cannot be reached: [`Error::Unreachable`], which says whether it may have seen the request.
     pub(crate) async fn send(&self, address: &str, request: Forwarded, hop: &Hop) -> Result<Response, Error> {
+        let Forwarded { method, target, headers, body } = request;
+        self.stream(address, (method, &target), headers, Body::from(body), hop).await
+    }
+
+    /// Sends a request whose body is still being written.
+    ///
+    /// # Errors
+    /// As [`Forwarder::send`].
+    pub(crate) async fn stream(
+        &self,
+        address: &str,
+        (method, target): (Method, &str),
+        headers: HeaderMap,
+        body: Body,
+        hop: &Hop,
+    ) -> Result<Response, Error> {
         let unreachable =
             |reason: String, sent| Error::Unreachable { address: address.to_owned(), reason, sent };
-        let uri: Uri = format!("http://{address}{}", request.target)
+        let uri: Uri = format!("http://{address}{target}")
             .parse()
             .map_err(|error: hyper::http::uri::InvalidUri| unreachable(error.to_string(), false))?;
-        let mut outgoing = Request::new(Full::new(request.body));
-        *outgoing.method_mut() = request.method;
+        let mut outgoing = Request::new(body);
+        *outgoing.method_mut() = method;
         *outgoing.uri_mut() = uri;
-        *outgoing.headers_mut() = request.headers;
+        *outgoing.headers_mut() = headers;
         for name in OF_THE_CONNECTION {
             outgoing.headers_mut().remove(name);
         }

@@ -26,7 +26,8 @@ pub(crate) fn unsettled(headers: &mut HeaderMap) {
 /// Makes an answer say that others are to be asked, by this version of the cluster state.
 pub(super) fn ask_others(headers: &mut HeaderMap, version: u64, readers: &Readers) {
     let nodes: Vec<String> = readers.nodes.iter().map(NodeKey::to_string).collect();
-    let text = format!("readers {version} {} {}", bucket_text(readers.bucket), nodes.join(","));
+    let (bucket, nodes) = (bucket_text(readers.bucket), nodes.join(","));
+    let text = format!("readers {version} {bucket} {nodes} {}", if readers.full { "all" } else { "some" });
     headers.extend(HeaderValue::from_str(&text).ok().map(|value| (HOP, value)));
 }
 
@@ -37,7 +38,16 @@ pub(super) fn others(headers: &HeaderMap) -> Option<(u64, Readers)> {
     let version = parts.next()?.parse().ok()?;
     let bucket = bucket(parts.next()?)?;
     let nodes = parts.next()?.split(',').map(|key| Some(NodeKey(key.parse().ok()?)));
-    Some((version, Readers { bucket, nodes: nodes.collect::<Option<_>>()?, full: true }))
+    let nodes = nodes.collect::<Option<_>>()?;
+    Some((version, Readers { bucket, nodes, full: parts.next()? == "all", documents: 0 }))
+}
+
+/// Whether a node has all of the documents that it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HasAll {
+    Yes,
+    /// No node that serves is known to have more.
+    Perhaps,
 }
 
 /// How far a request has come.
@@ -48,8 +58,9 @@ pub(crate) enum Hop {
     /// It was handed on to the owner of the documents by a node that may be near some replica: to be answered with all of it, or with
     /// what there is in one bucket.
     Owner(NodeKey, Option<BucketId>),
-    /// It was handed on to a node that has the documents, to be answered with what it has; of one bucket, where that is said.
-    Reader(Option<BucketId>),
+    /// It was handed on to a node that has the documents, or at least some of them, to be answered with what it has; of one bucket,
+    /// where that is said.
+    Reader(HasAll, Option<BucketId>),
     /// A share of a query is asked for: the body says of which buckets.
     Share,
 }
@@ -72,7 +83,7 @@ impl Hop {
     /// The bucket that it is about, where not all of what was asked for is.
     pub(crate) fn part(&self) -> Option<BucketId> {
         match self {
-            Hop::Owner(_, part) | Hop::Reader(part) => *part,
+            Hop::Owner(_, part) | Hop::Reader(_, part) => *part,
             Hop::Client | Hop::Share => None,
         }
     }
@@ -82,7 +93,10 @@ impl Hop {
         let kind = words.next()?;
         let hop = match kind {
             "share" => Hop::Share,
-            "reader" => Hop::Reader(words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?),
+            "reader" | "some-reader" => {
+                let all = if kind == "reader" { HasAll::Yes } else { HasAll::Perhaps };
+                Hop::Reader(all, words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?)
+            }
             "owner" => {
                 let near = NodeKey(words.next()?.parse().ok()?);
                 Hop::Owner(near, words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?)
@@ -99,7 +113,8 @@ impl Hop {
         let text = match self {
             Hop::Client => return None,
             Hop::Owner(near, bucket) => format!("owner {near}{}", part(bucket)),
-            Hop::Reader(bucket) => format!("reader{}", part(bucket)),
+            Hop::Reader(HasAll::Yes, bucket) => format!("reader{}", part(bucket)),
+            Hop::Reader(HasAll::Perhaps, bucket) => format!("some-reader{}", part(bucket)),
             Hop::Share => "share".to_owned(),
         };
         HeaderValue::from_str(&text).ok()
@@ -126,8 +141,8 @@ mod tests {
         let hops = [
             Hop::Owner(near, None),
             Hop::Owner(near, Some(bucket)),
-            Hop::Reader(None),
-            Hop::Reader(Some(bucket)),
+            Hop::Reader(HasAll::Yes, None),
+            Hop::Reader(HasAll::Perhaps, Some(bucket)),
             Hop::Share,
         ];
         for hop in hops {
@@ -146,8 +161,8 @@ mod tests {
 
     #[test]
     fn who_else_is_to_be_asked_stands_in_the_answer() {
-        let readers =
-            Readers { bucket: BucketId::new(10, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true };
+        let (bucket, nodes) = (BucketId::new(10, 5), vec![NodeKey(2), NodeKey(0)]);
+        let readers = Readers { bucket, nodes, full: false, documents: 0 };
         let mut headers = HeaderMap::new();
         ask_others(&mut headers, 7, &readers);
         assert_eq!(others(&headers), Some((7, readers)));

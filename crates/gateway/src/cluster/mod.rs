@@ -23,9 +23,10 @@ use millrace_schema::Application;
 use millrace_store::{Write, Written};
 
 pub(crate) use self::forward::{Forwarded, Forwarder};
-pub(crate) use self::hop::{Hop, is_unsettled, unsettled};
-pub(crate) use self::readers::{READERS_PATH, assigned, bucket_of, parts_of, readers_of_all, tell_readers};
+pub(crate) use self::hop::{HasAll, Hop, is_unsettled, unsettled};
+pub(crate) use self::readers::{READERS_PATH, bucket_of, parts_of, readers_of_all, tell_readers};
 pub(crate) use self::route::{Access, PATIENCE, Vouch, Way, check_held, hand_on};
+pub use crate::metrics::Gauge;
 
 /// A node that can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +67,8 @@ pub struct Readers {
     pub nodes: Vec<NodeKey>,
     /// Whether they have all of it, as far as nodes that serve have it.
     pub full: bool,
+    /// About how many documents there are.
+    pub documents: u64,
 }
 
 /// Nodes that own buckets.
@@ -121,6 +124,9 @@ pub trait Cluster: Send + Sync + 'static {
     /// # Errors
     /// The cluster has no state yet.
     fn bucket(&self, location: Location) -> Result<BucketId, String>;
+
+    /// What this node's part in the cluster counts, for those who ask for metrics.
+    fn gauges(&self) -> Vec<Gauge>;
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: Write, deadline: Instant, done: Done);

@@ -41,10 +41,21 @@ struct Told {
     bucket: (u8, u64),
     nodes: Vec<NodeKey>,
     full: bool,
+    documents: u64,
 }
 
-/// Who has the documents of these groups, or of all, and the version of the cluster state by which that is so. What is read there
-/// counts if the cluster vouches for that version afterwards.
+/// Who has the documents of a query.
+pub(crate) struct Found {
+    /// The version of the cluster state by which that is so: what is read counts if the cluster vouches for it afterwards.
+    pub(crate) version: u64,
+    /// For each bucket that has documents.
+    pub(crate) readers: Vec<Readers>,
+    /// Whether some owner did not answer: what its buckets have is not known.
+    pub(crate) incomplete: bool,
+}
+
+/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that cannot be reached is passed
+/// over.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -53,45 +64,59 @@ pub(crate) async fn readers_of_all(
     cluster: &dyn Cluster,
     groups: Option<&[Group]>,
     deadline: Instant,
-) -> Result<(u64, Vec<Readers>), Error> {
+    partial: bool,
+) -> Result<Found, Error> {
     let owners = cluster.owners(groups).map_err(Error::Unsettled)?;
     let near = cluster.me().map_err(Error::Unsettled)?;
-    let mut readers = Vec::new();
+    let mut found = Found { version: owners.version, readers: Vec::new(), incomplete: false };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
         match cluster.place(owner).map_err(Error::Unsettled)? {
-            Place::Here => readers.extend(own(cluster, owners.version, buckets.as_deref(), near)?),
+            Place::Here => found.readers.extend(own(cluster, owners.version, buckets.as_deref(), near)?),
             Place::At(address) => {
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let answer = ask(&node, &address, Question::new(version, near, buckets));
                     tokio::time::timeout_at(deadline.into(), answer).await.unwrap_or_else(|_| {
-                        Err(Error::Unsettled(format!("node {address} does not answer who has its documents")))
+                        let reason = "it does not say in time who has its documents".to_owned();
+                        Err(Error::Unreachable { address, reason, sent: true })
                     })
                 });
             }
         }
     }
     while let Some(answer) = asked.join_next().await {
-        readers.extend(answer.map_err(|error| Error::Internal(error.to_string()))??);
-    }
-    readers.retain(|readers| !readers.nodes.is_empty());
-    Ok((owners.version, readers))
-}
-
-/// The buckets of each node, so that every bucket is read once: at the best node that is not one of those to avoid.
-pub(crate) fn assigned(
-    readers: &[Readers],
-    avoid: &dyn Fn(NodeKey) -> bool,
-) -> (BTreeMap<NodeKey, Vec<BucketId>>, Vec<BucketId>) {
-    let (mut nodes, mut unread) = (BTreeMap::<NodeKey, Vec<BucketId>>::new(), Vec::new());
-    for readers in readers {
-        match readers.nodes.iter().find(|node| !avoid(**node)) {
-            Some(node) => nodes.entry(*node).or_default().push(readers.bucket),
-            None => unread.push(readers.bucket),
+        match answer.map_err(|error| Error::Internal(error.to_string()))? {
+            Ok(readers) => found.readers.extend(readers),
+            Err(Error::Unreachable { .. }) if partial => found.incomplete = true,
+            Err(error) => return Err(error),
         }
     }
-    (nodes, unread)
+    found.readers.retain(|readers| !readers.nodes.is_empty());
+    Ok(found)
+}
+
+impl Found {
+    /// The buckets of each node, so that every bucket is read once: at the best node that is not one of those to avoid. And about how many
+    /// documents are in buckets that have no other, where there are such buckets.
+    pub(crate) fn assigned(
+        &self,
+        avoid: &dyn Fn(NodeKey) -> bool,
+    ) -> (BTreeMap<NodeKey, Vec<BucketId>>, Option<u64>) {
+        let (mut nodes, mut unread) = (BTreeMap::<NodeKey, Vec<BucketId>>::new(), None);
+        for readers in &self.readers {
+            match readers.nodes.iter().find(|node| !avoid(**node)) {
+                Some(node) => nodes.entry(*node).or_default().push(readers.bucket),
+                None => *unread.get_or_insert(0) += readers.documents,
+            }
+        }
+        (nodes, unread)
+    }
+
+    /// Whether everything that nodes which serve have can be read.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.incomplete && self.readers.iter().all(|readers| readers.full)
+    }
 }
 
 impl Question {
@@ -144,8 +169,9 @@ async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Reade
         .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
     let answer: Answer = ciborium::from_reader(&*body)
         .map_err(|error| Error::Internal(format!("the answer of node {address} cannot be read: {error}")))?;
-    let told =
-        |told: Told| Ok(Readers { bucket: bucket_of(told.bucket)?, nodes: told.nodes, full: told.full });
+    let told = |Told { bucket, nodes, full, documents }| {
+        Ok(Readers { bucket: bucket_of(bucket)?, nodes, full, documents })
+    };
     answer.readers.into_iter().map(told).collect()
 }
 
@@ -177,6 +203,7 @@ async fn answer(node: &Node, request: Request) -> Result<Response, Error> {
         bucket: parts_of(readers.bucket),
         nodes: readers.nodes,
         full: readers.full,
+        documents: readers.documents,
     };
     let answer = Answer { readers: readers.into_iter().map(told).collect() };
     let mut body = Vec::new();

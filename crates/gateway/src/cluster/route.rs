@@ -8,7 +8,7 @@ use millrace_bucket::BucketId;
 use millrace_document::Location;
 
 use super::hop::{ask_others, others};
-use super::{Cluster, Forwarded, Hop, Place, Readers, is_unsettled};
+use super::{Cluster, Forwarded, HasAll, Hop, Place, Readers, is_unsettled};
 use crate::{Error, Node, http};
 
 /// What a request does to what is at its location.
@@ -39,12 +39,19 @@ pub(crate) struct Vouch {
     version: Option<u64>,
     /// This node has the bucket.
     bucket: Option<BucketId>,
+    /// What it has of it may not be all.
+    partial: bool,
 }
 
 impl Vouch {
     /// That the cluster state has this version.
     pub(crate) fn of_version(version: u64) -> Self {
-        Vouch { version: Some(version), bucket: None }
+        Vouch { version: Some(version), ..Vouch::default() }
+    }
+
+    /// Whether this node has all of the documents, as far as nodes that serve have them.
+    pub(crate) fn is_full(self) -> bool {
+        !self.partial
     }
 
     /// To be asked when all has been read.
@@ -102,7 +109,13 @@ pub(crate) async fn hand_on(
             && !(may_have_arrived && access != Access::Read)
             && Instant::now() + PATIENCE < deadline;
         if !again {
-            return Err(error);
+            return Err(match error {
+                // Not that it can be sent again: the other node may have written it, or be about to.
+                Error::Unreachable { address, reason, sent: true } if access != Access::Read => {
+                    Error::Unknown(format!("node {address} was asked, and has not answered: {reason}"))
+                }
+                error => error,
+            });
         }
         tokio::time::sleep(PATIENCE).await;
     }
@@ -122,10 +135,11 @@ struct Asked<'a> {
 impl Asked<'_> {
     async fn way(&self) -> Result<Way, Error> {
         let Asked { cluster, location, hop, .. } = *self;
-        if let Hop::Reader(part) = hop {
+        if let Hop::Reader(all, part) = hop {
             // Whoever handed it on has decided.
             let bucket = part.map_or_else(|| self.bucket(), Ok)?;
-            return Ok(Way::Here(Vouch { version: None, bucket: Some(bucket) }));
+            let partial = *all == HasAll::Perhaps;
+            return Ok(Way::Here(Vouch { version: None, bucket: Some(bucket), partial }));
         }
         match (cluster.owner(location).map_err(Error::Unsettled)?, hop) {
             (Place::Here, _) => self.as_owner().await,
@@ -168,7 +182,9 @@ impl Asked<'_> {
             Access::Read | Access::Write => readers.nodes.first() == Some(&me),
         };
         match self.hop {
-            _ if is_here => Ok(Way::Here(Vouch { version: Some(version), bucket: Some(bucket) })),
+            _ if is_here => {
+                Ok(Way::Here(Vouch { version: Some(version), bucket: Some(bucket), partial: !readers.full }))
+            }
             _ if self.access == Access::Sweep => Err(Error::Unsettled(
                 "the documents are on their way to the node that orders their changes".to_owned(),
             )),
@@ -184,12 +200,14 @@ impl Asked<'_> {
     /// Reads at the first of these nodes that answers.
     async fn read_at(&self, version: u64, readers: &Readers) -> Result<Way, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
+        let all = if readers.full { HasAll::Yes } else { HasAll::Perhaps };
         for node in &readers.nodes {
             let outcome = match self.cluster.place(*node).map_err(Error::Unsettled) {
                 Ok(Place::Here) => {
-                    return Ok(Way::Here(Vouch { version: Some(version), bucket: Some(readers.bucket) }));
+                    let (bucket, partial) = (Some(readers.bucket), !readers.full);
+                    return Ok(Way::Here(Vouch { version: Some(version), bucket, partial }));
                 }
-                Ok(Place::At(address)) => self.send(&address, &Hop::Reader(self.part)).await,
+                Ok(Place::At(address)) => self.send(&address, &Hop::Reader(all, self.part)).await,
                 Err(error) => Err(error),
             };
             match outcome {

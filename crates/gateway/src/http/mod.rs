@@ -2,12 +2,14 @@
 
 mod body;
 mod compression;
+mod frames;
 mod parameters;
 mod server;
 mod tls;
 
 pub(crate) use body::{collect, read_body};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
+pub(crate) use frames::{Frames, frame};
 pub(crate) use parameters::{Parameters, form_encode, percent_decode};
 pub use server::{Answers, routed, serve};
 pub(crate) use tls::acceptor;

@@ -13,7 +13,7 @@ use millrace_plan::{Context, Embedding, Plan, Scope, has_field, parsed};
 use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
 use millrace_schema::DocumentMode;
-use millrace_search::{Collapsing, Deadline, Outcome, Search, Share, Trace, run_all};
+use millrace_search::{Collapsing, Deadline, Gathering, Outcome, Search, Session, Trace, run_all};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
@@ -49,8 +49,8 @@ pub(super) struct Ungrouped {
 }
 
 impl Ungrouped {
-    fn all(searches: &[Search]) -> Vec<Self> {
-        let of = |search: &Search| {
+    fn all(searches: &[Arc<Search>]) -> Vec<Self> {
+        let of = |search: &Arc<Search>| {
             let schema = Arc::clone(&search.plan().schema.name);
             let why = |(request, error): (usize, &millrace_grouping::Error)| Ungrouped {
                 schema: Arc::clone(&schema),
@@ -83,8 +83,8 @@ pub(super) fn run(request: &Request) -> Result<Found, Error> {
     Ok(prepared.found(outcomes, 1))
 }
 
-/// Runs a query over the documents that this node has in some buckets: what it has to add to what other nodes have.
-pub(super) fn share(request: &Request, buckets: &[BucketId]) -> Result<Share, Error> {
+/// A query over the documents that this node has in some buckets, for the node that gathers what all have.
+pub(super) fn session(request: &Request, buckets: &[BucketId]) -> Result<(Session, Deadline), Error> {
     let scope = match scope(&request.query)? {
         ViewScope::Groups(mut groups) => {
             let is_here = |group: &Group| buckets.iter().any(|bucket| bucket.intersects(group));
@@ -95,15 +95,18 @@ pub(super) fn share(request: &Request, buckets: &[BucketId]) -> Result<Share, Er
     };
     let prepared = Prepared::new(request)?;
     let views = prepared.views(scope)?;
-    Ok(millrace_search::share(&prepared.parts(&views), &prepared.deadline)?)
+    let searches = prepared.searches.iter().cloned().zip(views).collect();
+    Ok((Session::new(searches, &prepared.deadline)?, prepared.deadline))
 }
 
-/// Makes one result of what nodes have found, each in its own buckets.
-pub(super) fn merged(request: &Request, shares: Vec<Share>, nodes: u32) -> Result<Found, Error> {
-    let prepared = Prepared::new(request)?;
-    let searches: Vec<&Search> = prepared.searches.iter().collect();
-    let outcomes = millrace_search::merge(&searches, shares)?;
-    Ok(prepared.found(outcomes, nodes))
+/// What asks so many nodes, and makes one result of their answers.
+pub(super) fn gathering(request: &Request, nodes: usize) -> Result<Gathering, Error> {
+    Ok(Gathering::new(Prepared::new(request)?.searches, nodes))
+}
+
+/// The result of what so many nodes have found.
+pub(super) fn gathered(request: &Request, outcomes: Vec<Outcome>, nodes: u32) -> Result<Found, Error> {
+    Ok(Prepared::new(request)?.found(outcomes, nodes))
 }
 
 /// A query with its plans.
@@ -112,7 +115,7 @@ struct Prepared<'r> {
     kinds: Vec<Asked<'r>>,
     lacking: Vec<Arc<str>>,
     /// One for each kind.
-    searches: Vec<Search>,
+    searches: Vec<Arc<Search>>,
     planned: Duration,
     timeout: Duration,
     deadline: Deadline,
@@ -122,10 +125,13 @@ impl<'r> Prepared<'r> {
     fn new(request: &'r Request) -> Result<Self, Error> {
         let Request { deployment, query, started, gone, .. } = request;
         let (kinds, lacking) = showing(asked(deployment, query)?, query);
-        let searches =
-            kinds.iter().map(|asked| plan(asked, &kinds, request)).collect::<Result<Vec<Search>, Error>>()?;
+        let searches = kinds
+            .iter()
+            .map(|asked| plan(asked, &kinds, request).map(Arc::new))
+            .collect::<Result<Vec<Arc<Search>>, Error>>()?;
         let timeout = kinds.iter().filter_map(Asked::query_time_max).fold(query.timeout, Duration::min);
-        let deadline = Deadline::at(*started + timeout).or_when(Arc::clone(gone));
+        let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(1.0));
+        let deadline = Deadline::at(*started + looking).or_when(Arc::clone(gone));
         let planned = started.elapsed();
         Ok(Prepared { request, kinds, lacking, searches, planned, timeout, deadline })
     }
@@ -137,7 +143,7 @@ impl<'r> Prepared<'r> {
     }
 
     fn parts<'p>(&'p self, views: &'p [Arc<dyn View>]) -> Vec<(&'p Search, &'p dyn View)> {
-        self.searches.iter().zip(views).map(|(search, view)| (search, &**view as &dyn View)).collect()
+        self.searches.iter().zip(views).map(|(search, view)| (&**search, &**view as &dyn View)).collect()
     }
 
     /// All kinds' outcomes as one result, of so many nodes.
@@ -186,7 +192,7 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    fn of(deployment: &Deployment, query: &Query, searches: &[Search]) -> Self {
+    fn of(deployment: &Deployment, query: &Query, searches: &[Arc<Search>]) -> Self {
         let item = searches.first().map(|search| parsed(&query.root, &search.plan().schema));
         let named = query.parameters.get("queryProfile").cloned();
         Plans {

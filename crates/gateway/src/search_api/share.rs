@@ -1,61 +1,120 @@
-//! What a node adds to a query that is asked of several.
+//! What a node adds to a query that is asked of several: a conversation, on one request and its answer, with the node that gathers.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract;
 use axum::response::Response;
-use hyper::StatusCode;
+use http_body_util::channel::{Channel, Sender};
+use hyper::body::Bytes;
+use millrace_bucket::BucketId;
 use millrace_query::{Limits, Query};
-use millrace_search::Share;
+use millrace_search::{Ask, Deadline, Reply, Session};
 use serde::{Deserialize, Serialize};
 
+use super::GRACE;
 use super::run::{self, Request};
 use crate::caller::Caller;
 use crate::cluster::{bucket_of, check_held};
-use crate::{Deployment, Error, Node, http};
+use crate::http::{Frames, frame};
+use crate::{Deployment, Error, Node};
 
-/// What is asked of a node.
+/// The most bytes of one message: of questions and of answers.
+pub(super) const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// What a node is asked first.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Begin {
     /// The query's parameters as they are by now, with what is left of its time.
     pub(super) parameters: BTreeMap<String, String>,
     /// Which buckets the share is of.
     pub(super) buckets: Vec<(u8, u64)>,
+    /// The first question.
+    pub(super) ask: Ask,
 }
 
-/// Answers another node.
+/// A query over documents of this node, while others ask about it.
+pub(super) struct Local {
+    request: Request,
+    /// `None` while it works on an answer, and after one could not be given.
+    session: Option<(Session, Deadline)>,
+}
+
+impl Local {
+    /// Looks at the documents of these buckets.
+    pub(super) async fn begin(request: Request, buckets: Vec<BucketId>) -> Result<Self, Error> {
+        let (looking, wanted) = (request.clone(), buckets.clone());
+        let session = request.node.pool().run(move || run::session(&looking, &wanted)).await??;
+        if let Some(cluster) = request.node.cluster() {
+            check_held(&**cluster, &buckets)?;
+        }
+        Ok(Local { request, session: Some(session) })
+    }
+
+    pub(super) async fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
+        let lost = || Error::Internal("a share of a query was given up; ask again".to_owned());
+        let (mut session, deadline) = self.session.take().ok_or_else(lost)?;
+        let answer = move || {
+            let reply = session.answer(ask, &deadline);
+            (reply, (session, deadline))
+        };
+        let (reply, session) = self.request.node.pool().run(answer).await?;
+        self.session = Some(session);
+        Ok(reply?)
+    }
+}
+
+/// Answers the node that gathers.
 pub(super) async fn answer(
     node: &Arc<Node>,
     deployment: Arc<Deployment>,
     request: extract::Request,
     started: Instant,
 ) -> Result<Response, Error> {
-    let Some(cluster) = node.cluster() else {
+    if node.cluster().is_none() {
         return Err(Error::BadRequest("this node is not one of a cluster".to_owned()));
-    };
-    let body = http::collect(request.into_body(), node.settings().request_bytes_max).await?;
-    let asked: Asked = ciborium::from_reader(&*body)
-        .map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))?;
-    let buckets = asked.buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
+    }
+    let unreadable = |reason: String| Error::BadRequest(format!("the question cannot be read: {reason}"));
+    let mut asks = Frames::new(request.into_body(), MESSAGE_BYTES_MAX);
+    let begin: Option<Begin> = asks.next().await.map_err(unreadable)?;
+    let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
+    let buckets = begin.buckets.into_iter().map(bucket_of).collect::<Result<Vec<_>, _>>()?;
     let caller = Caller::default();
     let gone = Arc::clone(&caller.gone);
     // Whoever asked has looked after the limits.
     let limits = Limits { max_hits: usize::MAX, max_offset: usize::MAX, ..Limits::default() };
-    let query = Arc::new(Query::from_parameters(asked.parameters, &limits)?);
-    let deadline = started + query.timeout;
-    let embeddings = Arc::new(super::embed(node, &deployment, &query, deadline, &gone).await?);
+    let query = Arc::new(Query::from_parameters(begin.parameters, &limits)?);
+    let until = started + query.timeout;
+    let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
     let request = Request { node: Arc::clone(node), deployment, query, embeddings, started, gone };
-    let looking = buckets.clone();
-    let share = node.pool().run(move || run::share(&request, &looking)).await??;
-    check_held(&**cluster, &buckets)?;
-    write(&share)
+    let mut local = Local::begin(request, buckets).await?;
+    let first = local.ask(begin.ask).await?;
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+    let talk = async move {
+        // As long as this runs, somebody waits.
+        let _caller = caller;
+        if send(&mut sender, &first).await.is_err() {
+            return;
+        }
+        while let Ok(Some(ask)) = asks.next().await {
+            match local.ask(ask).await {
+                Ok(reply) if send(&mut sender, &reply).await.is_ok() => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a share of a query cannot be given");
+                    return;
+                }
+            }
+        }
+    };
+    tokio::spawn(tokio::time::timeout_at((until + GRACE).into(), talk));
+    Ok(Response::new(Body::new(body)))
 }
 
-/// A share as it travels.
-fn write(share: &Share) -> Result<Response, Error> {
-    let mut body = Vec::new();
-    ciborium::into_writer(share, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(http::answer(StatusCode::OK, "application/cbor", body))
+async fn send(sender: &mut Sender<Bytes, Infallible>, reply: &Reply) -> Result<(), ()> {
+    let bytes = frame(reply).map_err(|reason| tracing::warn!(reason, "a share of a query cannot be sent"))?;
+    sender.send_data(bytes).await.map_err(|_| ())
 }

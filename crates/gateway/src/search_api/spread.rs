@@ -1,38 +1,42 @@
 //! A query over documents of several nodes: each is asked for its share, and the shares become one result.
 //!
 //! Every bucket is looked at once, at a node that has all of it: the owners of the buckets say who that is. Where such a node does not
-//! answer, the query is asked anew without it, as long as there is time. What was found counts only if the cluster state is still the one
+//! answer, the query is asked anew without it. For half of its time it waits for an answer that lacks nothing; then documents that cannot
+//! be had are left out, and coverage says so. It says so as well of a node that does not answer in time. What was found counts only if the cluster state is still the one
 //! by which the owners spoke, and each node still has what it was asked for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use axum::body::to_bytes;
+use axum::body::{Body, to_bytes};
+use http_body_util::channel::{Channel, Sender};
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_query::Query;
-use millrace_search::Share;
+use millrace_search::{Ask, Next, Outcome, Reply};
 use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
 use super::run::{self, Found, Request};
-use super::share::Asked;
+use super::share::{Begin, Local, MESSAGE_BYTES_MAX};
 use crate::Error;
 use crate::cluster::{
-    Cluster, Forwarded, Hop, PATIENCE, Place, Vouch, assigned, check_held, is_unsettled, parts_of,
-    readers_of_all,
+    Cluster, Forwarded, Hop, PATIENCE, Place, Vouch, is_unsettled, parts_of, readers_of_all,
 };
+use crate::http::{Frames, frame};
 
-/// The most bytes of one node's share.
-const SHARE_BYTES_MAX: usize = 256 << 20;
+/// The most bytes of what a node says when it refuses.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
 /// The result over all nodes.
 pub(super) async fn run(request: &Request, cluster: &dyn Cluster) -> Result<Found, Error> {
     let deadline = request.started + request.query.timeout;
     let mut silent = BTreeSet::new();
-    let (shares, nodes) = loop {
+    let All { outcomes, nodes, unread, full } = loop {
         match of_all(request, cluster, &mut silent).await {
             Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
                 tokio::time::sleep(PATIENCE).await;
@@ -40,16 +44,30 @@ pub(super) async fn run(request: &Request, cluster: &dyn Cluster) -> Result<Foun
             outcome => break outcome?,
         }
     };
-    let merging = request.clone();
-    request.node.pool().run(move || run::merged(&merging, shares, nodes)).await?
+    let gathered = request.clone();
+    let found = request.node.pool().run(move || run::gathered(&gathered, outcomes, nodes)).await?;
+    let mut found = found?;
+    found.result.coverage.target += unread;
+    found.result.coverage.non_ideal |= !full;
+    Ok(found)
 }
 
-/// The shares of all nodes, and how many those are. Those that do not answer are added to the `silent`.
+/// What nodes have found together.
+struct All {
+    outcomes: Vec<Outcome>,
+    nodes: u32,
+    /// About how many documents could not be read.
+    unread: u64,
+    /// Whether none are missing on the nodes.
+    full: bool,
+}
+
+/// Asks all nodes. Those that do not answer are added to the `silent`.
 async fn of_all(
     request: &Request,
     cluster: &dyn Cluster,
     silent: &mut BTreeSet<NodeKey>,
-) -> Result<(Vec<Share>, u32), Error> {
+) -> Result<All, Error> {
     let groups = match run::scope(&request.query)? {
         ViewScope::Groups(groups) if groups.iter().all(|group| group.location_bits().is_some()) => {
             Some(groups)
@@ -57,83 +75,188 @@ async fn of_all(
         _ => None,
     };
     let deadline = request.started + request.query.timeout;
-    let (version, readers) = readers_of_all(&request.node, cluster, groups.as_deref(), deadline).await?;
-    // One that has all of a bucket alone is asked again, silent or not.
-    let (nodes, unread) = assigned(&readers, &|node| silent.contains(&node));
-    if !unread.is_empty() {
+    let partial = request.started.elapsed() > request.query.timeout / 2;
+    let found = readers_of_all(&request.node, cluster, groups.as_deref(), deadline, partial).await?;
+    let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
+    if unread.is_some() && !partial {
+        // Who alone has documents is asked again.
         silent.clear();
         return Err(Error::Unsettled("no node that has all of the documents answers now".to_owned()));
     }
-    let mut asked = JoinSet::new();
-    let asked_of = nodes.len();
+    let count = nodes.len();
+    let begun = request.clone();
+    let mut gathering = request.node.pool().run(move || run::gathering(&begun, count)).await??;
+    let mut talks = Vec::with_capacity(count);
     for (node, buckets) in nodes {
-        let (request, place) = (request.clone(), cluster.place(node).map_err(Error::Unsettled)?);
+        let place = cluster.place(node).map_err(Error::Unsettled)?;
+        let (request, schemas) = (request.clone(), gathering.schemas());
+        talks.push(Talk { node, place, buckets, request, schemas, state: State::Silent });
+    }
+    let mut replies = Vec::new();
+    loop {
+        let next = move || (gathering.next(replies), gathering);
+        let (next, again) = request.node.pool().run(next).await?;
+        gathering = again;
+        match next? {
+            Next::Found(outcomes) => {
+                Vouch::of_version(found.version).check(&request.node)?;
+                let full = found.is_full() && unread.is_none();
+                return Ok(All { outcomes, nodes: count as u32, unread: unread.unwrap_or(0), full });
+            }
+            Next::Ask(asks) => (talks, replies) = ask_all(talks, asks, silent).await?,
+        }
+    }
+}
+
+/// Asks all nodes at once, and waits for all answers, in order.
+async fn ask_all(
+    talks: Vec<Talk>,
+    asks: Vec<Ask>,
+    silent: &mut BTreeSet<NodeKey>,
+) -> Result<(Vec<Talk>, Vec<Reply>), Error> {
+    let mut asked = JoinSet::new();
+    for (at, (mut talk, ask)) in talks.into_iter().zip(asks).enumerate() {
         asked.spawn(async move {
-            let outcome = match place {
-                Place::Here => of_this_node(&request, buckets).await,
-                Place::At(address) => ask(&request, &address, &buckets).await,
-            };
-            (node, outcome)
+            let reply = talk.ask(ask).await;
+            (at, talk, reply)
         });
     }
-    let mut shares = Vec::with_capacity(asked_of);
+    let mut answered = BTreeMap::new();
+    let mut failure = None;
     while let Some(answer) = asked.join_next().await {
-        let (node, outcome) = answer.map_err(|error| Error::Internal(error.to_string()))?;
-        if matches!(outcome, Err(Error::Unreachable { .. } | Error::Unsettled(_))) {
-            silent.insert(node);
+        let (at, talk, reply) = answer.map_err(|error| Error::Internal(error.to_string()))?;
+        match reply {
+            Ok(reply) => drop(answered.insert(at, (talk, reply))),
+            Err(error) => {
+                if matches!(error, Error::Unreachable { .. } | Error::Unsettled(_)) {
+                    silent.insert(talk.node);
+                }
+                failure = Some(error);
+                break;
+            }
         }
-        shares.push(outcome?);
     }
-    Vouch::of_version(version).check(&request.node)?;
-    Ok((shares, asked_of as u32))
-}
-
-/// The share of buckets that are read here.
-async fn of_this_node(request: &Request, buckets: Vec<BucketId>) -> Result<Share, Error> {
-    let (looking, wanted) = (request.clone(), buckets.clone());
-    let share = request.node.pool().run(move || run::share(&looking, &wanted)).await??;
-    match request.node.cluster() {
-        Some(cluster) => check_held(&**cluster, &buckets).map(|()| share),
-        None => Ok(share),
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(answered.into_values().unzip()),
     }
 }
 
-/// What another node has.
-async fn ask(request: &Request, address: &str, buckets: &[BucketId]) -> Result<Share, Error> {
-    let left = request.query.timeout.saturating_sub(request.started.elapsed());
-    let asked = Asked {
+/// What is asked of one node, and what it answers.
+struct Talk {
+    node: NodeKey,
+    place: Place,
+    buckets: Vec<BucketId>,
+    request: Request,
+    /// How many schemas are asked.
+    schemas: usize,
+    state: State,
+}
+
+enum State {
+    /// Nothing was said yet.
+    Silent,
+    Here(Local),
+    There {
+        asks: Sender<Bytes, Infallible>,
+        replies: Frames,
+    },
+    /// It did not answer in time.
+    Late,
+}
+
+impl Talk {
+    async fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
+        let left = self.request.query.timeout.saturating_sub(self.request.started.elapsed());
+        let limit = left.saturating_add(super::GRACE);
+        let begins = matches!(self.state, State::Silent | State::Late);
+        let nothing = Reply::of_nobody(&ask, self.schemas);
+        match tokio::time::timeout(limit, self.ask_within(ask, left)).await {
+            Ok(reply) => reply,
+            Err(_) => match nothing.filter(|_| begins) {
+                Some(nothing) => {
+                    self.state = State::Late;
+                    Ok(nothing)
+                }
+                None => Err(Error::Timeout(self.request.query.timeout)),
+            },
+        }
+    }
+
+    async fn ask_within(&mut self, ask: Ask, left: Duration) -> Result<Reply, Error> {
+        match (&mut self.state, &self.place) {
+            (State::Late, _) => {
+                let late = || Error::Timeout(self.request.query.timeout);
+                Reply::of_nobody(&ask, self.schemas).ok_or_else(late)
+            }
+            (State::Here(local), _) => local.ask(ask).await,
+            (State::There { asks, replies }, Place::At(address)) => {
+                let bytes = frame(&ask).map_err(Error::Internal)?;
+                asks.send_data(bytes).await.map_err(|_| broke_off(address, "it has left"))?;
+                reply_of(address, replies).await
+            }
+            (_, Place::Here) => {
+                let mut local = Local::begin(self.request.clone(), self.buckets.clone()).await?;
+                let reply = local.ask(ask).await;
+                self.state = State::Here(local);
+                reply
+            }
+            (State::Silent, Place::At(address)) => {
+                let (asks, mut replies) = begin(&self.request, address, &self.buckets, ask, left).await?;
+                let reply = reply_of(address, &mut replies).await;
+                self.state = State::There { asks, replies };
+                reply
+            }
+        }
+    }
+}
+
+/// Begins to ask another node.
+async fn begin(
+    request: &Request,
+    address: &str,
+    buckets: &[BucketId],
+    ask: Ask,
+    left: Duration,
+) -> Result<(Sender<Bytes, Infallible>, Frames), Error> {
+    let begin = Begin {
         parameters: with_timeout(&request.query, left),
         buckets: buckets.iter().copied().map(parts_of).collect(),
+        ask,
     };
-    let mut body = Vec::new();
-    ciborium::into_writer(&asked, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
-    let asked = Forwarded {
-        method: Method::POST,
-        target: "/search/".to_owned(),
-        headers: HeaderMap::new(),
-        body: body.into(),
-    };
-    let answer = tokio::time::timeout(left, request.node.forwarder().send(address, asked, &Hop::Share));
-    let answer = answer.await.map_err(|_| Error::Timeout(request.query.timeout))??;
-    let (status, is_unsettled) = (answer.status(), is_unsettled(answer.headers()));
-    let broke_off = |error: axum::Error| Error::Unreachable {
-        address: address.to_owned(),
-        reason: error.to_string(),
-        sent: true,
-    };
-    let body = to_bytes(answer.into_body(), SHARE_BYTES_MAX).await.map_err(broke_off)?;
-    if is_unsettled {
+    let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
+    let first = frame(&begin).map_err(Error::Internal)?;
+    asks.send_data(first).await.map_err(|_| broke_off(address, "it was not asked"))?;
+    let forwarder = request.node.forwarder();
+    let what = (Method::POST, "/search/");
+    let answer = forwarder.stream(address, what, HeaderMap::new(), Body::new(body), &Hop::Share).await?;
+    if is_unsettled(answer.headers()) {
         return Err(Error::Unsettled(format!("node {address} does not have the documents")));
     }
+    let status = answer.status();
     if status != StatusCode::OK {
+        let body = to_bytes(answer.into_body(), REFUSAL_BYTES_MAX).await;
+        let body = body.map_err(|error| broke_off(address, &error.to_string()))?;
         return Err(Error::Remote { status, message: String::from_utf8_lossy(&body).into_owned() });
     }
-    ciborium::from_reader(&*body)
-        .map_err(|error| Error::Internal(format!("the answer of node {address} cannot be read: {error}")))
+    Ok((asks, Frames::new(answer.into_body(), MESSAGE_BYTES_MAX)))
+}
+
+async fn reply_of(address: &str, replies: &mut Frames) -> Result<Reply, Error> {
+    let reply = replies.next().await.map_err(|reason| broke_off(address, &reason))?;
+    reply.ok_or_else(|| broke_off(address, "it ended"))
+}
+
+fn broke_off(address: &str, reason: &str) -> Error {
+    Error::Unreachable {
+        address: address.to_owned(),
+        reason: format!("its answer broke off: {reason}"),
+        sent: true,
+    }
 }
 
 /// The parameters of a query as they are handed on: with what is left of its time.
-fn with_timeout(query: &Query, left: Duration) -> std::collections::BTreeMap<String, String> {
+fn with_timeout(query: &Query, left: Duration) -> BTreeMap<String, String> {
     let mut parameters = query.parameters.clone();
     parameters.insert("timeout".to_owned(), format!("{}ms", left.as_millis().max(1)));
     parameters

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
 use millrace_document::{Group, Location};
-use millrace_gateway::cluster::{Cluster, Done, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
 use millrace_store::{Change, Write};
@@ -34,7 +34,7 @@ const BITS: u8 = 4;
 
 /// What all nodes of the cluster agree on.
 pub struct World {
-    addresses: Mutex<Vec<String>>,
+    pub addresses: Mutex<Vec<String>>,
     /// For each bucket its nodes, the owner first; other buckets are of the node of their number.
     pub placed: Mutex<BTreeMap<BucketId, Vec<u16>>>,
     /// Groups, by the low bits of their locations, whose documents lie in buckets of more bits.
@@ -46,6 +46,10 @@ pub struct World {
     pub vouched: AtomicUsize,
     /// Nodes that have given up what they had.
     pub emptied: Mutex<BTreeSet<u16>>,
+    /// No node is known to have all that it should.
+    pub partial: AtomicBool,
+    /// Of the nodes that have a bucket, the last is asked first.
+    pub last_first: AtomicBool,
     /// After so many writes the others are refused, until this is changed.
     pub writes_left: AtomicUsize,
 }
@@ -91,6 +95,10 @@ struct Member {
 }
 
 impl Cluster for Member {
+    fn gauges(&self) -> Vec<Gauge> {
+        vec![Gauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
+    }
+
     fn me(&self) -> Result<NodeKey, String> {
         Ok(NodeKey(self.me))
     }
@@ -110,7 +118,10 @@ impl Cluster for Member {
         let version = self.world.version.load(Ordering::SeqCst);
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         match groups {
-            None => nodes.extend((0..self.world.nodes()).map(|key| (NodeKey(key as u16), None))),
+            None => {
+                let owner = |bucket: BucketId| NodeKey(self.world.holders(bucket)[0]);
+                nodes.extend(self.world.all_buckets().into_iter().map(|bucket| (owner(bucket), None)));
+            }
             Some(groups) => {
                 for bucket in groups.iter().flat_map(|group| self.world.buckets_of(group)) {
                     let owner = NodeKey(self.world.holders(bucket)[0]);
@@ -125,8 +136,11 @@ impl Cluster for Member {
         let own = |bucket: &BucketId| self.world.holders(*bucket)[0] == self.me;
         let buckets = buckets.map_or_else(|| self.world.all_buckets(), <[BucketId]>::to_vec);
         let readers = buckets.into_iter().filter(own).map(|bucket| {
-            let nodes = self.world.holders(bucket).into_iter().map(NodeKey).collect();
-            Readers { bucket, nodes, full: true }
+            let mut nodes: Vec<NodeKey> = self.world.holders(bucket).into_iter().map(NodeKey).collect();
+            if self.world.last_first.load(Ordering::SeqCst) {
+                nodes.reverse();
+            }
+            Readers { bucket, nodes, full: !self.world.partial.load(Ordering::SeqCst), documents: 7 }
         });
         Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
     }
@@ -205,6 +219,8 @@ impl Nodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             emptied: Mutex::default(),
+            partial: AtomicBool::new(false),
+            last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
         });
         let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]

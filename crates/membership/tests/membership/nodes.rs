@@ -55,6 +55,23 @@ async fn another_leads_when_the_leader_is_gone() {
 }
 
 #[tokio::test]
+async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
+    let cluster = Cluster::new();
+    let (a, b, c) = (cluster.join("a").await, cluster.join("b").await, cluster.join("c").await);
+    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    let all = reaches(&a, "a:up b:up c:up").await;
+    assert!(all.nodes().values().all(|node| !node.lease_ended));
+    b.adopted(all.version());
+    let adopted = |picture: &Arc<millrace_membership::Picture>| picture.members["b"].registration.adopted;
+    sees(&a, |picture| adopted(picture) == all.version()).await;
+    // It only falls silent; its lease ends by itself.
+    drop(b);
+    let without = reaches(&c, "a:up b:maintenance c:up").await;
+    let ended: Vec<bool> = without.nodes().values().map(|node| node.lease_ended).collect();
+    assert_eq!(ended, [false, true, false]);
+}
+
+#[tokio::test]
 async fn operators_wishes_reach_the_state() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);

@@ -80,6 +80,7 @@ const NAMES: &[&str] = &[
     "ranking.secondPhase.totalRerankCount",
     "ranking.significance.useModel",
     "ranking.softtimeout.enable",
+    "ranking.softtimeout.factor",
     "ranking.sorting",
     "ranking.totalKeepRankCount",
     "recall",

@@ -22,6 +22,7 @@ impl Reader<'_> {
             global_rerank_count: self.whole("ranking.globalPhase.rerankCount")?,
             global_phase_drop_limit: self.float("ranking.globalPhase.rankScoreDropLimit")?,
             soft_timeout: self.truth("ranking.softtimeout.enable", true)?,
+            soft_timeout_factor: self.share("ranking.softtimeout.factor")?,
             list_features: self.truth("ranking.listFeatures", false)?,
             use_significance_model: self.get(USE_MODEL).map(|_| self.truth(USE_MODEL, false)).transpose()?,
             location: self.text("ranking.location"),
@@ -58,6 +59,16 @@ impl Reader<'_> {
             }
         }
         Ok(ranking)
+    }
+
+    /// A share: above 0, and at most 1.
+    fn share(&self, name: &'static str) -> Result<Option<f64>, Error> {
+        match self.float(name)? {
+            Some(share) if !(share > 0.0 && share <= 1.0) => {
+                Err(parameter(name, format!("expected a number above 0 and at most 1, found {share}")))
+            }
+            share => Ok(share),
+        }
     }
 
     pub(super) fn presentation(&self, fields: Vec<String>) -> Result<Presentation, Error> {

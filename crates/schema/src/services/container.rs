@@ -31,6 +31,10 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
     };
     let searchers = || node.descendants().filter(is_searcher);
     searchers().try_for_each(|element| searcher(element, warnings))?;
+    let handlers = xml::elements(node)
+        .filter(|child| child.tag_name().name() == "handler")
+        .map(handler)
+        .collect::<Result<Vec<_>, Error>>()?;
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
@@ -41,6 +45,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         port: port.map(|(server, port)| number(server, port)).transpose()?,
         search: xml::child(node, "search").is_some(),
         document_api: document_api.is_some(),
+        assistants: handlers.contains(&ASSISTANTS),
         limits_rates: searchers().any(|searcher| class_of(searcher) == RATE_LIMITING),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
@@ -75,6 +80,9 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Em
         return embedder::read(node, component_type).map(Some);
     }
     let class = node.attribute("class").unwrap_or(id);
+    if class == ASSISTANTS_SEARCH {
+        return Ok(None);
+    }
     let platform = ["com.yahoo.", "ai.vespa."].iter().any(|prefix| class.starts_with(prefix));
     if platform && node.attribute("bundle").is_none_or(|bundle| !bundle.contains("embed")) {
         warnings
@@ -96,13 +104,31 @@ const HARMLESS_SEARCHERS: &[&str] = &[
     "com.yahoo.search.searchers.ValidateFuzzySearcher",
 ];
 
+/// The platform's handler of the Model Context Protocol, which the node answers itself.
+const ASSISTANTS: &str = "ai.vespa.mcp.McpRequestHandler";
+/// The platform's component that offers search by that protocol: it is always offered.
+const ASSISTANTS_SEARCH: &str = "com.yahoo.search.mcp.McpSearchSpecProvider";
+
+/// The class of a handler that there is.
+fn handler<'a>(node: Node<'a, '_>) -> Result<&'a str, Error> {
+    match class_of(node) {
+        ASSISTANTS => Ok(ASSISTANTS),
+        other => {
+            let reason = format!(
+                "handler '{other}': Java components do not run here: remove it, and do its work in the client"
+            );
+            xml::invalid(FILE, node, reason)
+        }
+    }
+}
+
 /// The platform's searcher that refuses queries of clients that ask too many, which the node does itself.
 const RATE_LIMITING: &str = "com.yahoo.search.searchers.RateLimitingSearcher";
 
-/// The class of a searcher.
-fn class_of<'a>(searcher: Node<'a, '_>) -> &'a str {
-    let id = searcher.attribute("id").or(searcher.attribute("idref")).unwrap_or_default();
-    searcher.attribute("class").unwrap_or(id)
+/// The class of a searcher or handler.
+fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
+    let id = component.attribute("id").or(component.attribute("idref")).unwrap_or_default();
+    component.attribute("class").unwrap_or(id)
 }
 
 fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error> {

@@ -88,7 +88,8 @@ const CONTAINER: &[Element] = &[
     known("components", &[closed("component"), closed("include")]),
     // Components are told apart by type and class.
     closed("component"),
-    refused("handler", JAVA),
+    // Handlers are told apart by class.
+    closed("handler"),
     refused("server", JAVA),
     no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
     no_effect("model-evaluation", "models are evaluated by rank profiles only"),

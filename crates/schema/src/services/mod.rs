@@ -139,6 +139,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
     let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
+    let assistants = containers.iter().any(|(_, container)| container.assistants);
     let mut embedders: Vec<Embedder> = Vec::new();
     for embedder in containers.iter().flat_map(|(_, container)| &container.embedders) {
         // Clusters that share a component repeat it.
@@ -159,6 +160,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     container.search = search;
     container.document_api = document_api;
     container.limits_rates = limits_rates;
+    container.assistants = assistants;
     container.embedders = embedders;
     container.model_evaluation = model_evaluation;
     container

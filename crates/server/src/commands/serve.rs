@@ -54,20 +54,23 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
         eprintln!("millrace: documents and queries at {data}, deployment at {config}");
-        server
-            .run(async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                if let Some(member) = &member {
-                    member.stopping().await;
-                }
-                if let Some(member) = member {
-                    member.leave().await;
-                }
-            })
-            .await;
+        let member = member.as_ref();
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if let Some(member) = member {
+                member.stopping().await;
+            }
+        };
+        // Requests under way may still need the others, and the others this node.
+        let leave = async {
+            if let Some(member) = member {
+                member.leave().await;
+            }
+        };
+        server.run_and_leave(stop, leave).await;
         Ok(ExitCode::SUCCESS)
     })
 }

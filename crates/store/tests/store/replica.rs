@@ -216,3 +216,28 @@ fn small_buckets_share_files() {
     assert!(status.merges <= 3, "{} merges", status.merges);
     assert_eq!(visited(&store, &Visit { wanted: 5000, ..Visit::all(&["mail"]) }).len(), 15_000);
 }
+
+#[test]
+fn a_file_goes_with_the_last_replica_that_has_documents_in_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(small(directory.path()));
+    // Sixteen buckets of four bits share one file; those of some groups have documents in it.
+    let of = |name: &str| BucketId::new(4, id(name).location().bits());
+    let names: Vec<String> =
+        (0..40).map(|number| format!("id:n:mail:g=user{}:{number}", number % 4)).collect();
+    apply(&store, names.iter().map(|name| version(name, NOW - 100, true).0).collect());
+    store.seal().expect("sealed");
+    let mut replicas: Vec<BucketId> = names.iter().map(|name| of(name)).collect();
+    replicas.sort_unstable();
+    replicas.dedup();
+    assert!((2..16).contains(&replicas.len()), "some buckets have documents, and some have none");
+    store.create_replicas(&replicas, true).expect("created");
+    for (number, replica) in replicas.iter().enumerate() {
+        assert_eq!(store.status().segments, 1, "{number} of {} are gone", replicas.len());
+        let info = infos(&store, &[*replica])[0].expect("it has documents");
+        let deleted = store.delete_replicas(&[(*replica, info.checksum)], Timestamp(NOW - RETENTION / 2));
+        assert_eq!(deleted.expect("deleted"), [true]);
+    }
+    let files = std::fs::read_dir(directory.path().join("segments")).expect("listed").count();
+    assert_eq!((store.status().segments, store.status().documents, files), (0, 0, 0));
+}

@@ -3,11 +3,11 @@
 use std::io;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Drop, DropScope, Group, Timestamp};
+use millrace_document::{Drop, DropScope, Group, Timestamp, Version};
 use millrace_env::AppendFile;
 use millrace_store::{Parcel, Store, Tuning, Visit};
 
-use crate::common::{get, open, put, visited};
+use crate::common::{document, get, open, put, visited};
 use crate::late::{NOW, apply, infos, small, version};
 
 const BITS: u8 = 3;
@@ -33,12 +33,16 @@ impl AppendFile for Bytes {
 
 pub fn bytes(parcel: &Parcel) -> Vec<u8> {
     let mut bytes = Bytes::default();
-    parcel.write_to(&mut bytes).expect("read");
+    parcel.write_to(0, &mut bytes).expect("read");
+    let mut rest = Bytes::default();
+    let from = bytes.0.len() / 3;
+    parcel.write_to(from as u64, &mut rest).expect("read");
+    assert!(rest.0 == bytes.0[from..], "the same bytes from any place on");
     bytes.0
 }
 
 pub fn import(store: &Store, parcel: &Parcel, bytes: &[u8]) -> Result<(), millrace_store::Error> {
-    let mut import = store.import(parcel.shares())?;
+    let mut import = store.import(parcel.shares(), parcel.outline())?;
     for piece in bytes.chunks(1000) {
         import.append(piece)?;
     }
@@ -126,6 +130,46 @@ fn buckets_move_alone_and_together_between_stores_that_split_differently() {
 }
 
 #[test]
+fn what_buckets_have_of_large_files_is_cut_out_of_them() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [source, target] = directories.each_ref().map(|directory| {
+        let options = small(directory.path());
+        open(millrace_store::Options { tail_bytes: 64 << 20, ..options })
+    });
+    let moving: Vec<BucketId> = buckets().into_iter().step_by(2).collect();
+    let name = |number: u64| format!("id:n:mail:g=user{}:{number}", number % 90);
+    let large = |number: u64| {
+        let document = document(&name(number), &"a text of some length ".repeat(200), 5);
+        Version::put(&document, Timestamp(NOW - 400))
+    };
+    let mut expected = 0;
+    for round in 0..2 {
+        let numbers = round * 400..round * 400 + 700;
+        let moves = |number: &u64| {
+            let location = crate::common::id(&name(*number)).location();
+            moving.iter().any(|bucket| bucket.contains(location))
+        };
+        expected += numbers.clone().filter(moves).count() as u64;
+        apply(&source, numbers.map(large).collect());
+        source.seal().expect("sealed");
+    }
+    let parcels = source.export(&moving).expect("exported");
+    let sizes: Vec<Option<u64>> = parcels.iter().map(Parcel::file_bytes).collect();
+    assert!(sizes.len() >= 2 && sizes.iter().all(Option::is_some), "cuts know their sizes: {sizes:?}");
+    let identities: Vec<Option<u64>> = parcels.iter().map(Parcel::identity).collect();
+    let again: Vec<Option<u64>> =
+        source.export(&moving).expect("exported").iter().map(Parcel::identity).collect();
+    assert_eq!(identities, again);
+    let shares: u64 = parcels.iter().flat_map(Parcel::shares).map(|share| share.documents).sum();
+    assert_eq!(shares, expected);
+    for parcel in &parcels {
+        import(&target, parcel, &bytes(parcel)).expect("imported");
+    }
+    assert_eq!(versions(&target, &buckets()), versions(&source, &moving));
+    assert_eq!(infos(&target, &moving), infos(&source, &moving));
+}
+
+#[test]
 fn a_parcel_outlives_its_files() {
     let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
     let [source, target] = directories.each_ref().map(|directory| open(small(directory.path())));
@@ -193,7 +237,7 @@ fn a_damaged_parcel_changes_nothing() {
         assert!(import(&target, parcel, &damaged).is_err(), "byte {at}");
         assert!(import(&target, parcel, &whole[..at]).is_err(), "cut at {at}");
     }
-    drop(target.import(parcel.shares()).expect("begun"));
+    drop(target.import(parcel.shares(), parcel.outline()).expect("begun"));
     assert_eq!(versions(&target, &buckets()), []);
     let files = std::fs::read_dir(directories[1].path().join("segments")).expect("listed");
     assert_eq!(files.count(), 0, "nothing is left behind");

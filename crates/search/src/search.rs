@@ -2,27 +2,26 @@ use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::DocumentId;
-use millrace_grouping::{Execution, Grouping, HitRef, Request, Settings};
-use millrace_matching::{Matches, match_plan};
+use millrace_grouping::{Execution, Grouping, Request, Settings};
+use millrace_matching::Matches;
 use millrace_plan::{Plan, Scope};
-use millrace_ranking::{Features, FirstPhase, Profile, RankedHit, Shown};
-use millrace_result::{Coverage, Feature, FieldValue, Hit, PartialResult};
+use millrace_ranking::{Features, FirstPhase, Profile, RankedHit, Reranking, Shown};
+use millrace_result::{Feature, FieldValue, Hit};
 use millrace_schema::Snippets;
 use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
 use crate::collapse::{CollapseKeys, Collapsing, Fields};
 use crate::narrowed::is_live;
-use crate::trace::Watch;
-use crate::{Deadline, Error, Narrowed, SortedHit, Sorting, Trace};
+use crate::{Deadline, Error, Outcome, SortedHit, Sorting};
 
 /// A plan with everything ready to run it.
 pub struct Search {
-    plan: Arc<Plan>,
-    profile: Arc<Profile>,
-    selection: Option<Selection>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) selection: Option<Selection>,
     /// A document must match one of these to be seen; all are where there are none.
-    within: Vec<Arc<Selection>>,
+    pub(crate) within: Vec<Arc<Selection>>,
     style: Style,
     sorting: Option<Sorting>,
     /// For each request, in order: what it is over this schema, or why it cannot be.
@@ -30,166 +29,12 @@ pub struct Search {
     cluster: Arc<str>,
 }
 
-/// What a search found, and where its time went.
-#[derive(Debug, Clone, Default)]
-pub struct Outcome {
-    /// The hits and groups.
-    pub result: PartialResult,
-    /// The times.
-    pub trace: Trace,
-    /// Where the request collapses hits: what each hit is compared by.
-    pub collapse_keys: Vec<CollapseKeys>,
-}
-
-/// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are made of all of them together, and
-/// are in the first outcome.
-///
-/// # Errors
-/// As [`Search::run`].
-pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
-    let mut passes = passes(searches, deadline)?;
-    let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
-    let mut watch = Watch::start();
-    let mut groupings = Vec::with_capacity(requests);
-    for request in 0..requests {
-        let mut merged: Option<Execution> = None;
-        for execution in passes.iter_mut().filter_map(|pass| pass.executions[request].take()) {
-            match &mut merged {
-                None => merged = Some(execution),
-                Some(merged) => merged.merge(execution),
-            }
-        }
-        let fill =
-            &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references, deadline);
-        groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
-    }
-    let mut outcomes: Vec<Outcome> = passes.into_iter().map(|pass| pass.outcome).collect();
-    if let Some(first) = outcomes.first_mut() {
-        first.result.groupings = groupings;
-        first.trace.group += watch.lap();
-    }
-    Ok(outcomes)
-}
-
-/// Runs each search over its documents.
-pub(crate) fn passes<'v>(
-    searches: &[(&'v Search, &'v dyn View)],
-    deadline: &Deadline,
-) -> Result<Vec<Pass<'v>>, Error> {
-    let requests = searches.iter().map(|(search, _)| search.groupings.len()).max().unwrap_or(0);
-    for request in 0..requests {
-        let mut checked = searches.iter().map(|(search, _)| &search.groupings[request]);
-        if let Some(Err(error)) = checked.clone().next()
-            && checked.all(Result::is_err)
-        {
-            return Err(error.clone().into());
-        }
-    }
-    (0..).zip(searches).map(|(part, (search, view))| Pass::run(search, *view, part, deadline)).collect()
-}
-
-/// The hits of groups, each from the pass that found it.
-pub(crate) fn fill(
-    passes: &[Pass<'_>],
-    summary: Option<&str>,
-    references: &[HitRef],
-    deadline: &Deadline,
-) -> Result<Vec<Hit>, Error> {
-    let mut filled: Vec<Option<Hit>> = vec![None; references.len()];
-    for (part, pass) in (0u32..).zip(passes) {
-        let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
-        let hits: Vec<SortedHit> = own
-            .iter()
-            .map(|at| &references[*at])
-            .map(|hit| SortedHit {
-                keys: Vec::new(),
-                score: hit.score,
-                chunk: hit.chunk,
-                document: hit.document,
-            })
-            .collect();
-        let hits = pass.search.fill(pass.view(), &pass.matches, summary, &hits, deadline)?;
-        own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
-    }
-    // Every reference is of some pass.
-    Ok(filled.into_iter().flatten().collect())
-}
-
-/// A search that has run over its documents; its groups are collected, but not yet shown.
-pub(crate) struct Pass<'v> {
-    search: &'v Search,
-    view: &'v dyn View,
-    narrowed: Option<Narrowed<'v>>,
-    matches: Matches,
-    /// For each grouping request; none where this schema has no part in it.
-    pub(crate) executions: Vec<Option<Execution>>,
-    pub(crate) outcome: Outcome,
-}
-
-impl<'v> Pass<'v> {
-    fn run(search: &'v Search, view: &'v dyn View, part: u32, deadline: &Deadline) -> Result<Self, Error> {
-        let mut trace = Trace::default();
-        let mut watch = Watch::start();
-        let target = live_documents(view);
-        let plan = &*search.plan;
-
-        let within: Vec<&Selection> = search.within.iter().map(|selection| &**selection).collect();
-        let seen = [within, search.selection.iter().collect()];
-        let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
-        let narrow = || Narrowed::new(view, &plan.schema, &seen, plan.now, deadline);
-        if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
-            view.will_read(&ColumnKey::id(), 0..view.chunks().len());
-        }
-        let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
-        trace.select = watch.lap();
-
-        let seen: &dyn View = narrowed.as_ref().map_or(view, |narrowed| narrowed);
-        let matches = match_plan(plan, seen, search.profile.demands(plan), &|| deadline.passed())?;
-        trace.matching = watch.lap();
-
-        let first = search.first_phase(seen, &matches, deadline)?;
-        let (ordered, collapse_keys) = search.ordered(seen, &matches, first.as_ref(), deadline)?;
-        trace.order = watch.lap();
-
-        let (executions, all_grouped) = search.group(seen, &matches, first.as_ref(), part, deadline)?;
-        trace.group = watch.lap();
-
-        let hits = search.fill(seen, &matches, None, &ordered.hits, deadline)?;
-        trace.summary = watch.lap();
-
-        trace.documents = matches.documents;
-        trace.matched = ordered.total;
-        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
-        let coverage = match &narrowed {
-            // What the selection leaves out has been looked at.
-            Some(narrowed) if narrowed.is_complete() && !timed_out => {
-                Coverage { documents: target, target, timed_out, nodes: 1 }
-            }
-            Some(_) => Coverage { documents: matches.documents, target, timed_out: true, nodes: 1 },
-            None => Coverage { documents: matches.documents, target, timed_out, nodes: 1 },
-        };
-        let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
-        Ok(Pass {
-            search,
-            view,
-            narrowed,
-            matches,
-            executions,
-            outcome: Outcome { result, trace, collapse_keys },
-        })
-    }
-
-    fn view(&self) -> &dyn View {
-        self.narrowed.as_ref().map_or(self.view, |narrowed| narrowed)
-    }
-}
-
 impl Search {
     /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
     ///
     /// # Errors
     /// What is wrong with the selection or the order, and what grouping requests are no requests at all. One that asks this schema
-    /// for what it has not is an error of [`run_all`], where no other schema has it either.
+    /// for what it has not is an error of [`run_all`](crate::run_all), where no other schema has it either.
     pub fn new(plan: Arc<Plan>, profile: Arc<Profile>, cluster: Arc<str>) -> Result<Self, Error> {
         let selection = match &plan.scope {
             Scope::All { selection: Some(text) } => {
@@ -236,9 +81,31 @@ impl Search {
         self
     }
 
+    /// A grouping request over this schema, or why it is none.
+    pub(crate) fn checked_grouping(
+        &self,
+        request: usize,
+    ) -> &Result<Arc<Grouping>, millrace_grouping::Error> {
+        &self.groupings[request]
+    }
+
     /// A grouping request over this schema; none where this schema has no part in it.
     pub(crate) fn grouping(&self, request: usize) -> Option<&Arc<Grouping>> {
         self.groupings.get(request)?.as_ref().ok()
+    }
+
+    /// How many hits are wanted in all, those before the offset among them.
+    pub(crate) fn wanted(&self) -> usize {
+        let plan = &*self.plan;
+        if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) }
+    }
+
+    /// What later phases rank again, where they give the hits their order and it can be told which of several nodes' hits those are.
+    /// Where hits are collapsed, each node ranks its own.
+    pub(crate) fn reranking(&self) -> Option<Reranking> {
+        let ranked = self.sorting.is_none() && self.plan.query.collapse.is_none() && self.wanted() > 0;
+        let reranking = self.profile.reranking(&self.plan);
+        (ranked && reranking.depth(0) > 0).then_some(reranking)
     }
 
     /// How many grouping requests there are.
@@ -265,12 +132,12 @@ impl Search {
     /// # Errors
     /// A column cannot be read, or a grouping request cannot be done.
     pub fn run(&self, view: &dyn View, deadline: &Deadline) -> Result<Outcome, Error> {
-        let mut outcomes = run_all(&[(self, view)], deadline)?;
+        let mut outcomes = crate::run_all(&[(self, view)], deadline)?;
         Ok(outcomes.pop().unwrap_or_default())
     }
 
     /// The first phase of all that matched, where its scores are needed more than once, or elsewhere than in ranking.
-    fn first_phase(
+    pub(crate) fn first_phase(
         &self,
         view: &dyn View,
         matches: &Matches,
@@ -286,7 +153,7 @@ impl Search {
     }
 
     /// The hits to return, in order, without those that the request collapses; and what the others are compared by.
-    fn ordered(
+    pub(crate) fn ordered(
         &self,
         view: &dyn View,
         matches: &Matches,
@@ -294,7 +161,7 @@ impl Search {
         deadline: &Deadline,
     ) -> Result<(Ordered, Vec<CollapseKeys>), Error> {
         let plan = &*self.plan;
-        let wanted = if plan.hits == 0 { 0 } else { plan.offset.saturating_add(plan.hits) };
+        let wanted = self.wanted();
         let Some(collapse) = plan.query.collapse.as_ref().filter(|_| wanted > 0) else {
             return Ok((self.order(view, matches, first, wanted, deadline)?, Vec::new()));
         };
@@ -344,7 +211,7 @@ impl Search {
     }
 
     /// Collects the groups of each request; and whether there was time to put all that matched into them.
-    fn group(
+    pub(crate) fn group(
         &self,
         view: &dyn View,
         matches: &Matches,
@@ -390,7 +257,7 @@ impl Search {
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that the profile shows.
-    fn fill(
+    pub(crate) fn fill(
         &self,
         view: &dyn View,
         matches: &Matches,
@@ -460,9 +327,6 @@ impl Search {
     }
 }
 
-/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
-const ANNOUNCED_CHUNKS: usize = 4;
-
 const MATCH_FEATURES: &str = "matchfeatures";
 const SUMMARY_FEATURES: &str = "summaryfeatures";
 const RANK_FEATURES: &str = "rankfeatures";
@@ -470,20 +334,11 @@ const RANK_FEATURES: &str = "rankfeatures";
 type UnderName = (&'static str, Features);
 
 /// The hits to return, and how many there are in all.
-struct Ordered {
-    hits: Vec<SortedHit>,
-    total: u64,
-    timed_out: bool,
-}
-
-fn live_documents(view: &dyn View) -> u64 {
-    let live =
-        |chunk: &millrace_column::Chunk| (0..chunk.documents).filter(|place| is_live(chunk, *place)).count();
-    let count = |chunk: &millrace_column::Chunk| match &chunk.live {
-        None => chunk.documents,
-        Some(_) => live(chunk),
-    };
-    view.chunks().iter().map(|chunk| count(chunk) as u64).sum()
+#[derive(Default)]
+pub(crate) struct Ordered {
+    pub hits: Vec<SortedHit>,
+    pub total: u64,
+    pub timed_out: bool,
 }
 
 /// The ids of documents, in order.

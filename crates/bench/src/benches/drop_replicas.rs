@@ -1,0 +1,149 @@
+//! Deleting superfluous replicas, as a node does when its buckets have moved away: small ones beside large ones, since it must not matter
+//! how many documents are in them, and what queries of another bucket notice of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
+use millrace_store::Tuning;
+
+use super::{Bench, Settings};
+use crate::application::{self, Maker};
+use crate::engine::{Engine, Prepared};
+use crate::limit::append_durably;
+use crate::load::load;
+use crate::measure::{self, Samples};
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "drop --cluster",
+    about: "superfluous replicas deleted: large ones beside small ones, and queries meanwhile",
+    run,
+};
+
+/// Of the cluster's buckets.
+const BITS: u8 = 10;
+/// Replicas of each size.
+const REPLICAS: u64 = 64;
+const SMALL: u64 = 100;
+const LARGE: u64 = 10_000;
+const TEXT_BYTES: usize = 100;
+/// The group that is searched meanwhile.
+const SEARCHED_DOCUMENTS: u64 = 10_000;
+/// A large one may take so many times as long as a small one.
+const GROWTH_MAX: f64 = 2.0;
+/// Queries' p99.9 under deletions.
+const HARM_MAX: f64 = 1.5;
+/// Between two deletions, so that queries are measured in between as well.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let directory = settings.workplace()?;
+    let engine = Engine::open(directory.path(), None)?;
+    let store = engine.store();
+    store.set_tuning(Tuning { split_bits: BITS, ..Tuning::default() });
+    store.maintain().map_err(Error::failed)?;
+    let mut groups = Groups { next: 0, taken: Vec::new() };
+    let mut maker = Maker::new()?;
+    let large = settings.sized(LARGE).max(SMALL);
+    let mut replicas: Vec<(u64, BucketId)> = Vec::new();
+    let mut loaded: Vec<(u64, u64)> = Vec::new();
+    for _ in 0..REPLICAS {
+        for documents in [SMALL, large] {
+            let (group, bucket) = groups.next()?;
+            loaded.push((group, documents));
+            replicas.push((documents, bucket));
+        }
+    }
+    let (searched, _) = groups.next()?;
+    let in_searched = settings.sized(SEARCHED_DOCUMENTS);
+    loaded.push((searched, in_searched));
+    let names = loaded.iter().flat_map(|(group, documents)| (0..*documents).map(move |name| (*group, name)));
+    load(store, names.map(|(group, name)| maker.mail(group, name, TEXT_BYTES)))?;
+    let all: Vec<BucketId> = replicas.iter().map(|(_, bucket)| *bucket).collect();
+    store.create_replicas(&all, true).map_err(Error::failed)?;
+    // As the owner does before: it compares what the replicas hold.
+    let infos = store.replica_infos(&all, Timestamp(0)).map_err(Error::failed)?;
+    let yql = format!("select * from mail where text contains \"{}\"", application::word(30));
+    let query =
+        engine.prepare(&[("yql", &yql), ("streaming.groupname", &application::group_name(searched))])?;
+    let before = measure::repeatedly(settings.time_per_case * 2, 1000, || engine.run(&query));
+    let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
+
+    let mut times = [Samples::new(), Samples::new()];
+    let over = AtomicBool::new(false);
+    let meanwhile = std::thread::scope(|scope| {
+        let searching = scope.spawn(|| search_until(&engine, &query, &over));
+        let deleted = replicas.iter().zip(infos).try_for_each(|((documents, bucket), info)| {
+            let info = info.ok_or_else(|| Error::failed("a replica of the benchmark is not there"))?;
+            let began = Instant::now();
+            let deleted = store.delete_replicas(&[(*bucket, info.checksum)], Timestamp(0));
+            let time = began.elapsed();
+            if deleted.map_err(Error::failed)? != [true] || info.documents != *documents {
+                return Err(Error::failed("a replica of the benchmark is not what it should be"));
+            }
+            times[usize::from(*documents != SMALL)].add(time);
+            std::thread::sleep(PAUSE);
+            Ok(())
+        });
+        over.store(true, Ordering::Relaxed);
+        let failed = |_| Err(Error::failed("the thread that searches ended before its time"));
+        let meanwhile = searching.join().unwrap_or_else(failed);
+        deleted.and(meanwhile)
+    })?;
+
+    let mut report = Report::new(BENCH.name);
+    let [small, of_large] = times;
+    report.push(
+        Figure::new(format!("replica of {large} documents"), "median", of_large.median(), Unit::Seconds)
+            .beside(format!("replica of {SMALL} documents"), small.median())
+            .at_most(GROWTH_MAX),
+    );
+    report.push(
+        Figure::new(format!("replica of {large} documents"), "slowest", of_large.slowest(), Unit::Seconds)
+            .beside("append with fsync, median", appends.median()),
+    );
+    report.push(
+        Figure::new(
+            format!("queries of {in_searched} documents"),
+            "p99.9",
+            meanwhile.quantile(0.999),
+            Unit::Seconds,
+        )
+        .beside("without deletions", before.quantile(0.999))
+        .at_most(HARM_MAX),
+    );
+    Ok(report)
+}
+
+/// Groups that each have a bucket of their own.
+struct Groups {
+    next: u64,
+    taken: Vec<BucketId>,
+}
+
+impl Groups {
+    fn next(&mut self) -> Result<(u64, BucketId), Error> {
+        loop {
+            let group = self.next;
+            self.next += 1;
+            let bucket = BucketId::new(BITS, application::id(group, 0)?.location().bits());
+            if !self.taken.contains(&bucket) {
+                self.taken.push(bucket);
+                return Ok((group, bucket));
+            }
+        }
+    }
+}
+
+/// Times of a query, asked again and again.
+fn search_until(engine: &Engine, query: &Prepared, over: &AtomicBool) -> Result<Samples, Error> {
+    let mut samples = Samples::new();
+    while samples.is_empty() || !over.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        engine.run(query)?;
+        samples.add(began.elapsed());
+    }
+    Ok(samples)
+}

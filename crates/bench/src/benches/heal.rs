@@ -1,0 +1,110 @@
+//! A node of five is killed: how long until every bucket has all its replicas again, the time to notice included, beside what a plain sender
+//! and receiver of as many bytes take on this machine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use hyper::body::Bytes;
+use millrace_client::Request;
+
+use super::moving::plain_speed;
+use super::{Bench, Settings};
+use crate::application::{self, Maker};
+use crate::clients::Requests;
+use crate::cluster::{LocalCluster, NO_ETCD};
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "heal",
+    about: "a node of five killed: until all of 4 GB has two replicas again, beside a plain copy",
+    run,
+};
+
+const NODES: usize = 5;
+const REPLICAS: usize = 2;
+/// Of documents; each replica has them.
+const BYTES: u64 = 4 << 30;
+const TEXT_BYTES: usize = 2000;
+const GROUPS: u64 = 4096;
+/// Different bodies; more would measure nothing else.
+const BODIES: usize = 512;
+const TOGETHER: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(900);
+/// The plain copy has so many bytes.
+const COPIED: u64 = 256 << 20;
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new(BENCH.name);
+    let directory = settings.workplace()?;
+    let started = LocalCluster::start(settings.program()?, directory.path(), NODES, REPLICAS)?;
+    let Some(mut cluster) = started else {
+        report.note(NO_ETCD);
+        return Ok(report);
+    };
+    let documents = settings.sized(BYTES / TEXT_BYTES as u64);
+    feed(&cluster, documents)?;
+    cluster.until(PATIENCE, "settle after they were fed", |cluster| cluster.is_ideal(NODES))?;
+    let case = format!("{documents} documents, {NODES} nodes, {REPLICAS} replicas");
+
+    let before = moved(&cluster);
+    let killed = Instant::now();
+    let last = NODES - 1;
+    cluster.kill(last)?;
+    cluster.until(PATIENCE, "find out that one is gone", |cluster| {
+        cluster.state_of(last).is_some_and(|state| state == "down")
+    })?;
+    let noticed = killed.elapsed();
+    // The state is older than what follows from it.
+    cluster.until(PATIENCE, "begin to heal", |cluster| !cluster.is_ideal(last) || moved(cluster) > before)?;
+    cluster.until(PATIENCE, "heal", |cluster| cluster.is_ideal(last))?;
+    let healed = killed.elapsed();
+    // Both ends count.
+    let bytes = moved(&cluster).saturating_sub(before) / 2;
+    let speed = bytes as f64 / (healed - noticed).as_secs_f64();
+    report.push(Figure::new(&case, "killed to full redundancy", healed.as_secs_f64(), Unit::Seconds));
+    report.push(Figure::new(&case, "of it until the node is down", noticed.as_secs_f64(), Unit::Seconds));
+    report.push(Figure::new(&case, "bytes that moved", bytes as f64, Unit::Bytes));
+    let plain = plain_speed(directory.path(), COPIED)?;
+    report.push(
+        Figure::new(&case, "moved", speed, Unit::BytesPerSecond).beside("plain copy with fsync", plain),
+    );
+    let found = count(&cluster)?;
+    if found != documents {
+        return Err(Error::Failed(format!("{found} documents are left of {documents}")));
+    }
+    Ok(report)
+}
+
+fn feed(cluster: &LocalCluster, documents: u64) -> Result<(), Error> {
+    let mut maker = Maker::new()?;
+    let bodies: Vec<Bytes> = (0..BODIES).map(|_| Bytes::from(maker.mail_json(TEXT_BYTES))).collect();
+    let requests: Requests = Arc::new(move |number: u64| {
+        // What is asked for beyond the last document writes that again.
+        let number = number.min(documents - 1);
+        let body = bodies[number as usize % bodies.len()].clone();
+        Request::new(Method::POST, application::path(number % GROUPS, number)).body("application/json", body)
+    });
+    let mut next = 0;
+    while next < documents {
+        (_, next) = cluster.clients(0).at_once(TOGETHER, Duration::from_millis(200), next, &requests)?;
+    }
+    Ok(())
+}
+
+/// Bytes that nodes have sent and received.
+fn moved(cluster: &LocalCluster) -> u64 {
+    cluster.figures().iter().filter_map(|of| of["pace"]["bytes"].as_u64()).sum()
+}
+
+/// Documents that a query of all groups finds.
+fn count(cluster: &LocalCluster) -> Result<u64, Error> {
+    let request = Request::new(Method::GET, "/search/")
+        .parameter("yql", "select * from mail where true limit 0")
+        .parameter("streaming.selection", "true")
+        .parameter("timeout", "60s")
+        .timeout(Duration::from_secs(90));
+    let answer = cluster.clients(0).ask(request)?.json();
+    let found = answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64);
+    found.ok_or_else(|| Error::failed(format!("a query of all documents was answered with {answer}")))
+}

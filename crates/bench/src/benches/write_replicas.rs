@@ -1,0 +1,62 @@
+//! Writes to two replicas on two nodes, beside writes to one on the same two nodes and cores: what a second copy costs.
+
+use std::time::Duration;
+
+use super::{Bench, Settings};
+use crate::clients::Seen;
+use crate::cluster::{LocalCluster, NO_ETCD};
+use crate::puts::{Body, puts};
+use crate::{Error, Figure, Report, Unit};
+
+pub(super) const BENCH: Bench = Bench {
+    name: "write --replicas 2",
+    about: "puts to two replicas on two nodes, beside puts to one on the same cores",
+    run,
+};
+
+const NODES: usize = 2;
+/// Requests under way.
+const TOGETHER: usize = 64;
+const ROUNDS: usize = 2;
+/// Before what counts.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Half of the rate would be the same work per replica.
+const SHARE_MIN: f64 = 0.45;
+
+fn run(settings: &Settings) -> Result<Report, Error> {
+    let mut report = Report::new(BENCH.name);
+    let mut seen = [Seen::default(), Seen::default()];
+    for _ in 0..ROUNDS {
+        for (replicas, seen) in (1..).zip(&mut seen) {
+            let directory = settings.workplace()?;
+            let started = LocalCluster::start(settings.program()?, directory.path(), NODES, replicas)?;
+            let Some(cluster) = started else {
+                report.note(NO_ETCD);
+                return Ok(report);
+            };
+            let (requests, _) = puts(Body::Small)?;
+            let clients = cluster.clients(0);
+            let (_, next) = clients.at_once(TOGETHER, WARM_UP, 0, &requests)?;
+            let (of_round, _) = clients.at_once(TOGETHER, settings.time_per_case * 4, next, &requests)?;
+            seen.merge(&of_round);
+        }
+    }
+    let [one, two] = seen;
+    report.push(
+        Figure::new(
+            "documents of 300 bytes, two nodes",
+            "two replicas",
+            two.rate(),
+            Unit::PerSecond("documents"),
+        )
+        .beside("one replica", one.rate())
+        .at_least(SHARE_MIN),
+    );
+    let p99 = two.times.quantile(0.99);
+    report.push(
+        Figure::new("documents of 300 bytes, two nodes", "two replicas, p99", p99, Unit::Seconds)
+            .beside("one replica, p99", one.times.quantile(0.99)),
+    );
+    report.note("all requests go to one node, which hands half of them on to the other; etcd and clients share the cores");
+    Ok(report)
+}

@@ -1,0 +1,187 @@
+//! A cluster on this machine: etcd and servers, each a process of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_client::Request;
+use serde_json::Value;
+
+use crate::Error;
+use crate::application;
+use crate::clients::Clients;
+use crate::process::free_port;
+
+/// How long nodes may take to become a cluster.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What is said where etcd is not installed.
+pub(crate) const NO_ETCD: &str =
+    "skipped: etcd is not installed; on Debian it comes with `apt-get install etcd-server`";
+
+/// etcd and servers; ended when it is dropped.
+pub(crate) struct LocalCluster {
+    program: PathBuf,
+    directory: PathBuf,
+    coordination: String,
+    /// Ended after the nodes.
+    etcd: Child,
+    nodes: Vec<LocalMember>,
+}
+
+/// A node of it.
+pub(crate) struct LocalMember {
+    process: Child,
+    /// Those of its data port.
+    clients: Clients,
+    config: Clients,
+}
+
+impl LocalCluster {
+    /// Starts so many nodes whose application has so many replicas of every bucket, and waits until they have nothing to do. `None`: etcd
+    /// is not installed.
+    pub fn start(
+        program: &Path,
+        directory: &Path,
+        nodes: usize,
+        replicas: usize,
+    ) -> Result<Option<Self>, Error> {
+        let (client, peer) = (address()?, address()?);
+        let etcd = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(directory.join("etcd"))
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let etcd = match etcd {
+            Ok(etcd) => etcd,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file("etcd")(error)),
+        };
+        let mut cluster = LocalCluster {
+            program: program.to_owned(),
+            directory: directory.to_owned(),
+            coordination: client.replace("http://", "etcd://"),
+            etcd,
+            nodes: Vec::new(),
+        };
+        for _ in 0..nodes {
+            cluster.add()?;
+        }
+        cluster.deploy(replicas)?;
+        cluster.until(PATIENCE, "become a cluster", |cluster| cluster.is_ideal(nodes))?;
+        Ok(Some(cluster))
+    }
+
+    /// Starts one more node.
+    pub fn add(&mut self) -> Result<(), Error> {
+        let name = format!("n{}", self.nodes.len());
+        let (port, config_port, peer_port) = (free_port()?, free_port()?, free_port()?);
+        let process = Command::new(&self.program)
+            .args(["serve", "--cluster", &self.coordination, "--name", &name])
+            .args(["--port", &port.to_string(), "--config-port", &config_port.to_string()])
+            .args(["--peer-port", &peer_port.to_string()])
+            .arg("--data-dir")
+            .arg(self.directory.join(&name))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(Error::file(&self.program))?;
+        let clients = |port| Clients::new(&format!("http://127.0.0.1:{port}"));
+        self.nodes.push(LocalMember { process, clients: clients(port)?, config: clients(config_port)? });
+        Ok(())
+    }
+
+    fn deploy(&self, replicas: usize) -> Result<(), Error> {
+        let files = application::files_with_replicas(replicas);
+        let archive = millrace_gateway::pack(&files).map_err(Error::failed)?;
+        let path = "/application/v2/tenant/default/prepareandactivate";
+        self.until(PATIENCE, "take the application", |cluster| {
+            let request = Request::new(Method::POST, path).body("application/zip", archive.clone());
+            cluster.nodes.first().is_some_and(|node| node.config.ask(request).is_ok())
+        })?;
+        Ok(())
+    }
+
+    /// Waits until something holds of the cluster; how long that took.
+    pub fn until(
+        &self,
+        patience: Duration,
+        what: &str,
+        holds: impl Fn(&Self) -> bool,
+    ) -> Result<Duration, Error> {
+        let began = Instant::now();
+        while !holds(self) {
+            if began.elapsed() > patience {
+                let seconds = patience.as_secs();
+                return Err(Error::Failed(format!("the nodes did not {what} within {seconds} seconds")));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Clients of a node.
+    pub fn clients(&self, node: usize) -> &Clients {
+        &self.nodes[node].clients
+    }
+
+    /// What the nodes tell of their parts; those that do not answer are left out.
+    pub fn figures(&self) -> Vec<Value> {
+        let ask = |node: &LocalMember| node.clients.ask(Request::new(Method::GET, "/state/v1/cluster"));
+        self.nodes.iter().filter_map(|node| Some(ask(node).ok()?.json())).collect()
+    }
+
+    /// Whether so many nodes answer, and all of them say that nothing is left to do.
+    pub fn is_ideal(&self, nodes: usize) -> bool {
+        let figures = self.figures();
+        let is_ideal = |of: &Value| {
+            let (ideal, operations) = (&of["ideal"], &of["operations_count"]);
+            of["confirmed"] == true && ideal["distance"] == 0 && ideal["unknown"] == 0 && *operations == 0
+        };
+        figures.len() == nodes && figures.iter().all(is_ideal)
+    }
+
+    /// What the cluster state says of a node.
+    pub fn state_of(&self, node: usize) -> Option<String> {
+        let request = || Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
+        let tree = self.nodes.iter().find_map(|of| Some(of.config.ask(request()).ok()?.json()))?;
+        let content = tree["cluster"].as_object()?.values().next()?;
+        let nodes = content["service"]["storage"]["node"].as_object()?;
+        let name = format!("n{node}");
+        let of = nodes.values().find(|of| of["attributes"]["name"] == *name)?;
+        Some(of["state"]["generated"]["state"].as_str()?.to_owned())
+    }
+
+    /// Ends a node without a word.
+    pub fn kill(&mut self, node: usize) -> Result<(), Error> {
+        let process = &mut self.nodes[node].process;
+        process.kill().map_err(Error::failed)?;
+        process.wait().map_err(Error::failed)?;
+        Ok(())
+    }
+}
+
+impl Drop for LocalCluster {
+    fn drop(&mut self) {
+        let processes = self.nodes.iter_mut().map(|node| &mut node.process);
+        for process in processes.chain([&mut self.etcd]) {
+            // It may have ended by itself. What it leaves behind is the benchmark's directory.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A URL on a port that is free now.
+fn address() -> Result<String, Error> {
+    Ok(format!("http://127.0.0.1:{}", free_port()?))
+}

@@ -1,0 +1,97 @@
+//! What a node's part in the cluster counts, under the names of Vespa's metrics.
+
+use millrace_gateway::cluster::Gauge;
+
+use crate::ContentNode;
+
+/// All of them, as they are now.
+pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
+    let figures = node.figures();
+    let (incoming, throttle) = (node.incoming(), node.throttle());
+    let copying_in: u64 = incoming.iter().map(|transfer| transfer.buckets()).sum();
+    let level = |name, description, value: u64| Gauge::new(name, description, value as f64);
+    let ended = figures.ended;
+    vec![
+        level(
+            "vds.idealstate.idealstate_diff",
+            "Replicas to be made, filled or deleted until the buckets that this node owns are where they should be",
+            figures.distance,
+        ),
+        level("vds.idealstate.buckets", "Buckets that this node owns", figures.buckets),
+        level(
+            "vds.idealstate.buckets_rechecking",
+            "Buckets that this node owns and whose replicas are not all known yet",
+            figures.unknown,
+        ),
+        level(
+            "vds.idealstate.buckets_toofewcopies",
+            "Buckets with fewer replicas than they should have",
+            figures.too_few,
+        ),
+        level(
+            "vds.idealstate.buckets_toomanycopies",
+            "Buckets with more replicas than they should have",
+            figures.too_many,
+        ),
+        level(
+            "vds.idealstate.buckets_notrusted",
+            "Buckets whose replicas may differ, or of which one lacks something",
+            figures.diverged,
+        ),
+        level(
+            "vds.idealstate.bucket_replicas_moving_out",
+            "Buckets with a replica on a node that should have none",
+            figures.misplaced,
+        ),
+        level("vds.idealstate.bucket_replicas_copying_in", "Replicas on their way to this node", copying_in),
+        level(
+            "vds.idealstate.merge_bucket.pending",
+            "Merges that wait until their nodes have time",
+            figures.merges_pending,
+        ),
+        level(
+            "vds.idealstate.merge_bucket.blocked",
+            "Merges that could not be done, and wait for another try",
+            figures.merges_blocked,
+        ),
+        Gauge::counted("vds.idealstate.merge_bucket.done_ok", "Merges that came to their end", ended.merges),
+        Gauge::counted("vds.idealstate.merge_bucket.done_failed", "Merges that failed", ended.merges_failed),
+        level(
+            "vds.idealstate.delete_bucket.pending",
+            "Deletions of replicas that wait until their nodes have time",
+            figures.deletions_pending,
+        ),
+        level(
+            "vds.idealstate.delete_bucket.blocked",
+            "Deletions of replicas that could not be done, and wait for another try",
+            figures.deletions_blocked,
+        ),
+        Gauge::counted(
+            "vds.idealstate.delete_bucket.done_ok",
+            "Deletions of replicas that came to their end",
+            ended.deletions,
+        ),
+        Gauge::counted(
+            "vds.idealstate.delete_bucket.done_failed",
+            "Deletions of replicas that failed",
+            ended.deletions_failed,
+        ),
+        level("millrace.cluster.operations", "Operations on buckets that run", figures.running),
+        level("millrace.cluster.requests", "Clients' operations that this node orders now", figures.requests),
+        Gauge::counted(
+            "vds.filestor.allthreads.bytesmerged",
+            "Bytes of replicas that this node sent or received",
+            throttle.moved(),
+        ),
+        level(
+            "millrace.transfer.bytes_per_second",
+            "Bytes of replicas that this node sends and receives in a second",
+            throttle.speed(),
+        ),
+        level(
+            "millrace.transfer.limit",
+            "Bytes a second that it may send and receive, so that requests do not suffer; 0: as many as it can",
+            throttle.limit().unwrap_or(0),
+        ),
+    ]
+}

@@ -1,0 +1,73 @@
+//! Files that have come are taken in together: what has come while some were taken in needs one manifest for all.
+
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::Failure;
+use millrace_cluster::replica::Job;
+use millrace_store::{Arrived, Store};
+
+use crate::pull::Whole;
+use crate::storage;
+
+/// What waits to be taken in.
+#[derive(Default)]
+pub(crate) struct Installing {
+    waiting: Vec<(Job, Whole)>,
+    under_way: bool,
+}
+
+impl Installing {
+    /// All that a bucket has.
+    pub(crate) fn add(&mut self, job: Job, whole: Whole) {
+        self.waiting.push((job, whole));
+    }
+
+    /// What to take in now; none while something is.
+    pub(crate) fn next(&mut self) -> Option<Batch> {
+        if self.under_way || self.waiting.is_empty() {
+            return None;
+        }
+        self.under_way = true;
+        Some(Batch(std::mem::take(&mut self.waiting)))
+    }
+
+    /// What was to be taken in is, or cannot be.
+    pub(crate) fn done(&mut self) {
+        self.under_way = false;
+    }
+}
+
+/// Files that are taken in together.
+pub(crate) struct Batch(Vec<(Job, Whole)>);
+
+impl Batch {
+    /// Takes them in, durably.
+    pub(crate) fn install(&self, store: &Store) -> Result<(), Failure> {
+        let all: Vec<&Whole> = self.0.iter().map(|(_, whole)| whole).collect();
+        install(store, &all)
+    }
+
+    /// Whose they are.
+    pub(crate) fn jobs(&self) -> Vec<Job> {
+        self.0.iter().map(|(job, _)| *job).collect()
+    }
+}
+
+/// Takes in all that there is of buckets, with one manifest.
+pub(crate) fn install(store: &Store, all: &[&Whole]) -> Result<(), Failure> {
+    let mut drops = all.iter().flat_map(|whole| &whole.drops);
+    drops.try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))?;
+    let mut files: Vec<(&Arc<Arrived>, Vec<BucketId>)> = Vec::new();
+    for whole in all {
+        for file in &whole.files {
+            match files.iter_mut().find(|(other, _)| Arc::ptr_eq(other, file)) {
+                Some((_, buckets)) => buckets.push(whole.bucket),
+                None => files.push((file, vec![whole.bucket])),
+            }
+        }
+    }
+    let files: Vec<(&Arrived, &[BucketId])> =
+        files.iter().map(|(file, buckets)| (&***file, &buckets[..])).collect();
+    Arrived::install_all(&files).map_err(storage::failure)
+}

@@ -1,0 +1,199 @@
+//! Fetching whole replicas: those that are wanted of one node while another session with it is under way travel together in the next, so that
+//! a file that they share is sent once, and files are not smaller than they have to be.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::{Failure, NodeKey};
+use millrace_document::Drop;
+use millrace_store::{Arrived, Share};
+
+use crate::Throttle;
+use crate::incoming::{Incoming, Transfer};
+use crate::pull::{LaidAside, Told, Whole};
+use crate::receive::{Ended, Listener, Receive};
+use crate::storage::Replicas;
+
+/// A session waits so long for more to be wanted: operations on many buckets begin at about one time.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Buckets of one session. Those that are left go in the next one, so that none waits for all the others to be taken in.
+const BUCKETS_MAX: usize = 256;
+
+/// A replica that is wanted.
+struct Wanted {
+    bucket: BucketId,
+    told: Arc<Told>,
+    /// Gone: nobody wants it any more.
+    live: Weak<()>,
+}
+
+/// All sessions of a node, by the node that they fetch from.
+pub(crate) struct Sessions {
+    replicas: Arc<Replicas>,
+    throttle: Arc<Throttle>,
+    incoming: Arc<Incoming>,
+    /// What is wanted, where a session is under way or about to begin.
+    waiting: Mutex<HashMap<String, Vec<Wanted>>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>, incoming: Arc<Incoming>) -> Self {
+        Sessions { replicas, throttle, incoming, waiting: Mutex::default() }
+    }
+
+    /// Fetches a bucket's replica from a node. Wanted as long as what is returned lives; `told` is called with all of it, or with why not.
+    pub(crate) fn fetch(
+        self: &Arc<Self>,
+        (from, address): (NodeKey, &str),
+        bucket: BucketId,
+        told: Arc<Told>,
+    ) -> Arc<()> {
+        let live = Arc::new(());
+        let wanted = Wanted { bucket, told, live: Arc::downgrade(&live) };
+        let mut waiting = self.lock();
+        if let Some(others) = waiting.get_mut(address) {
+            others.push(wanted);
+            return live;
+        }
+        waiting.insert(address.to_owned(), vec![wanted]);
+        drop(waiting);
+        let (sessions, to) = (Arc::clone(self), address.to_owned());
+        let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || sessions.run(from, &to));
+        if let Err(error) = spawned {
+            // Nothing will be told: the owner asks again after a while.
+            tracing::warn!(%error, "a thread for a transfer cannot be had");
+            self.lock().remove(address);
+        }
+        live
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Wanted>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One session after another, until nothing is wanted.
+    fn run(&self, from: NodeKey, address: &str) {
+        thread::sleep(GATHER);
+        while let Some(wanted) = self.next(address) {
+            self.session(from, address, wanted);
+        }
+    }
+
+    fn next(&self, address: &str) -> Option<Vec<Wanted>> {
+        let mut waiting = self.lock();
+        let queue = waiting.get_mut(address)?;
+        queue.retain(|wanted| wanted.live.strong_count() > 0);
+        if queue.is_empty() {
+            waiting.remove(address);
+            return None;
+        }
+        let count = queue.len().min(BUCKETS_MAX);
+        Some(queue.drain(..count).collect())
+    }
+
+    fn session(&self, from: NodeKey, address: &str, wanted: Vec<Wanted>) {
+        let mut buckets: Vec<BucketId> = wanted.iter().map(|wanted| wanted.bucket).collect();
+        buckets.sort_unstable();
+        buckets.dedup();
+        let transfer = self.incoming.begin(from, "whole replicas", buckets.len() as u64);
+        let session = Session { transfer: &transfer, parts: Mutex::default(), wanted: Mutex::new(wanted) };
+        let receive = Receive {
+            store: self.replicas.store(),
+            throttle: &self.throttle,
+            transfer: &transfer,
+            address,
+            buckets: &buckets,
+        };
+        let failure = match receive.run(&session) {
+            Ok(()) => None,
+            Err(Ended::Cancelled) => Some(Failure::Interrupted),
+            Err(Ended::Failed(failure)) => Some(failure),
+            Err(Ended::Broken(error)) => Some(Failure::Storage { reason: error.to_string() }),
+        };
+        let left = session.wanted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for wanted in left {
+            let failure = failure.clone().unwrap_or(Failure::Interrupted);
+            (wanted.told)(Err(failure));
+        }
+    }
+}
+
+/// Parcels of a bucket, and which they are.
+#[derive(Default)]
+struct Parts {
+    /// So many are still to come.
+    missing: usize,
+    drops: Vec<Drop>,
+    arrived: Vec<(Option<u64>, Arc<Arrived>)>,
+}
+
+/// One session: what its buckets wait for.
+struct Session<'a> {
+    transfer: &'a Transfer,
+    parts: Mutex<HashMap<BucketId, Parts>>,
+    /// Those that are not told of yet.
+    wanted: Mutex<Vec<Wanted>>,
+}
+
+impl Session<'_> {
+    fn parts(&self) -> MutexGuard<'_, HashMap<BucketId, Parts>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of the buckets that have all their parcels.
+    fn tell(&self) {
+        let mut parts = self.parts();
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_whole = |of: &mut Wanted| parts.get(&of.bucket).is_none_or(|parts| parts.missing == 0);
+        let whole: Vec<Wanted> = wanted.extract_if(.., is_whole).collect();
+        self.transfer.set_buckets(wanted.len() as u64);
+        drop(wanted);
+        for of in whole {
+            let Parts { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
+            let files: Vec<Arc<Arrived>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
+            let some = !drops.is_empty() || !files.is_empty();
+            (of.told)(Ok(some.then_some(LaidAside::Whole(Whole { bucket: of.bucket, drops, files }))));
+        }
+    }
+}
+
+impl Listener for Session<'_> {
+    fn dropped(&self, bucket: BucketId, drops: Vec<Drop>) {
+        self.parts().entry(bucket).or_default().drops = drops;
+    }
+
+    fn planned(&self, parcels: &[(Option<u64>, &[Share])]) {
+        let mut parts = self.parts();
+        for of_bucket in parts.values_mut() {
+            of_bucket.missing = 0;
+            // What cannot be told from others comes again.
+            of_bucket.arrived.retain(|(identity, _)| identity.is_some());
+        }
+        for share in parcels.iter().flat_map(|(_, shares)| *shares) {
+            parts.entry(share.bucket).or_default().missing += 1;
+        }
+        drop(parts);
+        self.tell();
+    }
+
+    fn arrived(&self, identity: Option<u64>, parcel: Arrived) {
+        let parcel = Arc::new(parcel);
+        let mut parts = self.parts();
+        for share in parcel.shares() {
+            let Some(of_bucket) = parts.get_mut(&share.bucket) else { continue };
+            of_bucket.missing = of_bucket.missing.saturating_sub(1);
+            of_bucket.arrived.push((identity, Arc::clone(&parcel)));
+        }
+        drop(parts);
+        self.tell();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        !wanted.iter().any(|wanted| wanted.live.strong_count() > 0)
+    }
+}

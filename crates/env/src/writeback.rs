@@ -1,0 +1,78 @@
+//! What is written to a file goes to the disk while more is written.
+
+use std::fs::File;
+use std::io;
+
+/// So much is handed to the disk at a time.
+const WINDOW: u64 = 1 << 20;
+
+/// Keeps what is only in the page cache of a file that grows to two windows: one that the disk is writing, and one that is being filled. So a sync of
+/// another file, which somebody waits for, never stands behind more, and whoever writes seldom waits for the disk.
+#[derive(Debug, Default)]
+pub(crate) struct Writeback {
+    /// Bytes of the file.
+    written: u64,
+    /// Those that the disk is writing or has.
+    begun: u64,
+    /// Where the window begins that the disk was given last.
+    last: u64,
+    /// The system does not know how: then windows are synced.
+    unsupported: bool,
+}
+
+impl Writeback {
+    /// So many bytes can be written before [`Writeback::wrote`] is to be called.
+    pub(crate) const PIECE: usize = WINDOW as usize;
+
+    /// So many more bytes were written at the end of the file.
+    pub(crate) fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
+        self.written += bytes as u64;
+        if self.written - self.begun < WINDOW {
+            return Ok(());
+        }
+        if !self.unsupported && !hand_over(file, self.last, self.begun, self.written)? {
+            self.unsupported = true;
+        }
+        if self.unsupported {
+            file.sync_data()?;
+        }
+        self.last = self.begun;
+        self.begun = self.written;
+        Ok(())
+    }
+}
+
+/// Has the disk begin to write from one place on, and waits until it has what it was given before that, from another place on. Returns
+/// whether the system knows how.
+#[cfg(target_os = "linux")]
+fn hand_over(file: &File, last: u64, begun: u64, written: u64) -> io::Result<bool> {
+    let all =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    Ok(range(file, begun, written, libc::SYNC_FILE_RANGE_WRITE)? && range(file, last, begun, all)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hand_over(_: &File, _: u64, _: u64, _: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(target_os = "linux")]
+fn range(file: &File, from: u64, to: u64, flags: libc::c_uint) -> io::Result<bool> {
+    use std::os::fd::AsRawFd;
+
+    if from == to {
+        return Ok(true);
+    }
+    // Files are far smaller than the largest offset.
+    let (offset, length) = (from as libc::off64_t, (to - from) as libc::off64_t);
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and no memory is passed.
+    let outcome = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
+    if outcome == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE | libc::EOPNOTSUPP) => Ok(false),
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,84 @@
+//! Values that follow each other on a body, each when its time comes: four bytes that say how long it is, then the value as CBOR.
+
+use axum::body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A value as it travels.
+///
+/// # Errors
+/// It cannot be written, or is too long; the text says so.
+pub(crate) fn frame(value: &impl Serialize) -> Result<Bytes, String> {
+    let mut bytes = vec![0; 4];
+    ciborium::into_writer(value, &mut bytes).map_err(|error| error.to_string())?;
+    let length = u32::try_from(bytes.len() - 4).map_err(|_| "more than 4 GB cannot be sent".to_owned())?;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(bytes.into())
+}
+
+/// Reads the values of a body.
+pub(crate) struct Frames {
+    body: Body,
+    read: Vec<u8>,
+    /// The most bytes of one value.
+    limit: usize,
+}
+
+impl Frames {
+    pub(crate) fn new(body: Body, limit: usize) -> Self {
+        Frames { body, read: Vec::new(), limit }
+    }
+
+    /// The next value; `None` at the end.
+    ///
+    /// # Errors
+    /// The body broke off, a value is too long, or none of this type.
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
+        loop {
+            if let Some(length) = self.read.first_chunk::<4>() {
+                let length = u32::from_le_bytes(*length) as usize;
+                if length > self.limit {
+                    return Err(format!("a value of {length} bytes is longer than {}", self.limit));
+                }
+                if self.read.len() >= 4 + length {
+                    let frame: Vec<u8> = self.read.drain(..4 + length).collect();
+                    return ciborium::from_reader(&frame[4..]).map(Some).map_err(|error| error.to_string());
+                }
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.read.extend_from_slice(data);
+                    }
+                }
+                Some(Err(error)) => return Err(error.to_string()),
+                None if self.read.is_empty() => return Ok(None),
+                None => return Err("it broke off".to_owned()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn values_come_out_as_they_went_in() {
+        let all: Vec<u8> =
+            ["one", "", "three"].iter().flat_map(|text| frame(text).expect("a text").to_vec()).collect();
+        let mut frames = Frames::new(Body::from(all.clone()), 100);
+        for text in ["one", "", "three"] {
+            assert_eq!(frames.next::<String>().await, Ok(Some(text.to_owned())));
+        }
+        assert_eq!(frames.next::<String>().await, Ok(None));
+        let mut broken = Frames::new(Body::from(all[..all.len() - 1].to_vec()), 100);
+        assert!(broken.next::<String>().await.is_ok());
+        assert!(broken.next::<String>().await.is_ok());
+        assert!(broken.next::<String>().await.is_err());
+        let mut long = Frames::new(Body::from(vec![255; 8]), 100);
+        assert!(long.next::<String>().await.is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! `/mcp/`: search for assistants, by the Model Context Protocol, where services.xml has its handler.
+//!
+//! Messages are JSON-RPC 2.0, one in the body of each `POST`; the answer is in the body of the response. There are no sessions, and
+//! nothing is sent that was not asked for. What can be asked for is in [`tools`].
+
+mod tools;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::Kind;
+use crate::{Error, Node, http};
+
+/// The versions of the protocol that are spoken, the newest first.
+const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// A message: a request, or without an `id` a notification.
+#[derive(Deserialize)]
+struct Message {
+    jsonrpc: String,
+    id: Option<Value>,
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+/// Why a message is not answered with a result.
+struct Refusal {
+    code: i32,
+    message: String,
+}
+
+impl Refusal {
+    const NOT_JSON: i32 = -32_700;
+    const NO_REQUEST: i32 = -32_600;
+    const NO_SUCH_METHOD: i32 = -32_601;
+    const WRONG_PARAMETERS: i32 = -32_602;
+
+    fn new(code: i32, message: impl Into<String>) -> Self {
+        Refusal { code, message: message.into() }
+    }
+}
+
+/// Answers a message.
+pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> Response {
+    let body = match body(&node, request).await {
+        Ok(body) => body,
+        Err(error) => {
+            let status = match error.kind() {
+                Kind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+                kind => kind.status(),
+            };
+            return http::json(status, &json!({ "message": error.to_string() }));
+        }
+    };
+    let message: Message = match serde_json::from_slice(&body) {
+        Ok(message) => message,
+        Err(error) => {
+            let code = if error.is_data() { Refusal::NO_REQUEST } else { Refusal::NOT_JSON };
+            return refused(&Value::Null, &Refusal::new(code, format!("no JSON-RPC request: {error}")));
+        }
+    };
+    let Some(id) = message.id.clone() else {
+        // A notification: there is nothing to say to it.
+        return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new());
+    };
+    match answer(&node, message).await {
+        Ok(result) => http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result })),
+        Err(refusal) => refused(&id, &refusal),
+    }
+}
+
+fn refused(id: &Value, Refusal { code, message }: &Refusal) -> Response {
+    let error = json!({ "code": code, "message": message });
+    http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+}
+
+/// The body of a request that may be made here.
+async fn body(node: &Arc<Node>, request: Request) -> Result<Vec<u8>, Error> {
+    if !node.deployments().current()?.application.container.assistants {
+        return Err(Error::NotFound(
+            "there is no search for assistants: add <handler id='ai.vespa.mcp.McpRequestHandler'> to the container in services.xml"
+                .to_owned(),
+        ));
+    }
+    if request.method() != Method::POST {
+        return Err(Error::MethodNotAllowed { method: request.method().to_string(), allowed: "POST" });
+    }
+    let (parts, body) = request.into_parts();
+    Ok(http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?.into())
+}
+
+async fn answer(node: &Arc<Node>, message: Message) -> Result<Value, Refusal> {
+    if message.jsonrpc != "2.0" {
+        return Err(Refusal::new(Refusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
+    }
+    match message.method.as_str() {
+        "initialize" => {
+            let asked = message.params.get("protocolVersion").and_then(Value::as_str);
+            let version = VERSIONS.into_iter().find(|version| Some(*version) == asked).unwrap_or(VERSIONS[0]);
+            Ok(json!({
+                "protocolVersion": version,
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "millrace", "version": env!("CARGO_PKG_VERSION") },
+                "instructions": "Call getSchemas to see what there is to search, then executeQuery.",
+            }))
+        }
+        "ping" => Ok(json!({})),
+        "tools/list" => Ok(json!({ "tools": tools::all() })),
+        "tools/call" => tools::call(node, message.params).await,
+        other => Err(Refusal::new(
+            Refusal::NO_SUCH_METHOD,
+            format!("there is no method '{other}'; there are initialize, ping, tools/list and tools/call"),
+        )),
+    }
+}

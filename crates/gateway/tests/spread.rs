@@ -1,0 +1,122 @@
+//! A query over documents of three nodes is answered as by one node that has them all.
+
+mod support;
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use support::{Nodes, low_bits};
+
+const NOTE: &str = "schema note {
+  document note {
+    field title type string { indexing: summary | index }
+    field body type string { indexing: summary | index }
+    field folder type string { indexing: summary | attribute }
+    field stars type int { indexing: summary | attribute }
+  }
+  fieldset default { fields: title, body }
+  rank-profile words { first-phase { expression: bm25(title) + bm25(body) + attribute(stars) * 0.000001 } }
+  rank-profile native inherits words {
+    first-phase { expression: nativeRank(title, body) + attribute(stars) * 0.000001 }
+    match-features: bm25(title) attribute(stars)
+  }
+  rank-profile twice inherits words {
+    second-phase { rerank-count: 7 expression: 10 - attribute(stars) * 0.01 + firstPhaseRank * 0.5 }
+    summary-features: bm25(body)
+  }
+  rank-profile lower inherits words {
+    second-phase {
+      rerank-count: 5
+      rank-score-drop-limit: -150
+      expression: bm25(body) * 0.001 - attribute(stars)
+    }
+  }
+  rank-profile global inherits words {
+    second-phase { rerank-count: 20 expression: attribute(stars) * 0.1 + bm25(title) }
+    global-phase {
+      rerank-count: 9
+      expression: normalize_linear(bm25(body)) + 0.1 * normalize_linear(attribute(stars))
+    }
+  }
+  rank-profile fused inherits words {
+    global-phase { expression: reciprocal_rank(bm25(title)) + reciprocal_rank(attribute(stars), 7) }
+  }
+}";
+
+const WORDS: [&str; 12] =
+    ["mill", "race", "water", "wheel", "stone", "grain", "flour", "bread", "river", "sluice", "gate", "turn"];
+
+fn fields(number: u32) -> Value {
+    let mut body = String::new();
+    let mut seed = number.wrapping_mul(2_654_435_761);
+    for _ in 0..3 + number % 17 {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let _ =
+            write!(body, "{} ", WORDS[(seed >> 24) as usize * seed.leading_zeros() as usize % WORDS.len()]);
+    }
+    let title = format!("{} {}", WORDS[number as usize % 12], WORDS[number as usize / 5 % 12]);
+    json!({ "title": title, "body": body, "stars": number, "folder": format!("f{}", number % 7) })
+}
+
+/// So many nodes with the same documents; where the group `large` is split, its documents lie in eight buckets.
+fn nodes(count: usize, split: bool) -> Nodes {
+    let nodes = Nodes::start(count, NOTE);
+    if split {
+        nodes.world.split.lock().unwrap().insert(low_bits("large"), 3);
+    }
+    for number in 0..240 {
+        let group = ["large", "a", "large", "b", "large", "c"][number as usize % 6];
+        nodes.put(number as usize % count, group, number, &fields(number));
+    }
+    nodes
+}
+
+/// A result, without what is told about the nodes.
+fn result(nodes: &Nodes, node: usize, parameters: &Value) -> Value {
+    let (status, mut answer) = nodes.query(node, parameters);
+    assert_eq!(status, 200, "{parameters}: {answer}");
+    if let Some(coverage) = answer.pointer_mut("/root/coverage").and_then(Value::as_object_mut) {
+        coverage.remove("nodes");
+    }
+    answer
+}
+
+#[test]
+fn three_nodes_answer_as_one() {
+    let (one, three, split) = (nodes(1, false), nodes(3, false), nodes(3, true));
+    let everywhere = json!({ "streaming.selection": "true" });
+    let two_groups = json!({ "streaming.selection": "id.group == \"a\" or id.group == \"large\"" });
+    let large = json!({ "streaming.groupname": "large" });
+    let matching = [
+        "select * from note where true",
+        "select * from note where userQuery()",
+        "select * from note where title contains 'mill' or rank(body contains 'water', body contains 'stone')",
+        "select * from note where stars > 100 order by folder desc, stars limit 20",
+        "select * from note where body contains 'bread' limit 7 offset 5",
+        "select * from note where stars > 7 limit 0 | all(group(folder) order(-sum(stars)) max(4) \
+         each(max(2) output(count(), sum(stars), avg(stars)) each(output(summary()))))",
+        "select * from note where body contains 'gate' | all(group(fixedwidth(stars, 50)) each(output(count())))",
+    ];
+    let mut compared = 0;
+    for (scope, several) in [(&everywhere, &three), (&two_groups, &three), (&large, &three), (&large, &split)]
+    {
+        for yql in matching {
+            for profile in ["words", "native", "twice", "lower", "global", "fused"] {
+                if profile != "words" && yql.contains("order by") {
+                    continue;
+                }
+                let mut parameters = scope.clone();
+                let given = json!({
+                    "yql": yql, "query": "mill water race bread", "type": "any", "ranking": profile, "timeout": "20s"
+                });
+                parameters.as_object_mut().expect("a map").extend(given.as_object().cloned().expect("a map"));
+                let expected = result(&one, 0, &parameters);
+                for node in 0..3 {
+                    assert_eq!(result(several, node, &parameters), expected, "{parameters} at node {node}");
+                }
+                compared += usize::from(expected["root"]["fields"]["totalCount"].as_u64() > Some(0));
+            }
+        }
+    }
+    assert!(compared > 100, "only {compared} queries find something");
+}

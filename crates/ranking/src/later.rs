@@ -1,0 +1,273 @@
+//! The phases after the first. Each ranks the best of the hits again, beside all others: where those lie on several nodes, each node gives its
+//! hits new scores, and [`Standing`] puts them in order.
+
+use millrace_column::View;
+use millrace_matching::Matches;
+use millrace_plan::Plan;
+
+use crate::features::{Earlier, PerHit};
+use crate::profile::{Phase, defined};
+use crate::stage::{Over, Stage};
+use crate::{Documents, Error, FirstPhase, Profile, Ranked, RankedHit};
+
+/// Which hits the later phases of a profile rank again, for one request.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reranking {
+    /// The second phase, where there is one.
+    pub second: Option<Rerank>,
+    /// The global phase, where there is one.
+    pub global: Option<Rerank>,
+}
+
+/// How a phase ranks again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rerank {
+    /// So many of the best hits.
+    pub count: usize,
+    /// Hits whose new score is not above this are dropped.
+    pub drop_limit: Option<f64>,
+}
+
+impl Reranking {
+    /// How many hits of the first phase are needed, so that `wanted` can be returned.
+    pub fn depth(&self, wanted: usize) -> usize {
+        let count = |phase: Option<Rerank>| phase.map_or(0, |phase| phase.count);
+        wanted.max(count(self.second)).max(count(self.global))
+    }
+}
+
+/// Hits in the order of their scores, as one phase after another ranks the best of them again. `P` says which hit it is; of equal scores
+/// the lower one goes first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Standing<P>(Vec<(P, f64)>);
+
+impl<P: Copy + Ord> Standing<P> {
+    /// Hits with their scores in the first phase.
+    pub fn new(mut hits: Vec<(P, f64)>) -> Self {
+        hits.sort_by(order);
+        Standing(hits)
+    }
+
+    /// The best of them.
+    pub fn best(&self, count: usize) -> &[(P, f64)] {
+        &self.0[..count.min(self.0.len())]
+    }
+
+    /// Gives the best hits new scores, as many as there are, and drops those that are not above the limit. Where the new scores are lower than
+    /// those of the hits that have none, the latter are scaled down, so that no hit overtakes by being left out.
+    pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) {
+        let count = scores.len().min(self.0.len());
+        let (again, others) = self.0.split_at_mut(count);
+        let before = range(again);
+        again.iter_mut().zip(scores).for_each(|(hit, score)| hit.1 = defined(*score));
+        let after = range(again);
+        if let (Some((before_low, before_high)), Some((after_low, after_high))) = (before, after)
+            && before_low > after_low
+        {
+            let scale = (after_high - after_low) / (before_high - before_low).max(1.0);
+            let shift = before_low * scale - after_low;
+            others.iter_mut().for_each(|hit| hit.1 = defined(hit.1 * scale - shift));
+        }
+        again.sort_by(order);
+        let kept = again.iter().filter(|hit| drop_limit.is_none_or(|limit| hit.1 > limit));
+        let mut all: Vec<(P, f64)> = kept.chain(&*others).copied().collect();
+        // Of equal scores those that were ranked again stay before the others, which keep their order.
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        self.0 = all;
+    }
+
+    /// The hits, best first.
+    pub fn into_hits(self) -> Vec<(P, f64)> {
+        self.0
+    }
+}
+
+fn order<P: Ord>(one: &(P, f64), other: &(P, f64)) -> std::cmp::Ordering {
+    other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0))
+}
+
+/// The lowest and the highest score.
+fn range<P>(hits: &[(P, f64)]) -> Option<(f64, f64)> {
+    let finite = || hits.iter().map(|(_, score)| *score).filter(|score| score.is_finite());
+    Some((finite().reduce(f64::min)?, finite().reduce(f64::max)?))
+}
+
+/// What is known of all hits together, wherever they lie, and what models gave for those that lie here.
+#[derive(Default)]
+pub struct Known(Earlier);
+
+impl Known {
+    /// Hits that later phases may rank again, each with its place in the first phase, from 1; and the highest score of that phase.
+    pub fn new(hits: impl Iterator<Item = (RankedHit, u32)>, max: Option<f64>) -> Self {
+        let ranks = hits.map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect();
+        Known(Earlier { ranks, max, ..Earlier::default() })
+    }
+}
+
+impl Profile {
+    /// Which hits are ranked again.
+    pub fn reranking(&self, plan: &Plan) -> Reranking {
+        let asked = &plan.query.ranking;
+        let rerank = |phase: &Option<Phase>, count: Option<usize>, limit: Option<f64>| {
+            phase.as_ref().map(|phase| Rerank {
+                count: count.unwrap_or(phase.rerank_count),
+                drop_limit: limit.or(phase.drop_limit),
+            })
+        };
+        Reranking {
+            second: rerank(&self.second, asked.rerank_count, asked.second_phase_drop_limit),
+            global: rerank(&self.global, asked.global_rerank_count, asked.global_phase_drop_limit),
+        }
+    }
+
+    /// The best `wanted` (hits and offset) of what matched. `stop` is asked before each chunk; once it says yes, no more are
+    /// ranked. Where the first phase has been run already, for those who need all its scores, `first` is what it gave.
+    ///
+    /// The second phase ranks the best of the first again, and the global phase the best of both.
+    ///
+    /// # Errors
+    /// A column could not be read, or a model cannot run.
+    pub fn rank(
+        &self,
+        plan: &Plan,
+        view: &dyn View,
+        matches: &Matches,
+        first: Option<&FirstPhase>,
+        wanted: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Ranked, Error> {
+        let over = &Documents { plan, view, matches };
+        let reranking = self.reranking(plan);
+        let best = self.best(over, first, reranking.depth(wanted), stop)?;
+        let mut timed_out = best.timed_out;
+        let mut known = Known::new(best.hits.iter().copied().zip(1..), best.max);
+        let place = |hit: &RankedHit| ((hit.chunk, hit.document), hit.score);
+        let mut standing = Standing::new(best.hits.iter().map(place).collect());
+        let seen = |standing: &Standing<(usize, u16)>, phase: Rerank| -> Vec<RankedHit> {
+            standing.best(phase.count).iter().map(ranked).collect()
+        };
+        // Where a model was not waited for, the hits keep the scores that they have.
+        let mut stopped = false;
+        if let Some(second) = reranking.second.filter(|phase| phase.count > 0) {
+            match self.second_phase(over, &seen(&standing, second), &mut known, stop)? {
+                Some(scores) => standing.rescore(&scores, second.drop_limit),
+                None => stopped = true,
+            }
+        }
+        if let Some(global) = reranking.global.filter(|phase| phase.count > 0 && !stopped) {
+            let hits = seen(&standing, global);
+            match self.to_normalize(over, &hits, &mut known, stop)? {
+                Some(numbers) => {
+                    let normalized = self.normalized(&numbers);
+                    let scores = self.global_phase(over, &hits, &normalized, &mut known)?;
+                    standing.rescore(&scores, global.drop_limit);
+                }
+                None => stopped = true,
+            }
+        }
+        timed_out |= stopped;
+        let mut hits = standing.into_hits();
+        hits.truncate(wanted);
+        Ok(Ranked { hits: hits.iter().map(ranked).collect(), total: best.total, timed_out })
+    }
+
+    /// The scores that the second phase gives to hits, in their order; `None` where `stop` said yes before models were done.
+    ///
+    /// # Errors
+    /// A column could not be read, or a model cannot run.
+    pub fn second_phase(
+        &self,
+        over: &Documents<'_>,
+        hits: &[RankedHit],
+        known: &mut Known,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<f64>>, Error> {
+        let Some(second) = &self.second else { return Ok(None) };
+        let over = self.over(over);
+        if !self.run_models(&over, hits, std::iter::once(&second.score), stop, &mut known.0)? {
+            return Ok(None);
+        }
+        self.scores(second, &Over { earlier: Some(&known.0), ..over }, hits).map(Some)
+    }
+
+    /// The numbers of hits that the global phase normalises: for each normalizer one list, in the order of the hits. `None` where `stop` said
+    /// yes before the models of the phase were done.
+    ///
+    /// # Errors
+    /// A column could not be read, or a model cannot run.
+    pub fn to_normalize(
+        &self,
+        over: &Documents<'_>,
+        hits: &[RankedHit],
+        known: &mut Known,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<Vec<f64>>>, Error> {
+        let Some(global) = &self.global else { return Ok(None) };
+        let over = self.over(over);
+        let inputs = self.normalizers.iter().map(|normalizer| &normalizer.input);
+        if !self.run_models(&over, hits, inputs.chain([&global.score]), stop, &mut known.0)? {
+            return Ok(None);
+        }
+        let mut numbers = vec![vec![0.0; hits.len()]; self.normalizers.len()];
+        if self.normalizers.is_empty() {
+            return Ok(Some(numbers));
+        }
+        let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
+        let over = Over { earlier: Some(&known.0), ..over };
+        let mut stage = Stage::new(&over, &self.features, programs);
+        crate::profile::each_hit(over.matches, hits, |places, chunk| {
+            stage.run(chunk, |at, output| {
+                places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
+            })
+        })?;
+        Ok(Some(numbers))
+    }
+
+    /// The numbers of all hits that the global phase ranks, best hit first, normalised: they mean something only beside each other.
+    pub fn normalized(&self, numbers: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        self.normalizers
+            .iter()
+            .zip(numbers)
+            .map(|(normalizer, numbers)| normalizer.kind.of(numbers))
+            .collect()
+    }
+
+    /// The scores that the global phase gives to hits, in their order, with their normalised numbers. To be asked after
+    /// [`Profile::to_normalize`], with the same hits.
+    ///
+    /// # Errors
+    /// A column could not be read.
+    pub fn global_phase(
+        &self,
+        over: &Documents<'_>,
+        hits: &[RankedHit],
+        normalized: &[Vec<f64>],
+        known: &mut Known,
+    ) -> Result<Vec<f64>, Error> {
+        let Some(global) = &self.global else { return Ok(hits.iter().map(|hit| hit.score).collect()) };
+        let per_hit = |numbers: &Vec<f64>| -> PerHit {
+            hits.iter().zip(numbers).map(|(hit, number)| ((hit.chunk, hit.document), *number)).collect()
+        };
+        known.0.normalized = normalized.iter().map(per_hit).collect();
+        self.scores(global, &Over { earlier: Some(&known.0), ..self.over(over) }, hits)
+    }
+
+    fn over<'q>(&self, over: &Documents<'q>) -> Over<'q> {
+        Over { plan: over.plan, view: over.view, matches: over.matches, earlier: None }
+    }
+
+    fn scores(&self, phase: &Phase, over: &Over<'_>, hits: &[RankedHit]) -> Result<Vec<f64>, Error> {
+        let mut stage = Stage::new(over, &self.features, vec![&phase.score]);
+        let mut scores = vec![f64::NEG_INFINITY; hits.len()];
+        crate::profile::each_hit(over.matches, hits, |places, chunk| {
+            stage.run(chunk, |_, output| {
+                places.iter().enumerate().for_each(|(at, place)| scores[*place] = defined(output.number(at)));
+            })
+        })?;
+        Ok(scores)
+    }
+}
+
+fn ranked(((chunk, document), score): &((usize, u16), f64)) -> RankedHit {
+    RankedHit { chunk: *chunk, document: *document, score: *score }
+}

@@ -1,0 +1,234 @@
+use std::ops::Deref;
+
+use millrace_column::{ColumnKey, View};
+use millrace_grouping::{Execution, HitRef};
+use millrace_matching::{Matches, match_plan};
+use millrace_ranking::Documents;
+use millrace_result::{Coverage, Hit, PartialResult};
+use millrace_selection::Selection;
+
+use crate::collapse::CollapseKeys;
+use crate::narrowed::is_live;
+use crate::trace::Watch;
+use crate::{Deadline, Error, Narrowed, Search, SortedHit, Trace};
+
+/// Of a group with no more chunks the hits' ids are fetched from the disk while documents are matched: they will be from most of its chunks.
+const ANNOUNCED_CHUNKS: usize = 4;
+
+/// What a search found, and where its time went.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// The hits and groups.
+    pub result: PartialResult,
+    /// The times.
+    pub trace: Trace,
+    /// Where the request collapses hits: what each hit is compared by.
+    pub collapse_keys: Vec<CollapseKeys>,
+}
+
+/// Runs searches of one query, each over its own documents: an outcome for each, in order. Groups are made of all of them together, and
+/// are in the first outcome.
+///
+/// # Errors
+/// As [`Search::run`].
+pub fn run_all(searches: &[(&Search, &dyn View)], deadline: &Deadline) -> Result<Vec<Outcome>, Error> {
+    check_groupings(searches.iter().map(|(search, _)| *search))?;
+    let mut passes = Vec::with_capacity(searches.len());
+    let (mut outcomes, mut executions) = (Vec::new(), Vec::new());
+    for (part, (search, view)) in (0..).zip(searches) {
+        let mut pass = Pass::new(*search, *view, deadline)?;
+        let mut outcome = pass.found(part, deadline)?;
+        executions.push(std::mem::take(&mut outcome.executions));
+        outcomes.push(outcome.outcome);
+        passes.push(pass);
+    }
+    let requests = searches.iter().map(|(search, _)| search.grouping_requests()).max().unwrap_or(0);
+    let mut watch = Watch::start();
+    let mut groupings = Vec::with_capacity(requests);
+    for request in 0..requests {
+        let mut merged: Option<Execution> = None;
+        for execution in executions.iter_mut().filter_map(|of_pass| of_pass[request].take()) {
+            match &mut merged {
+                None => merged = Some(execution),
+                Some(merged) => merged.merge(execution),
+            }
+        }
+        let fill =
+            &mut |summary: Option<&str>, references: &[HitRef]| fill(&passes, summary, references, deadline);
+        groupings.extend(merged.map(|merged| merged.finish(request as u32, fill)).transpose()?);
+    }
+    if let Some(first) = outcomes.first_mut() {
+        first.result.groupings = groupings;
+        first.trace.group += watch.lap();
+    }
+    Ok(outcomes)
+}
+
+/// Checks that each grouping request is one over some schema.
+pub(crate) fn check_groupings<'s>(searches: impl Iterator<Item = &'s Search> + Clone) -> Result<(), Error> {
+    let requests = searches.clone().map(Search::grouping_requests).max().unwrap_or(0);
+    for request in 0..requests {
+        let mut checked = searches.clone().map(|search| search.checked_grouping(request));
+        if let Some(Err(error)) = checked.clone().next()
+            && checked.all(|checked| checked.is_err())
+        {
+            return Err(error.clone().into());
+        }
+    }
+    Ok(())
+}
+
+/// The hits of groups, each from the pass that found it.
+pub(crate) fn fill<S: Deref<Target = Search>, V: View + Clone>(
+    passes: &[Pass<S, V>],
+    summary: Option<&str>,
+    references: &[HitRef],
+    deadline: &Deadline,
+) -> Result<Vec<Hit>, Error> {
+    let mut filled: Vec<Option<Hit>> = vec![None; references.len()];
+    for (part, pass) in (0u32..).zip(passes) {
+        let own: Vec<usize> = (0..references.len()).filter(|at| references[*at].part == part).collect();
+        let hits: Vec<SortedHit> = own
+            .iter()
+            .map(|at| &references[*at])
+            .map(|hit| SortedHit {
+                keys: Vec::new(),
+                score: hit.score,
+                chunk: hit.chunk,
+                document: hit.document,
+            })
+            .collect();
+        let hits = pass.fill(summary, &hits, deadline)?;
+        own.into_iter().zip(hits).for_each(|(at, hit)| filled[at] = Some(hit));
+    }
+    // Every reference is of some pass.
+    Ok(filled.into_iter().flatten().collect())
+}
+
+/// A search and the documents of a view that it matches.
+pub(crate) struct Pass<S, V> {
+    pub search: S,
+    view: V,
+    narrowed: Option<Narrowed<V>>,
+    pub matches: Matches,
+    trace: Trace,
+}
+
+/// What a pass found, and its groups as they were collected.
+pub(crate) struct Passed {
+    /// For each grouping request; none where this schema has no part in it.
+    pub executions: Vec<Option<Execution>>,
+    pub outcome: Outcome,
+    /// Where later phases are to rank the hits again beside those of others: the best of the first phase, and nothing in the outcome.
+    pub best: Option<BestOfPass>,
+}
+
+/// The best hits of one node by the first phase.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct BestOfPass {
+    /// Chunk, document and score.
+    pub hits: Vec<(usize, u16, f64)>,
+    /// The highest score of all that matched.
+    pub max: Option<f64>,
+}
+
+impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
+    /// Matches.
+    pub fn new(search: S, view: V, deadline: &Deadline) -> Result<Self, Error> {
+        let mut trace = Trace::default();
+        let mut watch = Watch::start();
+        let plan = &*search.plan;
+        let within: Vec<&Selection> = search.within.iter().map(|selection| &**selection).collect();
+        let seen = [within, search.selection.iter().collect()];
+        let seen: Vec<Vec<&Selection>> = seen.into_iter().filter(|any| !any.is_empty()).collect();
+        if plan.hits > 0 && view.chunks().len() <= plan.hits.min(ANNOUNCED_CHUNKS) {
+            view.will_read(&ColumnKey::id(), 0..view.chunks().len());
+        }
+        let narrow = || Narrowed::new(view.clone(), &plan.schema, &seen, plan.now, deadline);
+        let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
+        trace.select = watch.lap();
+        let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);
+        let matches = match_plan(plan, documents, search.profile.demands(plan), &|| deadline.passed())?;
+        trace.matching = watch.lap();
+        Ok(Pass { search, view, narrowed, matches, trace })
+    }
+
+    /// Ranks or sorts, groups and fills.
+    pub fn found(&mut self, part: u32, deadline: &Deadline) -> Result<Passed, Error> {
+        self.pass(part, false, deadline)
+    }
+
+    /// The same, but where later phases rank hits again, only by the first phase: what follows is decided beside the hits of others.
+    pub fn found_of_several(&mut self, part: u32, deadline: &Deadline) -> Result<Passed, Error> {
+        self.pass(part, true, deadline)
+    }
+
+    fn pass(&mut self, part: u32, of_several: bool, deadline: &Deadline) -> Result<Passed, Error> {
+        let mut trace = self.trace;
+        let mut watch = Watch::start();
+        let (search, view, matches) = (&*self.search, self.view(), &self.matches);
+        let first = search.first_phase(view, matches, deadline)?;
+        let mut best = None;
+        let (ordered, collapse_keys) = match search.reranking().filter(|_| of_several) {
+            None => search.ordered(view, matches, first.as_ref(), deadline)?,
+            Some(reranking) => {
+                let over = Documents { plan: &search.plan, view, matches };
+                let depth = reranking.depth(search.wanted());
+                let found = search.profile.best(&over, first.as_ref(), depth, &|| deadline.passed());
+                let found = found?;
+                let hits = found.hits.iter().map(|hit| (hit.chunk, hit.document, hit.score)).collect();
+                best = Some(BestOfPass { hits, max: found.max });
+                let ordered = crate::search::Ordered {
+                    total: found.total,
+                    timed_out: found.timed_out,
+                    ..Default::default()
+                };
+                (ordered, Vec::new())
+            }
+        };
+        trace.order = watch.lap();
+        let (executions, all_grouped) = search.group(view, matches, first.as_ref(), part, deadline)?;
+        trace.group = watch.lap();
+        let hits = search.fill(view, matches, None, &ordered.hits, deadline)?;
+        trace.summary = watch.lap();
+        trace.documents = matches.documents;
+        trace.matched = ordered.total;
+        let target = live_documents(&self.view);
+        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
+        let whole =
+            Coverage { documents: matches.documents, target, timed_out, nodes: 1, ..Coverage::default() };
+        let coverage = match &self.narrowed {
+            // What the selection leaves out has been looked at.
+            Some(narrowed) if narrowed.is_complete() && !timed_out => Coverage { documents: target, ..whole },
+            Some(_) => Coverage { timed_out: true, ..whole },
+            None => whole,
+        };
+        let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
+        Ok(Passed { executions, outcome: Outcome { result, trace, collapse_keys }, best })
+    }
+
+    /// Hits with the fields of a document summary: the plan's own where none is named.
+    pub fn fill(
+        &self,
+        summary: Option<&str>,
+        hits: &[SortedHit],
+        deadline: &Deadline,
+    ) -> Result<Vec<Hit>, Error> {
+        self.search.fill(self.view(), &self.matches, summary, hits, deadline)
+    }
+
+    /// The documents that are seen.
+    pub fn view(&self) -> &dyn View {
+        self.narrowed.as_ref().map_or(&self.view, |narrowed| narrowed)
+    }
+}
+
+fn live_documents(view: &dyn View) -> u64 {
+    let live =
+        |chunk: &millrace_column::Chunk| (0..chunk.documents).filter(|place| is_live(chunk, *place)).count();
+    let count = |chunk: &millrace_column::Chunk| match &chunk.live {
+        None => chunk.documents,
+        Some(_) => live(chunk),
+    };
+    view.chunks().iter().map(|chunk| count(chunk) as u64).sum()
+}

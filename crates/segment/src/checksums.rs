@@ -1,0 +1,85 @@
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+/// Checksums of the parts of a file, taken while it is written: [`Segment::verify_with`](crate::Segment::verify_with) does not read these
+/// parts again. Where the parts begin is only a hint. What was not taken as one is read.
+pub struct Checksums {
+    /// Lengths of the parts, one after another from the beginning of the file.
+    outline: Vec<u32>,
+    /// Which part is being taken.
+    part: usize,
+    /// Where it begins, and how much of it has come.
+    begin: u64,
+    taken: u32,
+    hash: Xxh3Default,
+    /// Where each part that is whole begins, its length, and its checksum.
+    known: Vec<(u64, u32, u64)>,
+}
+
+impl Checksums {
+    /// For a file whose parts have these lengths.
+    pub fn new(outline: Vec<u32>) -> Self {
+        Checksums { outline, part: 0, begin: 0, taken: 0, hash: Xxh3Default::new(), known: Vec::new() }
+    }
+
+    /// Takes in the next bytes of the file.
+    pub fn add(&mut self, mut bytes: &[u8]) {
+        while let Some(length) = self.outline.get(self.part).copied() {
+            let missing = (length - self.taken) as usize;
+            if bytes.len() < missing {
+                self.hash.update(bytes);
+                self.taken += bytes.len() as u32;
+                return;
+            }
+            let (end, rest) = bytes.split_at(missing);
+            let checksum = if self.taken == 0 {
+                xxh3_64(end)
+            } else {
+                self.hash.update(end);
+                self.hash.digest()
+            };
+            if self.taken > 0 {
+                self.hash.reset();
+            }
+            if length > 0 {
+                self.known.push((self.begin, length, checksum));
+            }
+            self.begin += u64::from(length);
+            self.taken = 0;
+            self.part += 1;
+            bytes = rest;
+        }
+    }
+
+    /// Whether no part is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// The checksum of what lies there, if that was a part.
+    pub(crate) fn of(&self, offset: u64, length: u64) -> Option<u64> {
+        let place = self.known.binary_search_by_key(&offset, |(begin, ..)| *begin).ok()?;
+        let (_, known, checksum) = self.known[place];
+        (u64::from(known) == length).then_some(checksum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_known_however_the_bytes_come() {
+        let bytes: Vec<u8> = (0..1000_u32).map(|number| number as u8).collect();
+        let outline = [64, 100, 0, 700, 36];
+        for step in [1, 7, 64, 163, 164, 1000] {
+            let mut checksums = Checksums::new(outline.to_vec());
+            bytes.chunks(step).for_each(|piece| checksums.add(piece));
+            assert_eq!(checksums.of(0, 64), Some(xxh3_64(&bytes[..64])), "{step}");
+            assert_eq!(checksums.of(164, 700), Some(xxh3_64(&bytes[164..864])), "{step}");
+            assert_eq!(checksums.of(864, 36), Some(xxh3_64(&bytes[864..900])), "{step}");
+            assert_eq!(checksums.of(164, 699), None, "{step}");
+            assert_eq!(checksums.of(165, 699), None, "{step}");
+            assert_eq!(checksums.of(900, 100), None, "{step}");
+        }
+    }
+}

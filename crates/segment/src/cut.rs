@@ -1,0 +1,370 @@
+//! A part of a segment as a segment of its own, which is written while it is read: columns are copied as they are, with the checksums that
+//! they have, and only what says where they are is made anew. No document is parsed, and the same bytes come each time, from any offset on.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_env::AppendFile;
+
+use crate::chunk::{Place, RowLayout};
+use crate::directory::{Directory, write_end};
+use crate::format::{BLOCK, header};
+use crate::{ChunkInfo, Error, GroupEntry, Segment};
+
+/// A segment, or what it has of some locations.
+pub struct Cut {
+    segment: Arc<Segment>,
+    pieces: Vec<Piece>,
+    bytes: u64,
+    shares: Vec<(u64, u64)>,
+}
+
+/// What follows in the file that is written.
+enum Piece {
+    /// Bytes of the segment's file.
+    Copied { from: u64, length: u32 },
+    /// Others.
+    Made(Vec<u8>),
+}
+
+impl Piece {
+    fn length(&self) -> u64 {
+        match self {
+            Piece::Copied { length, .. } => u64::from(*length),
+            Piece::Made(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// So many bytes are read at a time, and announced before they are.
+const READ_BYTES: u64 = 1 << 20;
+/// What lies between two pieces is read along if it is not more: the disk is faster in one go than in many.
+const GAP_BYTES: u64 = 256 << 10;
+
+impl Cut {
+    /// The whole file. `locations`, in order, are those that [`Cut::shares`] counts for.
+    ///
+    /// # Errors
+    /// The directory cannot be read or is damaged.
+    pub fn whole(segment: &Arc<Segment>, locations: &[(u32, u32)]) -> Result<Self, Error> {
+        let mut shares = Shares::new(locations);
+        let mut places = Vec::new();
+        for (number, section) in segment.sections().iter().enumerate() {
+            visit_chunks(segment, number, (0, u32::MAX), |chunk, row| {
+                let before = places.len();
+                places.extend(places_of(row, section.columns.len()).filter(|place| place.length > 0));
+                shares.add(&chunk, &places[before..]);
+            })?;
+        }
+        places.sort_unstable_by_key(|place| place.offset);
+        let mut pieces = Vec::with_capacity(places.len() + 8);
+        let mut at = 0;
+        for place in &places {
+            let length = length_of(segment, place)?;
+            if place.offset < at {
+                return Err(segment.corrupt(place.offset, "columns do not lie one after another in the file"));
+            }
+            between(at..place.offset, &mut pieces);
+            pieces.push(Piece::Copied { from: place.offset, length });
+            at = place.offset + u64::from(length);
+        }
+        between(at..segment.bytes(), &mut pieces);
+        Ok(Cut { segment: Arc::clone(segment), pieces, bytes: segment.bytes(), shares: shares.counted })
+    }
+
+    /// What there is of locations (the low 32 bits, reversed) in these ranges, both ends included, which are in order and do not reach into each
+    /// other. Documents without a group that share a chunk with such are in it as well. `None`: there is nothing.
+    ///
+    /// # Errors
+    /// The directory cannot be read or is damaged.
+    pub fn of(segment: &Arc<Segment>, locations: &[(u32, u32)]) -> Result<Option<Self>, Error> {
+        let mut shares = Shares::new(locations);
+        let mut pieces = vec![Piece::Made(header().to_vec())];
+        let mut offset = BLOCK as u64;
+        let mut sections = Vec::new();
+        for number in 0..segment.sections().len() {
+            let mut directory = select(segment, number, &mut shares)?;
+            if directory.section.chunks == 0 {
+                continue;
+            }
+            move_together(segment, &mut directory.places, &mut offset, &mut pieces)?;
+            let mut made = Made::default();
+            sections.push(directory.write(&mut made, &mut offset)?);
+            pieces.push(Piece::Made(made.0));
+        }
+        if sections.is_empty() {
+            return Ok(None);
+        }
+        let mut made = Made::default();
+        write_end(&sections, &mut made, &mut offset)?;
+        pieces.push(Piece::Made(made.0));
+        Ok(Some(Cut { segment: Arc::clone(segment), pieces, bytes: offset, shares: shares.counted }))
+    }
+
+    /// Bytes of the file that is written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes and versions of documents of each of the ranges of locations, in their order. A chunk counts for the one of its first document.
+    pub fn shares(&self) -> &[(u64, u64)] {
+        &self.shares
+    }
+
+    /// How long the parts of the file are, one after another: for [`Checksums`](crate::Checksums).
+    pub fn outline(&self) -> Vec<u32> {
+        self.pieces.iter().map(|piece| u32::try_from(piece.length()).unwrap_or(u32::MAX)).collect()
+    }
+
+    /// Writes the file from an offset on.
+    ///
+    /// # Errors
+    /// The segment cannot be read; `out` cannot be written.
+    pub fn write_to(&self, from: u64, out: &mut dyn AppendFile) -> Result<(), Error> {
+        let mut window = Window { segment: &self.segment, begin: 0, bytes: Vec::new(), pending: 0..0 };
+        let mut begin = 0;
+        for (place, piece) in self.pieces.iter().enumerate() {
+            let skipped = from.saturating_sub(begin).min(piece.length());
+            begin += piece.length();
+            match piece {
+                _ if skipped == piece.length() => {}
+                Piece::Made(bytes) => {
+                    window.write(out)?;
+                    out.append(&bytes[skipped as usize..])?;
+                }
+                Piece::Copied { from, length } => {
+                    let range = from + skipped..from + u64::from(*length);
+                    window.copy(range, &self.pieces[place + 1..], out)?;
+                }
+            }
+        }
+        window.write(out)
+    }
+}
+
+/// Reads ahead, and writes what is to be copied in long runs.
+struct Window<'a> {
+    segment: &'a Segment,
+    begin: u64,
+    bytes: Vec<u8>,
+    /// What of it is to be written, and was not yet.
+    pending: Range<usize>,
+}
+
+impl Window<'_> {
+    /// Copies a range of the file. `following` comes after it.
+    fn copy(
+        &mut self,
+        mut range: Range<u64>,
+        following: &[Piece],
+        out: &mut dyn AppendFile,
+    ) -> Result<(), Error> {
+        while !range.is_empty() {
+            let end = self.begin + self.bytes.len() as u64;
+            if !(self.begin..end).contains(&range.start) {
+                self.write(out)?;
+                self.read(range.clone(), following)?;
+                continue;
+            }
+            let taken = (range.start - self.begin) as usize..(range.end.min(end) - self.begin) as usize;
+            if taken.start != self.pending.end {
+                self.write(out)?;
+                self.pending = taken.start..taken.start;
+            }
+            self.pending.end = taken.end;
+            range.start = range.end.min(end);
+        }
+        Ok(())
+    }
+
+    /// Reads from the beginning of a range on, as far as what follows it lies close enough.
+    fn read(&mut self, range: Range<u64>, following: &[Piece]) -> Result<(), Error> {
+        let limit = range.start + READ_BYTES;
+        let mut end = range.end.min(limit);
+        for piece in following {
+            match piece {
+                Piece::Copied { from, length }
+                    if end < limit && (end..=end + GAP_BYTES).contains(from) && *from < limit =>
+                {
+                    end = (from + u64::from(*length)).min(limit);
+                }
+                _ => break,
+            }
+        }
+        self.begin = range.start;
+        self.bytes.resize((end - range.start) as usize, 0);
+        self.segment.will_need(end, READ_BYTES);
+        self.segment.read_raw(range.start, &mut self.bytes)
+    }
+
+    /// Writes what is pending.
+    fn write(&mut self, out: &mut dyn AppendFile) -> Result<(), Error> {
+        let pending = std::mem::take(&mut self.pending);
+        if !pending.is_empty() {
+            out.append(&self.bytes[pending])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a segment can have documents between two locations (the low 32 bits, reversed), both included: where this is `false`, it has none.
+///
+/// # Errors
+/// The directory cannot be read or is damaged.
+pub fn reaches(segment: &Segment, locations: (u32, u32)) -> Result<bool, Error> {
+    let (first, last) = locations;
+    let mut found = false;
+    for number in 0..segment.sections().len() {
+        visit_chunks(segment, number, locations, |chunk, _| {
+            found |= chunk.locations.0 <= last && first <= chunk.locations.1;
+        })?;
+    }
+    Ok(found)
+}
+
+/// A chunk, and where its documents can be.
+struct Chunk<'a> {
+    entry: &'a GroupEntry,
+    info: ChunkInfo,
+    locations: (u32, u32),
+}
+
+/// Calls `visit` with the chunks of a type that can have documents between two locations, and their rows in the directory.
+fn visit_chunks(
+    segment: &Segment,
+    number: usize,
+    (first, last): (u32, u32),
+    mut visit: impl FnMut(Chunk<'_>, &[u8]),
+) -> Result<(), Error> {
+    let mut entries = Vec::new();
+    segment.groups(number, first, |entry| {
+        let inside = entry.location <= last;
+        entries.push(entry);
+        inside
+    })?;
+    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.location <= last) {
+        let next = entries.get(place + 1).map_or(u32::MAX, |next| next.location);
+        let chunks = entry.first_chunk..entry.first_chunk.saturating_add(entry.chunks);
+        let infos = segment.chunks(number, chunks.clone())?;
+        let location = |info: &ChunkInfo| (info.first_location >> 32) as u32;
+        let mut at = 0;
+        segment.rows(number, chunks, |row| {
+            let info = infos[at];
+            at += 1;
+            let locations = if entry.group.is_empty() {
+                (location(&info), infos.get(at).map_or(next, location))
+            } else {
+                (entry.location, entry.location)
+            };
+            visit(Chunk { entry, info, locations }, row);
+        })?;
+    }
+    Ok(())
+}
+
+/// The chunks of a type with documents in the ranges that are counted for. Their places are still those that they have in the segment.
+fn select(segment: &Segment, number: usize, shares: &mut Shares<'_>) -> Result<Directory, Error> {
+    let section = &segment.sections()[number];
+    let mut directory = Directory::new(&section.document_type, section.columns.clone());
+    let (Some((first, _)), Some((_, last))) = (shares.locations.first(), shares.locations.last()) else {
+        return Ok(directory);
+    };
+    visit_chunks(segment, number, (*first, *last), |chunk, row| {
+        let before = directory.places.len();
+        directory.places.extend(places_of(row, section.columns.len()));
+        if shares.add(&chunk, &directory.places[before..]) {
+            let location = (chunk.info.first_location >> 32) as u32;
+            let location = if chunk.entry.group.is_empty() { location } else { chunk.entry.location };
+            directory.add(location, &chunk.entry.group, chunk.info);
+        } else {
+            directory.places.truncate(before);
+        }
+    })?;
+    Ok(directory)
+}
+
+/// The places that columns get when they follow each other, in the order in which they lie now, from an offset on.
+fn move_together(
+    segment: &Segment,
+    places: &mut [Place],
+    offset: &mut u64,
+    pieces: &mut Vec<Piece>,
+) -> Result<(), Error> {
+    let mut in_order: Vec<&mut Place> = places.iter_mut().filter(|place| place.length > 0).collect();
+    in_order.sort_unstable_by_key(|place| place.offset);
+    pieces.reserve(in_order.len() + 1);
+    for place in in_order {
+        let length = length_of(segment, place)?;
+        pieces.push(Piece::Copied { from: place.offset, length });
+        place.offset = *offset;
+        *offset += u64::from(length);
+    }
+    Ok(())
+}
+
+fn places_of(row: &[u8], columns: usize) -> impl Iterator<Item = Place> {
+    (0..columns).map(|column| RowLayout::place(row, column))
+}
+
+/// Bytes of a column in the file, which has so many.
+fn length_of(segment: &Segment, place: &Place) -> Result<u32, Error> {
+    let inside = place.offset.checked_add(place.padded()).is_some_and(|end| end <= segment.bytes());
+    match u32::try_from(place.padded()) {
+        Ok(length) if inside => Ok(length),
+        _ => Err(segment.corrupt(place.offset, "a column lies past the end of the file")),
+    }
+}
+
+/// Pieces for what is no column.
+fn between(range: Range<u64>, pieces: &mut Vec<Piece>) {
+    let mut from = range.start;
+    while from < range.end {
+        let length = (range.end - from).min(READ_BYTES) as u32;
+        pieces.push(Piece::Copied { from, length });
+        from += u64::from(length);
+    }
+}
+
+/// Counts what ranges of locations have.
+struct Shares<'a> {
+    locations: &'a [(u32, u32)],
+    counted: Vec<(u64, u64)>,
+}
+
+impl<'a> Shares<'a> {
+    fn new(locations: &'a [(u32, u32)]) -> Self {
+        Shares { locations, counted: vec![(0, 0); locations.len()] }
+    }
+
+    /// Counts a chunk for the first range that it can have documents in, and notes with the others that they have something. Returns whether
+    /// there is such a range.
+    fn add(&mut self, chunk: &Chunk<'_>, places: &[Place]) -> bool {
+        let (first, last) = chunk.locations;
+        let begin = self.locations.partition_point(|(_, end)| *end < first);
+        let reached = self.locations[begin..].iter().take_while(|(begin, _)| *begin <= last).count();
+        for (bytes, _) in &mut self.counted[begin..begin + reached] {
+            *bytes += 1;
+        }
+        if reached > 0 {
+            let (bytes, documents) = &mut self.counted[begin];
+            *bytes += places.iter().map(Place::padded).sum::<u64>();
+            *documents += u64::from(chunk.info.documents);
+        }
+        reached > 0
+    }
+}
+
+/// Bytes that are written into memory.
+#[derive(Default)]
+struct Made(Vec<u8>);
+
+impl AppendFile for Made {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What says where everything in a file is: it is gathered while columns are written, and written after them.
+
+use millrace_column::ColumnKey;
+use millrace_env::AppendFile;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::chunk::{Place, RowLayout};
+use crate::format::Trailer;
+use crate::groups::{Fence, GroupsBuilder};
+use crate::{ChunkInfo, Error, Section, catalog};
+
+/// The directories of one type's chunks and groups.
+pub(crate) struct Directory {
+    pub section: Section,
+    infos: Vec<ChunkInfo>,
+    /// The places of all columns of all chunks, chunk by chunk.
+    pub places: Vec<Place>,
+    groups: GroupsBuilder,
+}
+
+impl Directory {
+    /// Of a type with these columns, which are sorted.
+    pub fn new(document_type: &str, columns: Vec<ColumnKey>) -> Self {
+        let section = Section {
+            document_type: document_type.to_owned(),
+            columns,
+            documents: 0,
+            removed: 0,
+            chunks: 0,
+            groups: 0,
+            oldest: u64::MAX,
+            newest: 0,
+            rows_offset: 0,
+            fence_offset: 0,
+            fence_length: 0,
+            fence_checksum: 0,
+        };
+        Directory { section, infos: Vec::new(), places: Vec::new(), groups: GroupsBuilder::default() }
+    }
+
+    /// Adds the next chunk; its places are the caller's to add. Returns whether it is of another group than the one before.
+    pub fn add(&mut self, location: u32, group: &str, info: ChunkInfo) -> bool {
+        let section = &mut self.section;
+        let next_group = self.groups.add(location, group, section.chunks);
+        section.chunks += 1;
+        section.documents += u64::from(info.documents);
+        section.removed += u64::from(info.removed);
+        section.oldest = section.oldest.min(info.oldest);
+        section.newest = section.newest.max(info.newest);
+        self.infos.push(info);
+        next_group
+    }
+
+    /// Writes what is known by now of all chunks and groups; returns what the catalog says of them.
+    pub fn write(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<Section, Error> {
+        self.write_rows(file, offset)?;
+        self.write_groups(file, offset)
+    }
+
+    fn write_rows(&mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<(), Error> {
+        self.section.rows_offset = *offset;
+        let layout = self.section.rows();
+        let columns = self.section.columns.len();
+        let rows_per_page = layout.rows_per_page() as usize;
+        for (page, infos) in self.infos.chunks(rows_per_page).enumerate() {
+            let mut bytes = Vec::with_capacity(infos.len() * layout.row_bytes() + 8);
+            for (row, info) in infos.iter().enumerate() {
+                let at = (page * rows_per_page + row) * columns;
+                bytes.extend(RowLayout::encode(info, &self.places[at..at + columns]));
+            }
+            bytes.extend(xxh3_64(&bytes).to_le_bytes());
+            append(file, offset, &bytes)?;
+        }
+        Ok(())
+    }
+
+    fn write_groups(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<Section, Error> {
+        self.section.groups = self.groups.count;
+        let mut fences = Vec::new();
+        for (first_location, page) in self.groups.finish() {
+            let fence = Fence {
+                first_location,
+                offset: *offset,
+                length: u32::try_from(page.len())
+                    .expect("a page is closed after a few KB, and an entry has at most 64"),
+                checksum: xxh3_64(&page),
+            };
+            fence.encode(&mut fences);
+            append(file, offset, &page)?;
+        }
+        self.section.fence_offset = *offset;
+        self.section.fence_length =
+            u32::try_from(fences.len()).expect("2^32 groups do not fit into a bucket");
+        self.section.fence_checksum = xxh3_64(&fences);
+        append(file, offset, &fences)?;
+        Ok(self.section)
+    }
+}
+
+/// Writes catalog and trailer.
+pub(crate) fn write_end(
+    sections: &[Section],
+    file: &mut dyn AppendFile,
+    offset: &mut u64,
+) -> Result<(), Error> {
+    let catalog = catalog::encode(sections);
+    let trailer = Trailer {
+        catalog_offset: *offset,
+        catalog_length: catalog.len() as u64,
+        catalog_checksum: xxh3_64(&catalog),
+    };
+    append(file, offset, &catalog)?;
+    append(file, offset, &trailer.encode())
+}
+
+/// Adds bytes to a file, and counts them.
+pub(crate) fn append(file: &mut dyn AppendFile, offset: &mut u64, bytes: &[u8]) -> Result<(), Error> {
+    file.append(bytes)?;
+    *offset += bytes.len() as u64;
+    Ok(())
+}

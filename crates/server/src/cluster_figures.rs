@@ -1,0 +1,100 @@
+//! What a node tells of its part in a cluster.
+
+use millrace_cluster::distributor::{OperationView, Progress};
+use millrace_cluster::{ClusterState, NodeKey};
+use millrace_content::{ContentNode, Joining, Transfer};
+use millrace_gateway::Node;
+use millrace_membership::{
+    BucketFigures, IdealFigures, Membership, NodeFigures, OperationFigures, PaceFigures, TransferFigures,
+};
+
+/// At most so many operations are told one by one.
+const OPERATIONS: usize = 20;
+
+/// How the node's data is and moves.
+pub fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeFigures {
+    let status = node.store().status();
+    let mut figures = NodeFigures {
+        name: membership.settings().name.clone(),
+        key: membership.key(),
+        buckets: BucketFigures {
+            owned: 0,
+            replicas: status.replicas as u64,
+            incomplete: status.incomplete_replicas as u64,
+        },
+        documents: status.documents,
+        bytes: status.segment_bytes + status.tail_bytes,
+        ..NodeFigures::default()
+    };
+    if let Some(part) = joining.part() {
+        add_part(&mut figures, part);
+        let state = membership.states().borrow().clone();
+        let incoming = part.incoming();
+        let told = incoming.iter().map(|of| transfer(of, &figures.name, state.as_deref()));
+        figures.transfers = told.collect();
+    }
+    figures
+}
+
+fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
+    let of_buckets = part.figures();
+    (figures.version, figures.confirmed) = part.standing();
+    figures.buckets.owned = of_buckets.buckets;
+    figures.ideal = IdealFigures {
+        distance: of_buckets.distance,
+        unknown: of_buckets.unknown,
+        too_few: of_buckets.too_few,
+        too_many: of_buckets.too_many,
+        diverged: of_buckets.diverged,
+        misplaced: of_buckets.misplaced,
+    };
+    let throttle = part.throttle();
+    figures.pace =
+        PaceFigures { bytes_per_second: throttle.speed(), limit: throttle.limit(), bytes: throttle.moved() };
+    let mut operations = part.operations();
+    figures.operations_count = operations.len() as u64;
+    // Those that are under way, then those that could not be done, then those that wait.
+    operations.sort_by_key(|operation| match operation.progress {
+        Progress::Pending => 2,
+        Progress::Delayed => 1,
+        _ => 0,
+    });
+    figures.operations = operations.into_iter().take(OPERATIONS).map(operation).collect();
+}
+
+fn operation(view: OperationView) -> OperationFigures {
+    let progress = match view.progress {
+        Progress::Pending => "pending",
+        Progress::Delayed => "delayed",
+        Progress::Creating => "creating",
+        Progress::Comparing => "comparing",
+        Progress::Pulling => "pulling",
+        Progress::Completing => "completing",
+        Progress::Deleting => "deleting",
+    };
+    OperationFigures {
+        bucket: view.bucket.to_string(),
+        reason: view.reason,
+        progress: progress.to_owned(),
+        trouble: view.trouble,
+    }
+}
+
+fn transfer(transfer: &Transfer, to: &str, state: Option<&ClusterState>) -> TransferFigures {
+    let name = |key: NodeKey| {
+        let known = state.and_then(|state| state.nodes().get(&key)).map(|node| node.name.clone());
+        known.unwrap_or_else(|| key.to_string())
+    };
+    let (done, total) = (transfer.bytes(), transfer.total());
+    let rate = done as f64 / transfer.began.elapsed().as_secs_f64().max(0.001);
+    TransferFigures {
+        from: name(transfer.from),
+        to: to.to_owned(),
+        buckets: transfer.buckets(),
+        reason: transfer.reason.to_owned(),
+        bytes_done: done,
+        bytes_total: total,
+        bytes_per_second: rate,
+        eta_s: (rate > 0.0).then(|| (total - done) as f64 / rate),
+    }
+}

@@ -1,0 +1,110 @@
+"""What deploy/ says to systemd and Kubernetes is what the binary knows, and hangs together."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+BIN = pathlib.Path(os.environ.get("MILLRACE_BIN", ROOT / "target/debug/millrace")).absolute()
+
+
+@pytest.fixture(scope="module")
+def settings():
+    """The settings that `serve` has: as variables, and as names in its file."""
+    text = subprocess.run([BIN, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    variables = set(re.findall(r"\[env: (MILLRACE_\w+)=", text))
+    names = set(re.findall(r"^\s+--([a-z-]+)", text, re.MULTILINE))
+    assert "MILLRACE_DATA_DIR" in variables and "data-dir" in names
+    return variables, names
+
+
+@pytest.fixture(scope="module")
+def objects():
+    with open(DEPLOY / "kubernetes/millrace.yaml") as file:
+        objects = [each for each in yaml.safe_load_all(file) if each]
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+
+
+def settings_of(file):
+    """The settings in a file of them, those that are commented out among them."""
+    lines = [re.sub(r"^# (?=[a-z-]+ = )", "", line) for line in file.read_text().splitlines()]
+    return tomllib.loads("\n".join(line for line in lines if not line.startswith("#")))
+
+
+def test_every_setting_is_one(settings, objects):
+    variables, names = settings
+    for name in settings_of(DEPLOY / "systemd/millrace.toml"):
+        assert name in names, name
+    container = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"]["containers"][0]
+    for variable in container["env"]:
+        if variable["name"].startswith("MILLRACE_"):
+            assert variable["name"] in variables, variable
+
+
+def test_a_stop_leaves_time_to_drain(objects):
+    pod = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"]
+    env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert pod["terminationGracePeriodSeconds"] > int(env["MILLRACE_DRAIN_S"]) + 5
+    unit = (DEPLOY / "systemd/millrace.service").read_text()
+    stop = int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE).group(1))
+    assert stop > settings_of(DEPLOY / "systemd/millrace.toml")["drain-s"] + 5
+    assert "KillSignal=SIGTERM" in unit
+
+
+def test_ports_volumes_and_names_fit_together(objects):
+    stateful = objects["StatefulSet", "millrace"]
+    pod = stateful["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    for name, variable in [("data", "MILLRACE_PORT"), ("config", "MILLRACE_CONFIG_PORT"), ("peer", "MILLRACE_PEER_PORT")]:
+        assert int(env[variable]) == ports[name], name
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"]:
+        get = container[probe]["httpGet"]
+        assert get["port"] in ports and get["path"] == "/state/v1/health", probe
+    assert container["readinessProbe"]["httpGet"]["port"] == "data"
+    labels = pod["metadata"]["labels"]
+    assert stateful["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    for (kind, name), each in objects.items():
+        if kind == "Service":
+            assert each["spec"]["selector"].items() <= labels.items(), name
+            assert all(port["targetPort"] in ports for port in each["spec"]["ports"]), name
+        if kind == "PodDisruptionBudget":
+            assert each["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    headless = objects["Service", stateful["spec"]["serviceName"]]["spec"]
+    assert headless["clusterIP"] == "None" and headless["publishNotReadyAddresses"]
+    assert env["MILLRACE_ADVERTISE"] == "$(POD_NAME)." + stateful["spec"]["serviceName"]
+    volumes = {claim["metadata"]["name"] for claim in stateful["spec"]["volumeClaimTemplates"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert volumes == set(mounts) and env["MILLRACE_DATA_DIR"] in mounts.values()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_the_unit_is_one(tmp_path):
+    unit = (DEPLOY / "systemd/millrace.service").read_text().replace("/usr/local/bin/millrace", str(BIN))
+    file = tmp_path / "millrace.service"
+    file.write_text(unit)
+    verified = subprocess.run(["systemd-analyze", "verify", "--man=no", file], capture_output=True, text=True)
+    told = [line for line in verified.stderr.splitlines() if "millrace.service" in line]
+    assert verified.returncode == 0 and not told, verified.stderr
+
+
+def test_the_settings_start_a_node(tmp_path):
+    """All but where the data lies, which only root may write to."""
+    text = (DEPLOY / "systemd/millrace.toml").read_text()
+    file = tmp_path / "millrace.toml"
+    file.write_text(text.replace("/var/lib/millrace/data", str(tmp_path / "data")))
+    command = [BIN, "serve", "--config", file, "--port", "0", "--config-port", "0", "--listen", "127.0.0.1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "documents and queries at" in process.stderr.readline()
+    finally:
+        process.terminate()
+        assert process.wait(timeout=30) == 0

@@ -1,0 +1,106 @@
+"""Search for assistants: the Model Context Protocol at /mcp/."""
+
+import json
+
+import pytest
+
+from node import Node, free_ports
+from packages import call, deploy, services
+
+SCHEMA = """schema page {
+    document page {
+        field text type string { indexing: summary | index }
+        field year type int { indexing: summary | attribute }
+    }
+    rank-profile recent {
+        inputs { query(v) tensor<float>(x[2]) }
+        first-phase { expression: attribute(year) }
+    }
+}"""
+HANDLER = """<component id="com.yahoo.search.mcp.McpSearchSpecProvider" bundle="container-search-and-docproc"/>
+<handler id="ai.vespa.mcp.McpRequestHandler" bundle="container-disc"><binding>http://*/mcp/*</binding></handler>"""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("assistants") / "data", *free_ports(2))
+    files = {"services.xml": services("page"), "schemas/page.sd": SCHEMA}
+    assert deploy(node, files)[0] == 200
+    status, answer = call("POST", f"{node.data}/mcp/", {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert status == 404 and "McpRequestHandler" in answer["message"], "it is offered where services.xml says so"
+    files["services.xml"] = files["services.xml"].replace("<search/>", "<search/>" + HANDLER)
+    status, answer = deploy(node, files)
+    assert (status, answer["log"]) == (200, [])
+    for name, year in {"a": 2001, "b": 2002}.items():
+        fields = {"text": f"page {name}", "year": year}
+        assert call("POST", f"{node.data}/document/v1/n/page/group/me/{name}", {"fields": fields})[0] == 200
+    yield node
+    node.stop()
+
+
+def ask(node, method: str, parameters=None, **message):
+    """The result, or the error with its code and text."""
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": parameters or {}} | message
+    status, answer = call("POST", f"{node.data}/mcp/", message)
+    assert (status, answer["jsonrpc"], answer["id"]) == (200, "2.0", 7)
+    return answer["result"] if "result" in answer else (answer["error"]["code"], answer["error"]["message"])
+
+
+def tool(node, name: str, **arguments):
+    """Whether a call is an error, and what its text says."""
+    result = ask(node, "tools/call", {"name": name, "arguments": arguments})
+    if isinstance(result, tuple):
+        return result
+    [content] = result["content"]
+    assert content["type"] == "text"
+    return result["isError"], json.loads(content["text"])
+
+
+def test_it_is_met(node):
+    met = ask(node, "initialize", {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test"}})
+    assert (met["protocolVersion"], met["capabilities"]) == ("2025-03-26", {"tools": {}})
+    assert ask(node, "initialize", {"protocolVersion": "1999-01-01"})["protocolVersion"] == "2025-06-18"
+    assert ask(node, "ping") == {}
+    tools = {tool["name"]: tool["inputSchema"]["type"] for tool in ask(node, "tools/list")["tools"]}
+    assert tools == {"getSchemas": "object", "executeQuery": "object"}
+
+
+def test_schemas(node):
+    is_error, [schema] = tool(node, "getSchemas")
+    assert not is_error and schema["name"] == "page"
+    assert schema["fields"][0] == {"name": "text", "type": "string", "searchedAsText": True, "attribute": False}
+    assert {"name": "recent", "inputs": {"query(v)": "tensor<float>(x[2])"}} in schema["rankProfiles"]
+
+
+def test_queries(node):
+    yql = 'select * from page where text contains "page"'
+    is_error, answer = tool(node, "executeQuery", yql=yql, groupname="me", parameters={"ranking": "recent", "hits": 1})
+    assert not is_error and answer["root"]["fields"]["totalCount"] == 2
+    assert [hit["fields"]["year"] for hit in answer["root"]["children"]] == [2002]
+    is_error, answer = tool(node, "executeQuery", yql="select * from page where true", groupname="nobody")
+    assert not is_error and "children" not in answer["root"]
+    is_error, answer = tool(node, "executeQuery", yql="select", groupname="me")
+    assert is_error and "YQL" in answer["root"]["errors"][0]["message"]
+
+
+REFUSED = [
+    ("resources/list", {}, (-32601, "there is no method 'resources/list'; there are initialize, ping, tools/list and tools/call")),
+    ("tools/call", {"name": "nosuch"}, (-32602, "there is no tool 'nosuch'; there are getSchemas and executeQuery")),
+    ("tools/call", {"name": "executeQuery", "arguments": {"sql": "x"}}, (-32602, "executeQuery has no argument 'sql'; there are yql, groupname and parameters")),
+    ("tools/call", {"name": "executeQuery", "arguments": {"parameters": 5}}, (-32602, "'parameters' is an object, as in {\"hits\": 5}")),
+]
+
+
+@pytest.mark.parametrize("method, parameters, expected", REFUSED)
+def test_what_is_wrong_is_told(node, method, parameters, expected):
+    assert ask(node, method, parameters) == expected
+
+
+def test_what_is_no_request(node):
+    url = f"{node.data}/mcp/"
+    assert ask(node, "ping", jsonrpc="1.0")[0] == -32600
+    assert call("POST", url, b"{")[1]["error"]["code"] == -32700
+    assert call("POST", url, {"id": 1})[1]["error"]["code"] == -32600
+    assert call("GET", url)[0] == 405
+    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert call("POST", url, notification) == (202, None), "a notification has no answer"
