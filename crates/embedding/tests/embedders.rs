@@ -225,7 +225,13 @@ fn a_model_that_does_not_fit_is_refused_with_what_was_expected_and_found() {
     let model = std::fs::read(data().join("model.onnx")).expect("the model");
     let tokenizer = std::fs::read(data().join("tokenizer.json")).expect("the tokenizer");
     assert_eq!(with(&model, &tokenizer), None);
+    // Heads of seven cells, where eight are given: this shows when it runs.
+    let (heads, wrong) =
+        ([0_i64, 0, 2, 8].map(i64::to_le_bytes).concat(), [0_i64, 0, 2, 7].map(i64::to_le_bytes).concat());
+    let at = model.windows(heads.len()).position(|bytes| bytes == heads).expect("the model splits heads");
+    let uneven = [&model[..at], &wrong, &model[at + wrong.len()..]].concat();
     for (model, tokenizer, expected) in [
+        (&uneven[..], &tokenizer[..], "model.onnx: "),
         (&b"no model"[..], &tokenizer[..], "model.onnx: "),
         (&model[..model.len() / 2], &tokenizer[..], "model.onnx: "),
         (b"", &tokenizer[..], "model.onnx: "),
