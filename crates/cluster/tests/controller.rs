@@ -10,6 +10,7 @@ use millrace_cluster::{ClusterState, Configuration, ConfiguredNode, Layout, Node
 struct Cluster {
     configuration: Configuration,
     registrations: BTreeMap<String, Registration>,
+    departed: BTreeMap<String, Registration>,
     wishes: BTreeMap<String, Wish>,
     assignments: Assignments,
     controller: Controller,
@@ -58,6 +59,7 @@ impl Cluster {
         Cluster {
             configuration,
             registrations: BTreeMap::new(),
+            departed: BTreeMap::new(),
             wishes: BTreeMap::new(),
             assignments: Assignments::default(),
             controller: Controller::new(settings()),
@@ -103,9 +105,13 @@ impl Cluster {
                     capacity: 1.0,
                     group: vec![],
                 };
+                self.departed.remove(name);
                 self.registrations.insert(name.to_owned(), registration);
             }
-            "gone" => drop(self.registrations.remove(name)),
+            "gone" => {
+                let left = self.registrations.remove(name);
+                self.departed.extend(left.map(|last| (name.to_owned(), last)));
+            }
             "deaf" => drop(self.deaf.insert(name.to_owned())),
             "hears" => {
                 self.deaf.remove(name);
@@ -120,6 +126,7 @@ impl Cluster {
         let inputs = Inputs {
             configuration: &self.configuration,
             registrations: &self.registrations,
+            departed: &self.departed,
             wishes: &self.wishes,
             assignments: &self.assignments,
         };
@@ -389,6 +396,20 @@ fn a_state_tells_whose_lease_has_ended() {
     // So may those of a node that has ended since, by an operator's word.
     assert_eq!(ended("0 start a b c\n10 deaf a b c\n10 start d\n20 gone a b\n30 down a\n31"), "0000");
     assert_eq!(ended("0 start a b c\n10 start d\n12\n20 gone a b\n30 down a\n31"), "1100");
+}
+
+#[test]
+fn a_new_leader_knows_what_those_who_left_said_last() {
+    // The first was alone in the first state, and could go on by it, had it not said that it stops or that it has adopted the second.
+    let mut cluster = Cluster::new(flat(1));
+    cluster.run("0 start a\n3 start b");
+    cluster.event("stopping", "a");
+    cluster.event("gone", "a");
+    assert_eq!(cluster.run("10 lead\n40").told, ["0 u", "3 uu", "10 mu", "20 du"]);
+    let mut cluster = Cluster::new(flat(1));
+    cluster.run("0 start a\n3 start b");
+    cluster.event("gone", "a");
+    assert_eq!(cluster.run("10 lead\n40").told, ["0 u", "3 uu", "15 mu", "25 du"]);
 }
 
 #[test]

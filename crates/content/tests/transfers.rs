@@ -150,8 +150,8 @@ fn a_node_that_cannot_be_reached_leaves_nothing() {
     let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
     let [source, target] = directories.each_ref().map(open);
     fill(&source, 0..300);
-    // As often as it is tried, and once more.
-    let (address, _) = serve(&source, vec![200_000; 40]);
+    // More often than it is tried without a byte between; a piece comes each time.
+    let (address, _) = serve(&source, vec![400_000; 40]);
     let throttle = Throttle::new(None);
     let gone = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it was bound");
     take_over(&target, &throttle, &gone.to_string(), &buckets()).expect_err("nobody listens there");

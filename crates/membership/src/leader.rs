@@ -105,6 +105,7 @@ fn decide(
     let inputs = Inputs {
         configuration: picture.configuration.as_deref()?,
         registrations: &registrations,
+        departed: &picture.departed,
         wishes: &wishes,
         assignments: &picture.assignments,
     };

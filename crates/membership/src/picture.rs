@@ -54,6 +54,8 @@ pub struct Picture {
     pub leader: Option<String>,
     /// The cluster state.
     pub state: Option<Arc<ClusterState>>,
+    /// What those who run no more said last, as far as this node has heard it.
+    pub(crate) departed: BTreeMap<String, Registration>,
     pub(crate) state_changed: Option<Revision>,
     pub(crate) assignments_changed: Option<Revision>,
     pub(crate) revision: Revision,
@@ -99,9 +101,13 @@ impl Picture {
         let Some(subject) = keys.subject(key) else { return };
         match (subject, entry) {
             (Subject::Member(name), Some(entry)) => {
+                self.departed.remove(name);
                 self.members.extend(read(entry).map(|member| (name.to_owned(), member)));
             }
-            (Subject::Member(name), None) => drop(self.members.remove(name)),
+            (Subject::Member(name), None) => {
+                let left = self.members.remove(name);
+                self.departed.extend(left.map(|member| (name.to_owned(), member.registration)));
+            }
             (Subject::Wish(name), Some(entry)) => {
                 self.wishes.extend(read(entry).map(|wish| (name.to_owned(), wish)));
             }

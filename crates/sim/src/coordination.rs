@@ -80,12 +80,17 @@ impl Coordination {
 
     /// The next state, if the controller wants one.
     pub fn publish(&mut self, now: Duration) -> Option<Arc<ClusterState>> {
-        let living = self.registrations.iter().filter(|(_, (_, lease))| *lease > now);
-        let registrations =
-            living.map(|(name, (registration, _))| (name.clone(), registration.clone())).collect();
+        let (living, gone): (Vec<_>, Vec<_>) =
+            self.registrations.iter().partition(|(_, (_, lease))| *lease > now);
+        let said = |(name, (registration, _)): (&String, &(Registration, Duration))| {
+            (name.clone(), registration.clone())
+        };
+        let registrations = living.into_iter().map(said).collect();
+        let departed = gone.into_iter().map(said).collect();
         let inputs = Inputs {
             configuration: &self.configuration,
             registrations: &registrations,
+            departed: &departed,
             wishes: &self.wishes,
             assignments: &self.assignments,
         };

@@ -50,6 +50,17 @@ impl Record {
         Record { run, away: None, seen: false, crashes: 0 }
     }
 
+    /// The same, knowing what its run said last.
+    pub(super) fn recalling(mut self, last: Option<&Registration>) -> Self {
+        if let (Some(run), Some(last)) = (&mut self.run, last)
+            && run.incarnation == last.incarnation
+        {
+            run.adopted = last.adopted;
+            run.stopped = last.stopping;
+        }
+        self
+    }
+
     /// Whether the last process said that it would end.
     pub(super) fn stopped(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.stopped)
