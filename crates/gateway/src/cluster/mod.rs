@@ -4,7 +4,7 @@
 //! answers reads itself where it has all of the bucket, and else names the nodes that have: one of them is asked then. A query over
 //! several buckets asks their owners who has them, and then those nodes, each for its share; see `search_api::spread`.
 //!
-//! What was read counts only if nothing has changed meanwhile: see [`Vouch`].
+//! What was read counts only if nothing has changed meanwhile: see `Vouch`.
 //!
 //! Nothing here knows how a cluster agrees or moves data: a [`Cluster`] is told to the node by whoever runs it.
 
