@@ -413,6 +413,15 @@ fn a_new_leader_knows_what_those_who_left_said_last() {
 }
 
 #[test]
+fn a_leader_knows_what_those_who_left_between_two_steps_said_last() {
+    let mut cluster = Cluster::new(flat(1));
+    cluster.run("0 start a\n3 start b\n10 lead");
+    cluster.event("stopping", "a");
+    cluster.event("gone", "a");
+    assert_eq!(cluster.run("12\n40").told, ["0 u", "3 uu", "12 mu", "22 du"]);
+}
+
+#[test]
 fn a_new_leader_gives_nodes_time_to_be_seen() {
     check(flat(3), "0 start a b c\n100 gone b\n100 lead\n150", &["0 uuu", "105 umu", "115 udu"]);
     // One that has another process now was restarted meanwhile.

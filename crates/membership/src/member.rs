@@ -55,6 +55,10 @@ async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<
     // Given back, it would end at once for others, and this node may own for a while by what was confirmed: only one that leaves has stopped
     // that. Otherwise it ends by itself.
     if shared.has_left() {
+        // That it stops may not have been written yet. Without it, others would take it for one that may be cut off.
+        if own.has_changed().unwrap_or(false) {
+            let _ = put(shared, own, &lease).await;
+        }
         let _ = lease.release().await;
     }
     outcome

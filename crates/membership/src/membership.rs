@@ -210,7 +210,7 @@ impl Membership {
     /// Tells that this node is about to stop, and waits, for a few seconds at most, until the cluster state says that it does not
     /// serve. It goes on serving what is asked meanwhile.
     pub async fn stopping(&self) {
-        self.tasks.own.send_modify(|own| own.registration.stopping = true);
+        self.says_that_it_stops();
         let mut states = self.states();
         let name = &self.shared.settings.name;
         let serves = |state: &Option<Arc<ClusterState>>| {
@@ -221,8 +221,9 @@ impl Membership {
         let _ = tokio::time::timeout(STOPPING_MAX, states.wait_for(|state| !serves(state))).await;
     }
 
-    /// Gives back the registration, and the leadership if it has it. Where coordination cannot be reached, others see it after a while.
+    /// Tells that this node stops, and gives back the registration, and the leadership if it has it. Where coordination cannot be reached, others see it after a while.
     pub async fn leave(&self) {
+        self.says_that_it_stops();
         self.shared.stopped.send_replace(true);
         let running = self.tasks.take();
         let ends: Vec<_> = running.iter().map(JoinHandle::abort_handle).collect();
@@ -235,6 +236,11 @@ impl Membership {
         if tokio::time::timeout(STOPPING_MAX, end).await.is_err() {
             ends.iter().for_each(AbortHandle::abort);
         }
+    }
+
+    fn says_that_it_stops(&self) {
+        let stopping = |own: &mut Member| !std::mem::replace(&mut own.registration.stopping, true);
+        self.tasks.own.send_if_modified(stopping);
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -128,7 +128,8 @@ pub struct Inputs<'a> {
     pub configuration: &'a Configuration,
     /// Who is there, by name.
     pub registrations: &'a BTreeMap<String, Registration>,
-    /// What those who are there no more said last, where it was heard: so a new leader knows of those who left before it led.
+    /// What those who are there no more said last, where it was heard: so a leader knows of those who left before it led, or
+    /// between two of its steps.
     pub departed: &'a BTreeMap<String, Registration>,
     /// What operators wish, by the nodes' names.
     pub wishes: &'a BTreeMap<String, Wish>,

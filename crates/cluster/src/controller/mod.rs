@@ -82,8 +82,10 @@ impl Controller {
             }
             let entry = previous.and_then(|state| state.nodes().get(&assignment.key));
             let entry = entry.filter(|entry| entry.name == *name);
-            let new = || Record::new(entry, now).recalling(inputs.departed.get(name));
-            let record = self.records.entry(name.clone()).or_insert_with(new);
+            let record = self.records.entry(name.clone()).or_insert_with(|| Record::new(entry, now));
+            if let Some(last) = inputs.departed.get(name) {
+                record.recall(last);
+            }
             let registration = inputs.registrations.get(name);
             let judgement = record.judge(&settings, now, began, registration, entry);
             judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));

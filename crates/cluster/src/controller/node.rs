@@ -28,6 +28,13 @@ struct Run {
     stopped: bool,
 }
 
+impl Run {
+    fn hear(&mut self, registration: &Registration) {
+        self.stopped |= registration.stopping;
+        self.adopted = self.adopted.max(registration.adopted);
+    }
+}
+
 /// What should be said of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Judgement {
@@ -50,15 +57,11 @@ impl Record {
         Record { run, away: None, seen: false, crashes: 0 }
     }
 
-    /// The same, knowing what its run said last.
-    pub(super) fn recalling(mut self, last: Option<&Registration>) -> Self {
-        if let (Some(run), Some(last)) = (&mut self.run, last)
-            && run.incarnation == last.incarnation
-        {
-            run.adopted = last.adopted;
-            run.stopped = last.stopping;
+    /// Takes up what its run said last, which this leader may not have looked at while it was there.
+    pub(super) fn recall(&mut self, last: &Registration) {
+        if let Some(run) = self.run.as_mut().filter(|run| run.incarnation == last.incarnation) {
+            run.hear(last);
         }
-        self
     }
 
     /// Whether the last process said that it would end.
@@ -120,11 +123,9 @@ impl Record {
 
     /// Notes which process is there, and whether the one before it crashed. Answers since when it runs.
     fn note(&mut self, settings: &Settings, now: Duration, registration: &Registration) -> Duration {
-        let stopping = registration.stopping;
         match &mut self.run {
             Some(run) if run.incarnation == registration.incarnation => {
-                run.stopped |= stopping;
-                run.adopted = run.adopted.max(registration.adopted);
+                run.hear(registration);
                 run.from
             }
             last => {
@@ -141,7 +142,7 @@ impl Record {
                     incarnation: registration.incarnation,
                     from: now,
                     adopted: registration.adopted,
-                    stopped: stopping,
+                    stopped: registration.stopping,
                 });
                 now
             }

@@ -15,7 +15,7 @@ async fn nodes_join_stop_and_are_missed() {
     let a = cluster.join("a").await;
     let b = cluster.join("b").await;
     a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
-    let both = reaches(&a, "a:up b:up").await;
+    let both = reaches(&b, "a:up b:up").await;
     assert_eq!(both.nodes()[&b.key().expect("it has a key")].address, "b:19100");
     // One that is not listed.
     let c = cluster.join("c").await;
@@ -40,11 +40,13 @@ async fn another_leads_when_the_leader_is_gone() {
     let cluster = Cluster::new();
     let a = cluster.join("a").await;
     sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
+    // It is a majority by itself of the first state, and others know that it has ended only because it says so.
+    reaches(&a, "a:up").await;
     let _b = cluster.join("b").await;
     let mut settings = cluster.settings("g");
     settings.roles = vec![Role::Gateway];
     let gateway = Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
-    a.publish(b"package", &configuration([]), 1).await.expect("it is published");
     // A node that keeps nothing is no part of the state.
     let before = reaches(&gateway, "a:up b:up").await;
     assert_eq!(gateway.key(), None);
