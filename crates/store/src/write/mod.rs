@@ -1,3 +1,11 @@
+//! What a caller wants to write, and the way it takes: writes of one document in order (`lanes`), many with one sync (`committer`), as rows
+//! of the tail (`commit_rows`).
+
+pub(crate) mod commit_rows;
+pub(crate) mod committer;
+pub(crate) mod lanes;
+pub(crate) mod timestamps;
+
 use std::fmt;
 
 use millrace_document::{Document, DocumentId, Refusal, Timestamp};

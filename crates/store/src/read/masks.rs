@@ -14,7 +14,7 @@ use quick_cache::Weighter;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::Error;
-use crate::marks::Marks;
+use crate::state::marks::Marks;
 
 /// One bit a version, lowest first, in words of 64; `None`: all are set.
 pub(crate) type Mask = Option<Vec<u64>>;

@@ -13,12 +13,12 @@ use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnKey, Form};
 use millrace_segment::{MergeInput, MergePolicy, Writer};
 
-use crate::maintenance::reaches;
-use crate::manifest::SegmentRecord;
-use crate::marks::Mark;
-use crate::new_segments::NewSegments;
 use crate::shared::Shared;
+use crate::state::manifest::SegmentRecord;
+use crate::state::marks::Mark;
 use crate::state::{Bucket, BucketSegment, State};
+use crate::upkeep::maintenance::reaches;
+use crate::upkeep::new_segments::NewSegments;
 use crate::{Error, Layout};
 
 /// Segments of about one size are merged when there are so many.

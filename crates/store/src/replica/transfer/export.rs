@@ -9,10 +9,10 @@ use millrace_segment::{Cut, MergeInput, Segment, Writer};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Share;
-use crate::manifest::SegmentRecord;
-use crate::merging::{Policy, last_mark};
 use crate::replica::{check_bits, parts, seal_buckets};
 use crate::shared::Shared;
+use crate::state::manifest::SegmentRecord;
+use crate::upkeep::merging::{Policy, last_mark};
 use crate::{Error, Store};
 
 /// What is merged is gathered until a parcel has so many bytes.

@@ -1,5 +1,9 @@
 //! What there is at an instant: generations of the tail, buckets with their segments, marks. Immutable; each change makes a new one.
 
+pub(crate) mod manifest;
+pub(crate) mod marks;
+pub(crate) mod open;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_bucket::BucketId;
 use millrace_segment::Segment;
 
-use crate::manifest::{Manifest, SegmentRecord};
-use crate::marks::{Mark, Marks};
+use crate::state::manifest::{Manifest, SegmentRecord};
+use crate::state::marks::{Mark, Marks};
 use crate::tail::{AppendError, Tail};
 use crate::{Error, ViewScope};
 

@@ -17,13 +17,15 @@ use millrace_bucket::BucketId;
 use millrace_column::{ColumnKey, Form};
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
-use crate::marks::Marks;
-use crate::new_segments::NewSegments;
-use crate::rolling::Roller;
+use crate::read::columns;
 use crate::shared::Shared;
+use crate::state::marks::Marks;
 use crate::state::{Bucket, BucketSegment, Generation};
+use crate::tail::chunk;
 use crate::tail::{Row, RowKey, TailSnapshot};
-use crate::{Error, Layout, columns, tail_chunk};
+use crate::upkeep::new_segments::NewSegments;
+use crate::upkeep::rolling::Roller;
+use crate::{Error, Layout};
 
 /// Seals, one generation at a time.
 pub(crate) struct Sealer {
@@ -340,7 +342,7 @@ impl<'a> ChunkRows<'a> {
 
     fn add(&mut self, key: &RowKey<'_>, value: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
         let same_group = self.group == key.group && (self.location == key.location || key.group.is_empty());
-        if !same_group || tail_chunk::is_full(self.rows.len(), self.bytes) {
+        if !same_group || chunk::is_full(self.rows.len(), self.bytes) {
             self.flush(writer)?;
         }
         if self.rows.is_empty() {

@@ -11,7 +11,7 @@ use quick_cache::Weighter;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::Layout;
-use crate::columns::build;
+use crate::read::columns::build;
 use crate::tail::Row;
 
 /// A chunk is closed when its rows have so many bytes.

@@ -5,8 +5,8 @@ use millrace_column::{ColumnKey, Form};
 use millrace_document::{Document, DocumentId, Timestamp, Version};
 
 use crate::Error;
-use crate::columns;
-use crate::masks::{SegmentChunks, ids, removed_rows, timestamps};
+use crate::read::columns;
+use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::tail::{Row, RowKey};

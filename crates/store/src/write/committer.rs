@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use millrace_bucket::SortKey;
 use millrace_document::{DocumentId, Timestamp, Version};
 
-use crate::commit_rows::{CommitRows, RowValue, check_key};
-use crate::lanes::{LaneWrite, Lanes};
 use crate::shared::Shared;
 use crate::state::Generation;
 use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
+use crate::write::commit_rows::{CommitRows, RowValue, check_key};
+use crate::write::lanes::{LaneWrite, Lanes};
 use crate::{Change, Error, Modification, Modify, Write, Written};
 
 /// What is called with the outcome of a write.
@@ -186,7 +186,7 @@ impl Writes {
         id: &DocumentId,
         modify: Modify,
     ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
-        let found = crate::get::get(&self.shared, id)?;
+        let found = crate::read::get::get(&self.shared, id)?;
         let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
         let decided = catch_unwind(AssertUnwindSafe(|| modify(found))).unwrap_or_else(|_| {
             let reason = "the modification failed on this document; it was not changed".to_owned();

@@ -11,7 +11,7 @@ use millrace_env::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
-use crate::marks::{Mark, MarkScope};
+use crate::state::marks::{Mark, MarkScope};
 
 const MAGIC: [u8; 8] = *b"MILLMAN\x01";
 const VERSION: u32 = 2;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use millrace_column::{Chunk, Column, ColumnKey, Form, ReadError, View};
 use millrace_segment::Segment;
 
-use crate::reading::{Part, Reading, Source};
+use crate::read::reading::{Part, Reading, Source};
 use crate::shared::Shared;
 use crate::{Error, Layout, ViewScope};
 

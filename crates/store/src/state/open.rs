@@ -9,12 +9,12 @@ use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_segment::Cache;
 
-use crate::manifest::Manifest;
-use crate::marks::Marks;
 use crate::shared::{open_segment, segment_path, tail_path};
+use crate::state::manifest::Manifest;
+use crate::state::marks::Marks;
 use crate::state::{Bucket, BucketSegment, Generation, State};
 use crate::tail::{RowKey, Tails, marks_of};
-use crate::timestamps::Timestamps;
+use crate::write::timestamps::Timestamps;
 use crate::{Error, Options};
 
 /// What is open.

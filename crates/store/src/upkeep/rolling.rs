@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Error;
-use crate::manifest::InPlace;
 use crate::shared::{Shared, tail_path};
 use crate::state::Generation;
+use crate::state::manifest::InPlace;
 
 /// Makes spares, and lets them take over where that can wait.
 pub(crate) struct Roller {

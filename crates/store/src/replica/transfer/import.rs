@@ -11,11 +11,11 @@ use millrace_env::AppendFile;
 use millrace_segment::{Checksums, Segment};
 
 use super::Share;
-use crate::commit_rows::TIMESTAMP_LIMIT;
-use crate::manifest::{InPlace, SegmentRecord};
 use crate::replica::{check_bits, isolated};
 use crate::shared::Shared;
+use crate::state::manifest::{InPlace, SegmentRecord};
 use crate::state::{Bucket, BucketSegment, State};
+use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::{Error, Store};
 
 impl Store {

@@ -1,5 +1,8 @@
 //! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and how it gives it up.
 
+pub(crate) mod counts;
+pub(crate) mod transfer;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,15 +12,16 @@ use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
 use millrace_segment::reaches;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::counts::{Counting, Span};
-use crate::marks::MarkScope;
-use crate::reading::Reading;
-use crate::sealing::Sealer;
+use crate::read::get;
+use crate::read::reading::Reading;
+use crate::read::visiting::visit;
+use crate::replica::counts::{Counting, Span};
 use crate::shared::Shared;
+use crate::state::marks::MarkScope;
 use crate::state::{Bucket, BucketSegment, State, locations};
 use crate::tail::RowKey;
-use crate::visiting::visit;
-use crate::{Error, Store, ViewScope, Visit, Visited, get};
+use crate::upkeep::sealing::Sealer;
+use crate::{Error, Store, ViewScope, Visit, Visited};
 
 /// What a store has of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,7 +257,7 @@ fn info(
 ) -> Result<Option<ReplicaInfo>, Error> {
     check_bits(bucket)?;
     let state = &counting.reading().state;
-    let mut counts = crate::counts::Counts::default();
+    let mut counts = crate::replica::counts::Counts::default();
     for part in parts(state, bucket) {
         counts.add(&counting.bucket(&part)?);
     }

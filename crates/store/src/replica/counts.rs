@@ -15,13 +15,13 @@ use millrace_document::Group;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Error;
-use crate::found::Found;
-use crate::marks::Mark;
-use crate::masks::{GroupIn, is_set};
-use crate::merging::last_mark;
-use crate::reading::Reading;
+use crate::read::found::Found;
+use crate::read::masks::{GroupIn, is_set};
+use crate::read::reading::Reading;
 use crate::state::Bucket;
+use crate::state::marks::Mark;
 use crate::tail::RowKey;
+use crate::upkeep::merging::last_mark;
 
 /// The numbers. They add up: those of two sets without a common document are those of both together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_segment::{ChunkInfo, Segment};
 
 use crate::Error;
-use crate::masks::{SegmentChunks, clear, ids, is_set, timestamps};
-use crate::reading::Part;
+use crate::read::masks::{SegmentChunks, clear, ids, is_set, timestamps};
+use crate::read::reading::Part;
 use crate::tail::RowKey;
 
 /// Where the group's documents are.

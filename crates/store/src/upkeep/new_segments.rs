@@ -3,8 +3,8 @@
 use millrace_segment::Writer;
 
 use crate::Error;
-use crate::manifest::{InPlace, SegmentRecord};
 use crate::shared::Shared;
+use crate::state::manifest::{InPlace, SegmentRecord};
 use crate::state::{BucketSegment, State};
 
 /// Segments that no manifest names yet. Their files go with it, so that work that failed gives its space back; unless a manifest

@@ -9,11 +9,12 @@ use millrace_bucket::SortKey;
 use millrace_column::{Bytes, Column, ColumnKey, Form};
 use millrace_document::{DocumentId, Group, Timestamp};
 
-use crate::masks::is_set;
-use crate::reading::{Part, Reading, Source};
+use crate::read::columns;
+use crate::read::masks::is_set;
+use crate::read::reading::{Part, Reading, Source};
 use crate::shared::Shared;
 use crate::state::Bucket;
-use crate::{Error, ViewScope, Visit, VisitPage, Visited, columns};
+use crate::{Error, ViewScope, Visit, VisitPage, Visited};
 
 /// The next page.
 pub(crate) fn visit(shared: &Shared, visit: &Visit) -> Result<VisitPage, Error> {

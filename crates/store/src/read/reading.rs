@@ -13,12 +13,12 @@ use millrace_column::ColumnKey;
 use millrace_document::Group;
 use millrace_segment::{ChunkInfo, Segment};
 
-use crate::found::{Found, TailKey};
-use crate::masks::{GroupIn, Mask, SegmentChunks, clear};
+use crate::read::found::{Found, TailKey};
+use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear};
 use crate::shared::Shared;
 use crate::state::{Bucket, State};
+use crate::tail::chunk::{self, TailChunk};
 use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
-use crate::tail_chunk::{self, TailChunk};
 use crate::{Error, Layout};
 
 /// So many groups of a segment are looked up at a time.
@@ -313,7 +313,7 @@ impl<'a> Reading<'a> {
     fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<Part>, Error> {
         let mut parts = Vec::new();
         for keys in keys.chunks(millrace_column::CHUNK_DOCS) {
-            let name = tail_chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
+            let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
             let chunk = match self.shared.caches.tail_chunks.get(name) {
                 Some(chunk) => chunk,
                 None => {

@@ -1,7 +1,7 @@
 //! Work on segments in the background: buckets' segments are merged, large buckets are split, marks that nothing needs any
 //! more are forgotten, and so are removals. A bucket where this fails rests for a while.
 //!
-//! What to do is chosen by functions of plain values ([`crate::merging::choose`], [`should_split`]); doing it is another matter.
+//! What to do is chosen by functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]); doing it is another matter.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use millrace_bucket::BucketId;
 use millrace_document::Group;
 
-use crate::marks::{Mark, MarkScope, Marks};
-use crate::merging::{MergeRun, forgettable, merge};
-use crate::prune::Pruning;
-use crate::rests::Rests;
 use crate::shared::Shared;
+use crate::state::marks::{Mark, MarkScope, Marks};
 use crate::state::{Bucket, BucketSegment, State, locations};
+use crate::upkeep::merging::{MergeRun, forgettable, merge};
+use crate::upkeep::prune::Pruning;
+use crate::upkeep::rests::Rests;
 use crate::{Error, Tuning};
 
 /// No two buckets share more bits than a group's documents do.
