@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,7 @@ impl Membership {
                 stopping: false,
                 capacity: settings.capacity,
                 group: settings.group.clone(),
+                too_large: Some(BTreeMap::new()),
             },
             roles: settings.roles.clone(),
             url: settings.url.clone(),

@@ -25,6 +25,7 @@ mod format;
 mod groups;
 mod merge;
 mod pieces;
+mod ranges;
 mod segment;
 mod verify;
 mod writer;

@@ -19,6 +19,7 @@ use millrace_column::{
 };
 use millrace_document::DocumentId;
 
+use crate::ranges::{joined, reach, span};
 use crate::writer::is_key_column;
 use crate::{ChunkInfo, Error, GroupEntry, NewChunk, Segment, Writer};
 
@@ -27,9 +28,9 @@ use crate::{ChunkInfo, Error, GroupEntry, NewChunk, Segment, Writer};
 pub struct MergeInput {
     /// The segment.
     pub segment: Arc<Segment>,
-    /// Only documents whose location, reversed, has its first 32 bits in one of these ranges, both ends included. In order; none
-    /// reaches into another.
-    pub locations: Vec<(u32, u32)>,
+    /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these ranges, both ends included. In
+    /// order; none reaches into another.
+    pub locations: Vec<(u64, u64)>,
 }
 
 /// What a merge cannot know from the sources.
@@ -40,8 +41,9 @@ pub trait MergePolicy {
     /// A column, from the value column of its field; `None` when it cannot be derived.
     fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
 
-    /// Versions of this group with this timestamp or an earlier one were dropped; 0: none.
-    fn dropped(&self, document_type: &str, location: u32, group: &str) -> u64;
+    /// Versions of this group at this reversed location with this timestamp or an earlier one were dropped; 0: none. It is the same at all
+    /// locations of a group that are in one range of a source.
+    fn dropped(&self, document_type: &str, location: u64, group: &str) -> u64;
 
     /// Removals with an earlier timestamp need not be remembered, as far as the sources are all that there is of their group.
     fn forget_removals_before(&self) -> u64;
@@ -107,21 +109,17 @@ fn merge_section(
         let Some(group) = next_group(&cursors) else { break };
         let holders: Vec<usize> =
             (0..cursors.len()).filter(|&index| cursors[index].stands_in(&group)).collect();
-        let dropped = policy.dropped(document_type, group.0, &group.1);
         if let [only] = holders[..]
-            && cursors[only].take_whole_group(dropped, &columns, policy, writer)?
+            && cursors[only].is_whole_group()
         {
-            continue;
+            let dropped = policy.dropped(document_type, u64::from(group.0) << 32, &group.1);
+            if cursors[only].take_whole_group(dropped, &columns, policy, writer)? {
+                continue;
+            }
         }
-        output.rows_of_group(&group, &mut cursors, dropped, writer)?;
+        output.rows_of_group(&group, &mut cursors, writer)?;
     }
     Ok(true)
-}
-
-/// Whether a location is in one of these ranges.
-fn is_inside(ranges: &[(u32, u32)], location: u32) -> bool {
-    let place = ranges.partition_point(|(_, last)| *last < location);
-    ranges.get(place).is_some_and(|(first, _)| *first <= location)
 }
 
 /// The group whose rows come next: location and key. Documents without a group are in one as long as no other comes between.
@@ -133,7 +131,9 @@ fn next_group(cursors: &[Cursor]) -> Option<(u32, String)> {
 struct Cursor {
     segment: Arc<Segment>,
     section: usize,
-    ranges: Vec<(u32, u32)>,
+    ranges: Vec<(u64, u64)>,
+    /// Those of them that do not touch each other.
+    joined: Vec<(u64, u64)>,
     entries: std::vec::IntoIter<GroupEntry>,
     entry: Option<GroupEntry>,
     chunk: u32,
@@ -152,12 +152,13 @@ struct KeyColumns {
 impl Cursor {
     fn new(input: &MergeInput, section: usize) -> Result<Self, Error> {
         let ranges = input.locations.clone();
+        let joined = joined(&ranges);
         let mut entries = Vec::new();
         if let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) {
-            input.segment.groups(section, *first, |entry| {
-                let beyond = entry.location > *last;
+            input.segment.groups(section, (*first >> 32) as u32, |entry| {
+                let beyond = u64::from(entry.location) << 32 > *last;
                 // What begins before a range reaches into it only where it has no group.
-                if !beyond && (entry.group.is_empty() || is_inside(&ranges, entry.location)) {
+                if !beyond && (entry.group.is_empty() || reach(&ranges, span(entry.location))) {
                     entries.push(entry);
                 }
                 !beyond
@@ -167,6 +168,7 @@ impl Cursor {
             segment: Arc::clone(&input.segment),
             section,
             ranges,
+            joined,
             entries: entries.into_iter(),
             entry: None,
             chunk: 0,
@@ -189,9 +191,22 @@ impl Cursor {
         Some(u32::from_be_bytes(*location))
     }
 
+    /// All of the reversed location of the row it stands at.
+    fn place(&self) -> Option<u64> {
+        let (key, entry) = (self.sort_key.as_ref()?, self.entry.as_ref()?);
+        let after_group = key.as_bytes().get(4 + entry.group.len() + 1..)?;
+        let (low, _) = after_group.split_first_chunk::<4>()?;
+        Some(u64::from(self.location()?) << 32 | u64::from(u32::from_be_bytes(*low)))
+    }
+
     fn group(&self) -> Option<(u32, String)> {
         let entry = self.entry.as_ref()?;
         Some((self.location().unwrap_or(entry.location), entry.group.clone()))
+    }
+
+    /// Which of the ranges a reversed location is in.
+    fn range_of(&self, place: u64) -> usize {
+        self.ranges.partition_point(|(_, last)| *last < place)
     }
 
     fn stands_in(&self, group: &(u32, String)) -> bool {
@@ -210,21 +225,37 @@ impl Cursor {
         self.skip_outside()
     }
 
-    /// Moves on to a row inside the ranges; past the last range, to the end.
+    /// Moves on to a row inside the ranges: of this group or of one after it, whose rows may lie at lower locations than the last of this.
     fn skip_outside(&mut self) -> Result<(), Error> {
-        while let Some(location) = self.location() {
-            let place = self.ranges.partition_point(|(_, last)| *last < location);
-            match self.ranges.get(place) {
-                Some((first, _)) if *first <= location => break,
-                Some(_) => self.step()?,
-                None => {
-                    self.entries = Vec::new().into_iter();
-                    self.entry = None;
-                    self.sort_key = None;
-                }
+        while let Some(place) = self.place() {
+            let range = self.ranges.partition_point(|(_, last)| *last < place);
+            match self.ranges.get(range) {
+                Some((first, _)) if *first <= place => break,
+                Some((first, _)) => self.skip_to(*first)?,
+                None => self.begin_entry()?,
             }
         }
         Ok(())
+    }
+
+    /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it that need not be looked at, else to
+    /// the next row.
+    fn skip_to(&mut self, place: u64) -> Result<(), Error> {
+        let Some(entry) = &self.entry else { return Ok(()) };
+        let end = entry.first_chunk + entry.chunks;
+        if !entry.group.is_empty() && place >> 32 > u64::from(entry.location) {
+            return self.begin_entry();
+        }
+        if self.row == 0 && self.chunk + 1 < end {
+            let following = self.segment.chunks(self.section, self.chunk + 1..end)?;
+            let before = following.partition_point(|info| info.first_location < place) as u32;
+            if before > 0 {
+                self.chunk += before;
+                self.keys = None;
+                return self.read_key();
+            }
+        }
+        self.step()
     }
 
     fn begin_entry(&mut self) -> Result<(), Error> {
@@ -311,6 +342,15 @@ impl Cursor {
         Ok(false)
     }
 
+    /// Whether it is at the beginning of a group of which everything is inside the ranges.
+    fn is_whole_group(&self) -> bool {
+        let Some(entry) = self.entry.as_ref().filter(|entry| !entry.group.is_empty()) else { return false };
+        let (first, last) = span(entry.location);
+        let place = self.joined.partition_point(|(_, end)| *end < last);
+        let inside = self.joined.get(place).is_some_and(|(begin, _)| *begin <= first);
+        inside && self.chunk == entry.first_chunk && self.row == 0
+    }
+
     /// Takes over the chunks of the group it is at the beginning of, when all of them stay and need nothing.
     fn take_whole_group(
         &mut self,
@@ -320,9 +360,6 @@ impl Cursor {
         writer: &mut Writer<'_>,
     ) -> Result<bool, Error> {
         let Some(entry) = &self.entry else { return Ok(false) };
-        if entry.group.is_empty() || self.chunk != entry.first_chunk || self.row != 0 {
-            return Ok(false);
-        }
         let range = entry.first_chunk..entry.first_chunk + entry.chunks;
         let infos = self.segment.chunks(self.section, range.clone())?;
         let forget = policy.forget_removals_before();
@@ -377,21 +414,22 @@ impl Output<'_> {
         &mut self,
         group: &(u32, String),
         cursors: &mut [Cursor],
-        dropped: u64,
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         let mut location = group.0;
+        let mut known: Option<(usize, u64)> = None;
         loop {
             // Rows without a group end where a group begins.
             let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
             let Some(newest) = newest else { break };
             let cursor = &cursors[newest];
-            let dropped = if group.1.is_empty() {
-                let location = cursor.location().unwrap_or(group.0);
-                self.policy.dropped(self.document_type, location, "")
-            } else {
-                dropped
+            let place = cursor.place().unwrap_or(u64::from(group.0) << 32);
+            let dropped = match known {
+                // It differs from one document without a group to the next.
+                Some((range, dropped)) if !group.1.is_empty() && range == cursor.range_of(place) => dropped,
+                _ => self.policy.dropped(self.document_type, place, &group.1),
             };
+            known = Some((cursor.range_of(place), dropped));
             let timestamp = cursor.timestamp();
             let forgotten = cursor.is_removed() && timestamp < self.policy.forget_removals_before();
             if timestamp > dropped && !forgotten {

@@ -1,6 +1,7 @@
 //! The store as one of several that hold the same buckets: what it has of a bucket, whether that is all, and how it gives it up.
 
 pub(crate) mod counts;
+mod division;
 pub(crate) mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -18,7 +19,7 @@ use crate::read::visiting::visit;
 use crate::replica::counts::{Counting, Span};
 use crate::shared::Shared;
 use crate::state::marks::MarkScope;
-use crate::state::{Bucket, BucketSegment, State, locations};
+use crate::state::{Bucket, BucketSegment, State, is_of_divided, is_part, locations};
 use crate::tail::RowKey;
 use crate::upkeep::sealing::Sealer;
 use crate::{Error, Store, ViewScope, Visit, Visited};
@@ -64,7 +65,7 @@ impl Store {
     /// read, of all its documents the first time, later of the groups that have rows in the tail or were sealed since.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; a bucket uses more than 32 bits.
+    /// A file cannot be read or is damaged.
     pub fn replica_infos(
         &self,
         buckets: &[BucketId],
@@ -80,7 +81,7 @@ impl Store {
     /// [`Store::complete_replicas`]. One that is there stays as it is. Durable when it returns.
     ///
     /// # Errors
-    /// The manifest cannot be written; a bucket uses more than 32 bits.
+    /// The manifest cannot be written.
     pub fn create_replicas(&self, buckets: &[BucketId], complete: bool) -> Result<(), Error> {
         self.change_replicas(buckets, |replicas, bucket| {
             replicas.entry(bucket).or_insert(complete);
@@ -90,7 +91,7 @@ impl Store {
     /// These buckets have all that they should. Durable when it returns.
     ///
     /// # Errors
-    /// The manifest cannot be written; a bucket uses more than 32 bits.
+    /// The manifest cannot be written.
     pub fn complete_replicas(&self, buckets: &[BucketId]) -> Result<(), Error> {
         self.change_replicas(buckets, |replicas, bucket| {
             replicas.insert(bucket, true);
@@ -104,7 +105,6 @@ impl Store {
     ) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
-        buckets.iter().try_for_each(|bucket| check_bits(*bucket))?;
         let changed = |state: &State| {
             let mut replicas = (*state.replicas).clone();
             buckets.iter().for_each(|bucket| change(&mut replicas, *bucket));
@@ -139,8 +139,8 @@ impl Store {
         }
         for generation in &state.generations {
             generation.tail.snapshot().range(&[], None, &mut |key, _| {
-                let location = RowKey::parse(key)?.location;
-                buckets.insert(BucketId::new(bits.min(32), u64::from(location.reverse_bits())));
+                let place = RowKey::parse(key)?.reversed_location();
+                buckets.insert(state.bucket_with(bits, place));
                 Ok(ControlFlow::Continue(()))
             })?;
         }
@@ -153,7 +153,7 @@ impl Store {
     /// The same versions can come again.
     ///
     /// # Errors
-    /// Rows of the tail cannot be sealed, a file cannot be read, the manifest cannot be written; a bucket uses more than 32 bits.
+    /// Rows of the tail cannot be sealed, a file cannot be read, the manifest cannot be written.
     pub fn delete_replicas(
         &self,
         buckets: &[(BucketId, u64)],
@@ -167,7 +167,7 @@ impl Store {
     /// that the page before names.
     ///
     /// # Errors
-    /// A file cannot be read or is damaged; the place is none; the bucket uses more than 32 bits.
+    /// A file cannot be read or is damaged; the place is none.
     pub fn versions(
         &self,
         bucket: BucketId,
@@ -176,7 +176,6 @@ impl Store {
         wanted: usize,
     ) -> Result<VersionPage, Error> {
         self.shared().check_open()?;
-        check_bits(bucket)?;
         versions(self.shared(), bucket, removals_since, after, wanted)
     }
 
@@ -184,10 +183,9 @@ impl Store {
     /// hear of it, since rows from before it can still come there.
     ///
     /// # Errors
-    /// The store is closed; the bucket uses more than 32 bits.
+    /// The store is closed.
     pub fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, Error> {
         self.shared().check_open()?;
-        check_bits(bucket)?;
         Ok(drops(&self.shared().state(), bucket))
     }
 
@@ -210,18 +208,9 @@ fn span(shared: &Shared) -> Span {
     Span::new(shared.tuning().tombstone_retention)
 }
 
-/// A store's buckets use at most 32 bits.
-pub(crate) fn check_bits(bucket: BucketId) -> Result<(), Error> {
-    if bucket.used_bits() <= 32 {
-        return Ok(());
-    }
-    let reason = "a store's buckets use at most 32 bits; name one of them".to_owned();
-    Err(Error::Io { action: format!("look up {bucket}"), reason })
-}
-
 /// The store's own buckets that a bucket consists of; where it is a part of one, that part.
 pub(crate) fn parts(state: &State, bucket: BucketId) -> Vec<Arc<Bucket>> {
-    let whole = state.bucket(locations(bucket).0);
+    let whole = state.bucket(bucket.reversed_range().0);
     if whole.id.used_bits() < bucket.used_bits() {
         return vec![part_of(whole, bucket)];
     }
@@ -231,6 +220,7 @@ pub(crate) fn parts(state: &State, bucket: BucketId) -> Vec<Arc<Bucket>> {
 /// The bucket of so many bits that this one is a part of, or those that are parts of it.
 fn with_bits(bucket: BucketId, bits: u8) -> Vec<BucketId> {
     match bucket.children() {
+        _ if is_of_divided(bucket) => vec![bucket],
         Some(halves) if bucket.used_bits() < bits => {
             halves.into_iter().flat_map(|half| with_bits(half, bits)).collect()
         }
@@ -255,7 +245,6 @@ fn info(
     bucket: BucketId,
     removals_since: Timestamp,
 ) -> Result<Option<ReplicaInfo>, Error> {
-    check_bits(bucket)?;
     let state = &counting.reading().state;
     let mut counts = crate::replica::counts::Counts::default();
     for part in parts(state, bucket) {
@@ -280,12 +269,24 @@ fn drops(state: &State, bucket: BucketId) -> Vec<Drop> {
     let given = state.marks.list().into_iter().filter(|mark| mark.given);
     given
         .filter_map(|mark| {
-            let MarkScope::Group { document_type, group } = mark.scope else { return None };
+            let MarkScope::Group { document_type, group, part } = mark.scope else { return None };
             let group = Group::from_key(&group)?;
-            let scope = DropScope::Group { document_type, group: group.clone() };
-            bucket.intersects(&group).then_some(Drop { scope, timestamp: Timestamp(mark.timestamp) })
+            let is_divided =
+                |low: u32| state.buckets_of(low.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
+            let reaches = bucket.intersects(&group)
+                && group.location_bits().is_none_or(|low| is_divided(low) == is_of_divided(bucket))
+                && part.is_none_or(|part| part.covers(bucket));
+            let scope = DropScope::Group { document_type, group };
+            reaches.then_some(Drop { scope, timestamp: Timestamp(mark.timestamp) })
         })
-        .collect()
+        .fold(Vec::new(), |mut newest: Vec<Drop>, drop| {
+            // What was dropped whole can have been dropped in parts since it is divided.
+            match newest.iter_mut().find(|known| known.scope == drop.scope) {
+                Some(known) => known.timestamp = known.timestamp.max(drop.timestamp),
+                None => newest.push(drop),
+            }
+            newest
+        })
 }
 
 /// What a drop adds to a checksum.
@@ -303,9 +304,14 @@ pub(crate) fn is_in_tail(state: &State, bucket: BucketId) -> Result<bool, Error>
     let mut found = false;
     for generation in &state.generations {
         let snapshot = generation.tail.snapshot();
-        snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |_, _| {
-            found = true;
-            Ok(ControlFlow::Break(()))
+        snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, _| {
+            let place = RowKey::parse(key)?.reversed_location();
+            let own = state.bucket(place).id;
+            found = match is_of_divided(own) {
+                true => is_part(own, bucket),
+                false => !is_of_divided(bucket) || has(bucket, place),
+            };
+            Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
     }
     Ok(found)
@@ -336,7 +342,6 @@ fn delete(
     removals_since: Timestamp,
 ) -> Result<Vec<bool>, Error> {
     let ids: Vec<BucketId> = buckets.iter().map(|(bucket, _)| *bucket).collect();
-    ids.iter().try_for_each(|bucket| check_bits(*bucket))?;
     seal_buckets(shared, sealer, &ids)?;
     let counting = counting(shared);
     let mut agreed = Vec::with_capacity(buckets.len());
@@ -358,7 +363,7 @@ fn delete(
                 && !is_in_tail(state, *bucket)?;
             if *agreed {
                 new.buckets = isolated(&new.buckets, *bucket);
-                let inside = |part: &Arc<Bucket>| is_inside(part.id, *bucket);
+                let inside = |part: &Arc<Bucket>| is_part(part.id, *bucket);
                 for part in new.buckets.iter_mut().filter(|part| inside(part)) {
                     gone.push(part.id);
                     *part = Arc::new(Bucket { id: part.id, segments: Vec::new() });
@@ -386,7 +391,7 @@ fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, V
     for bucket in buckets {
         parts = isolated(&parts, *bucket);
     }
-    let goes = |part: &Arc<Bucket>| buckets.iter().any(|bucket| is_inside(part.id, *bucket));
+    let goes = |part: &Arc<Bucket>| buckets.iter().any(|bucket| is_part(part.id, *bucket));
     let numbers: HashSet<u64> = parts
         .iter()
         .filter(|part| goes(part))
@@ -394,8 +399,8 @@ fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, V
         .collect();
     let is_of_replica = |part: &Arc<Bucket>| {
         let mut around = (0..=part.id.used_bits()).map(|bits| BucketId::new(bits, part.id.bits()));
-        around.any(|bucket| state.replicas.contains_key(&bucket))
-            || state.replicas.keys().any(|replica| is_inside(*replica, part.id))
+        around.any(|bucket| is_part(part.id, bucket) && state.replicas.contains_key(&bucket))
+            || state.replicas.keys().any(|replica| part.id.covers(*replica))
     };
     let mut idle: HashMap<BucketId, Vec<u64>> = HashMap::new();
     for part in &parts {
@@ -405,7 +410,7 @@ fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, V
         }
         for segment in shared() {
             let opened = segment.opened.as_ref().map_err(Clone::clone)?;
-            if !reaches(opened, part.locations())? {
+            if !reaches(opened, part.places())? {
                 idle.entry(part.id).or_default().push(segment.record.number);
             }
         }
@@ -413,15 +418,16 @@ fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, V
     Ok(idle)
 }
 
-/// Whether a bucket is the other or a part of it.
-pub(crate) fn is_inside(bucket: BucketId, other: BucketId) -> bool {
-    bucket.used_bits() >= other.used_bits() && BucketId::new(other.used_bits(), bucket.bits()) == other
+/// Whether a reversed location is in a bucket.
+fn has(bucket: BucketId, place: u64) -> bool {
+    let (first, last) = bucket.reversed_range();
+    (first..=last).contains(&place)
 }
 
 /// The buckets, with one split where it is larger than this bucket, so that no other shares one with it.
 pub(crate) fn isolated(buckets: &[Arc<Bucket>], bucket: BucketId) -> Vec<Arc<Bucket>> {
     let isolate = |of: &Arc<Bucket>| match of.id.children() {
-        Some(children) if of.id != bucket && is_inside(bucket, of.id) => {
+        Some(children) if of.id != bucket && of.id.covers(bucket) => {
             let halves: Vec<Arc<Bucket>> = children.into_iter().map(|child| of.half(child)).collect();
             isolated(&halves, bucket)
         }
@@ -496,7 +502,7 @@ fn types_of(state: &State, bucket: BucketId) -> Result<BTreeSet<String>, Error> 
         let snapshot = generation.tail.snapshot();
         snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, _| {
             let key = RowKey::parse(key)?;
-            if !types.contains(key.document_type()) {
+            if has(bucket, key.reversed_location()) && !types.contains(key.document_type()) {
                 types.insert(key.document_type().to_owned());
             }
             Ok(ControlFlow::Continue(()))
