@@ -108,7 +108,9 @@ async fn search(
     let gone = Arc::clone(&caller.gone);
     loop {
         let mut vouch = Vouch::default();
-        if let Some(location) = one_location(node, &query)? {
+        let location = one_location(node, &query)?;
+        let gathers = hop == Hop::Client && location.is_none();
+        if let Some(location) = location {
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
             match cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await? {
@@ -125,7 +127,7 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
         };
-        let answer = answer(&request, &hop, vouch.is_full(), format);
+        let answer = answer(&request, gathers, vouch.is_full(), format);
         let Ok(answer) = tokio::time::timeout(timeout.saturating_add(GRACE), answer).await else {
             return Err(Error::Timeout(timeout));
         };
@@ -138,16 +140,17 @@ async fn search(
     }
 }
 
-/// The answer to a query that is this node's to answer; `full`: it has all of the documents, or all that anybody has.
-async fn answer(request: &Request, hop: &Hop, full: bool, format: Format) -> Result<Answer, Error> {
+/// The answer to a query that is this node's to answer. `gathers`: from all nodes that have documents; `full`: it has all of the
+/// documents, or all that anybody has.
+async fn answer(request: &Request, gathers: bool, full: bool, format: Format) -> Result<Answer, Error> {
     let node = &request.node;
     let working = request.clone();
-    let result = match (node.cluster(), hop) {
-        (Some(cluster), Hop::Client) if one_location(node, &request.query)?.is_none() => {
+    let result = match node.cluster().filter(|_| gathers) {
+        Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
             node.pool().run(move || result(&working, &found, format)).await
         }
-        _ => {
+        None => {
             let work = move || {
                 let mut found = run::run(&working)?;
                 found.result.coverage.non_ideal |= !full;
