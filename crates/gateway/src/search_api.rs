@@ -108,14 +108,16 @@ async fn search(
     let gone = Arc::clone(&caller.gone);
     loop {
         let mut vouch = Vouch::default();
-        if let Some((location, group)) = one_location(node, &query)? {
+        let one = one_location(node, &query)?;
+        let mut gathers = hop == Hop::Client && one.is_none();
+        if let Some((location, group)) = one {
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
             let subject = Subject { location, group: Some(&group), part: None };
             match cluster::hand_on(node, subject, Access::Read, &hop, &request, deadline).await? {
                 Way::Here(here) => vouch = here,
                 Way::There(response) => return Ok(Answer::OfNode(response)),
-                Way::Divided => {}
+                Way::Divided => gathers = true,
             }
         } else if node.cluster().is_some() && hop != Hop::Client {
             // Whoever has handed it on takes it for a query of one bucket.
@@ -132,7 +134,7 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
         };
-        let answer = answer(&request, &hop, vouch.is_full(), format);
+        let answer = answer(&request, gathers, vouch.is_full(), format);
         let Ok(answer) = tokio::time::timeout(timeout.saturating_add(GRACE), answer).await else {
             return Err(Error::Timeout(timeout));
         };
@@ -145,16 +147,17 @@ async fn search(
     }
 }
 
-/// The answer to a query that is this node's to answer; `full`: it has all of the documents, or all that anybody has.
-async fn answer(request: &Request, hop: &Hop, full: bool, format: Format) -> Result<Answer, Error> {
+/// The answer to a query that is this node's to answer. `gathers`: from all nodes that have documents; `full`: it has all of the
+/// documents, or all that anybody has.
+async fn answer(request: &Request, gathers: bool, full: bool, format: Format) -> Result<Answer, Error> {
     let node = &request.node;
     let working = request.clone();
-    let result = match (node.cluster(), hop) {
-        (Some(cluster), Hop::Client) if one_location(node, &request.query)?.is_none() => {
+    let result = match node.cluster().filter(|_| gathers) {
+        Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
             node.pool().run(move || result(&working, &found, format)).await
         }
-        _ => {
+        None => {
             let work = move || {
                 let mut found = run::run(&working)?;
                 found.result.coverage.non_ideal |= !full;
