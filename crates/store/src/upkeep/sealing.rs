@@ -18,7 +18,6 @@ use millrace_column::{ColumnKey, Form};
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
 use crate::read::columns;
-use crate::replica::is_inside;
 use crate::shared::Shared;
 use crate::state::marks::Marks;
 use crate::state::{Bucket, BucketSegment, Generation, is_of_divided};
@@ -164,7 +163,7 @@ fn idle_for(shared: &Shared, us: u64) -> bool {
 /// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
 fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
     for bucket in buckets {
-        if is_inside(bucket.id, id) {
+        if id.covers(bucket.id) {
             let mut segments = bucket.segments.clone();
             let mut segment = segment.clone();
             let halved = bucket.id.used_bits() - id.used_bits();
