@@ -1,5 +1,6 @@
 //! `millrace serve`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let Resolved { mut settings, app, cluster, log } = arguments.resolve()?;
     let filter =
         EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     settings.open_files_max = file_limit::raise();
     let workers = settings.threads;
     let listen = settings.listen;
