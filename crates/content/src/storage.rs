@@ -49,7 +49,7 @@ fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> Re
 /// What the store says, as others are told.
 pub(crate) fn failure(error: Error) -> Failure {
     match error {
-        Error::DiskFull { .. } => Failure::DiskFull { reason: error.to_string() },
+        Error::DiskFull { .. } | Error::NoSpace { .. } => Failure::DiskFull { reason: error.to_string() },
         Error::Overloaded => Failure::Overloaded,
         other => Failure::Storage { reason: other.to_string() },
     }
@@ -99,8 +99,16 @@ impl Storage for Replicas {
                 RowContent::Drop(drop) => outcomes[place] = self.store.apply_drop(drop).map_err(failure),
             }
         }
-        if let Err(failure) = apply(&self.store, versions) {
-            places.into_iter().for_each(|place| outcomes[place] = Err(failure.clone()));
+        let Err(failure) = apply(&self.store, versions.clone()) else { return outcomes };
+        // What is removed makes room: it needs not wait for some with what is written.
+        let is_full = matches!(failure, Failure::DiskFull { .. });
+        let removals: Vec<Version> =
+            versions.iter().filter(|version| version.body.is_none()).cloned().collect();
+        let apart = is_full && removals.len() < versions.len();
+        let removed = if apart { apply(&self.store, removals) } else { Err(failure.clone()) };
+        for (place, version) in places.into_iter().zip(versions) {
+            let outcome = if version.body.is_none() { &removed } else { &Err(failure.clone()) };
+            outcomes[place] = outcome.clone();
         }
         outcomes
     }

@@ -54,8 +54,8 @@ pub(crate) struct Found {
     pub(crate) incomplete: bool,
 }
 
-/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that cannot be reached is passed
-/// over.
+/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that cannot be reached,
+/// or says nothing `until` then, is passed over.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -63,7 +63,7 @@ pub(crate) async fn readers_of_all(
     node: &Arc<Node>,
     cluster: &dyn Cluster,
     groups: Option<&[Group]>,
-    deadline: Instant,
+    until: Instant,
     partial: bool,
 ) -> Result<Found, Error> {
     let owners = cluster.owners(groups).map_err(Error::Unsettled)?;
@@ -77,7 +77,7 @@ pub(crate) async fn readers_of_all(
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let answer = ask(&node, &address, Question::new(version, near, buckets));
-                    tokio::time::timeout_at(deadline.into(), answer).await.unwrap_or_else(|_| {
+                    tokio::time::timeout_at(until.into(), answer).await.unwrap_or_else(|_| {
                         let reason = "it does not say in time who has its documents".to_owned();
                         Err(Error::Unreachable { address, reason, sent: true })
                     })
