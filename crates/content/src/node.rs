@@ -143,6 +143,16 @@ impl ContentNode {
         })
     }
 
+    /// Its membership.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Whether this node leads the cluster.
+    pub(crate) fn leads(&self) -> bool {
+        self.membership.pictures().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
+    }
+
     /// Takes no part any more. The membership is left to its owner.
     pub fn stop(&self) {
         self.stop.send_replace(true);

@@ -13,9 +13,10 @@ pub(crate) struct Complaints {
 
 impl Complaints {
     /// Says it to operators now and then; anything that is no matter of trust, to those who look closely.
-    pub(crate) fn of(&self, address: &str, error: &io::Error) {
+    pub(crate) fn of(&self, address: &str, error: io::Error) {
+        let error = millrace_trust::explained(error);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if millrace_trust::is_of_trust(error) && last.is_none_or(|last| last.elapsed() > PAUSE) {
+        if millrace_trust::is_of_trust(&error) && last.is_none_or(|last| last.elapsed() > PAUSE) {
             *last = Some(Instant::now());
             tracing::warn!(address, %error, "no connection of two nodes that trust each other");
         } else {

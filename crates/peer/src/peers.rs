@@ -91,7 +91,7 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
         let (reading, writing) = match connect(&address, trust.as_deref()).await {
             Ok(halves) => halves,
             Err(error) => {
-                complaints.of(&address, &error);
+                complaints.of(&address, error);
                 (first.answered)(None);
                 lose_for(PAUSE, &mut queue).await;
                 continue;
@@ -102,7 +102,7 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
             error = write(writing, first, &mut queue, &waiting) => error,
             error = read(reading, &waiting) => error,
         };
-        complaints.of(&address, &error);
+        complaints.of(&address, error);
         waiting.lose();
     }
 }

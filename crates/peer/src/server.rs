@@ -53,7 +53,7 @@ pub async fn serve(
                     let (trust, service, complaints) = (trust.clone(), Arc::clone(&service), Arc::clone(&complaints));
                     connections.spawn(async move {
                         if let Err(error) = serve_connection(stream, trust.as_deref(), service).await {
-                            complaints.of(&address.to_string(), &error);
+                            complaints.of(&address.to_string(), error);
                         }
                     });
                 }

@@ -116,7 +116,7 @@ impl Trust {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let connected = timeout(PATIENCE, connector.connect(name, stream)).await;
-        Ok(connected.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained)?.into())
+        Ok(connected.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?.into())
     }
 
     /// The same for the peer protocol over a connection that has been made to `address`, on a thread that blocks. How long it waits is up
@@ -129,7 +129,7 @@ impl Trust {
         let config = self.configs().client(Purpose::Peer);
         let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut stream).map_err(explained)?;
+            connection.complete_io(&mut stream).map_err(explained_handshake)?;
         }
         Ok(Box::new(StreamOwned::new(connection, stream)))
     }
@@ -142,7 +142,7 @@ impl Trust {
         stream.set_nodelay(true)?;
         let acceptor = TlsAcceptor::from(Arc::clone(&self.configs().server));
         let accepted = timeout(PATIENCE, acceptor.accept(stream)).await;
-        let connection = accepted.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained)?;
+        let connection = accepted.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?;
         let wanted = connection.get_ref().1.alpn_protocol();
         let purpose = [Purpose::Peer, Purpose::Http].into_iter().find(|of| Some(of.name()) == wanted);
         let purpose =
@@ -174,31 +174,34 @@ pub fn blocking(connection: Connection, silence: Duration) -> io::Result<Blockin
     })
 }
 
-/// Whether a connection failed for want of trust, which does not mend by itself: [`Error`] says more.
+/// Whether a connection failed for want of trust, which does not mend by itself.
 pub fn is_of_trust(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Error>() || inner.is::<rustls::Error>())
+    error.get_ref().is_some_and(|inner| inner.is::<Error>()) || rustls_error(error).is_some()
 }
 
-/// What a failed handshake, or the first failed read after it, means.
+/// What a failed read means: that the other node does not take this one's certificate shows with the first.
 pub fn explained(error: io::Error) -> io::Error {
-    let Some(inner) = error.get_ref() else {
-        return match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::other(Error::NoTls { reason: error.to_string() }),
-            _ => error,
-        };
-    };
-    match inner.downcast_ref::<rustls::Error>() {
+    match rustls_error(&error) {
         Some(
             reason @ (rustls::Error::InvalidCertificate(_)
             | rustls::Error::NoCertificatesPresented
             | rustls::Error::AlertReceived(_)),
         ) => io::Error::other(Error::Refused { reason: reason.to_string() }),
-        Some(reason) => io::Error::other(Error::NoTls { reason: reason.to_string() }),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            io::Error::other(Error::NoTls { reason: error.to_string() })
-        }
-        None => error,
+        _ => error,
     }
+}
+
+/// What a failed handshake means.
+fn explained_handshake(error: io::Error) -> io::Error {
+    let error = explained(error);
+    match rustls_error(&error).is_some() || error.kind() == io::ErrorKind::UnexpectedEof {
+        true => io::Error::other(Error::NoTls { reason: error.to_string() }),
+        false => error,
+    }
+}
+
+fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }
 
 fn host_of(address: &str) -> &str {

@@ -3,10 +3,11 @@
 mod support;
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_trust::{Purpose, Trust, TrustFiles, blocking, is_of_trust};
+use millrace_trust::{Purpose, ServiceFiles, Trust, TrustFiles, blocking, is_of_trust};
 use support::{Authority, Certificate};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -18,7 +19,7 @@ fn node(authority: &Authority) -> Trust {
 
 /// What comes back when one node says something to another at `host`, or why nothing does.
 async fn said(from: &Trust, to: Arc<Trust>, host: &str) -> Result<String, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let listener = TcpListener::bind("0.0.0.0:0").await.expect("a port is free");
     let address = format!("{host}:{}", listener.local_addr().expect("it is bound").port());
     let answer = tokio::spawn(async move {
         let (stream, _) = listener.accept().await?;
@@ -111,6 +112,21 @@ fn what_is_wrong_with_the_files_is_said() {
         authority.sign(&Certificate { is_for_servers_alone: true, ..Certificate::default() }),
         "as a client's",
     );
+}
+
+#[test]
+fn what_is_wrong_with_the_files_for_a_service_is_said() {
+    let (own, another) = (Authority::new(), Authority::new());
+    let TrustFiles { authority, certificate, key } = own.sign(&Certificate::default());
+    let load = |authority: &PathBuf, own| ServiceFiles { authority: authority.clone(), own }.load();
+    assert!(load(&authority, None).is_ok());
+    assert!(load(&authority, Some((certificate.clone(), key.clone()))).is_ok());
+    let error = load(&key, None).expect_err("a key is no authority").to_string();
+    assert!(error.contains("no CERTIFICATE block"), "{error}");
+    let stranger = another.sign(&Certificate::default()).key;
+    let error =
+        load(&authority, Some((certificate, stranger.clone()))).expect_err("another's key").to_string();
+    assert!(error.contains(&stranger.display().to_string()), "{error}");
 }
 
 #[tokio::test]

@@ -79,6 +79,7 @@ async fn of_all(
     let until = Instant::now() + left / 2;
     let partial = request.started.elapsed() > request.query.timeout / 2;
     let found = readers_of_all(&request.node, cluster, groups.as_deref(), until, partial).await?;
+    silent.extend(&found.silent);
     let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
     if unread.is_some() && !partial {
         // Who alone has documents is asked again.

@@ -40,7 +40,7 @@ fn a_full_disk_on_a_replica_refuses_writes_as_one_on_a_single_node() {
 
     let mut refused = Vec::new();
     for group in 0..GROUPS {
-        let (status, answer) = write(&nodes[group as usize % 3], Method::PUT, group, 2);
+        let (status, answer) = write(&nodes[group as usize % 3], Method::POST, group, 2);
         match status {
             200 => {}
             507 => {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use millrace_trust::TrustFiles;
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
 };
 
 /// What is in a certificate.
@@ -32,6 +33,7 @@ pub struct Authority {
 impl Authority {
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "the authority of a test");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("there is randomness");
         let certificate = params.self_signed(&key).expect("it signs itself");
