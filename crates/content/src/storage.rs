@@ -99,16 +99,19 @@ impl Storage for Replicas {
                 RowContent::Drop(drop) => outcomes[place] = self.store.apply_drop(drop).map_err(failure),
             }
         }
-        let Err(failure) = apply(&self.store, versions.clone()) else { return outcomes };
+        let Err(failure) = apply(&self.store, versions) else { return outcomes };
+        let removal = |place: usize| match &*rows[place].content {
+            RowContent::Version(version) if version.body.is_none() => Some(version),
+            _ => None,
+        };
+        let removals: Vec<Version> = places.iter().filter_map(|place| removal(*place)).cloned().collect();
         // What is removed makes room: it needs not wait for some with what is written.
-        let is_full = matches!(failure, Failure::DiskFull { .. });
-        let removals: Vec<Version> =
-            versions.iter().filter(|version| version.body.is_none()).cloned().collect();
-        let apart = is_full && removals.len() < versions.len();
-        let removed = if apart { apply(&self.store, removals) } else { Err(failure.clone()) };
-        for (place, version) in places.into_iter().zip(versions) {
-            let outcome = if version.body.is_none() { &removed } else { &Err(failure.clone()) };
-            outcomes[place] = outcome.clone();
+        let removed = match failure {
+            Failure::DiskFull { .. } if removals.len() < places.len() => apply(&self.store, removals),
+            _ => Err(failure.clone()),
+        };
+        for place in places {
+            outcomes[place] = if removal(place).is_some() { removed.clone() } else { Err(failure.clone()) };
         }
         outcomes
     }

@@ -18,6 +18,7 @@ use millrace_membership::{Membership, Settings};
 use millrace_peer::{Peers, Service, Source};
 use millrace_sim::ModelStorage;
 use millrace_store::{Layout, Options, Store};
+use millrace_trust::Connection;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 use crate::pull::{Fetches, LaidAside, Wanted};
 use crate::source::StoreSource;
 use crate::storage::Replicas;
-use crate::{ContentNode, Pace, Throttle};
+use crate::{ContentNode, Pace, PeerPort, Throttle};
 
 const BITS: u8 = 2;
 const GROUPS: u64 = 6;

@@ -78,7 +78,7 @@ async fn who_does_not_speak_tls_is_told_from_who_shows_the_wrong_certificate() {
         stream.read_to_end(&mut Vec::new()).await
     });
     let (stream, _) = listener.accept().await.expect("somebody comes");
-    let error = node.accept(stream).await.err().expect("it is not TLS");
+    let error = node.accept(stream).await.expect_err("it is not TLS");
     assert!(error.to_string().contains("is it a node of this cluster"), "{error}");
     // However the connection ended.
     let _ = plain.await.expect("it does not panic");
