@@ -293,3 +293,15 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
         assert_eq!(visited(&nodes, node, all).len(), 20);
     }
 }
+
+#[test]
+fn a_node_that_says_nothing_is_passed_over_in_time() {
+    let nodes = with_notes();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let (stranger, owner) = stranger_and_owner("even");
+    nodes.world.addresses.lock().unwrap()[owner] = silent.local_addr().expect("it is bound").to_string();
+    let (status, answer) = nodes.query(stranger, &everything());
+    let coverage = &answer["root"]["coverage"];
+    assert_eq!((status, &coverage["full"]), (200, &json!(false)), "{answer}");
+    assert_eq!(coverage["degraded"]["non-ideal-state"], json!(true), "{answer}");
+}
