@@ -1,5 +1,4 @@
-use std::ops::Range;
-use std::sync::Arc;
+use std::ops::{Deref, Range};
 
 use crate::{Column, ColumnKey};
 
@@ -34,25 +33,11 @@ pub trait View: Send + Sync {
     fn will_read(&self, _key: &ColumnKey, _range: Range<usize>) {}
 }
 
-impl<V: View + ?Sized> View for &V {
-    fn chunks(&self) -> &[Chunk] {
-        (**self).chunks()
-    }
-
-    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        (**self).columns(key, range)
-    }
-
-    fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        (**self).first_columns(key, range)
-    }
-
-    fn will_read(&self, key: &ColumnKey, range: Range<usize>) {
-        (**self).will_read(key, range);
-    }
-}
-
-impl<V: View + ?Sized> View for Arc<V> {
+/// What points to a view is one.
+impl<P> View for P
+where
+    P: Deref<Target: View> + Send + Sync,
+{
     fn chunks(&self) -> &[Chunk] {
         (**self).chunks()
     }

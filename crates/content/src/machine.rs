@@ -15,6 +15,7 @@ use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Reques
 use millrace_document::Refusal;
 use millrace_membership::Membership;
 use millrace_peer::Peers;
+use millrace_trust::Trust;
 use tokio::runtime::Handle;
 
 use crate::Throttle;
@@ -104,6 +105,7 @@ pub(crate) struct Parts {
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) membership: Membership,
+    pub(crate) trust: Option<Arc<Trust>>,
     pub(crate) runtime: Handle,
 }
 
@@ -116,7 +118,8 @@ impl Machine {
         let distributor = Distributor::new(parts.me, parts.incarnation, settings);
         let distributor = Arc::new(Mutex::new(distributor));
         let base = Instant::now();
-        let fetching = Fetches::new(Arc::clone(&parts.replicas), Arc::clone(&parts.throttle));
+        let replicas = Arc::clone(&parts.replicas);
+        let fetching = Fetches::new(replicas, Arc::clone(&parts.throttle), parts.trust.clone());
         let incoming = Arc::clone(fetching.incoming());
         let driver = Driver {
             keeper: Keeper::new(parts.me, parts.incarnation, confirm, now(base)),

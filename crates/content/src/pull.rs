@@ -9,6 +9,7 @@ use millrace_cluster::{Failure, NodeKey, Pull};
 use millrace_document::{DocumentId, Drop, Version};
 use millrace_peer::Bulk;
 use millrace_store::{Arrived, Store};
+use millrace_trust::Trust;
 
 use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
@@ -87,15 +88,18 @@ impl Fetch {
 pub(crate) struct Fetches {
     replicas: Arc<Replicas>,
     throttle: Arc<Throttle>,
+    trust: Option<Arc<Trust>>,
     incoming: Arc<Incoming>,
     sessions: Arc<Sessions>,
 }
 
 impl Fetches {
-    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>) -> Self {
+    /// Where there is trust, from trusted nodes alone.
+    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>, trust: Option<Arc<Trust>>) -> Self {
         let incoming = Arc::new(Incoming::default());
-        let sessions = Sessions::new(Arc::clone(&replicas), Arc::clone(&throttle), Arc::clone(&incoming));
-        Fetches { replicas, throttle, incoming, sessions: Arc::new(sessions) }
+        let sessions =
+            Sessions::new(Arc::clone(&replicas), Arc::clone(&throttle), trust.clone(), Arc::clone(&incoming));
+        Fetches { replicas, throttle, trust, incoming, sessions: Arc::new(sessions) }
     }
 
     /// Begins; tells when the first part is there.
@@ -111,6 +115,7 @@ impl Fetches {
             address: wanted.address,
             replicas: Arc::clone(&self.replicas),
             throttle: Arc::clone(&self.throttle),
+            trust: self.trust.clone(),
             transfer: self.incoming.begin(wanted.from, "what one replica lacks", 1),
             told,
             wait,
@@ -135,6 +140,7 @@ struct Missing {
     address: String,
     replicas: Arc<Replicas>,
     throttle: Arc<Throttle>,
+    trust: Option<Arc<Trust>>,
     transfer: Arc<Transfer>,
     told: Arc<Told>,
     wait: mpsc::Receiver<()>,
@@ -184,7 +190,7 @@ impl Missing {
 
     /// What is newer there, or missing here: both lists of versions are gone through side by side.
     fn fetch(&self) -> Result<(), Ended> {
-        let mut bulk = Bulk::connect(&self.address)?;
+        let mut bulk = Bulk::connect(&self.address, self.trust.as_deref())?;
         self.drops(&mut bulk)?;
         let mut after = None;
         loop {

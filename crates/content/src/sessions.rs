@@ -10,6 +10,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{Failure, NodeKey};
 use millrace_document::Drop;
 use millrace_store::{Arrived, Share};
+use millrace_trust::Trust;
 
 use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
@@ -35,14 +36,20 @@ struct Wanted {
 pub(crate) struct Sessions {
     replicas: Arc<Replicas>,
     throttle: Arc<Throttle>,
+    trust: Option<Arc<Trust>>,
     incoming: Arc<Incoming>,
     /// What is wanted, where a session is under way or about to begin.
     waiting: Mutex<HashMap<String, Vec<Wanted>>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>, incoming: Arc<Incoming>) -> Self {
-        Sessions { replicas, throttle, incoming, waiting: Mutex::default() }
+    pub(crate) fn new(
+        replicas: Arc<Replicas>,
+        throttle: Arc<Throttle>,
+        trust: Option<Arc<Trust>>,
+        incoming: Arc<Incoming>,
+    ) -> Self {
+        Sessions { replicas, throttle, trust, incoming, waiting: Mutex::default() }
     }
 
     /// Fetches a bucket's replica from a node. Wanted as long as what is returned lives; `told` is called with all of it, or with why not.
@@ -104,6 +111,7 @@ impl Sessions {
         let receive = Receive {
             store: self.replicas.store(),
             throttle: &self.throttle,
+            trust: self.trust.as_deref(),
             transfer: &transfer,
             address,
             buckets: &buckets,

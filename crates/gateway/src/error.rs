@@ -102,6 +102,9 @@ pub enum Error {
     /// A test-and-set condition does not hold.
     #[error("the condition does not hold: {0}")]
     Condition(String),
+    /// A node of the cluster has no room for what was written.
+    #[error("{0}")]
+    DiskFull(String),
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes; split it, or raise request-bytes-max")]
     TooLarge {
@@ -250,6 +253,7 @@ impl Error {
             Error::Search(error) => search_kind(error),
             Error::Embedding(error) => embedding_kind(error),
             Error::Language(error) => remote_kind(error),
+            Error::DiskFull(_) => Kind::Storage,
             Error::NotFound(_) => Kind::NotFound,
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,

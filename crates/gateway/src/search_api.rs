@@ -136,7 +136,9 @@ async fn search(
     let gone = Arc::clone(&caller.gone);
     loop {
         let mut vouch = Vouch::default();
-        if let Some(location) = one_location(node, &query)? {
+        let location = one_location(node, &query)?;
+        let gathers = hop == Hop::Client && location.is_none();
+        if let Some(location) = location {
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
             match cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await? {
@@ -153,7 +155,7 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
         };
-        let making = make(&request, &hop, vouch.is_full(), &aim);
+        let making = make(&request, gathers, vouch.is_full(), &aim);
         let Ok(made) = tokio::time::timeout(timeout.saturating_add(GRACE), making).await else {
             return Err(Error::Timeout(timeout));
         };
@@ -171,16 +173,17 @@ async fn search(
     }
 }
 
-/// What is made of a query that is this node's to answer; `full`: it has all of the documents, or all that anybody has.
-async fn make(request: &Request, hop: &Hop, full: bool, aim: &Aim) -> Result<Made, Error> {
+/// What is made of a query that is this node's to answer. `gathers`: from all nodes that have documents; `full`: it has all of the
+/// documents, or all that anybody has.
+async fn make(request: &Request, gathers: bool, full: bool, aim: &Aim) -> Result<Made, Error> {
     let node = &request.node;
     let (working, aim) = (request.clone(), aim.clone());
-    let made = match (node.cluster(), hop) {
-        (Some(cluster), Hop::Client) if one_location(node, &request.query)?.is_none() => {
+    let made = match node.cluster().filter(|_| gathers) {
+        Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
             node.pool().run(move || finish(&working, &found, &aim)).await
         }
-        _ => {
+        None => {
             let work = move || {
                 let mut found = run::run(&working)?;
                 found.result.coverage.non_ideal |= !full;

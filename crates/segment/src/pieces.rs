@@ -51,7 +51,7 @@ impl Segment {
     /// nothing where the first is in the cache.
     pub fn will_read(&self, section: usize, key: &ColumnKey, range: Range<u32>) {
         let Some(column) = self.sections()[section].column(key) else { return };
-        if self.is_cached(section, column, range.start) {
+        if self.cached(section, column, range.start).is_some() {
             return;
         }
         // A directory that cannot be read will be found out when the column is read.

@@ -24,6 +24,9 @@ pub struct Segment {
     sections: Vec<Section>,
 }
 
+/// One read fetches a column of at most so many chunks.
+const READ_CHUNKS: usize = 256;
+
 impl Segment {
     /// Opens a file. `number` names it in the cache, so no two segments of one cache may share theirs, ever.
     ///
@@ -194,26 +197,14 @@ impl Segment {
         key: &ColumnKey,
         range: Range<u32>,
     ) -> Result<Vec<Option<Column>>, Error> {
-        let Some(column) = self.sections[section].column(key) else { return Ok(vec![None; range.len()]) };
-        let name = |chunk| self.key(section, Part::Column { column: column as u16, chunk });
         let mut found = Vec::with_capacity(range.len());
-        let mut missing = Vec::new();
-        for chunk in range.clone() {
-            match self.cache.get(&name(chunk)) {
-                Some(Entry::Column(column)) => found.push(column),
-                _ => {
-                    missing.push(chunk);
-                    found.push(None);
-                }
+        while found.len() < range.len() {
+            let first = self.first_columns(section, key, range.start + found.len() as u32..range.end)?;
+            if first.is_empty() {
+                let offset = self.sections[section].rows_offset;
+                return Err(self.corrupt(offset, "the chunk directory has fewer chunks than groups name"));
             }
-        }
-        for run in missing.chunk_by(|a, b| a + 1 == *b) {
-            let first = run[0];
-            let read = self.read_columns(section, column, first..first + run.len() as u32)?;
-            for (chunk, column) in (first..).zip(read) {
-                self.cache.insert(name(chunk), Entry::Column(column.clone()));
-                found[(chunk - range.start) as usize] = column;
-            }
+            found.extend(first);
         }
         Ok(found)
     }
@@ -230,20 +221,27 @@ impl Segment {
         range: Range<u32>,
     ) -> Result<Vec<Option<Column>>, Error> {
         let Some(column) = self.sections[section].column(key) else { return Ok(vec![None; range.len()]) };
-        let name = |chunk| self.key(section, Part::Column { column: column as u16, chunk });
-        let cached = |chunk| match self.cache.get(&name(chunk)) {
-            Some(Entry::Column(column)) => Some(column),
-            _ => None,
-        };
-        let found: Vec<Option<Column>> = range.clone().map_while(cached).collect();
+        let found: Vec<Option<Column>> =
+            range.clone().map_while(|chunk| self.cached(section, column, chunk)).collect();
         if !found.is_empty() {
             return Ok(found);
         }
-        let read = self.read_first_columns(section, column, range.clone())?;
-        for (chunk, column) in range.zip(&read) {
-            self.cache.insert(name(chunk), Entry::Column(column.clone()));
+        let missing = range.clone().take_while(|chunk| self.cached(section, column, *chunk).is_none());
+        let missing = range.start..range.start + missing.take(READ_CHUNKS).count() as u32;
+        let read = self.read_first_columns(section, column, missing)?;
+        for (chunk, column_of) in range.zip(&read) {
+            let name = self.key(section, Part::Column { column: column as u16, chunk });
+            self.cache.insert(name, Entry::Column(column_of.clone()));
         }
         Ok(read)
+    }
+
+    /// A column of a chunk, if it is in the cache; none inside where the chunk lacks it.
+    pub(crate) fn cached(&self, section: usize, column: usize, chunk: u32) -> Option<Option<Column>> {
+        match self.cache.get(&self.key(section, Part::Column { column: column as u16, chunk })) {
+            Some(Entry::Column(column)) => Some(column),
+            _ => None,
+        }
     }
 
     /// As [`Segment::columns`], for work in the background: what others use stays in the cache.
@@ -273,10 +271,6 @@ impl Segment {
             bytes = (0..columns).map(|column| u64::from(RowLayout::place(row, column).length)).sum();
         })?;
         Ok(bytes)
-    }
-
-    pub(crate) fn is_cached(&self, section: usize, column: usize, chunk: u32) -> bool {
-        self.cache.get(&self.key(section, Part::Column { column: column as u16, chunk })).is_some()
     }
 
     /// Says that these bytes will be read soon.

@@ -174,7 +174,7 @@ fn path(parameters: &[(&str, &str)]) -> String {
 fn text(server: &Server, parameters: &[(&str, &str)]) -> (u16, String) {
     let request = Request::new(hyper::Method::GET, path(parameters));
     let answer = server.send(&server.url(), Protocol::Http1, request);
-    (answer.status, String::from_utf8(answer.body.to_vec()).expect("UTF-8"))
+    (answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).expect("UTF-8"))
 }
 
 #[test]

@@ -49,6 +49,40 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     end(world, healed_in)
 }
 
+/// A node joins while another is away since long, and a third starts again a little later.
+///
+/// The outcome is wrong if either has to wait for the one that is away before it takes writes: nobody can think any more that it serves.
+pub fn joined_while_one_is_away(seed: u64) -> Outcome {
+    let options = Options { nodes: 4, redundancy: Some(2), trace: true, ..Options::default() };
+    let mut world = World::new(seed, options);
+    for _ in 0..world.options.nodes {
+        world.join();
+    }
+    busy(&mut world, Duration::from_secs(4));
+    world.crash(NodeKey(0));
+    busy(&mut world, Duration::from_secs(30));
+    let joined = world.join();
+    takes_part_soon(&mut world, joined);
+    busy(&mut world, Duration::from_secs(20));
+    world.crash(NodeKey(1));
+    busy(&mut world, Duration::from_secs(30));
+    world.restart(NodeKey(1));
+    takes_part_soon(&mut world, NodeKey(1));
+    world.restart(NodeKey(0));
+    let healed_in = rest(&mut world);
+    end(world, healed_in)
+}
+
+/// Checks that a node which has just started knows within three seconds what all others have of its buckets.
+fn takes_part_soon(world: &mut World, key: NodeKey) {
+    busy(world, Duration::from_secs(3));
+    let figures = world.nodes.get(&key).map(|node| node.distributor.figures());
+    let knows = figures.is_some_and(|figures| figures.buckets > 0 && figures.unknown == 0);
+    if !knows && world.wrong.is_none() {
+        world.wrong = Some(format!("n{} waits for a node that is away: {figures:?}", key.0));
+    }
+}
+
 /// Clients ask much for so long.
 fn busy(world: &mut World, time: Duration) {
     let end = world.now + time;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use millrace_env::{Disk, RealDisk};
 use millrace_segment::{Cache, Segment};
 
-use crate::manifest::Manifest;
-use crate::open::Lock;
 use crate::shared::{segment_path, tail_path};
+use crate::state::manifest::Manifest;
+use crate::state::open::Lock;
 use crate::tail::{FjallTails, Tails};
 use crate::{Error, Options};
 

@@ -9,15 +9,15 @@ use arc_swap::ArcSwap;
 use millrace_document::Timestamp;
 use millrace_segment::{Cache, Segment};
 
-use crate::counts::CountCache;
-use crate::manifest::{InPlace, Unwritten};
-use crate::marks::{Mark, MarkScope};
-use crate::masks::MaskCache;
+use crate::read::masks::MaskCache;
+use crate::replica::counts::CountCache;
 use crate::state::State;
+use crate::state::manifest::{InPlace, Unwritten};
+use crate::state::marks::{Mark, MarkScope};
+use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, Tails};
-use crate::tail_chunk::TailChunkCache;
 use crate::times::Clocked;
-use crate::timestamps::Timestamps;
+use crate::write::timestamps::Timestamps;
 use crate::{Error, Layout, Options, Tuning};
 
 pub(crate) struct Shared {

@@ -9,20 +9,21 @@ use millrace_document::{Document, DocumentId, DropScope, Group, Timestamp, Versi
 use millrace_env::ThreadClass;
 use millrace_segment::Cache;
 
-use crate::commit_rows::TIMESTAMP_LIMIT;
-use crate::committer::Writes;
-use crate::maintenance::Maintenance;
-use crate::marks::MarkScope;
-use crate::open::{Lock, Opened, open};
+use crate::read::{get, sweep, view, visiting};
 use crate::replica::check_bits;
-use crate::rolling::Roller;
-use crate::sealing::Sealer;
 use crate::shared::Shared;
 use crate::state::locations;
+use crate::state::marks::MarkScope;
+use crate::state::open::{Lock, Opened, open};
 use crate::tail::{FjallTails, Tails};
+use crate::upkeep::maintenance::Maintenance;
+use crate::upkeep::rolling::Roller;
+use crate::upkeep::sealing::Sealer;
+use crate::write::commit_rows::TIMESTAMP_LIMIT;
+use crate::write::committer::Writes;
 use crate::{
     Error, Layout, Modification, Options, Refusal, Status, Swept, Tuning, ViewScope, Visit, VisitPage, Write,
-    WriteTimes, Written, get, sweep, view, visiting,
+    WriteTimes, Written,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.

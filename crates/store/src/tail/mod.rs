@@ -6,6 +6,7 @@
 //!
 //! [`Tail`] is the seam to the store that is embedded; nothing outside this folder names it.
 
+pub(crate) mod chunk;
 mod fjall;
 mod journal;
 mod row;
@@ -21,7 +22,7 @@ pub(crate) use row::{
 };
 
 use crate::Error;
-use crate::marks::Mark;
+use crate::state::marks::Mark;
 
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);

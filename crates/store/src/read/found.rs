@@ -1,0 +1,112 @@
+//! Where a group's documents are, before it is decided which versions count.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use millrace_segment::{ChunkInfo, Segment};
+
+use crate::Error;
+use crate::read::masks::{SegmentChunks, clear, ids, is_set, timestamps};
+use crate::read::reading::Part;
+use crate::tail::RowKey;
+
+/// Where the group's documents are.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub segments: Vec<SegmentChunks>,
+    /// Rows of the tail, the newest version of each document there, in order.
+    pub tail: Vec<TailKey>,
+}
+
+/// A row of the tail, without what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TailKey {
+    pub key: Vec<u8>,
+    pub removed: bool,
+}
+
+impl Found {
+    pub fn read_infos(&mut self) -> Result<(), Error> {
+        for source in &mut self.segments {
+            for (chunk, info) in &mut source.chunks {
+                if let Some(read) = source.segment.chunks(source.section, *chunk..*chunk + 1)?.pop() {
+                    *info = read;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out of the segments' masks what the tail has newer versions of, and out of the tail that of which a segment has the same
+    /// version or a newer one. Only the chunks that can have such a document are read.
+    pub fn replace(&mut self, parts: &mut [Part]) -> Result<(), Error> {
+        let mut outdated: HashSet<usize> = HashSet::new();
+        let mut first_part = 0;
+        for source in &self.segments {
+            let mut candidates: HashMap<usize, Vec<(usize, RowKey<'_>)>> = HashMap::new();
+            for (place, key) in self.tail.iter().enumerate() {
+                let row = RowKey::parse(&key.key)?;
+                let location = row.reversed_location();
+                let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
+                let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
+                for chunk in before.saturating_sub(1)..after {
+                    candidates.entry(chunk).or_default().push((place, row));
+                }
+            }
+            for (index, candidates) in candidates {
+                let part = &mut parts[first_part + index];
+                replace_in_chunk(source, index, &candidates, part, &mut outdated)?;
+            }
+            first_part += source.chunks.len();
+        }
+        let mut place = 0..;
+        self.tail.retain(|_| place.next().is_some_and(|place| !outdated.contains(&place)));
+        Ok(())
+    }
+
+    pub fn add(
+        &mut self,
+        segment: &Arc<Segment>,
+        section: usize,
+        chunks: impl Iterator<Item = (u32, ChunkInfo)>,
+    ) {
+        match self.segments.last_mut() {
+            Some(last) if Arc::ptr_eq(&last.segment, segment) => last.chunks.extend(chunks),
+            _ => self.segments.push(SegmentChunks {
+                segment: Arc::clone(segment),
+                section,
+                chunks: chunks.collect(),
+            }),
+        }
+    }
+}
+
+/// The same for one chunk and the rows of the tail, by their places, whose documents it can have.
+fn replace_in_chunk(
+    source: &SegmentChunks,
+    index: usize,
+    candidates: &[(usize, RowKey<'_>)],
+    part: &mut Part,
+    outdated: &mut HashSet<usize>,
+) -> Result<(), Error> {
+    let (chunk, info) = source.chunks[index];
+    let ids = &ids(source, chunk..chunk + 1)?[0];
+    // Only rows that came late can be older than what is sealed.
+    let late = candidates.iter().any(|(_, row)| row.timestamp.0 <= info.newest);
+    let timestamps = if late { timestamps(source, chunk..chunk + 1)?.pop() } else { None };
+    let candidates: HashMap<&[u8], (usize, u64)> =
+        candidates.iter().map(|(place, row)| (row.id.as_bytes(), (*place, row.timestamp.0))).collect();
+    for row in 0..info.documents as usize {
+        if !is_set(&part.newest, row) {
+            continue;
+        }
+        let Some(&(place, in_tail)) = ids.get(row).and_then(|id| candidates.get(id)) else { continue };
+        if timestamps.as_ref().is_some_and(|timestamps| timestamps.cells::<u64>()[row] >= in_tail) {
+            outdated.insert(place);
+        } else {
+            clear(&mut part.newest, row, info.documents);
+            clear(&mut part.live, row, info.documents);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+use std::ops::ControlFlow;
+
+use millrace_bucket::SortKey;
+use millrace_column::{ColumnKey, Form};
+use millrace_document::{Document, DocumentId, Timestamp, Version};
+
+use crate::Error;
+use crate::read::columns;
+use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
+use crate::shared::Shared;
+use crate::state::State;
+use crate::tail::{Row, RowKey};
+
+/// The newest version of a document, unless that is a removal or was dropped.
+pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
+    Ok(match newest(shared, id)? {
+        Some(Newest::InTail(row)) => (!row.removed).then_some((row.document, row.timestamp)),
+        Some(Newest::InSegment(found)) if !found.removed => {
+            Some((read(shared, id, &found)?, Timestamp(found.timestamp)))
+        }
+        _ => None,
+    })
+}
+
+/// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
+pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version>, Error> {
+    let Some(newest) = newest(shared, id)? else {
+        let location = (id.location().reversed() >> 32) as u32;
+        let dropped = shared.state().marks.dropped(id.document_type(), location, &id.group().key());
+        return Ok((dropped > 0).then(|| Version::removal(id.clone(), Timestamp(dropped))));
+    };
+    Ok(Some(match newest {
+        Newest::InTail(row) if row.removed => Version::removal(id.clone(), row.timestamp),
+        Newest::InTail(row) => Version::put(&row.document, row.timestamp),
+        Newest::InSegment(found) if found.removed => Version::removal(id.clone(), Timestamp(found.timestamp)),
+        Newest::InSegment(found) => Version::put(&read(shared, id, &found)?, Timestamp(found.timestamp)),
+    }))
+}
+
+/// Where the newest version of a document is.
+enum Newest {
+    InTail(Row),
+    InSegment(Found),
+}
+
+fn newest(shared: &Shared, id: &DocumentId) -> Result<Option<Newest>, Error> {
+    let state = shared.state();
+    let location = id.location().reversed();
+    let short = (location >> 32) as u32;
+    let group = id.group().key();
+    let dropped = state.marks.dropped(id.document_type(), short, &group);
+    let in_tail = find_in_tail(&state, &SortKey::new(id))?;
+    let sealed = state.bucket(short).newest();
+    let in_segments = match &in_tail {
+        // Most rows are newer than all that was sealed before them.
+        Some(row) if sealed.is_some_and(|sealed| row.timestamp.0 > sealed) => None,
+        _ => find_in_segments(&state, id, location, &group)?,
+    };
+    let newest = match (in_tail, in_segments) {
+        (Some(row), Some(found)) if row.timestamp.0 < found.timestamp => Newest::InSegment(found),
+        (Some(row), _) => Newest::InTail(row),
+        (None, Some(found)) => Newest::InSegment(found),
+        (None, None) => return Ok(None),
+    };
+    let timestamp = match &newest {
+        Newest::InTail(row) => row.timestamp.0,
+        Newest::InSegment(found) => found.timestamp,
+    };
+    Ok((timestamp > dropped).then_some(newest))
+}
+
+/// The newest row of a document in the tail.
+fn find_in_tail(state: &State, key: &SortKey) -> Result<Option<Row>, Error> {
+    let mut from = key.as_bytes().to_vec();
+    from.push(0);
+    let mut to = key.as_bytes().to_vec();
+    to.push(1);
+    let mut newest: Option<Row> = None;
+    for generation in &state.generations {
+        // Most rows of a generation are newer than all of the one before.
+        if newest.as_ref().is_some_and(|newest| newest.timestamp.0 >= generation.newest()) {
+            continue;
+        }
+        let mut found = None;
+        generation.tail.snapshot().range(&from, Some(&to), &mut |key, value| {
+            found = Some(Row::decode(&RowKey::parse(key)?, value)?);
+            Ok(ControlFlow::Break(()))
+        })?;
+        newest = newest.into_iter().chain(found).max_by_key(|row: &Row| row.timestamp);
+    }
+    Ok(newest)
+}
+
+/// A version in a segment.
+struct Found {
+    source: SegmentChunks,
+    chunk: u32,
+    row: usize,
+    timestamp: u64,
+    removed: bool,
+}
+
+fn find_in_segments(
+    state: &State,
+    id: &DocumentId,
+    location: u64,
+    group: &str,
+) -> Result<Option<Found>, Error> {
+    let short = (location >> 32) as u32;
+    let mut best: Option<Found> = None;
+    for segment in state.bucket(short).open_segments()? {
+        let Some(section) = segment.section(id.document_type()) else { continue };
+        let mut entries = Vec::new();
+        segment.groups(section, short, |entry| {
+            let beyond = entry.location > short;
+            if !beyond && entry.group == group && (entry.location == short || group.is_empty()) {
+                entries.push(entry);
+            }
+            !beyond
+        })?;
+        for entry in entries {
+            let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
+            let infos = segment.chunks(section, chunks.clone())?;
+            let after = infos.partition_point(|info| info.first_location <= location);
+            let before = infos.partition_point(|info| info.first_location < location);
+            let source = SegmentChunks { segment: segment.clone(), section, chunks: Vec::new() };
+            for (chunk, info) in infos.iter().enumerate().take(after).skip(before.saturating_sub(1)) {
+                let number = entry.first_chunk + chunk as u32;
+                let column = &ids(&source, number..number + 1)?[0];
+                let wanted = Some(id.as_str().as_bytes());
+                let Some(row) = (0..column.len()).find(|row| column.get(*row) == wanted) else { continue };
+                let timestamp = timestamps(&source, number..number + 1)?[0].cells::<u64>()[row];
+                if best.as_ref().is_none_or(|best| timestamp > best.timestamp) {
+                    let removed = info.removed > 0 && removed_rows(&source, number)?.contains(&row);
+                    best = Some(Found { source: source.clone(), chunk: number, row, timestamp, removed });
+                }
+            }
+        }
+    }
+    Ok(best)
+}
+
+fn read(shared: &Shared, id: &DocumentId, found: &Found) -> Result<Document, Error> {
+    let source = &found.source;
+    let section = &source.segment.sections()[source.section];
+    let mut values = Vec::new();
+    for key in section.columns.iter().filter(|key| matches!(key.form, Form::Value | Form::Rest)) {
+        let column =
+            source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
+        values.push((ColumnKey::clone(key), column));
+    }
+    let (layout, _) = shared.layout();
+    columns::document(&*layout, id.document_type(), id.clone(), found.row, &values).map_err(|error| {
+        Error::Corrupt { path: source.segment.path().to_owned(), offset: 0, reason: error.to_string() }
+    })
+}

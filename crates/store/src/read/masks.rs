@@ -1,0 +1,303 @@
+//! Which versions in segments count: the newest of each document, unless it was dropped.
+//!
+//! Where a group lies in one segment and nothing of it was removed or dropped, all count and nothing is read. Otherwise ids and
+//! timestamps of the group's chunks are read and compared once; the outcome is kept, since segments do not change.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_column::{Bytes, Column, ColumnKey, Fixed};
+use millrace_document::DocumentId;
+use millrace_segment::{ChunkInfo, Segment};
+use quick_cache::Weighter;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::Error;
+use crate::state::marks::Marks;
+
+/// One bit a version, lowest first, in words of 64; `None`: all are set.
+pub(crate) type Mask = Option<Vec<u64>>;
+
+/// Chunks of one group (or of documents without one) in one segment.
+#[derive(Clone)]
+pub(crate) struct SegmentChunks {
+    pub segment: Arc<Segment>,
+    pub section: usize,
+    /// Numbers of chunks, and what they hold.
+    pub chunks: Vec<(u32, ChunkInfo)>,
+}
+
+/// Which group, seen from one bucket.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupIn<'a> {
+    pub document_type: &'a str,
+    /// The group's location, or the bucket's first where there is no group.
+    pub location: u32,
+    pub group: &'a str,
+    /// The bucket's locations: documents without a group can lie in a chunk with those of the bucket next to it.
+    pub locations: (u32, u32),
+}
+
+/// The masks of the chunks of a group in all segments, in the order of sources and chunks.
+#[derive(Default)]
+pub(crate) struct Masks {
+    /// Versions that no newer one replaces and that were not dropped, removals among them.
+    pub newest: Vec<Mask>,
+    /// The same without removals.
+    pub live: Vec<Mask>,
+}
+
+/// Masks that were made lately, up to a number of bytes.
+pub(crate) struct MaskCache(quick_cache::sync::Cache<u128, Arc<Masks>, ByBytes>);
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<u128, Arc<Masks>> for ByBytes {
+    fn weight(&self, _: &u128, masks: &Arc<Masks>) -> u64 {
+        let words = masks.newest.iter().chain(&masks.live).flatten().map(Vec::len).sum::<usize>();
+        (words * 8 + masks.newest.len() * 48 + 128) as u64
+    }
+}
+
+impl MaskCache {
+    pub fn new(bytes: u64) -> Self {
+        MaskCache(quick_cache::sync::Cache::with_weighter(1024, bytes, ByBytes))
+    }
+
+    /// The masks of a group's chunks in all segments of a bucket.
+    pub fn masks(
+        &self,
+        group: &GroupIn<'_>,
+        sources: &[SegmentChunks],
+        marks: &Marks,
+    ) -> Result<Arc<Masks>, Error> {
+        let dropped = marks.dropped(group.document_type, group.location, group.group);
+        let by_place = group.group.is_empty();
+        let infos = || sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info);
+        let untouched = infos().all(|info| info.removed == 0 && info.oldest > dropped);
+        if sources.len() <= 1 && untouched && !by_place {
+            let count = infos().count();
+            return Ok(Arc::new(Masks { newest: vec![None; count], live: vec![None; count] }));
+        }
+        let name = name(group, sources, dropped, marks);
+        if let Some(masks) = self.0.get(&name) {
+            return Ok(masks);
+        }
+        let masks = Arc::new(make(group, sources, dropped, marks)?);
+        self.0.insert(name, Arc::clone(&masks));
+        Ok(masks)
+    }
+}
+
+fn name(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> u128 {
+    let mut hasher = Xxh3::new();
+    let mut number = |number: u64| hasher.update(&number.to_le_bytes());
+    number(dropped);
+    number(u64::from(group.locations.0) << 32 | u64::from(group.locations.1));
+    number(group.document_type.len() as u64);
+    if group.group.is_empty() {
+        // Bucket drops reach single documents without a group.
+        marks.locations().for_each(|(first, last, timestamp)| {
+            number(u64::from(first) << 32 | u64::from(last));
+            number(timestamp);
+        });
+    }
+    sources.iter().for_each(|source| number(source.segment.number()));
+    hasher.update(group.document_type.as_bytes());
+    hasher.update(group.group.as_bytes());
+    hasher.digest128()
+}
+
+/// The columns that tell versions apart, for the chunks of one source.
+struct Keys {
+    ids: Vec<Bytes>,
+    timestamps: Vec<Fixed>,
+}
+
+fn make(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> Result<Masks, Error> {
+    let mut newest: Vec<Vec<Mask>> = sources.iter().map(|source| vec![None; source.chunks.len()]).collect();
+    if group.group.is_empty() {
+        for (source, masks) in sources.iter().zip(&mut newest) {
+            mask_by_place(group, source, masks, marks)?;
+        }
+    }
+    for (source, masks) in sources.iter().zip(&mut newest) {
+        for ((chunk, info), mask) in source.chunks.iter().zip(masks) {
+            if info.oldest <= dropped {
+                let timestamps = timestamps(source, *chunk..*chunk + 1)?;
+                for (row, timestamp) in timestamps[0].cells::<u64>().iter().enumerate() {
+                    if *timestamp <= dropped {
+                        clear(mask, row, info.documents);
+                    }
+                }
+            }
+        }
+    }
+    if sources.len() > 1 {
+        mask_replaced(sources, &mut newest)?;
+    }
+    let mut live = newest.clone();
+    for (source, masks) in sources.iter().zip(&mut live) {
+        for ((chunk, info), mask) in source.chunks.iter().zip(masks) {
+            if info.removed > 0 {
+                for row in removed_rows(source, *chunk)? {
+                    clear(mask, row, info.documents);
+                }
+            }
+        }
+    }
+    Ok(Masks { newest: newest.into_iter().flatten().collect(), live: live.into_iter().flatten().collect() })
+}
+
+/// Documents without a group: those outside the bucket do not count, nor do those whose place was dropped.
+fn mask_by_place(
+    group: &GroupIn<'_>,
+    source: &SegmentChunks,
+    masks: &mut [Mask],
+    marks: &Marks,
+) -> Result<(), Error> {
+    let (first, last) = group.locations;
+    for (index, ((chunk, info), mask)) in source.chunks.iter().zip(masks).enumerate() {
+        let begins = (info.first_location >> 32) as u32;
+        // The chunk after it may not be the group's next in the file, but what lies between has higher locations.
+        let ends =
+            source.chunks.get(index + 1).map_or(u32::MAX, |(_, next)| (next.first_location >> 32) as u32);
+        let inside = begins >= first && ends <= last;
+        if inside && !marks.has_locations() {
+            continue;
+        }
+        let ids = ids(source, *chunk..*chunk + 1)?;
+        let timestamps = timestamps(source, *chunk..*chunk + 1)?;
+        for row in 0..info.documents as usize {
+            let id = document_id(source, &ids[0], row)?;
+            let location = (id.location().reversed() >> 32) as u32;
+            let dropped = marks.dropped(group.document_type, location, "");
+            if !(first..=last).contains(&location) || timestamps[0].cells::<u64>()[row] <= dropped {
+                clear(mask, row, info.documents);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Versions that another source has in newer do not count.
+fn mask_replaced(sources: &[SegmentChunks], newest: &mut [Vec<Mask>]) -> Result<(), Error> {
+    let mut keys = Vec::with_capacity(sources.len());
+    for source in sources {
+        keys.push(Keys { ids: source.columns_of(ids)?, timestamps: source.columns_of(timestamps)? });
+    }
+    let total =
+        sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info.documents as usize).sum();
+    // By hash first: only documents with the same hash are compared.
+    let mut best: HashMap<u64, Vec<(u32, u32, u32)>> = HashMap::with_capacity(total);
+    for (source, of_source) in keys.iter().enumerate() {
+        for (chunk, ids) in of_source.ids.iter().enumerate() {
+            for row in 0..ids.len() {
+                let id = ids.get(row).unwrap_or_default();
+                let same = best.entry(xxh3_64(id)).or_default();
+                let known = same
+                    .iter_mut()
+                    .find(|(s, c, r)| keys[*s as usize].ids[*c as usize].get(*r as usize) == Some(id));
+                let this = (source as u32, chunk as u32, row as u32);
+                let Some(known) = known else {
+                    same.push(this);
+                    continue;
+                };
+                let timestamp = |(s, c, r): (u32, u32, u32)| {
+                    keys[s as usize].timestamps[c as usize].cells::<u64>()[r as usize]
+                };
+                let (old, new) =
+                    if timestamp(this) > timestamp(*known) { (*known, this) } else { (this, *known) };
+                *known = new;
+                let (s, c, r) = (old.0 as usize, old.1 as usize, old.2 as usize);
+                clear(&mut newest[s][c], r, sources[s].chunks[c].1.documents);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl SegmentChunks {
+    /// A column of all its chunks; neighbours are read together.
+    fn columns_of<T>(
+        &self,
+        read: impl Fn(&SegmentChunks, Range<u32>) -> Result<Vec<T>, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let mut columns = Vec::with_capacity(self.chunks.len());
+        for run in self.chunks.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
+            columns.extend(read(self, run[0].0..run[0].0 + run.len() as u32)?);
+        }
+        Ok(columns)
+    }
+}
+
+/// The id columns of chunks.
+pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Bytes>, Error> {
+    let columns = source.segment.columns(source.section, &ColumnKey::id(), chunks)?;
+    let ids = columns.into_iter().map(|column| match column {
+        Some(Column::Bytes(ids)) => Ok(ids),
+        _ => Err(lacks_keys(source)),
+    });
+    ids.collect()
+}
+
+/// The timestamp columns of chunks.
+pub(crate) fn timestamps(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Fixed>, Error> {
+    let columns = source.segment.columns(source.section, &ColumnKey::timestamp(), chunks)?;
+    let timestamps = columns.into_iter().map(|column| match column {
+        Some(Column::Fixed(timestamps)) if timestamps.cell().size() == 8 && timestamps.width() == 1 => {
+            Ok(timestamps)
+        }
+        _ => Err(lacks_keys(source)),
+    });
+    timestamps.collect()
+}
+
+/// The rows of a chunk that are removals.
+pub(crate) fn removed_rows(source: &SegmentChunks, chunk: u32) -> Result<Vec<usize>, Error> {
+    let column =
+        source.segment.columns(source.section, &ColumnKey::removed(), chunk..chunk + 1)?.pop().flatten();
+    Ok(match column {
+        Some(Column::Fixed(removed)) => {
+            (0..removed.len()).filter(|row| removed.integer(*row) == Some(1)).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The id in a row of an id column.
+pub(crate) fn document_id(source: &SegmentChunks, ids: &Bytes, row: usize) -> Result<DocumentId, Error> {
+    let text = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
+    text.and_then(|text| DocumentId::parse(text).ok()).ok_or_else(|| lacks_keys(source))
+}
+
+fn lacks_keys(source: &SegmentChunks) -> Error {
+    Error::Corrupt {
+        path: source.segment.path().to_owned(),
+        offset: 0,
+        reason: "a chunk lacks its ids or timestamps".to_owned(),
+    }
+}
+
+/// Takes a version out of a mask.
+pub(crate) fn clear(mask: &mut Mask, row: usize, documents: u32) {
+    let words = mask.get_or_insert_with(|| all(documents as usize));
+    words[row / 64] &= !(1 << (row % 64));
+}
+
+/// Whether a version is in a mask.
+pub(crate) fn is_set(mask: &Mask, row: usize) -> bool {
+    mask.as_ref().is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1)
+}
+
+fn all(documents: usize) -> Vec<u64> {
+    let mut words = vec![u64::MAX; documents.div_ceil(64)];
+    if let Some(last) = words.last_mut()
+        && !documents.is_multiple_of(64)
+    {
+        *last = (1 << (documents % 64)) - 1;
+    }
+    words
+}

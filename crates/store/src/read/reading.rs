@@ -1,0 +1,417 @@
+//! The documents of one type as they are at an instant, found group by group.
+//!
+//! A [`Reading`] holds a state and snapshots of its generations of the tail. For a group it finds the chunks in the segments of the
+//! group's bucket and the rows of the tail, nothing else, and decides which versions count: the newest of each document, wherever it
+//! lies. Rows of the tail are mostly newer than what is sealed; those that came from a replica need not be.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_bucket::group_prefix;
+use millrace_column::ColumnKey;
+use millrace_document::Group;
+use millrace_segment::{ChunkInfo, Segment};
+
+use crate::read::found::{Found, TailKey};
+use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear};
+use crate::shared::Shared;
+use crate::state::{Bucket, State};
+use crate::tail::chunk::{self, TailChunk};
+use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
+use crate::{Error, Layout};
+
+/// So many groups of a segment are looked up at a time.
+const GROUPS_AT_A_TIME: usize = 512;
+
+/// A consistent look at the store.
+pub(crate) struct Reading<'a> {
+    pub shared: &'a Shared,
+    pub state: Arc<State>,
+    pub layout: Arc<dyn Layout>,
+    layout_number: u64,
+    snapshots: Vec<Box<dyn TailSnapshot>>,
+}
+
+/// A chunk, and which of its versions count.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub source: Source,
+    pub info: ChunkInfo,
+    /// Versions that no newer one replaces and that were not dropped, removals among them.
+    pub newest: Mask,
+    /// The same without removals.
+    pub live: Mask,
+}
+
+/// Where a chunk is.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Segment { segment: Arc<Segment>, section: usize, chunk: u32 },
+    Tail(Arc<TailChunk>),
+}
+
+/// What is called with each group and its chunks.
+pub(crate) type GroupVisitor<'a> = dyn FnMut(&Group, Vec<Part>) -> Result<ControlFlow<()>, Error> + 'a;
+
+/// What is called with each group and where its documents are.
+pub(crate) type FoundVisitor<'a> = dyn FnMut(&GroupIn<'_>, Found) -> Result<ControlFlow<()>, Error> + 'a;
+
+/// Groups by location and key, and where their documents are.
+type Groups = BTreeMap<(u32, String), Found>;
+
+impl<'a> Reading<'a> {
+    /// As the store is now.
+    pub fn new(shared: &'a Shared) -> Self {
+        let state = shared.state();
+        let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
+        let (layout, layout_number) = shared.layout();
+        Reading { shared, state, layout, layout_number, snapshots }
+    }
+
+    /// The chunks of a group; of no group, those of the documents without one.
+    pub fn group(&self, document_type: &str, group: &Group) -> Result<Vec<Part>, Error> {
+        let (Some(bits), Some(prefix)) = (group.location_bits(), group_prefix(group)) else {
+            let mut parts = Vec::new();
+            for bucket in &self.state.buckets {
+                parts.extend(self.ungrouped(document_type, bucket)?);
+            }
+            return Ok(parts);
+        };
+        let location = bits.reverse_bits();
+        let key = group.key();
+        let bucket = self.state.bucket(location);
+        let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
+        let locations = bucket.locations();
+        self.resolve(&GroupIn { document_type, location, group: &key, locations }, found)
+    }
+
+    /// Where a group's documents are. `prefix`: what their sort keys begin with.
+    pub fn find_group(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        location: u32,
+        key: &str,
+        prefix: &[u8],
+    ) -> Result<Found, Error> {
+        let mut found = Found::default();
+        for segment in bucket.open_segments()? {
+            let Some(section) = segment.section(document_type) else { continue };
+            let Some(entry) = segment.group(section, location, key)? else { continue };
+            let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
+            let infos = segment.chunks(section, chunks.clone())?;
+            let chunks = chunks.zip(infos).collect();
+            found.segments.push(SegmentChunks { segment: Arc::clone(segment), section, chunks });
+        }
+        found.tail =
+            self.tail_keys(prefix, after(prefix).as_deref(), |row| row.document_type() == document_type)?;
+        Ok(found)
+    }
+
+    /// The chunks of the documents of a bucket that have no group.
+    pub fn ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Vec<Part>, Error> {
+        let found = self.find_ungrouped(document_type, bucket)?;
+        let locations = bucket.locations();
+        self.resolve(&GroupIn { document_type, location: locations.0, group: "", locations }, found)
+    }
+
+    /// Where they are.
+    pub fn find_ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Found, Error> {
+        let mut found = Found::default();
+        self.entries_of_bucket(document_type, bucket, |segment, section, entry| {
+            if entry.group.is_empty() {
+                let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
+                let infos = segment.chunks(section, chunks.clone())?;
+                found.add(segment, section, chunks.zip(infos));
+            }
+            Ok(())
+        })?;
+        let (first, last) = bucket.locations();
+        let to = last.checked_add(1).map(u32::to_be_bytes);
+        let wanted = |row: &RowKey<'_>| row.group.is_empty() && row.document_type() == document_type;
+        found.tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order, until it breaks off.
+    ///
+    /// Only some hundred groups are looked up at a time, so that breaking off early costs little.
+    pub fn groups_of_bucket(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        from: (u32, &str),
+        visit: &mut GroupVisitor<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
+        self.find_groups(document_type, bucket, from, &mut |group, found| {
+            let parts = self.resolve(group, found)?;
+            match Group::from_key(group.group) {
+                Some(group) => visit(&group, parts),
+                None => Ok(ControlFlow::Continue(())),
+            }
+        })
+    }
+
+    /// The same, but only where each group's documents are.
+    pub fn find_groups(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        from: (u32, &str),
+        visit: &mut FoundVisitor<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (first, last) = bucket.locations();
+        let mut begin = first.max(from.0);
+        loop {
+            let (groups, end) = self.some_groups(document_type, bucket, begin, from)?;
+            for ((location, group), mut found) in groups {
+                found.read_infos()?;
+                let in_bucket = GroupIn { document_type, location, group: &group, locations: (first, last) };
+                if let ControlFlow::Break(()) = visit(&in_bucket, found)? {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if end == last {
+                return Ok(ControlFlow::Continue(()));
+            }
+            begin = end + 1;
+        }
+    }
+
+    /// The groups of a bucket whose locations begin at `begin`, up to the location that is returned with them.
+    fn some_groups(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        begin: u32,
+        from: (u32, &str),
+    ) -> Result<(Groups, u32), Error> {
+        let wanted = |location: u32, group: &str| !group.is_empty() && (location, group) >= from;
+        let (_, mut end) = bucket.locations();
+        let mut groups = Groups::new();
+        for segment in bucket.open_segments()? {
+            let Some(section) = segment.section(document_type) else { continue };
+            let (mut count, mut reached) = (0, begin);
+            segment.groups(section, begin, |entry| {
+                if entry.location > end {
+                    return false;
+                }
+                // Groups of one location are taken together.
+                if count >= GROUPS_AT_A_TIME && entry.location > reached {
+                    end = reached;
+                    return false;
+                }
+                if entry.location >= begin && wanted(entry.location, &entry.group) {
+                    count += 1;
+                    reached = entry.location;
+                    let found = groups.entry((entry.location, entry.group)).or_default();
+                    // What the chunks hold is read when the group's turn comes.
+                    let unread =
+                        ChunkInfo { documents: 0, removed: 0, first_location: 0, oldest: 0, newest: 0 };
+                    let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
+                    found.add(segment, section, chunks.map(|chunk| (chunk, unread)));
+                }
+                true
+            })?;
+        }
+        groups.retain(|(location, _), _| *location <= end);
+        let to = end.checked_add(1).map(u32::to_be_bytes);
+        let keys = self.tail_keys(&begin.to_be_bytes(), to.as_ref().map(|to| &to[..]), |row| {
+            wanted(row.location, row.group) && row.document_type() == document_type
+        })?;
+        for key in keys {
+            let row = RowKey::parse(&key.key)?;
+            groups.entry((row.location, row.group.to_owned())).or_default().tail.push(key);
+        }
+        Ok((groups, end))
+    }
+
+    /// Calls `visit` with the entries of all segments of a bucket that are in its range or reach into it.
+    fn entries_of_bucket(
+        &self,
+        document_type: &str,
+        bucket: &Bucket,
+        mut visit: impl FnMut(&Arc<Segment>, usize, millrace_segment::GroupEntry) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (first, last) = bucket.locations();
+        for segment in bucket.open_segments()? {
+            let Some(section) = segment.section(document_type) else { continue };
+            let mut outcome = Ok(());
+            segment.groups(section, first, |entry| {
+                if entry.location > last {
+                    return false;
+                }
+                if entry.location >= first || entry.group.is_empty() {
+                    outcome = visit(segment, section, entry);
+                }
+                outcome.is_ok()
+            })?;
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// The keys of tail rows in a range, the newest version of each document alone, in order.
+    pub fn tail_keys(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        wanted: impl Fn(&RowKey<'_>) -> bool,
+    ) -> Result<Vec<TailKey>, Error> {
+        let mut keys: Vec<TailKey> = Vec::new();
+        for snapshot in &self.snapshots {
+            snapshot.range(from, to, &mut |key, value| {
+                let row = RowKey::parse(key)?;
+                let newest = keys.last().is_none_or(|last| !is_same_document(&last.key, row.sort_key));
+                if newest && wanted(&row) {
+                    keys.push(TailKey { key: key.to_vec(), removed: is_removal(value) });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        if self.snapshots.len() > 1 {
+            keys.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            keys.dedup_by(|later, first| {
+                RowKey::parse(&later.key).is_ok_and(|later| is_same_document(&first.key, later.sort_key))
+            });
+        }
+        Ok(keys)
+    }
+
+    /// Decides which versions of a group count.
+    fn resolve(&self, group: &GroupIn<'_>, found: Found) -> Result<Vec<Part>, Error> {
+        let (mut parts, tail) = self.newest(group, found)?;
+        if !tail.is_empty() {
+            parts.extend(self.tail_parts(group, &tail)?);
+        }
+        Ok(parts)
+    }
+
+    /// Decides which versions of a group count, in segments and among the rows of the tail: no document is looked at.
+    pub fn newest(&self, group: &GroupIn<'_>, mut found: Found) -> Result<(Vec<Part>, Vec<TailKey>), Error> {
+        let marks = &self.state.marks;
+        let masks = self.shared.caches.masks.masks(group, &found.segments, marks)?;
+        let mut parts = Vec::new();
+        let mut masks = masks.newest.iter().zip(&masks.live);
+        for source in &found.segments {
+            for (chunk, info) in &source.chunks {
+                let (newest, live) =
+                    masks.next().map_or((None, None), |(newest, live)| (newest.clone(), live.clone()));
+                let segment = Arc::clone(&source.segment);
+                let source = Source::Segment { segment, section: source.section, chunk: *chunk };
+                parts.push(Part { source, info: *info, newest, live });
+            }
+        }
+        if !found.tail.is_empty() {
+            found.replace(&mut parts)?;
+        }
+        Ok((parts, found.tail))
+    }
+
+    /// Rows of the tail as chunks, from the cache where it has them.
+    fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<Part>, Error> {
+        let mut parts = Vec::new();
+        for keys in keys.chunks(millrace_column::CHUNK_DOCS) {
+            let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
+            let chunk = match self.shared.caches.tail_chunks.get(name) {
+                Some(chunk) => chunk,
+                None => {
+                    if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
+                        self.shared.counters.seal_wanted.store(true, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    let chunk = Arc::new(self.tail_chunk(group.document_type, keys)?);
+                    self.shared.caches.tail_chunks.insert(name, Arc::clone(&chunk));
+                    chunk
+                }
+            };
+            parts.push(self.tail_part(group, chunk));
+        }
+        Ok(parts)
+    }
+
+    fn tail_chunk(&self, document_type: &str, keys: &[TailKey]) -> Result<TailChunk, Error> {
+        let mut rows: Vec<Option<Row>> = vec![None; keys.len()];
+        let mut bytes = 0;
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Ok(TailChunk::new(document_type, Arc::clone(&self.layout), Vec::new(), 0));
+        };
+        let mut end = last.key.clone();
+        end.push(0);
+        for snapshot in &self.snapshots {
+            let mut next = 0;
+            snapshot.range(&first.key, Some(&end), &mut |key, value| {
+                while next < keys.len() && keys[next].key.as_slice() < key {
+                    next += 1;
+                }
+                if next < keys.len() && keys[next].key == key {
+                    rows[next] = Some(Row::decode(&RowKey::parse(key)?, value)?);
+                    bytes += key.len() + value.len();
+                }
+                Ok(if next < keys.len() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+        }
+        let rows = rows.into_iter().flatten().collect();
+        Ok(TailChunk::new(document_type, Arc::clone(&self.layout), rows, bytes))
+    }
+
+    fn tail_part(&self, group: &GroupIn<'_>, chunk: Arc<TailChunk>) -> Part {
+        let marks = &self.state.marks;
+        let dropped = marks.dropped(group.document_type, group.location, group.group);
+        let by_place = group.group.is_empty() && marks.has_locations();
+        let documents = chunk.rows.len() as u32;
+        let (mut newest, mut live) = (None, None);
+        for (index, row) in chunk.rows.iter().enumerate() {
+            let dropped = if by_place {
+                let location = (row.document.id.location().reversed() >> 32) as u32;
+                marks.dropped(group.document_type, location, "")
+            } else {
+                dropped
+            };
+            if row.timestamp.0 <= dropped {
+                clear(&mut newest, index, documents);
+            }
+            if row.removed || row.timestamp.0 <= dropped {
+                clear(&mut live, index, documents);
+            }
+        }
+        let timestamps = || chunk.rows.iter().map(|row| row.timestamp.0);
+        let info = ChunkInfo {
+            documents,
+            removed: chunk.rows.iter().filter(|row| row.removed).count() as u32,
+            first_location: chunk.rows.first().map_or(0, |row| row.document.id.location().reversed()),
+            oldest: timestamps().min().unwrap_or(0),
+            newest: timestamps().max().unwrap_or(0),
+        };
+        Part { source: Source::Tail(chunk), info, newest, live }
+    }
+}
+
+/// Whether the row of this key is a version of the document with this sort key.
+fn is_same_document(row_key: &[u8], sort_key: &[u8]) -> bool {
+    row_key.len() == sort_key.len() + 9 && row_key.starts_with(sort_key)
+}
+
+/// The first key after all that begin with `prefix`.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut after = prefix.to_vec();
+    while let Some(last) = after.pop() {
+        if last < u8::MAX {
+            after.push(last + 1);
+            return Some(after);
+        }
+    }
+    None
+}
+
+impl Part {
+    /// A column of the chunk.
+    pub fn column(&self, key: &ColumnKey) -> Result<Option<millrace_column::Column>, Error> {
+        match &self.source {
+            Source::Tail(chunk) => Ok(chunk.column(key)),
+            Source::Segment { segment, section, chunk } => {
+                Ok(segment.columns(*section, key, *chunk..*chunk + 1)?.pop().flatten())
+            }
+        }
+    }
+}

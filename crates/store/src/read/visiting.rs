@@ -1,0 +1,384 @@
+//! Visits: documents page by page, in an order that no write, seal, merge or split changes.
+//!
+//! The order is: type by type as asked for; in a type the documents without a group first, then group by group; within, by sort key.
+//! A continuation is the last place in that order. It names no file and no bucket.
+
+use std::ops::ControlFlow;
+
+use millrace_bucket::SortKey;
+use millrace_column::{Bytes, Column, ColumnKey, Form};
+use millrace_document::{DocumentId, Group, Timestamp};
+
+use crate::read::columns;
+use crate::read::masks::is_set;
+use crate::read::reading::{Part, Reading, Source};
+use crate::shared::Shared;
+use crate::state::Bucket;
+use crate::{Error, ViewScope, Visit, VisitPage, Visited};
+
+/// The next page.
+pub(crate) fn visit(shared: &Shared, visit: &Visit) -> Result<VisitPage, Error> {
+    let after = visit.continuation.as_deref().map(Place::decode).transpose()?;
+    let reading = Reading::new(shared);
+    let mut page = Page { visit, reading: &reading, visited: Vec::new(), last: None, after: Vec::new() };
+    let first_type = after.as_ref().map_or(0, |place| place.document_type);
+    for (number, document_type) in visit.document_types.iter().enumerate().skip(first_type) {
+        let place = after.as_ref().filter(|place| place.document_type == number);
+        page.after = place.map_or_else(Vec::new, |place| place.sort_key.clone());
+        let grouped_only = place.is_some_and(|place| place.grouped);
+        let mut walk = Walk { page: &mut page, number, document_type };
+        if let ControlFlow::Break(()) = walk.run(grouped_only)? {
+            return Ok(VisitPage {
+                continuation: page.last.as_ref().map(Place::encode),
+                progress: page.last.as_ref().map_or(0.0, |last| last.progress(visit.document_types.len())),
+                visited: page.visited,
+            });
+        }
+    }
+    Ok(VisitPage { visited: page.visited, continuation: None, progress: 1.0 })
+}
+
+/// A place in the order of a visit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    document_type: usize,
+    grouped: bool,
+    sort_key: Vec<u8>,
+}
+
+impl Place {
+    /// The share of the places of so many types that lie before this one: documents without a group are taken to be few.
+    fn progress(&self, document_types: usize) -> f64 {
+        let location = match self.grouped {
+            true => (reversed_location(&self.sort_key) >> 32) as f64 / (1_u64 << 32) as f64,
+            false => 0.0,
+        };
+        (self.document_type as f64 + location) / document_types.max(1) as f64
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("{}{}", if self.grouped { 'g' } else { 'u' }, self.document_type);
+        text.push('.');
+        for byte in &self.sort_key {
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
+    }
+
+    fn decode(text: &str) -> Result<Self, Error> {
+        let parse = || {
+            let (head, hex) = text.split_once('.')?;
+            let grouped = match head.get(..1)? {
+                "g" => true,
+                "u" => false,
+                _ => return None,
+            };
+            if hex.len() % 2 != 0 || !hex.is_ascii() {
+                return None;
+            }
+            let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok());
+            Some(Place {
+                document_type: head[1..].parse().ok()?,
+                grouped,
+                sort_key: bytes.collect::<Option<_>>()?,
+            })
+        };
+        parse().ok_or(Error::Continuation)
+    }
+}
+
+/// What a visit has found so far.
+struct Page<'a> {
+    visit: &'a Visit,
+    reading: &'a Reading<'a>,
+    visited: Vec<Visited>,
+    last: Option<Place>,
+    /// Only what comes after this sort key is wanted.
+    after: Vec<u8>,
+}
+
+/// The way through one type.
+struct Walk<'p, 'a> {
+    page: &'p mut Page<'a>,
+    number: usize,
+    document_type: &'a str,
+}
+
+impl Walk<'_, '_> {
+    fn run(&mut self, grouped_only: bool) -> Result<ControlFlow<()>, Error> {
+        let reading = self.page.reading;
+        let visit = self.page.visit;
+        if !grouped_only {
+            let wanted = match &visit.scope {
+                ViewScope::All | ViewScope::Buckets(_) => true,
+                ViewScope::Groups(groups) => groups.contains(&Group::None),
+            };
+            for bucket in reading.state.within(&visit.scope) {
+                if !wanted || !self.reaches(&bucket) {
+                    continue;
+                }
+                let parts = reading.ungrouped(self.document_type, &bucket)?;
+                if let ControlFlow::Break(()) = self.rows(&Group::None, parts)? {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            self.page.after.clear();
+        }
+        match &visit.scope {
+            ViewScope::All | ViewScope::Buckets(_) => self.all_groups(),
+            ViewScope::Groups(groups) => {
+                let mut groups: Vec<&Group> = groups.iter().filter(|group| **group != Group::None).collect();
+                groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
+                groups.dedup();
+                for group in groups {
+                    let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
+                    if self.page.after.as_slice() > prefix.as_slice() && !self.page.after.starts_with(&prefix)
+                    {
+                        continue;
+                    }
+                    let parts = reading.group(self.document_type, group)?;
+                    if let ControlFlow::Break(()) = self.rows(group, parts)? {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            }
+        }
+    }
+
+    fn all_groups(&mut self) -> Result<ControlFlow<()>, Error> {
+        let reading = self.page.reading;
+        let after = self.page.after.clone();
+        let (location, group) = match after.split_first_chunk::<4>() {
+            Some((location, rest)) => {
+                let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+                (u32::from_be_bytes(*location), String::from_utf8_lossy(&rest[..end]).into_owned())
+            }
+            None => (0, String::new()),
+        };
+        for bucket in reading.state.within(&self.page.visit.scope) {
+            if bucket.locations().1 < location || !self.reaches(&bucket) {
+                continue;
+            }
+            let document_type = self.document_type;
+            let found = reading.groups_of_bucket(
+                document_type,
+                &bucket,
+                (location, &group),
+                &mut |group, parts| self.rows(group, parts),
+            )?;
+            if let ControlFlow::Break(()) = found {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether a bucket has a part in the slice.
+    fn reaches(&self, bucket: &Bucket) -> bool {
+        let (first, last) = bucket.locations();
+        let (slice, slices) = self.page.visit.slice;
+        slice_of(first, slices) <= slice && slice <= slice_of(last, slices)
+    }
+
+    /// The versions of one group, from the place on.
+    fn rows(&mut self, group: &Group, parts: Vec<Part>) -> Result<ControlFlow<()>, Error> {
+        let visit = self.page.visit;
+        if let Some(bits) = group.location_bits()
+            && slice_of(bits.reverse_bits(), visit.slice.1) != visit.slice.0
+        {
+            return Ok(ControlFlow::Continue(()));
+        }
+        // In the group of the last page its documents go on from there; other groups begin at their beginning.
+        let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
+        let goes_on = !self.page.after.is_empty() && self.page.after.starts_with(&prefix);
+        let mut from = if goes_on { reversed_location(&self.page.after) } else { 0 };
+        loop {
+            // As many chunks as have what is wanted, in the order of locations; then the next.
+            let to = window_end(&parts, from, visit.wanted);
+            if let ControlFlow::Break(()) = self.window(group, &parts, from, to)? {
+                return Ok(ControlFlow::Break(()));
+            }
+            match to {
+                Some(to) => from = to,
+                None => return Ok(ControlFlow::Continue(())),
+            }
+        }
+    }
+
+    /// The versions with a reversed location from `from` on and before `to`.
+    fn window(
+        &mut self,
+        group: &Group,
+        parts: &[Part],
+        from: u64,
+        to: Option<u64>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let visit = self.page.visit;
+        let mut rows: Vec<(SortKey, DocumentId, usize, usize, u64)> = Vec::new();
+        for (number, part) in parts.iter().enumerate() {
+            let end = end_of(parts, number);
+            if part.info.newest < visit.from.0
+                || part.info.oldest > visit.to.0
+                || to.is_some_and(|to| part.info.first_location >= to)
+                || end < from
+            {
+                continue;
+            }
+            let mask = if visit.tombstones { &part.newest } else { &part.live };
+            let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) =
+                (part.column(&ColumnKey::id())?, part.column(&ColumnKey::timestamp())?)
+            else {
+                continue;
+            };
+            for row in (0..ids.len()).filter(|row| is_set(mask, *row)) {
+                let timestamp = timestamps.cells::<u64>()[row];
+                let Some(id) = parse_id(&ids, row) else { continue };
+                let location = id.location().reversed();
+                let key = SortKey::new(&id);
+                if (visit.from.0..=visit.to.0).contains(&timestamp)
+                    && location >= from
+                    && to.is_none_or(|to| location < to)
+                    && key.as_bytes() > self.page.after.as_slice()
+                    && slice_of((location >> 32) as u32, visit.slice.1) == visit.slice.0
+                {
+                    rows.push((key, id, number, row, timestamp));
+                }
+            }
+        }
+        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut reader = RowReader::new(self.page, self.document_type, parts);
+        for (key, id, part, row, timestamp) in rows {
+            if self.page.visited.len() >= visit.wanted {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.page.visited.push(reader.read(id, part, row, timestamp)?);
+            self.page.last = Some(Place {
+                document_type: self.number,
+                grouped: *group != Group::None,
+                sort_key: key.as_bytes().to_vec(),
+            });
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Which of so many slices a location is in.
+fn slice_of(location: u32, slices: u32) -> u32 {
+    ((u64::from(location) * u64::from(slices.max(1))) >> 32) as u32
+}
+
+/// The reversed location that a sort key has in its two parts.
+fn reversed_location(key: &[u8]) -> u64 {
+    let word = |at: usize| {
+        key.get(at..at + 4)
+            .and_then(|bytes| bytes.first_chunk::<4>())
+            .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    };
+    let group_end = key.iter().skip(4).position(|byte| *byte == 0).map_or(key.len(), |end| 4 + end + 1);
+    u64::from(word(0)) << 32 | u64::from(word(group_end))
+}
+
+/// No document of a part has a higher reversed location than this.
+fn end_of(parts: &[Part], number: usize) -> u64 {
+    let same = |a: &Source, b: &Source| match (a, b) {
+        (Source::Segment { segment: a, .. }, Source::Segment { segment: b, .. }) => a.number() == b.number(),
+        (Source::Tail(_), Source::Tail(_)) => true,
+        _ => false,
+    };
+    match parts.get(number + 1) {
+        Some(next) if same(&parts[number].source, &next.source) => next.info.first_location,
+        _ => u64::MAX,
+    }
+}
+
+/// A location before which the chunks have about as many documents as are wanted; `None`: all are needed.
+fn window_end(parts: &[Part], from: u64, wanted: usize) -> Option<u64> {
+    let mut begins: Vec<(u64, u32)> = parts
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| end_of(parts, *number) >= from)
+        .map(|(_, part)| (part.info.first_location, part.info.documents))
+        .collect();
+    begins.sort_unstable();
+    let mut documents = 0;
+    for (location, count) in begins {
+        if documents > wanted && location > from {
+            return Some(location);
+        }
+        documents += count as usize;
+    }
+    None
+}
+
+fn parse_id(ids: &Bytes, row: usize) -> Option<DocumentId> {
+    DocumentId::parse(std::str::from_utf8(ids.get(row)?).ok()?).ok()
+}
+
+/// Reads documents out of chunks; the columns of the chunk that was read last stay at hand.
+struct RowReader<'a> {
+    reading: &'a Reading<'a>,
+    document_type: &'a str,
+    parts: &'a [Part],
+    wanted: Option<&'a [String]>,
+    columns: Vec<Option<PartColumns>>,
+}
+
+struct PartColumns {
+    values: Vec<(ColumnKey, Option<Column>)>,
+    removed: Option<Column>,
+}
+
+impl<'a> RowReader<'a> {
+    fn new(page: &Page<'a>, document_type: &'a str, parts: &'a [Part]) -> Self {
+        RowReader {
+            reading: page.reading,
+            document_type,
+            parts,
+            wanted: page.visit.fields.as_deref(),
+            columns: parts.iter().map(|_| None).collect(),
+        }
+    }
+
+    fn read(&mut self, id: DocumentId, part: usize, row: usize, timestamp: u64) -> Result<Visited, Error> {
+        let timestamp = Timestamp(timestamp);
+        let (segment, section) = match &self.parts[part].source {
+            Source::Tail(chunk) => {
+                let row = &chunk.rows[row];
+                return Ok(if row.removed {
+                    Visited::Removed(id, timestamp)
+                } else {
+                    Visited::Document(row.document.clone(), timestamp)
+                });
+            }
+            Source::Segment { segment, section, .. } => (segment, *section),
+        };
+        if self.columns[part].is_none() {
+            let keys = segment.sections()[section].columns.iter();
+            let values = keys
+                .filter(|key| match key.form {
+                    Form::Value => self.wanted.is_none_or(|wanted| wanted.contains(&key.field)),
+                    // Any field can be in the rest.
+                    Form::Rest => self.wanted.is_none_or(|wanted| !wanted.is_empty()),
+                    _ => false,
+                })
+                .map(|key| Ok((key.clone(), self.parts[part].column(key)?)))
+                .collect::<Result<_, Error>>()?;
+            let removed = self.parts[part].column(&ColumnKey::removed())?;
+            self.columns[part] = Some(PartColumns { values, removed });
+        }
+        let Some(columns) = &self.columns[part] else { return Ok(Visited::Removed(id, timestamp)) };
+        if let Some(Column::Fixed(removed)) = &columns.removed
+            && removed.integer(row) == Some(1)
+        {
+            return Ok(Visited::Removed(id, timestamp));
+        }
+        columns::document(&*self.reading.layout, self.document_type, id, row, &columns.values)
+            .map(|document| Visited::Document(document, timestamp))
+            .map_err(|error| Error::Corrupt {
+                path: segment.path().to_owned(),
+                offset: 0,
+                reason: error.to_string(),
+            })
+    }
+}

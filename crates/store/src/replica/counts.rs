@@ -1,0 +1,344 @@
+//! What a bucket holds, as a few numbers that are equal on two nodes when the documents are: how they lie in files does not matter.
+//!
+//! Counting reads the ids and timestamps of the documents, nothing else of them. What was counted in segments is kept, bucket by bucket,
+//! for the segments that it was counted in: when some are added, only the groups in those are counted again, and rows of the tail cost
+//! what their groups cost. A merge changes nothing that counts. After a start all is counted anew when it is asked for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use millrace_bucket::{BucketId, group_prefix};
+use millrace_column::{Column, ColumnKey};
+use millrace_document::Group;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::Error;
+use crate::read::found::Found;
+use crate::read::masks::{GroupIn, is_set};
+use crate::read::reading::Reading;
+use crate::state::Bucket;
+use crate::state::marks::Mark;
+use crate::tail::RowKey;
+use crate::upkeep::merging::last_mark;
+
+/// The numbers. They add up: those of two sets without a common document are those of both together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub documents: u64,
+    /// Over ids and timestamps of documents.
+    documents_sum: u64,
+    /// The same over removals, by spans of time, so that old ones can be left out.
+    removals: BTreeMap<u64, u64>,
+}
+
+/// How removals are cut into spans of time: by the lowest bits of their timestamps, which a span has all of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(u32);
+
+impl Span {
+    /// For removals that are remembered so long: some dozens of spans.
+    pub fn new(retention: Duration) -> Self {
+        let span_us = (retention.as_micros() as u64 / 64).max(1);
+        Span(span_us.ilog2())
+    }
+
+    fn of(self, timestamp: u64) -> u64 {
+        timestamp >> self.0
+    }
+}
+
+impl Counts {
+    /// One number over all documents, and the removals from a time on; of that time's own span, those before it count too.
+    pub fn checksum(&self, removals_since: u64, span: Span) -> u64 {
+        let removals = self.removals.range(span.of(removals_since)..);
+        removals.fold(self.documents_sum, |sum, (_, removal)| sum.wrapping_add(*removal))
+    }
+
+    /// Whether there is a document, or a removal from a time on.
+    pub fn is_empty(&self, removals_since: u64, span: Span) -> bool {
+        self.documents == 0 && self.removals.range(span.of(removals_since)..).next().is_none()
+    }
+
+    fn add_version(&mut self, id: &[u8], timestamp: u64, removed: bool, span: Span) {
+        let hash = xxh3_64_with_seed(id, timestamp);
+        if removed {
+            let sum = self.removals.entry(span.of(timestamp)).or_default();
+            *sum = sum.wrapping_add(hash);
+        } else {
+            self.documents += 1;
+            self.documents_sum = self.documents_sum.wrapping_add(hash);
+        }
+    }
+
+    /// Adds those of other documents.
+    pub fn add(&mut self, other: &Counts) {
+        self.change(other, u64::wrapping_add);
+    }
+
+    /// Takes those of some of the documents out.
+    fn take(&mut self, other: &Counts) {
+        self.change(other, u64::wrapping_sub);
+    }
+
+    fn change(&mut self, other: &Counts, change: impl Fn(u64, u64) -> u64) {
+        self.documents = change(self.documents, other.documents);
+        self.documents_sum = change(self.documents_sum, other.documents_sum);
+        for (span, sum) in &other.removals {
+            let own = self.removals.entry(*span).or_default();
+            *own = change(*own, *sum);
+        }
+        self.removals.retain(|_, sum| *sum != 0);
+    }
+}
+
+/// What was counted in segments.
+struct Counted {
+    /// In which, sorted.
+    segments: Vec<u64>,
+    /// Drops that the store learned of until then are heeded.
+    since: u64,
+    span: Span,
+    counts: Counts,
+}
+
+/// What was counted, by buckets.
+#[derive(Default)]
+pub(crate) struct CountCache(Mutex<HashMap<BucketId, Arc<Counted>>>);
+
+impl CountCache {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BucketId, Arc<Counted>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One segment has taken the place of others in these buckets, each with the last mark that is applied in it. What was counted without
+    /// that mark is forgotten: the merge left out what was dropped.
+    pub fn merged(&self, buckets: &[(BucketId, u64)], gone: &[u64], merged: Option<u64>) {
+        let mut all = self.lock();
+        for (bucket, applied) in buckets {
+            let Some(counted) = all.get(bucket) else { continue };
+            if counted.since < *applied {
+                all.remove(bucket);
+                continue;
+            }
+            if !gone.iter().all(|number| counted.segments.contains(number)) {
+                continue;
+            }
+            let stay = counted.segments.iter().filter(|number| !gone.contains(number)).copied();
+            let mut segments: Vec<u64> = stay.chain(merged).collect();
+            segments.sort_unstable();
+            let counted = Counted { segments, counts: counted.counts.clone(), ..**counted };
+            all.insert(*bucket, Arc::new(counted));
+        }
+    }
+
+    /// Documents in a bucket's segments: counted, where they were since these changed; else as the manifest has them.
+    pub fn documents(&self, bucket: &Bucket) -> u64 {
+        let all = self.lock();
+        let counted = all.get(&bucket.id).filter(|counted| {
+            counted.segments.len() == bucket.segments.len()
+                && counted.segments.iter().all(|number| bucket.has_segment(*number))
+        });
+        counted.map_or_else(|| bucket.documents(), |counted| counted.counts.documents)
+    }
+
+    /// These buckets have nothing any more.
+    pub fn forget(&self, buckets: &[BucketId]) {
+        let mut all = self.lock();
+        buckets.iter().for_each(|bucket| drop(all.remove(bucket)));
+    }
+}
+
+/// Groups by type, location and key. Documents without a group are one: that of the empty key at the bucket's first location.
+type Groups = BTreeSet<(String, u32, String)>;
+
+/// Counts buckets, as the store is at one instant.
+pub(crate) struct Counting<'a> {
+    reading: Reading<'a>,
+    cache: &'a CountCache,
+    marks: Vec<Mark>,
+    span: Span,
+}
+
+impl<'a> Counting<'a> {
+    pub fn new(reading: Reading<'a>, cache: &'a CountCache, span: Span) -> Self {
+        let marks = reading.state.marks.list();
+        Counting { reading, cache, marks, span }
+    }
+
+    pub fn reading(&self) -> &Reading<'a> {
+        &self.reading
+    }
+
+    /// What is in a bucket.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn bucket(&self, bucket: &Bucket) -> Result<Counts, Error> {
+        let mut counts = self.sealed(bucket)?;
+        let groups = self.groups_in_tail(bucket)?;
+        self.recount(bucket, &groups, &mut counts, |found| found.tail.clear())?;
+        Ok(counts)
+    }
+
+    /// What is in its segments.
+    fn sealed(&self, bucket: &Bucket) -> Result<Counts, Error> {
+        let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
+        segments.sort_unstable();
+        if segments.is_empty() {
+            return Ok(Counts::default());
+        }
+        let since = last_mark(&self.marks, bucket);
+        let known = self.cache.lock().get(&bucket.id).cloned().filter(|known| {
+            known.since == since
+                && known.span == self.span
+                && known.segments.iter().all(|number| segments.binary_search(number).is_ok())
+        });
+        let counts = match known {
+            Some(known) if known.segments == segments => return Ok(known.counts.clone()),
+            Some(known) => {
+                let mut counts = known.counts.clone();
+                let groups = self.groups_in_segments(bucket, &known.segments)?;
+                let before = |found: &mut Found| {
+                    found.tail.clear();
+                    found.segments.retain(|source| known.segments.contains(&source.segment.number()));
+                };
+                self.recount_between(bucket, &groups, &mut counts, before, |found| found.tail.clear())?;
+                counts
+            }
+            None => self.count_segments(bucket)?,
+        };
+        let counted = Counted { segments, since, span: self.span, counts: counts.clone() };
+        self.cache.lock().insert(bucket.id, Arc::new(counted));
+        Ok(counts)
+    }
+
+    fn count_segments(&self, bucket: &Bucket) -> Result<Counts, Error> {
+        let mut counts = Counts::default();
+        let mut types = BTreeSet::new();
+        for segment in bucket.open_segments()? {
+            types.extend(segment.sections().iter().map(|section| section.document_type.as_str()));
+        }
+        let locations = bucket.locations();
+        for document_type in types {
+            let mut found = self.reading.find_ungrouped(document_type, bucket)?;
+            found.tail.clear();
+            let group = GroupIn { document_type, location: locations.0, group: "", locations };
+            self.count(&group, found, &mut counts)?;
+            let _ = self.reading.find_groups(document_type, bucket, (0, ""), &mut |group, mut found| {
+                found.tail.clear();
+                self.count(group, found, &mut counts)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(counts)
+    }
+
+    /// Counts groups as they are, in place of what they were without something.
+    fn recount(
+        &self,
+        bucket: &Bucket,
+        groups: &Groups,
+        counts: &mut Counts,
+        before: impl Fn(&mut Found),
+    ) -> Result<(), Error> {
+        self.recount_between(bucket, groups, counts, before, |_| ())
+    }
+
+    fn recount_between(
+        &self,
+        bucket: &Bucket,
+        groups: &Groups,
+        counts: &mut Counts,
+        before: impl Fn(&mut Found),
+        after: impl Fn(&mut Found),
+    ) -> Result<(), Error> {
+        for (document_type, location, key) in groups {
+            let group =
+                GroupIn { document_type, location: *location, group: key, locations: bucket.locations() };
+            let count = |change: &dyn Fn(&mut Found)| {
+                let mut found = self.find(bucket, &group)?;
+                change(&mut found);
+                let mut counts = Counts::default();
+                self.count(&group, found, &mut counts)?;
+                Ok::<_, Error>(counts)
+            };
+            counts.take(&count(&before)?);
+            counts.add(&count(&after)?);
+        }
+        Ok(())
+    }
+
+    fn find(&self, bucket: &Bucket, group: &GroupIn<'_>) -> Result<Found, Error> {
+        match Group::from_key(group.group).as_ref().and_then(group_prefix) {
+            Some(prefix) => {
+                self.reading.find_group(group.document_type, bucket, group.location, group.group, &prefix)
+            }
+            None => self.reading.find_ungrouped(group.document_type, bucket),
+        }
+    }
+
+    /// Counts the versions of a group that are the newest of their documents.
+    fn count(&self, group: &GroupIn<'_>, found: Found, counts: &mut Counts) -> Result<(), Error> {
+        let (parts, tail) = self.reading.newest(group, found)?;
+        for part in parts {
+            if part.newest.as_ref().is_some_and(|words| words.iter().all(|word| *word == 0)) {
+                continue;
+            }
+            let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) =
+                (part.column(&ColumnKey::id())?, part.column(&ColumnKey::timestamp())?)
+            else {
+                continue;
+            };
+            for (row, timestamp) in timestamps.cells::<u64>().iter().enumerate() {
+                if is_set(&part.newest, row) {
+                    let removed = !is_set(&part.live, row);
+                    counts.add_version(ids.get(row).unwrap_or_default(), *timestamp, removed, self.span);
+                }
+            }
+        }
+        let marks = &self.reading.state.marks;
+        for row in tail {
+            let key = RowKey::parse(&row.key)?;
+            if key.timestamp.0 > marks.dropped(group.document_type, key.location, key.group) {
+                counts.add_version(key.id.as_bytes(), key.timestamp.0, row.removed, self.span);
+            }
+        }
+        Ok(())
+    }
+
+    fn groups_in_tail(&self, bucket: &Bucket) -> Result<Groups, Error> {
+        let (first, last) = bucket.locations();
+        let to = last.checked_add(1).map(u32::to_be_bytes);
+        let rows = self.reading.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), |_| true)?;
+        let mut groups = Groups::new();
+        for row in &rows {
+            let key = RowKey::parse(&row.key)?;
+            let location = if key.group.is_empty() { first } else { key.location };
+            groups.insert((key.document_type().to_owned(), location, key.group.to_owned()));
+        }
+        Ok(groups)
+    }
+
+    /// Those in the segments that were not counted yet.
+    fn groups_in_segments(&self, bucket: &Bucket, counted: &[u64]) -> Result<Groups, Error> {
+        let (first, last) = bucket.locations();
+        let mut groups = Groups::new();
+        for segment in
+            bucket.open_segments()?.into_iter().filter(|segment| !counted.contains(&segment.number()))
+        {
+            for (number, section) in segment.sections().iter().enumerate() {
+                segment.groups(number, first, |entry| {
+                    let inside = entry.location <= last;
+                    if inside && (entry.location >= first || entry.group.is_empty()) {
+                        let location = if entry.group.is_empty() { first } else { entry.location };
+                        groups.insert((section.document_type.clone(), location, entry.group));
+                    }
+                    inside
+                })?;
+            }
+        }
+        Ok(groups)
+    }
+}

@@ -1,0 +1,250 @@
+//! What one store gives.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_env::AppendFile;
+use millrace_segment::{Cut, MergeInput, Segment, Writer};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::Share;
+use crate::replica::{check_bits, parts, seal_buckets};
+use crate::shared::Shared;
+use crate::state::manifest::SegmentRecord;
+use crate::upkeep::merging::{Policy, last_mark};
+use crate::{Error, Store};
+
+/// What is merged is gathered until a parcel has so many bytes.
+const PARCEL_BYTES: u64 = 64 << 20;
+/// A file is sent as it is when the buckets have so many hundredths of it: sending some bytes too many costs less than choosing.
+const OWN_PERCENT: u64 = 80;
+/// Of a file with less for the buckets no cut is made: to sync and name one more file takes as long as merging so much.
+const CUT_BYTES: u64 = 512 << 10;
+
+/// A part of what a store has of some buckets: becomes one segment of another store.
+pub struct Parcel {
+    shared: Arc<Shared>,
+    shares: Vec<Share>,
+    content: Content,
+}
+
+enum Content {
+    Cut { cut: Cut, number: u64 },
+    Merged(Vec<MergeInput>),
+}
+
+impl Store {
+    /// What there is of these buckets now, in parcels. Holds the files open as long as the parcels live.
+    ///
+    /// # Errors
+    /// The tail cannot be sealed; a segment cannot be opened, or its directory is damaged; a bucket uses more than 32 bits.
+    pub fn export(&self, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
+        let shared = self.shared();
+        shared.check_open()?;
+        buckets.iter().try_for_each(|bucket| check_bits(*bucket))?;
+        seal_buckets(shared, self.sealer(), buckets)?;
+        plan(shared, buckets)
+    }
+}
+
+/// What the wanted buckets have of a segment.
+struct Wanted {
+    segment: Arc<Segment>,
+    /// All drops that reach the buckets are applied in it.
+    clean: bool,
+    /// How much each bucket has, about, and which locations.
+    pieces: Vec<(Share, (u32, u32))>,
+}
+
+fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
+    let state = shared.state();
+    let mut wanted: BTreeMap<u64, Wanted> = BTreeMap::new();
+    let mut in_order = buckets.to_vec();
+    in_order.sort_by_key(|bucket| bucket.reversed_range());
+    in_order.dedup();
+    let marks = state.marks.list();
+    for bucket in &in_order {
+        for part in parts(&state, *bucket) {
+            // What was dropped is still in the file: another store would not know.
+            let dropped = last_mark(&marks, &part);
+            for segment in &part.segments {
+                let opened = segment.opened.as_ref().map_err(Clone::clone)?;
+                let SegmentRecord { number, bytes, documents, applied } = segment.record;
+                let of = wanted.entry(number).or_insert_with(|| Wanted {
+                    segment: Arc::clone(opened),
+                    clean: true,
+                    pieces: Vec::new(),
+                });
+                of.clean &= applied >= dropped;
+                of.pieces.push((Share { bucket: *bucket, bytes, documents }, part.locations()));
+            }
+        }
+    }
+    let mut parcels = Vec::new();
+    let mut merged = Vec::new();
+    for (number, wanted) in wanted {
+        let own: u64 = wanted.pieces.iter().map(|(share, _)| share.bytes).sum();
+        if wanted.clean && own >= CUT_BYTES.min(wanted.segment.bytes() / 100 * OWN_PERCENT) {
+            parcels.extend(wanted.cut(shared, number)?);
+        } else {
+            merged.push(wanted);
+        }
+    }
+    parcels.extend(gathered(shared, &in_order, &merged));
+    Ok(parcels)
+}
+
+impl Wanted {
+    /// A parcel of columns as they are; `None` where it turns out that the buckets have nothing of the segment.
+    fn cut(&self, shared: &Arc<Shared>, number: u64) -> Result<Option<Parcel>, Error> {
+        let locations: Vec<(u32, u32)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
+        let own: u64 = self.pieces.iter().map(|(share, _)| share.bytes).sum();
+        let mostly_own = own.saturating_mul(100) >= self.segment.bytes().saturating_mul(OWN_PERCENT);
+        let cut = if mostly_own {
+            Some(Cut::whole(&self.segment, &locations)?)
+        } else {
+            Cut::of(&self.segment, &locations)?
+        };
+        let Some(cut) = cut else { return Ok(None) };
+        let counted = self.pieces.iter().zip(cut.shares());
+        let shares =
+            joined(counted.filter(|(_, (bytes, _))| *bytes > 0).map(|((share, _), (bytes, documents))| {
+                Share { bucket: share.bucket, bytes: *bytes, documents: *documents }
+            }));
+        let some = !shares.is_empty();
+        Ok(some.then(|| Parcel { shared: Arc::clone(shared), shares, content: Content::Cut { cut, number } }))
+    }
+}
+
+/// Parcels that are merged, of as many buckets each as make one.
+fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Vec<Parcel> {
+    let mut bytes_of: HashMap<BucketId, u64> = HashMap::new();
+    for (share, _) in merged.iter().flat_map(|wanted| &wanted.pieces) {
+        *bytes_of.entry(share.bucket).or_default() += share.bytes;
+    }
+    let mut groups: Vec<(u64, HashSet<BucketId>)> = Vec::new();
+    for bucket in buckets {
+        let Some(bytes) = bytes_of.get(bucket) else { continue };
+        match groups.last_mut().filter(|(gathered, _)| *gathered < PARCEL_BYTES) {
+            Some((gathered, group)) => {
+                *gathered += bytes;
+                group.insert(*bucket);
+            }
+            None => groups.push((*bytes, HashSet::from([*bucket]))),
+        }
+    }
+    let parcel = |(_, group): (u64, HashSet<BucketId>)| {
+        let mut inputs = Vec::new();
+        let mut shares = Vec::new();
+        for Wanted { segment, pieces, .. } in merged {
+            let inside: Vec<_> = pieces.iter().filter(|(share, _)| group.contains(&share.bucket)).collect();
+            if !inside.is_empty() {
+                let locations = inside.iter().map(|(_, locations)| *locations).collect();
+                inputs.push(MergeInput { segment: Arc::clone(segment), locations });
+                shares.extend(inside.iter().map(|(share, _)| *share));
+            }
+        }
+        shares.sort_by_key(|share| share.bucket.reversed_range());
+        let shares = joined(shares.into_iter());
+        Parcel { shared: Arc::clone(shared), shares, content: Content::Merged(inputs) }
+    };
+    groups.into_iter().map(parcel).collect()
+}
+
+/// One share for each bucket; those of one bucket follow each other.
+fn joined(shares: impl Iterator<Item = Share>) -> Vec<Share> {
+    let mut all: Vec<Share> = Vec::new();
+    for share in shares {
+        match all.last_mut().filter(|last| last.bucket == share.bucket) {
+            Some(last) => {
+                last.bytes += share.bytes;
+                last.documents += share.documents;
+            }
+            None => all.push(share),
+        }
+    }
+    all
+}
+
+impl Parcel {
+    /// What it has of which buckets.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// How many bytes [`Parcel::write_to`] writes from the beginning, where that is known before.
+    pub fn file_bytes(&self) -> Option<u64> {
+        match &self.content {
+            Content::Cut { cut, .. } => Some(cut.bytes()),
+            Content::Merged(_) => None,
+        }
+    }
+
+    /// How long the parts of its file are, one after another, for [`Store::import`]; empty where that is not known before.
+    pub fn outline(&self) -> Vec<u32> {
+        match &self.content {
+            Content::Cut { cut, .. } => cut.outline(),
+            Content::Merged(_) => Vec::new(),
+        }
+    }
+
+    /// Equal for parcels of this store with the same bytes, after a restart too: what has come of one is the beginning of the other. `None`:
+    /// such a parcel cannot be told.
+    pub fn identity(&self) -> Option<u64> {
+        let Content::Cut { cut, number } = &self.content else { return None };
+        let mut hash = Xxh3Default::new();
+        hash.update(&number.to_le_bytes());
+        cut.outline().iter().for_each(|length| hash.update(&length.to_le_bytes()));
+        for share in &self.shares {
+            hash.update(&share.bucket.bits().to_le_bytes());
+            hash.update(&share.bytes.to_le_bytes());
+        }
+        Some(hash.digest())
+    }
+
+    /// Writes the parcel from a byte on: of a cut each time the same bytes; of what is merged only while nothing is dropped or
+    /// deployed, and what does not fit is found out where it arrives. It is not synced.
+    ///
+    /// # Errors
+    /// A segment cannot be read or is damaged; `out` cannot be written.
+    pub fn write_to(&self, from: u64, out: &mut dyn AppendFile) -> Result<(), Error> {
+        match &self.content {
+            Content::Cut { cut, .. } => Ok(cut.write_to(from, out)?),
+            Content::Merged(inputs) => {
+                let (state, _) = self.shared.settled_state();
+                let layout = self.shared.layout().0;
+                // Removals are as good as documents: the other store may have what they remove.
+                let policy = Policy { shared: &self.shared, state: &state, layout, forget: 0 };
+                let mut writer = Writer::stream(Box::new(Sent { out, skip: from }))?;
+                if !millrace_segment::merge(inputs, &mut writer, &policy)? {
+                    return Err(Error::Closed);
+                }
+                writer.finish()?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What is sent is synced where it arrives.
+struct Sent<'a> {
+    out: &'a mut dyn AppendFile,
+    /// So many bytes are there already.
+    skip: u64,
+}
+
+impl AppendFile for Sent<'_> {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let skipped = self.skip.min(bytes.len() as u64);
+        self.skip -= skipped;
+        match &bytes[skipped as usize..] {
+            [] => Ok(()),
+            rest => self.out.append(rest),
+        }
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! What another store takes.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
+use millrace_env::AppendFile;
+use millrace_segment::{Checksums, Segment};
+
+use super::Share;
+use crate::replica::{check_bits, isolated};
+use crate::shared::Shared;
+use crate::state::manifest::{InPlace, SegmentRecord};
+use crate::state::{Bucket, BucketSegment, State};
+use crate::write::commit_rows::TIMESTAMP_LIMIT;
+use crate::{Error, Store};
+
+impl Store {
+    /// Begins a segment that comes from another store, for these buckets. Nothing of it can be seen before [`Arrived::install`]. `outline` is
+    /// that of the parcel: it says which bytes can be checked as they come. Without it, or where it is wrong, they are read again.
+    ///
+    /// # Errors
+    /// The disk has no room for it; a file cannot be made; a bucket uses more than 32 bits.
+    pub fn import(&self, shares: &[Share], outline: Vec<u32>) -> Result<Import, Error> {
+        let shared = self.shared();
+        shared.check_open()?;
+        shared.health.check_writable()?;
+        shares.iter().try_for_each(|share| check_bits(share.bucket))?;
+        let bytes: u64 = shares.iter().map(|share| share.bytes).sum();
+        let options = &shared.options;
+        let free = options.disk.free_space(&options.data_dir);
+        let free = free.map_err(|error| Error::io("look for free space", &error))?;
+        let reserve = shared.disk_reserve();
+        if free < reserve.saturating_add(bytes) {
+            return Err(Error::DiskFull { path: options.data_dir.clone(), free, reserve });
+        }
+        let number = shared.next_number();
+        let temporary = shared.segment_path(number).with_extension("writing");
+        let file = options.disk.create(&temporary).map_err(|error| Error::io("begin an import", &error))?;
+        Ok(Import {
+            shared: Arc::clone(shared),
+            number,
+            temporary,
+            file: Some(file),
+            bytes: 0,
+            shares: shares.to_vec(),
+            checksums: Checksums::new(outline),
+        })
+    }
+}
+
+/// A segment that is on its way here. Dropped before it is finished, it leaves nothing.
+pub struct Import {
+    shared: Arc<Shared>,
+    number: u64,
+    temporary: PathBuf,
+    /// `None`: it is finished.
+    file: Option<Box<dyn AppendFile>>,
+    bytes: u64,
+    shares: Vec<Share>,
+    checksums: Checksums,
+}
+
+impl Import {
+    /// Adds the next bytes.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let file = self.file.as_mut().ok_or(Error::Closed)?;
+        self.checksums.add(bytes);
+        file.append(bytes).map_err(|error| Error::io("write an import", &error))?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// How many bytes have come: where to go on after a connection broke.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// All bytes have come: makes them durable and checks them. The buckets do not have them yet.
+    ///
+    /// # Errors
+    /// It cannot be made durable; it is not a whole segment. Then nothing is left of it.
+    pub fn arrive(mut self) -> Result<Arrived, Error> {
+        let Some(mut file) = self.file.take() else { return Err(Error::Closed) };
+        let shared = Arc::clone(&self.shared);
+        let mut unchecked = FileOf {
+            shared: Arc::clone(&shared),
+            path: self.temporary.clone(),
+            kept: AtomicBool::new(false),
+        };
+        let failed = |error: std::io::Error| Error::io("finish an import", &error);
+        file.sync().map_err(failed)?;
+        let path = shared.segment_path(self.number);
+        shared.options.disk.rename(&self.temporary, &path).map_err(failed)?;
+        unchecked.path.clone_from(&path);
+        let segment = shared.open_segment(self.number)?;
+        segment.verify_with(&self.checksums)?;
+        if segment.newest() >= TIMESTAMP_LIMIT {
+            let reason = format!("a version is of {}, which is no time", segment.newest());
+            return Err(Error::Corrupt { path, offset: 0, reason });
+        }
+        Ok(Arrived {
+            file: unchecked,
+            number: self.number,
+            shares: std::mem::take(&mut self.shares),
+            segment,
+        })
+    }
+
+    /// The same, and then the buckets have it.
+    ///
+    /// # Errors
+    /// Those of [`Import::arrive`] and [`Arrived::install`].
+    pub fn finish(self) -> Result<(), Error> {
+        self.arrive()?.install(None)
+    }
+}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // What stays behind is deleted by the next start.
+            let _ = self.shared.options.disk.unlink(&self.temporary);
+        }
+    }
+}
+
+/// A file that goes with its owner, unless it is kept.
+struct FileOf {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    kept: AtomicBool,
+}
+
+impl Drop for FileOf {
+    fn drop(&mut self) {
+        if !self.kept.load(Ordering::SeqCst) {
+            // What stays behind is deleted by the next start.
+            let _ = self.shared.options.disk.unlink(&self.path);
+        }
+    }
+}
+
+/// A segment from another store, durable and checked. Its file goes with it, unless a bucket has it by then.
+pub struct Arrived {
+    /// Kept as soon as a manifest may name it.
+    file: FileOf,
+    number: u64,
+    shares: Vec<Share>,
+    segment: Arc<Segment>,
+}
+
+impl Arrived {
+    /// What it has of which buckets.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Gives it to those of its buckets that are named, or to all, at once and durably. Those that have it already stay as they are.
+    ///
+    /// # Errors
+    /// The manifest cannot be written.
+    pub fn install(&self, only: Option<&[BucketId]>) -> Result<(), Error> {
+        let all: Vec<BucketId> = self.shares.iter().map(|share| share.bucket).collect();
+        Arrived::install_all(&[(self, only.unwrap_or(&all))])
+    }
+
+    /// Gives segments of one store to those of their buckets that are named beside them, with one manifest for all.
+    ///
+    /// # Errors
+    /// The manifest cannot be written.
+    pub fn install_all(arrived: &[(&Arrived, &[BucketId])]) -> Result<(), Error> {
+        let Some((first, _)) = arrived.first() else { return Ok(()) };
+        let shared = &first.file.shared;
+        let mut given: HashMap<BucketId, Vec<BucketSegment>> = HashMap::new();
+        for (of, buckets) in arrived {
+            shared.timestamps.see(Timestamp(of.segment.newest()));
+            for share in of.shares.iter().filter(|share| buckets.contains(&share.bucket)) {
+                // Drops that this store knows of are not applied in it.
+                let record = SegmentRecord {
+                    number: of.number,
+                    bytes: share.bytes,
+                    documents: share.documents,
+                    applied: 0,
+                };
+                let segment = BucketSegment { record, opened: Ok(Arc::clone(&of.segment)) };
+                given.entry(share.bucket).or_default().push(segment);
+            }
+        }
+        if given.is_empty() {
+            return Ok(());
+        }
+        let options = &shared.options;
+        let synced = options.disk.sync_directory(&options.data_dir.join("segments"));
+        synced.map_err(|error| Error::io("finish an import", &error))?;
+        let published = shared.try_publish(|state| Ok(with(state, &given)));
+        if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
+            arrived.iter().for_each(|(of, _)| of.file.kept.store(true, Ordering::SeqCst));
+        }
+        Ok(published?)
+    }
+}
+
+/// The state with more segments in these buckets; where it has parts of one, each part is taken to have its even share.
+fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>) -> State {
+    let mut state = state.clone();
+    for bucket in given.keys() {
+        if state.buckets.binary_search_by_key(&bucket.reversed_range(), |of| of.id.reversed_range()).is_err()
+        {
+            state.buckets = isolated(&state.buckets, *bucket);
+        }
+    }
+    for bucket in &mut state.buckets {
+        let id = bucket.id;
+        let around = (0..=id.used_bits()).map(|bits| BucketId::new(bits, id.bits()));
+        let mut segments = Vec::new();
+        for (of, more) in around.filter_map(|of| Some((of, given.get(&of)?))) {
+            let halved = u32::from(id.used_bits() - of.used_bits());
+            let new = more.iter().filter(|segment| !bucket.has_segment(segment.record.number));
+            segments.extend(new.cloned().map(|mut segment| {
+                segment.record.bytes >>= halved;
+                segment.record.documents >>= halved;
+                segment
+            }));
+        }
+        if !segments.is_empty() {
+            segments.splice(0..0, bucket.segments.iter().cloned());
+            *bucket = Arc::new(Bucket { id, segments });
+        }
+    }
+    state
+}

@@ -1,0 +1,172 @@
+//! From a data directory to the first state: the manifest is read, segments are opened, the tail's logs are replayed, and what a
+//! crash left half done is taken away. No document is read.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
+use millrace_segment::Cache;
+
+use crate::shared::{open_segment, segment_path, tail_path};
+use crate::state::manifest::Manifest;
+use crate::state::marks::Marks;
+use crate::state::{Bucket, BucketSegment, Generation, State};
+use crate::tail::{RowKey, Tails, marks_of};
+use crate::write::timestamps::Timestamps;
+use crate::{Error, Options};
+
+/// What is open.
+pub(crate) struct Opened {
+    pub state: State,
+    pub next_number: u64,
+    pub timestamps: Timestamps,
+}
+
+/// Opens or makes a data directory.
+pub(crate) fn open(options: &Options, tails: &dyn Tails, cache: &Arc<Cache>) -> Result<Opened, Error> {
+    let disk = &*options.disk;
+    let failed = |error: std::io::Error| Error::io("open the data directory", &error);
+    disk.create_directory(&options.data_dir.join("segments")).map_err(failed)?;
+    disk.create_directory(&options.data_dir.join("tail")).map_err(failed)?;
+    let manifest = match Manifest::read(disk, &options.data_dir)? {
+        Some(manifest) => manifest,
+        None => {
+            check_empty(options)?;
+            Manifest { next_number: 1, buckets: vec![(BucketId::ROOT, Vec::new())], ..Manifest::default() }
+        }
+    };
+    delete_leftovers(options, tails, &manifest)?;
+    let mut next_number = manifest.next_number;
+    let mut seen = manifest.clock;
+    let mut generations = Vec::new();
+    let mut first_is_empty = false;
+    let mut marks = manifest.marks;
+    for number in &manifest.generations {
+        let directory = tail_path(options, *number);
+        let generation = Generation::new(*number, directory.clone(), tails.open(&directory)?);
+        let rows = count_rows(&generation)?;
+        seen = seen.max(generation.newest());
+        let of_generation = marks_of(&*generation.tail)?;
+        first_is_empty |= generations.is_empty() && rows == 0 && of_generation.is_empty();
+        marks.extend(of_generation);
+        generations.push(Arc::new(generation));
+    }
+    // A spare that never took over is one again.
+    let spare = (first_is_empty && generations.len() > 1).then(|| generations.remove(0));
+    // Where two of them are about one scope, the later one counts.
+    marks.sort_by_key(|mark| mark.timestamp);
+    seen = marks.iter().fold(seen, |seen, mark| seen.max(mark.timestamp).max(mark.since));
+    if generations.is_empty() {
+        let directory = tail_path(options, next_number);
+        let tail = tails.create(&directory)?;
+        generations.push(Arc::new(Generation::new(next_number, directory, tail)));
+        next_number += 1;
+    }
+    let buckets = manifest
+        .buckets
+        .into_iter()
+        .map(|(id, segments)| {
+            let segments = segments.into_iter().map(|record| {
+                let opened = open_segment(options, cache, record.number);
+                if let Err(error) = &opened {
+                    tracing::error!(%error, bucket = %id, "a segment cannot be opened; its bucket refuses");
+                }
+                BucketSegment { record, opened }
+            });
+            Arc::new(Bucket { id, segments: segments.collect() })
+        })
+        .collect();
+    let replicas = Arc::new(manifest.replicas.into_iter().collect());
+    let state = State { generations, spare, buckets, marks: Arc::new(Marks::new(&marks)), replicas };
+    // Where the manifest names them all, a disk without space is no hindrance.
+    if manifest.generations.is_empty() {
+        state.manifest(next_number, seen).write(disk, &options.data_dir)?;
+    }
+    let timestamps = Timestamps::new(Arc::clone(&options.clock), Timestamp(seen));
+    Ok(Opened { state, next_number, timestamps })
+}
+
+/// Without a manifest there must be no segments: they would be someone's documents.
+fn check_empty(options: &Options) -> Result<(), Error> {
+    let segments = options.data_dir.join("segments");
+    let files = options.disk.list(&segments).map_err(|error| Error::io("open the data directory", &error))?;
+    if files.iter().any(|file| file.extension().is_some_and(|extension| extension == "seg")) {
+        return Err(Error::DataDirectory {
+            path: options.data_dir.clone(),
+            reason:
+                "there are segments but no manifest; restore the file 'manifest', or choose another directory"
+                    .to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Deletes files that the manifest does not name: a crash came between writing them and naming them, or the other way round.
+fn delete_leftovers(options: &Options, tails: &dyn Tails, manifest: &Manifest) -> Result<(), Error> {
+    let disk = &*options.disk;
+    let failed = |error: std::io::Error| Error::io("clean up after the last run", &error);
+    let kept: Vec<_> = manifest
+        .buckets
+        .iter()
+        .flat_map(|(_, segments)| segments)
+        .map(|segment| segment_path(options, segment.number))
+        .collect();
+    for path in disk.list(&options.data_dir.join("segments")).map_err(failed)? {
+        if !kept.contains(&path) {
+            disk.unlink(&path).map_err(failed)?;
+        }
+    }
+    let kept: Vec<_> = manifest.generations.iter().map(|number| tail_path(options, *number)).collect();
+    for path in disk.list(&options.data_dir.join("tail")).map_err(failed)? {
+        if !kept.contains(&path) {
+            tails.delete(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts a generation's rows, and notes their timestamps.
+fn count_rows(generation: &Generation) -> Result<u64, Error> {
+    let (mut rows, mut bytes) = (0, 0);
+    generation.tail.snapshot().range(&[], None, &mut |key, value| {
+        rows += 1;
+        bytes += (key.len() + value.len()) as u64;
+        let timestamp = RowKey::parse(key)?.timestamp.0;
+        generation.expect(timestamp, timestamp);
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    generation.count(rows, bytes);
+    Ok(rows)
+}
+
+/// Keeps other processes out of a data directory, as long as it lives.
+pub(crate) struct Lock {
+    _file: std::fs::File,
+}
+
+/// A process that was killed lets go of the lock a moment after it is gone.
+const LOCK_TRIES: u32 = 20;
+
+impl Lock {
+    /// Takes the lock of a data directory.
+    pub fn take(data_dir: &Path) -> Result<Self, Error> {
+        let path = data_dir.join("lock");
+        let failed = |error: std::io::Error| Error::io(&format!("lock {}", path.display()), &error);
+        std::fs::create_dir_all(data_dir).map_err(failed)?;
+        let file =
+            std::fs::File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
+                Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+        Err(Error::DataDirectory {
+            path: data_dir.to_owned(),
+            reason: "another process has it open; stop that, or choose another directory".to_owned(),
+        })
+    }
+}

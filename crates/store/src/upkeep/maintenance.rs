@@ -1,0 +1,272 @@
+//! Work on segments in the background: buckets' segments are merged, large buckets are split, marks that nothing needs any
+//! more are forgotten, and so are removals. A bucket where this fails rests for a while.
+//!
+//! What to do is chosen by functions of plain values ([`crate::upkeep::merging::choose`], [`should_split`]); doing it is another matter.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millrace_bucket::BucketId;
+use millrace_document::Group;
+
+use crate::shared::Shared;
+use crate::state::marks::{Mark, MarkScope, Marks};
+use crate::state::{Bucket, BucketSegment, State, locations};
+use crate::upkeep::merging::{MergeRun, forgettable, merge};
+use crate::upkeep::prune::Pruning;
+use crate::upkeep::rests::Rests;
+use crate::{Error, Tuning};
+
+/// No two buckets share more bits than a group's documents do.
+const SPLIT_BITS_MAX: u8 = 32;
+
+/// Whether a bucket is to be split.
+pub(crate) fn should_split(bucket: &Bucket, tuning: &Tuning) -> bool {
+    bucket.id.used_bits() < SPLIT_BITS_MAX
+        && (bucket.bytes() > tuning.split_bytes || bucket.documents() > tuning.split_documents)
+}
+
+/// Does the work, one piece at a time.
+pub(crate) struct Maintenance {
+    shared: Arc<Shared>,
+    /// Buckets that cannot be split or merged now.
+    rests: Rests,
+    pruning: Pruning,
+}
+
+impl Maintenance {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let pruning = Pruning::new(shared.timestamps.now().0);
+        Maintenance { shared, rests: Rests::default(), pruning }
+    }
+
+    /// Does the most useful piece of work. Returns whether there may be more.
+    pub fn tend(&self) -> Result<bool, Error> {
+        let shared = &self.shared;
+        let state = shared.state();
+        let tuning = shared.tuning();
+        let now = shared.timestamps.now().0;
+        let awake = |bucket: &&Arc<Bucket>| !self.rests.rests(bucket.id, now);
+        if self.empty_dropped(&state)? {
+            return Ok(true);
+        }
+        if self.split_to_bits(&state, tuning.split_bits.min(Tuning::SPLIT_BITS_MAX))? {
+            return Ok(true);
+        }
+        for bucket in state.buckets.iter().filter(awake).filter(|bucket| should_split(bucket, &tuning)) {
+            if self.or_rest(bucket, self.split(bucket))? {
+                return Ok(true);
+            }
+            // All its documents have one location: until there are others, looking again is of no use.
+            self.rests.rest(bucket.id, now);
+        }
+        if let Some(run) = MergeRun::next(&state, |bucket| awake(&bucket)) {
+            self.merge(&run)?;
+            return Ok(true);
+        }
+        let horizon = forgettable(&self.shared, &state);
+        let interval = tuning.prune_interval.as_micros() as u64;
+        if let Some(pruned) = self.pruning.next(&state, now, interval, horizon)? {
+            if let Some(bucket) = state.buckets.iter().find(|bucket| bucket.id == pruned) {
+                self.merge(&MergeRun::whole(bucket))?;
+            }
+            return Ok(true);
+        }
+        self.forget_marks(&state)
+    }
+
+    /// Passes an outcome on; after a failure, the bucket rests.
+    fn or_rest<T>(&self, bucket: &Bucket, outcome: Result<T, Error>) -> Result<T, Error> {
+        if outcome.is_err() {
+            self.rests.rest(bucket.id, self.shared.timestamps.now().0);
+        }
+        outcome
+    }
+
+    /// Merges; where that fails, the first of the buckets rests, so that others have their turn.
+    fn merge(&self, run: &MergeRun) -> Result<(), Error> {
+        let outcome = merge(&self.shared, run);
+        match &outcome {
+            Ok(()) => run.buckets().iter().for_each(|bucket| self.rests.forget(*bucket)),
+            Err(_) => {
+                let now = self.shared.timestamps.now().0;
+                run.buckets().iter().for_each(|bucket| self.rests.rest(*bucket, now));
+            }
+        }
+        outcome
+    }
+
+    /// Takes away the segments of buckets that were dropped as a whole, without reading them. Returns whether there were some.
+    fn empty_dropped(&self, state: &State) -> Result<bool, Error> {
+        if !state.buckets.iter().any(|bucket| kept_segments(bucket, &state.marks).is_some()) {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            let mut state = state.clone();
+            for bucket in &mut state.buckets {
+                if let Some(segments) = kept_segments(bucket, &state.marks) {
+                    *bucket = Arc::new(Bucket { id: bucket.id, segments });
+                }
+            }
+            Ok(state)
+        })?;
+        Ok(true)
+    }
+
+    /// Splits buckets that use fewer bits, all at once and without looking at their documents. Returns whether there were some.
+    fn split_to_bits(&self, state: &State, bits: u8) -> Result<bool, Error> {
+        let split = |bucket: &Arc<Bucket>| bucket.id.used_bits() < bits;
+        let count = state.buckets.iter().filter(|bucket| split(bucket)).count();
+        if count == 0 {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            let mut state = state.clone();
+            state.buckets = state.buckets.iter().flat_map(|bucket| halved_to_bits(bucket, bits)).collect();
+            Ok(state)
+        })?;
+        self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Splits a bucket in two; `false`: all its documents have one location, or it has no segments.
+    fn split(&self, bucket: &Bucket) -> Result<bool, Error> {
+        let Some(children) = bucket.id.children() else { return Ok(false) };
+        let mut first = u32::MAX;
+        let mut last = 0;
+        let mut shares: Vec<[u64; 2]> = Vec::new();
+        let boundary = locations(children[1]).0;
+        let (begin, end) = bucket.locations();
+        for segment in bucket.open_segments()? {
+            let mut share = [0; 2];
+            for (number, section) in segment.sections().iter().enumerate() {
+                let mut entries = Vec::new();
+                segment.groups(number, begin, |entry| {
+                    let inside = entry.location <= end;
+                    if inside && (entry.location >= begin || entry.group.is_empty()) {
+                        entries.push(entry);
+                    }
+                    inside
+                })?;
+                debug_assert!(section.chunks > 0, "sections without chunks are not written");
+                for entry in entries {
+                    let chunks =
+                        segment.chunks(number, entry.first_chunk..entry.first_chunk + entry.chunks)?;
+                    for chunk in chunks {
+                        let location = (chunk.first_location >> 32) as u32;
+                        share[usize::from(location >= boundary)] += u64::from(chunk.documents);
+                        first = first.min(location);
+                        last = last.max(location);
+                    }
+                }
+            }
+            shares.push(share);
+        }
+        if first >= last {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            replace(state, bucket.id, |old| {
+                let child = |side: usize| {
+                    let of = |(index, segment): (usize, &BucketSegment)| {
+                        // A segment that was sealed meanwhile is not measured: half of it is taken to be here.
+                        let [low, high] = shares.get(index).copied().unwrap_or([1, 1]);
+                        let share = if side == 0 { low } else { high };
+                        let total = (low + high).max(1);
+                        let mut segment = segment.clone();
+                        segment.record.bytes = segment.record.bytes * share / total;
+                        segment.record.documents = segment.record.documents * share / total;
+                        segment
+                    };
+                    Bucket { id: children[side], segments: old.segments.iter().enumerate().map(of).collect() }
+                };
+                vec![child(0), child(1)]
+            })
+        })?;
+        self.shared.counters.splits.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Forgets marks that are applied in all that they can reach. Returns whether there were some.
+    fn forget_marks(&self, state: &State) -> Result<bool, Error> {
+        // Rows that come from now on are newer than the marks, but for marks and rows whose times were given.
+        let retention = self.shared.tuning().tombstone_retention.as_micros() as u64;
+        let remembered_from = self.shared.timestamps.now().0.saturating_sub(retention);
+        let no_rows = state.generations.iter().all(|generation| generation.rows.load(Ordering::Relaxed) == 0);
+        if state.marks.is_empty() || !no_rows {
+            return Ok(false);
+        }
+        let is_applied = |mark: &Mark, state: &State| {
+            if mark.given && mark.since >= remembered_from {
+                return false;
+            }
+            let mut segments = state
+                .buckets
+                .iter()
+                .filter(|bucket| reaches(&mark.scope, bucket))
+                .flat_map(|bucket| &bucket.segments);
+            segments.all(|segment| segment.record.applied >= mark.since)
+        };
+        if !state.marks.list().iter().any(|mark| is_applied(mark, state)) {
+            return Ok(false);
+        }
+        self.shared.publish(|state| {
+            let mut new = state.clone();
+            let mut marks = (*state.marks).clone();
+            if state.generations.len() == 1 {
+                marks
+                    .retain(|mark| !is_applied(mark, state) || mark.since >= self.shared.timestamps.last().0);
+            }
+            new.marks = Arc::new(marks);
+            Ok(new)
+        })?;
+        Ok(false)
+    }
+}
+
+/// The parts of a bucket that use so many bits; the bucket itself where it uses them already. Each part is taken to have as
+/// much in it as its sibling.
+fn halved_to_bits(bucket: &Arc<Bucket>, bits: u8) -> Vec<Arc<Bucket>> {
+    if bucket.id.used_bits() >= bits {
+        return vec![Arc::clone(bucket)];
+    }
+    let children = bucket.id.children().into_iter().flatten();
+    children.flat_map(|child| halved_to_bits(&bucket.half(child), bits)).collect()
+}
+
+/// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay.
+fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
+    let (begin, end) = bucket.locations();
+    let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
+    let dropped = covering.map(|(.., timestamp)| timestamp).max()?;
+    let stays = |segment: &&BucketSegment| match &segment.opened {
+        Ok(opened) => opened.newest() > dropped,
+        // What cannot be read was written before the drop where it does not have it applied.
+        Err(_) => segment.record.applied >= dropped,
+    };
+    let kept: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
+    (kept.len() < bucket.segments.len()).then_some(kept)
+}
+
+/// Whether a bucket can have documents in a scope.
+pub(crate) fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
+    let (first, last) = bucket.locations();
+    match scope {
+        MarkScope::Group { group, .. } => {
+            let bits = Group::from_key(group).and_then(|group| group.location_bits());
+            bits.is_none_or(|bits| (first..=last).contains(&bits.reverse_bits()))
+        }
+        MarkScope::Type(_) => true,
+        MarkScope::Locations(from, to) => *from <= last && first <= *to,
+    }
+}
+
+/// The state with other buckets in place of one; unchanged when that is not there any more.
+fn replace(state: &State, id: BucketId, with: impl FnOnce(&Bucket) -> Vec<Bucket>) -> Result<State, Error> {
+    let mut state = state.clone();
+    if let Some(place) = state.buckets.iter().position(|bucket| bucket.id == id) {
+        let old = Arc::clone(&state.buckets[place]);
+        state.buckets.splice(place..=place, with(&old).into_iter().map(Arc::new));
+    }
+    Ok(state)
+}

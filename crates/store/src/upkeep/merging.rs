@@ -1,0 +1,317 @@
+//! Merging: a bucket's segments become fewer, so that a group lies in few of them, and what was replaced or dropped gives its space
+//! back.
+//!
+//! Small buckets that share their files are merged together, into one file that they share again: a file of their own for each would
+//! cost a sync for each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_column::{Column, ColumnKey, Form};
+use millrace_segment::{MergeInput, MergePolicy, Writer};
+
+use crate::shared::Shared;
+use crate::state::manifest::SegmentRecord;
+use crate::state::marks::Mark;
+use crate::state::{Bucket, BucketSegment, State};
+use crate::upkeep::maintenance::reaches;
+use crate::upkeep::new_segments::NewSegments;
+use crate::{Error, Layout};
+
+/// Segments of about one size are merged when there are so many.
+const FAN_IN: usize = 4;
+/// Two segments are of about one size when neither is so many times the other.
+const TIER: u64 = 4;
+/// The most segments of a bucket: above it the smallest are merged, whatever their sizes.
+const SEGMENTS_MAX: usize = 10;
+/// Buckets are added to a merge until it has so many bytes to read.
+const RUN_BYTES: u64 = 32 << 20;
+/// A file is written anew when buckets have less than one in so many bytes of it, unless it is small.
+const WASTE: u64 = 4;
+const WASTE_MIN_BYTES: u64 = 1 << 20;
+
+/// Which segments of a bucket to merge, by their place in the list; empty: none.
+pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
+    let mut by_size: Vec<usize> = (0..segments.len()).collect();
+    by_size.sort_by_key(|index| segments[*index].bytes);
+    let size = |place: usize| segments[by_size[place]].bytes.max(1);
+    // The longest run of one size, from the smallest on: cheap merges first.
+    for first in 0..by_size.len() {
+        let run = (first..by_size.len()).take_while(|place| size(*place) <= size(first) * TIER).count();
+        if run >= FAN_IN {
+            return by_size[first..first + run].to_vec();
+        }
+    }
+    if segments.len() > SEGMENTS_MAX {
+        return by_size[..FAN_IN].to_vec();
+    }
+    // What was dropped takes space until its segment is written anew.
+    by_size.into_iter().find(|index| segments[*index].applied < last_mark).into_iter().collect()
+}
+
+/// Buckets, and those of their segments that are to be merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MergeRun {
+    buckets: Vec<BucketId>,
+    /// Each of the buckets has these. Sorted.
+    segments: Vec<u64>,
+}
+
+impl MergeRun {
+    /// The next merge that is of use, in buckets that are awake.
+    pub fn next(state: &State, awake: impl Fn(&Arc<Bucket>) -> bool) -> Option<MergeRun> {
+        let marks = state.marks.list();
+        let chosen = |bucket: &Arc<Bucket>| {
+            let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
+            let chosen = choose(&records, last_mark(&marks, bucket));
+            let mut numbers: Vec<u64> = chosen.iter().map(|index| records[*index].number).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        let mut buckets = state.buckets.iter().filter(|bucket| awake(bucket));
+        let first =
+            buckets.find_map(|bucket| Some((bucket, chosen(bucket))).filter(|(_, of)| !of.is_empty()));
+        let Some((first, segments)) = first else { return Self::wasted(state, awake) };
+        let rest = buckets.filter(|bucket| chosen(bucket) == segments);
+        Some(Self::of(std::iter::once(first).chain(rest), segments.clone()))
+    }
+
+    /// A file of which little is used: the buckets that still have it get what they have of it in another.
+    fn wasted(state: &State, awake: impl Fn(&Arc<Bucket>) -> bool) -> Option<MergeRun> {
+        let mut used: HashMap<u64, (u64, u64)> = HashMap::new();
+        for segment in state.buckets.iter().flat_map(|bucket| &bucket.segments) {
+            let Ok(opened) = &segment.opened else { continue };
+            used.entry(segment.record.number).or_insert((0, opened.bytes())).0 += segment.record.bytes;
+        }
+        let wasted = |(used, of): &(u64, u64)| *of >= WASTE_MIN_BYTES && used.saturating_mul(WASTE) < *of;
+        let (number, _) = used.into_iter().filter(|(_, used)| wasted(used)).min()?;
+        let has = |bucket: &&Arc<Bucket>| bucket.has_segment(number) && awake(bucket);
+        let run = Self::of(state.buckets.iter().filter(has), vec![number]);
+        (!run.buckets.is_empty()).then_some(run)
+    }
+
+    /// All segments of a bucket.
+    pub fn whole(bucket: &Bucket) -> MergeRun {
+        let mut segments: Vec<u64> = bucket.segments.iter().map(|segment| segment.record.number).collect();
+        segments.sort_unstable();
+        MergeRun { buckets: vec![bucket.id], segments }
+    }
+
+    /// The first of these buckets, as many as make one merge.
+    fn of<'a>(buckets: impl Iterator<Item = &'a Arc<Bucket>>, segments: Vec<u64>) -> MergeRun {
+        let mut bytes = 0;
+        let taken = buckets.take_while(|bucket| {
+            let full = bytes >= RUN_BYTES;
+            bytes += bytes_of(bucket, &segments);
+            !full
+        });
+        MergeRun { buckets: taken.map(|bucket| bucket.id).collect(), segments }
+    }
+
+    /// Which buckets.
+    pub fn buckets(&self) -> &[BucketId] {
+        &self.buckets
+    }
+
+    /// The buckets that there still are, with these segments: one may have been split, or lost what it had.
+    fn present<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, &'a Arc<Bucket>)> {
+        let has_all = |bucket: &Bucket| self.segments.iter().all(|number| bucket.has_segment(*number));
+        let buckets = state.buckets.iter().enumerate();
+        buckets.filter(move |(_, bucket)| self.buckets.contains(&bucket.id) && has_all(bucket))
+    }
+}
+
+/// What these segments have of a bucket.
+fn bytes_of(bucket: &Bucket, segments: &[u64]) -> u64 {
+    let records = bucket.segments.iter().map(|segment| segment.record);
+    records.filter(|record| segments.contains(&record.number)).map(|record| record.bytes).sum()
+}
+
+/// When the store learned of the last of these marks that reaches into a bucket; 0: none does.
+pub(crate) fn last_mark(marks: &[Mark], bucket: &Bucket) -> u64 {
+    let reaching = marks.iter().filter(|mark| reaches(&mark.scope, bucket));
+    reaching.map(|mark| mark.since).max().unwrap_or(0)
+}
+
+/// Puts one segment in the place of those of a run.
+pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
+    let (state, applied) = shared.settled_state();
+    let buckets: Vec<Arc<Bucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
+    let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
+    // One segment alone is written anew to give back what was dropped in it: how much that leaves is not known.
+    if run.segments.len() > 1 {
+        shared.check_space("merge segments", total)?;
+    }
+    let marks = state.marks.list();
+    let policy =
+        Policy { shared, state: &state, layout: shared.layout().0, forget: forget(shared, &state, run) };
+    let number = shared.next_number();
+    let mut writer = Writer::create(&*shared.options.disk, &shared.segment_path(number))?;
+    if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
+        return Ok(writer.abandon()?);
+    }
+    let mut file = NewSegments::new(shared);
+    let merged = if writer.is_empty() {
+        writer.abandon()?;
+        None
+    } else {
+        Some(file.finish(number, writer, applied)?)
+    };
+    let mut changed = Vec::new();
+    let published = file.publish(|state| {
+        let mut new = state.clone();
+        if brings_older(state, run, policy.forget) {
+            return Err(Error::Closed);
+        }
+        for (place, bucket) in run.present(state) {
+            let (gone, mut segments): (Vec<_>, Vec<_>) = bucket
+                .segments
+                .iter()
+                .cloned()
+                .partition(|segment| run.segments.contains(&segment.record.number));
+            if let Some(merged) = &merged {
+                let share = gone.iter().map(|segment| segment.record.bytes).sum::<u64>();
+                let of =
+                    |count: u64| (u128::from(count) * u128::from(share) / u128::from(total.max(1))) as u64;
+                let mut segment = merged.clone();
+                segment.record.bytes = of(segment.record.bytes);
+                segment.record.documents = of(segment.record.documents);
+                segments.push(segment);
+            }
+            changed.push((bucket.id, last_mark(&marks, bucket)));
+            new.buckets[place] = Arc::new(Bucket { id: bucket.id, segments });
+        }
+        if changed.is_empty() { Err(Error::Closed) } else { Ok(new) }
+    });
+    match published {
+        // What came or went meanwhile does not fit: the next choice knows of it, and the file goes.
+        Err(Error::Closed) => return Ok(()),
+        published => published?,
+    }
+    shared.counts.merged(&changed, &run.segments, merged.is_some().then_some(number));
+    shared.counters.merges.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The time before which removals can be forgotten in a merge: only one of all that the buckets have knows that nothing older
+/// would rise again.
+fn forget(shared: &Shared, state: &State, run: &MergeRun) -> u64 {
+    if run.present(state).any(|(_, bucket)| bucket.segments.len() != run.segments.len()) {
+        return 0;
+    }
+    forgettable(shared, state)
+}
+
+/// The time before which removals need not be remembered, but for what segments have: the tail has nothing that is older.
+pub(crate) fn forgettable(shared: &Shared, state: &State) -> u64 {
+    let retention = shared.tuning().tombstone_retention.as_micros() as u64;
+    shared.timestamps.now().0.saturating_sub(retention).min(state.oldest_in_tail())
+}
+
+/// Whether there is something older by now than the removals that a merge has forgotten.
+fn brings_older(state: &State, run: &MergeRun, forgotten: u64) -> bool {
+    let mut others = run.present(state).flat_map(|(_, bucket)| &bucket.segments);
+    let older = |segment: &BucketSegment| {
+        !run.segments.contains(&segment.record.number)
+            && segment.opened.as_ref().map_or(true, |segment| segment.oldest() < forgotten)
+    };
+    forgotten > 0 && (state.oldest_in_tail() < forgotten || others.any(older))
+}
+
+/// What buckets have of segments: all of them have each.
+pub(crate) fn inputs(buckets: &[Arc<Bucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
+    let locations: Vec<(u32, u32)> = buckets.iter().map(|bucket| bucket.locations()).collect();
+    let Some(first) = buckets.first() else { return Ok(Vec::new()) };
+    let chosen = first.segments.iter().filter(|segment| segments.contains(&segment.record.number));
+    chosen
+        .map(|segment| {
+            let segment = Arc::clone(segment.opened.as_ref().map_err(Clone::clone)?);
+            Ok(MergeInput { segment, locations: locations.clone() })
+        })
+        .collect()
+}
+
+/// How segments of this store are merged.
+pub(crate) struct Policy<'a> {
+    pub shared: &'a Shared,
+    pub state: &'a State,
+    pub layout: Arc<dyn Layout>,
+    /// Removals from before are forgotten.
+    pub forget: u64,
+}
+
+impl MergePolicy for Policy<'_> {
+    fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey> {
+        let mut columns: Vec<ColumnKey> = match self.layout.columns(document_type) {
+            // Values stay though the schema has no such field now: it may have it again. What is derived can be made again.
+            Some(known) => known
+                .into_iter()
+                .chain(present.iter().filter(|key| key.form == Form::Value).cloned())
+                .collect(),
+            None => present.to_vec(),
+        };
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column> {
+        self.layout.derive(document_type, key, value)
+    }
+
+    fn dropped(&self, document_type: &str, location: u32, group: &str) -> u64 {
+        self.state.marks.dropped(document_type, location, group)
+    }
+
+    fn forget_removals_before(&self) -> u64 {
+        self.forget
+    }
+
+    fn cancelled(&self) -> bool {
+        // Asked once a group: the place to step aside for writers.
+        if self.shared.counters.writes_in_flight.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.shared.health.closed.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes of segments; `!` after a size: a mark is not applied in it. Expected: the sizes that are merged.
+    fn check(sizes: &str, expected: &str) {
+        let segments: Vec<SegmentRecord> = sizes
+            .split_whitespace()
+            .map(|size| SegmentRecord {
+                number: 0,
+                bytes: size.trim_end_matches('!').parse().unwrap_or(0),
+                documents: 0,
+                applied: if size.ends_with('!') { 1 } else { 9 },
+            })
+            .collect();
+        let mut chosen: Vec<u64> = choose(&segments, 5).iter().map(|index| segments[*index].bytes).collect();
+        chosen.sort_unstable();
+        let chosen: Vec<String> = chosen.iter().map(u64::to_string).collect();
+        assert_eq!(chosen.join(" "), expected, "{sizes}");
+    }
+
+    #[test]
+    fn segments_of_one_size_are_merged() {
+        check("", "");
+        check("100", "");
+        check("100 100 100", "");
+        check("100 120 90 300", "90 100 120 300");
+        check("1000 10 10 11 10", "10 10 10 11");
+        check("1000 3000 100 100", "");
+        check("100 100! 100", "100");
+        check(
+            "1 10 100 1000 10000 100000 1000000 10000000 100000000 1000000000 10000000000",
+            "1 10 100 1000",
+        );
+    }
+}

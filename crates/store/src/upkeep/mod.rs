@@ -1,0 +1,11 @@
+//! Work in the background, none of which any write or read waits for: the tail rolls over and is sealed into segments (`rolling`,
+//! `sealing`), segments are merged and large buckets split (`maintenance`, `merging`), removals that need not be remembered are forgotten
+//! (`prune`).
+
+pub(crate) mod maintenance;
+pub(crate) mod merging;
+pub(crate) mod new_segments;
+pub(crate) mod prune;
+pub(crate) mod rests;
+pub(crate) mod rolling;
+pub(crate) mod sealing;

@@ -1,0 +1,47 @@
+//! Segments between being written and being named by the manifest.
+
+use millrace_segment::Writer;
+
+use crate::Error;
+use crate::shared::Shared;
+use crate::state::manifest::{InPlace, SegmentRecord};
+use crate::state::{BucketSegment, State};
+
+/// Segments that no manifest names yet. Their files go with it, so that work that failed gives its space back; unless a manifest
+/// may name them by then.
+pub(crate) struct NewSegments<'a> {
+    shared: &'a Shared,
+    numbers: Vec<u64>,
+}
+
+impl<'a> NewSegments<'a> {
+    pub fn new(shared: &'a Shared) -> Self {
+        NewSegments { shared, numbers: Vec::new() }
+    }
+
+    /// Finishes a segment, whose file is named for `number`, and opens it. Drops up to the time `applied` are applied in it.
+    pub fn finish(&mut self, number: u64, writer: Writer<'_>, applied: u64) -> Result<BucketSegment, Error> {
+        let summary = writer.finish()?;
+        self.numbers.push(number);
+        let record = SegmentRecord { number, bytes: summary.bytes, documents: summary.documents, applied };
+        Ok(BucketSegment { record, opened: Ok(self.shared.open_segment(number)?) })
+    }
+
+    /// Publishes a state that has them.
+    pub fn publish(mut self, change: impl FnOnce(&State) -> Result<State, Error>) -> Result<(), Error> {
+        let published = self.shared.try_publish(change);
+        if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
+            self.numbers.clear();
+        }
+        Ok(published?)
+    }
+}
+
+impl Drop for NewSegments<'_> {
+    fn drop(&mut self) {
+        for number in &self.numbers {
+            // Whoever dropped them has an error to report that says more than this one would; the next start tries again.
+            let _ = self.shared.options.disk.unlink(&self.shared.segment_path(*number));
+        }
+    }
+}

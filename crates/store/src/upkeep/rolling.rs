@@ -1,0 +1,84 @@
+//! How the tail goes over from one generation to the next.
+//!
+//! A spare generation is made before it is needed: the newest one is half full, and writes go on. The manifest names the spare before
+//! it takes over, so taking over is a change in memory, and the thread that has just filled a generation does it by itself. Only
+//! where there is no spare yet does sealing make one first.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Error;
+use crate::shared::{Shared, tail_path};
+use crate::state::Generation;
+use crate::state::manifest::InPlace;
+
+/// Makes spares, and lets them take over where that can wait.
+pub(crate) struct Roller {
+    shared: Arc<Shared>,
+    /// Held while a spare is made.
+    making: Mutex<()>,
+}
+
+/// There are no more generations, however small they are: each has a log and files of its own, and on a full disk each takes but
+/// few rows.
+const GENERATIONS_MAX: usize = 8;
+
+/// A log takes its space beforehand only where there is room for so many of them.
+const FREE_LOGS_MIN: u64 = 16;
+
+/// A log is longer than its rows by such a part of them, for what it keeps beside them.
+const LOG_MARGIN: u64 = 8;
+
+impl Roller {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Roller { shared, making: Mutex::default() }
+    }
+
+    /// Makes the spare when it will be needed soon.
+    pub fn tend(&self) -> Result<(), Error> {
+        let filled = self.shared.state().generations[0].bytes.load(Ordering::Relaxed);
+        if filled >= self.shared.options.tail_bytes / 2 { self.ensure_spare() } else { Ok(()) }
+    }
+
+    /// Lets the next generation take over the writes.
+    pub fn roll(&self) -> Result<(), Error> {
+        self.ensure_spare()?;
+        // Where there is none now, it has just taken over, which is as good.
+        self.shared.roll();
+        Ok(())
+    }
+
+    fn ensure_spare(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = &self.shared;
+        let state = shared.state();
+        if state.spare.is_some() {
+            return Ok(());
+        }
+        if state.generations.len() >= GENERATIONS_MAX {
+            return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
+        }
+        let number = shared.next_number();
+        let directory = tail_path(&shared.options, number);
+        let tail = shared.tails.create(&directory)?;
+        let log = shared.options.tail_bytes;
+        let free = shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0);
+        if free / FREE_LOGS_MIN > log {
+            // Before any write can come to it.
+            shared.tails.lay_out(&directory, log + log / LOG_MARGIN);
+        }
+        let spare = Arc::new(Generation::new(number, directory.clone(), tail));
+        let published = shared.try_publish(|state| {
+            let mut state = state.clone();
+            state.spare = Some(spare);
+            Ok(state)
+        });
+        if let Err(unwritten) = &published
+            && unwritten.in_place == InPlace::No
+        {
+            // No manifest names it, so nothing is lost where it stays until the next start.
+            let _ = shared.tails.delete(&directory);
+        }
+        Ok(published?)
+    }
+}

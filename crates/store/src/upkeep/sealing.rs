@@ -1,0 +1,375 @@
+//! Sealing: what the tail holds becomes segments.
+//!
+//! 1. The next generation takes over the writes.
+//! 2. The old one's rows are written: the newest version of each document, in columns. Buckets with few rows share a file with those
+//!    next to them: a file of its own for each would cost a sync for each.
+//! 3. The manifest gets the segments and loses the generation, at once.
+//! 4. When the last reader has gone, the generation's files are deleted.
+//!
+//! Generations are sealed in order, one at a time. Nothing of this is on the way of a write.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_bucket::BucketId;
+use millrace_column::{ColumnKey, Form};
+use millrace_segment::{ChunkInfo, NewChunk, Writer};
+
+use crate::read::columns;
+use crate::replica::is_inside;
+use crate::shared::Shared;
+use crate::state::marks::Marks;
+use crate::state::{Bucket, BucketSegment, Generation};
+use crate::tail::chunk;
+use crate::tail::{Row, RowKey, TailSnapshot};
+use crate::upkeep::new_segments::NewSegments;
+use crate::upkeep::rolling::Roller;
+use crate::{Error, Layout};
+
+/// Seals, one generation at a time.
+pub(crate) struct Sealer {
+    shared: Arc<Shared>,
+    roller: Arc<Roller>,
+    /// Generations that are sealed and that someone may still read. Locked while one is sealed.
+    retired: Mutex<Vec<Arc<Generation>>>,
+}
+
+impl Sealer {
+    pub fn new(shared: Arc<Shared>, roller: Arc<Roller>) -> Self {
+        Sealer { shared, roller, retired: Mutex::default() }
+    }
+
+    /// Seals when there is a reason to.
+    pub fn tend(&self) -> Result<(), Error> {
+        let shared = &self.shared;
+        let state = shared.state();
+        let active = &state.generations[0];
+        let bytes = active.bytes.load(Ordering::Relaxed);
+        let idle_us = shared.options.seal_idle.as_micros() as u64;
+        let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
+        let idle = shared.timestamps.now().0.saturating_sub(last_write) >= idle_us;
+        let wanted = shared.counters.seal_wanted.swap(false, Ordering::Relaxed);
+        let due = bytes >= shared.options.tail_bytes
+            || (idle && bytes >= WORTH_BYTES)
+            || (wanted && idle_for(shared, WANTED_AFTER_US))
+            || self.is_full(active);
+        if wanted && !due {
+            shared.counters.seal_wanted.store(true, Ordering::Relaxed);
+        }
+        drop(state);
+        let rolled = if due { self.roller.roll() } else { Ok(()) };
+        // What was written before can be sealed, whether the next generation could be made or not.
+        let sealed = self.seal_older();
+        rolled.and(sealed)
+    }
+
+    /// Seals all rows that there are now.
+    pub fn seal(&self) -> Result<(), Error> {
+        let state = self.shared.state();
+        let active = &state.generations[0];
+        if active.rows.load(Ordering::Relaxed) > 0 || self.is_full(active) {
+            self.roller.roll()?;
+        }
+        drop(state);
+        self.seal_older()
+    }
+
+    /// Seals the generations that take no rows any more, the oldest first.
+    fn seal_older(&self) -> Result<(), Error> {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = loop {
+            let state = self.shared.state();
+            let Some(oldest) = state.generations.last().filter(|_| state.generations.len() > 1) else {
+                break Ok(());
+            };
+            if let Err(error) = self.seal_generation(oldest) {
+                break Err(error);
+            }
+            retired.push(Arc::clone(oldest));
+            self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+        };
+        drop(retired);
+        self.shared.health.note_space(match &outcome {
+            Err(error @ Error::NoSpace { .. }) => Some(error.clone()),
+            _ => None,
+        });
+        self.delete_retired();
+        outcome
+    }
+
+    /// Whether a generation takes no rows any more though it is the newest: the disk was full.
+    fn is_full(&self, generation: &Generation) -> bool {
+        generation.is_closed() && self.shared.health.check_writable().is_ok()
+    }
+
+    fn seal_generation(&self, generation: &Arc<Generation>) -> Result<(), Error> {
+        let shared = &self.shared;
+        // The rows are written once more before their log goes.
+        shared.check_space("seal the tail", generation.bytes.load(Ordering::Relaxed))?;
+        // Another has taken over, but a write may be on its way still: when this returns it has been appended, and the next one finds
+        // that the generation is closed.
+        if let Some(gate) = generation.gate() {
+            gate.close();
+        }
+        let snapshot = generation.tail.snapshot();
+        let (layout, _) = shared.layout();
+        let (state, applied) = shared.settled_state();
+        let mut files = NewSegments::new(shared);
+        let mut written: Vec<(BucketId, BucketSegment)> = Vec::new();
+        for run in runs(&state.buckets, &*snapshot)? {
+            let sealing =
+                SealRun { shared, layout: &*layout, snapshot: &*snapshot, run: &run, marks: &state.marks };
+            written.extend(sealing.run(applied, &mut files)?);
+        }
+        files.publish(|state| {
+            let mut state = state.clone();
+            state.generations.retain(|other| other.number != generation.number);
+            for (id, segment) in written {
+                add(&mut state.buckets, id, &segment);
+            }
+            Ok(state)
+        })
+    }
+
+    /// Deletes the files of generations that no one reads any more.
+    fn delete_retired(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut *retired)
+            .into_iter()
+            .partition(|generation| Arc::strong_count(generation) == 1);
+        *retired = kept;
+        drop(retired);
+        for generation in free {
+            let directory = generation.directory.clone();
+            drop(generation);
+            let outcome = self.shared.tails.delete(&directory);
+            self.shared.health.trouble("delete a sealed tail", outcome.err().map(|error| error.to_string()));
+        }
+    }
+}
+
+/// An idle tail of fewer bytes stays as it is.
+const WORTH_BYTES: u64 = 64 << 10;
+
+/// A view has asked for sealing, because it had much to decode: it is done when nothing was written for so long.
+const WANTED_AFTER_US: u64 = 200_000;
+
+fn idle_for(shared: &Shared, us: u64) -> bool {
+    let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);
+    shared.timestamps.now().0.saturating_sub(last_write) >= us
+}
+
+/// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
+fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
+    for bucket in buckets {
+        if is_inside(bucket.id, id) {
+            let mut segments = bucket.segments.clone();
+            let mut segment = segment.clone();
+            let halved = bucket.id.used_bits() - id.used_bits();
+            segment.record.bytes >>= halved;
+            segment.record.documents >>= halved;
+            segments.push(segment);
+            *bucket = Arc::new(Bucket { id: bucket.id, segments });
+        }
+    }
+}
+
+/// What is called with each row: its key, taken apart, and its value.
+type KeyVisitor<'a> = dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error> + 'a;
+
+/// A file is closed when so many bytes of rows are in it and a bucket ends.
+const FILE_BYTES: u64 = 16 << 20;
+
+/// Buckets one after another that are sealed into one file.
+#[derive(Default)]
+struct Run {
+    /// Those that have rows.
+    buckets: Vec<Rows>,
+    /// The first and the last location of all of them.
+    locations: (u32, u32),
+    bytes: u64,
+    types: BTreeSet<String>,
+}
+
+/// How much of a run is a bucket's.
+struct Rows {
+    bucket: BucketId,
+    documents: u64,
+    bytes: u64,
+}
+
+/// What buckets have in a generation, in runs.
+fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>, Error> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut next = buckets.iter();
+    // No bucket yet: the first row begins one.
+    let mut locations: Option<(u32, u32)> = None;
+    snapshot.range(&[], None, &mut |key, value| {
+        let key = RowKey::parse(key)?;
+        while locations.is_none_or(|(_, last)| last < key.location) {
+            let Some(bucket) = next.next() else { return Ok(ControlFlow::Break(())) };
+            locations = Some(bucket.locations());
+            if bucket.locations().1 < key.location {
+                continue;
+            }
+            if runs.last().is_none_or(|run| run.bytes >= FILE_BYTES) {
+                runs.push(Run { locations: bucket.locations(), ..Run::default() });
+            }
+            if let Some(run) = runs.last_mut() {
+                run.locations.1 = bucket.locations().1;
+                run.buckets.push(Rows { bucket: bucket.id, documents: 0, bytes: 0 });
+            }
+        }
+        if let Some(run) = runs.last_mut() {
+            run.add(&key, value);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(runs)
+}
+
+impl Run {
+    /// Counts a row of the last bucket.
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) {
+        let bytes = (key.sort_key.len() + value.len()) as u64;
+        self.bytes += bytes;
+        if let Some(rows) = self.buckets.last_mut() {
+            rows.documents += 1;
+            rows.bytes += bytes;
+        }
+        if !self.types.contains(key.document_type()) {
+            self.types.insert(key.document_type().to_owned());
+        }
+    }
+}
+
+/// The rows of a run in one generation.
+struct SealRun<'a> {
+    shared: &'a Shared,
+    layout: &'a dyn Layout,
+    snapshot: &'a dyn TailSnapshot,
+    run: &'a Run,
+    marks: &'a Marks,
+}
+
+impl SealRun<'_> {
+    /// Writes the file. Returns what each bucket has of it.
+    fn run(
+        &self,
+        applied: u64,
+        files: &mut NewSegments<'_>,
+    ) -> Result<Vec<(BucketId, BucketSegment)>, Error> {
+        let number = self.shared.next_number();
+        let path = self.shared.segment_path(number);
+        let mut writer = Writer::create(&*self.shared.options.disk, &path)?;
+        for document_type in &self.run.types {
+            self.write_type(document_type, &mut writer)?;
+        }
+        if writer.is_empty() {
+            writer.abandon()?;
+            return Ok(Vec::new());
+        }
+        let file = files.finish(number, writer, applied)?;
+        let of_bucket = |rows: &Rows| {
+            let mut segment = file.clone();
+            let share = u128::from(file.record.bytes) * u128::from(rows.bytes);
+            segment.record.bytes = (share / u128::from(self.run.bytes.max(1))) as u64;
+            segment.record.documents = rows.documents;
+            (rows.bucket, segment)
+        };
+        Ok(self.run.buckets.iter().map(of_bucket).collect())
+    }
+
+    /// All rows of the run.
+    fn rows(&self, visit: &mut KeyVisitor<'_>) -> Result<(), Error> {
+        let (first, last) = self.run.locations;
+        let to = last.checked_add(1).map(u32::to_be_bytes);
+        self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {
+            visit(&RowKey::parse(key)?, value)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn write_type(&self, document_type: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let columns = columns::stored_columns(self.layout, document_type);
+        writer.begin_section(document_type, columns.clone())?;
+        let mut chunk = ChunkRows::new(self.layout, document_type, &columns);
+        let mut last_key: Vec<u8> = Vec::new();
+        self.rows(&mut |key, value| {
+            // The newest version of a document comes first.
+            if key.sort_key == last_key || key.document_type() != document_type {
+                return Ok(());
+            }
+            last_key.clear();
+            last_key.extend_from_slice(key.sort_key);
+            if key.timestamp.0 <= self.marks.dropped(document_type, key.location, key.group) {
+                return Ok(());
+            }
+            chunk.add(key, value, writer)
+        })?;
+        chunk.flush(writer)
+    }
+}
+
+/// Rows on their way into one chunk.
+struct ChunkRows<'a> {
+    layout: &'a dyn Layout,
+    document_type: &'a str,
+    columns: &'a [ColumnKey],
+    location: u32,
+    first_location: u64,
+    group: String,
+    rows: Vec<Row>,
+    bytes: usize,
+}
+
+impl<'a> ChunkRows<'a> {
+    fn new(layout: &'a dyn Layout, document_type: &'a str, columns: &'a [ColumnKey]) -> Self {
+        ChunkRows {
+            layout,
+            document_type,
+            columns,
+            location: 0,
+            first_location: 0,
+            group: String::new(),
+            rows: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
+        let same_group = self.group == key.group && (self.location == key.location || key.group.is_empty());
+        if !same_group || chunk::is_full(self.rows.len(), self.bytes) {
+            self.flush(writer)?;
+        }
+        if self.rows.is_empty() {
+            self.location = key.location;
+            self.first_location = key.reversed_location();
+            self.group = key.group.to_owned();
+        }
+        self.rows.push(Row::decode(key, value)?);
+        self.bytes += value.len();
+        Ok(())
+    }
+
+    fn flush(&mut self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let timestamps = || rows.iter().map(|row| row.timestamp.0);
+        let info = ChunkInfo {
+            documents: rows.len() as u32,
+            removed: rows.iter().filter(|row| row.removed).count() as u32,
+            first_location: self.first_location,
+            oldest: timestamps().min().unwrap_or(0),
+            newest: timestamps().max().unwrap_or(0),
+        };
+        let columns = columns::build_all(self.layout, self.document_type, self.columns, &rows);
+        debug_assert!(self.columns.iter().any(|key| key.form == Form::Id), "every chunk has ids");
+        Ok(writer.add(NewChunk { location: self.location, group: &self.group, info, columns })?)
+    }
+}

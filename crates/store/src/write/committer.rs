@@ -1,0 +1,472 @@
+//! The way of a write: one thread makes many writes durable with one sync.
+//!
+//! 1. [`Writes::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then it enters its lane.
+//! 2. Blind writes go to the committer's queue. Modifications go to the modifiers, whose result goes to that queue too.
+//! 3. The committer takes what has gathered, gives timestamps, and appends all of it to the tail at once. Meanwhile the next
+//!    writes gather.
+//! 4. The writes are answered, and those that waited in their lanes go on.
+//!
+//! Versions that come with their timestamps ([`Writes::apply`]) take the same way without a lane: who gave the timestamps has put them
+//! in order.
+//!
+//! Both queues are bounded by what is counted in at step 1.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_bucket::SortKey;
+use millrace_document::{DocumentId, Timestamp, Version};
+
+use crate::shared::Shared;
+use crate::state::Generation;
+use crate::tail::{AppendError, KeyValue, encode_put, encode_removed, row_key};
+use crate::write::commit_rows::{CommitRows, RowValue, check_key};
+use crate::write::lanes::{LaneWrite, Lanes};
+use crate::{Change, Error, Modification, Modify, Write, Written};
+
+/// What is called with the outcome of a write.
+pub(crate) type Done = Box<dyn FnOnce(Result<Written, Error>) + Send>;
+
+/// One sync covers at most so many bytes of rows, and one more row.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// All writes that are under way.
+pub(crate) struct Writes {
+    shared: Arc<Shared>,
+    lanes: Lanes<Accepted>,
+    commits: WorkQueue<Commit>,
+    modifications: WorkQueue<Accepted>,
+}
+
+/// A write that was counted in.
+pub(crate) struct Accepted {
+    key: SortKey,
+    work: Work,
+    reply: Reply,
+}
+
+enum Work {
+    Row(RowValue),
+    Modify(DocumentId, Modify),
+}
+
+/// What is on its way to the tail, to be answered when it is there.
+struct Commit {
+    rows: CommitRows,
+    reply: Reply,
+}
+
+impl LaneWrite for Accepted {
+    fn key(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    fn alone(&self) -> bool {
+        matches!(self.work, Work::Modify(..))
+    }
+}
+
+impl Writes {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Writes {
+            shared,
+            lanes: Lanes::new(),
+            commits: WorkQueue::default(),
+            modifications: WorkQueue::default(),
+        }
+    }
+
+    /// Takes a write on, or answers at once why not.
+    pub fn accept(&self, write: Write, done: Done) {
+        let key = SortKey::new(&write.id);
+        let work = match write.change {
+            Change::Put(document) => Work::Row(RowValue { bytes: encode_put(&document), removes: false }),
+            Change::Remove => Work::Row(RowValue { bytes: encode_removed(), removes: true }),
+            Change::Modify(modify) => Work::Modify(write.id, modify),
+        };
+        let bytes = key.as_bytes().len()
+            + match &work {
+                Work::Row(value) => value.bytes.len(),
+                Work::Modify(..) => 0,
+            };
+        let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
+        let removes = matches!(work, Work::Row(RowValue { removes: true, .. }));
+        if let Err(error) = check_key(&key).and_then(|()| self.check(removes)) {
+            return reply.send(Err(error));
+        }
+        if let Some(accepted) = self.lanes.enter(Accepted { key, work, reply }) {
+            self.run(accepted);
+        }
+    }
+
+    /// Takes on versions that have their timestamps, or answers at once why not.
+    pub fn apply(&self, versions: Vec<Version>, done: Done) {
+        let given = CommitRows::given(versions);
+        let bytes = given.as_ref().map_or(0, CommitRows::bytes);
+        let reply = Reply::new(Arc::clone(&self.shared), bytes, done);
+        let rows = given.and_then(|rows| self.check(rows.removes()).map(|()| rows));
+        match rows {
+            Ok(rows) if rows.bytes() == 0 => reply.send(Ok(Written::default())),
+            Ok(rows) => self.commits.push(Commit { rows, reply }),
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+
+    fn check(&self, removes: bool) -> Result<(), Error> {
+        let shared = &self.shared;
+        shared.check_open()?;
+        shared.health.check_writable()?;
+        if shared.counters.writes_in_flight.load(Ordering::Relaxed) > shared.options.queue_writes
+            || shared.counters.bytes_in_flight.load(Ordering::Relaxed) > shared.options.queue_bytes
+        {
+            shared.alarm.ring();
+            return Err(Error::Overloaded);
+        }
+        if !removes && shared.state().tail_bytes() > shared.options.tail_bytes.saturating_mul(4) {
+            shared.alarm.ring();
+            return Err(shared.health.no_space().unwrap_or(Error::Overloaded));
+        }
+        Ok(())
+    }
+
+    fn run(&self, accepted: Accepted) {
+        match accepted.work {
+            Work::Row(value) => {
+                let rows = CommitRows::Written { key: accepted.key, value, existed: None };
+                self.commits.push(Commit { rows, reply: accepted.reply });
+            }
+            Work::Modify(..) => self.modifications.push(accepted),
+        }
+    }
+
+    /// Something was committed, or could not be.
+    fn finish_commit(&self, commit: Commit, timestamp: Timestamp, outcome: Result<(), Error>) {
+        match commit.rows {
+            CommitRows::Written { key, existed, .. } => {
+                let written = Written { timestamp, existed, changed: true };
+                self.finish(&key, commit.reply, outcome.map(|()| written));
+            }
+            CommitRows::Given { newest, .. } => {
+                let written = Written { timestamp: Timestamp(newest), existed: None, changed: true };
+                commit.reply.send(outcome.map(|()| written));
+            }
+        }
+    }
+
+    /// A write has run: answers it, and lets those go on that waited for it.
+    fn finish(&self, key: &SortKey, reply: Reply, outcome: Result<Written, Error>) {
+        reply.send(outcome);
+        self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
+    }
+
+    /// Runs modifications until the store closes. Several threads can.
+    pub fn run_modifier(&self) {
+        while let Some(accepted) = self.modifications.take_one() {
+            let Accepted { key, work: Work::Modify(id, modify), reply } = accepted else { continue };
+            match self.modify(&id, modify) {
+                Ok((Some(value), existed)) => {
+                    let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
+                    self.commits.push(Commit { rows, reply });
+                }
+                Ok((None, existed)) => {
+                    let timestamp = existed.unwrap_or_default();
+                    let written = Written { timestamp, existed: Some(existed.is_some()), changed: false };
+                    self.finish(&key, reply, Ok(written));
+                }
+                Err(error) => self.finish(&key, reply, Err(error)),
+            }
+        }
+    }
+
+    fn modify(
+        &self,
+        id: &DocumentId,
+        modify: Modify,
+    ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
+        let found = crate::read::get::get(&self.shared, id)?;
+        let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
+        let decided = catch_unwind(AssertUnwindSafe(|| modify(found))).unwrap_or_else(|_| {
+            let reason = "the modification failed on this document; it was not changed".to_owned();
+            Err(crate::Refusal { code: 500, reason })
+        });
+        let value = match decided.map_err(Error::Refused)? {
+            Modification::Put(document) => Some(RowValue { bytes: encode_put(&document), removes: false }),
+            Modification::Remove => Some(RowValue { bytes: encode_removed(), removes: true }),
+            Modification::Nothing => None,
+        };
+        Ok((value, existed))
+    }
+
+    /// Makes writes durable until the store closes. One thread can.
+    pub fn run_committer(&self) {
+        let bytes = |commit: &Commit| commit.rows.bytes();
+        let mut last = LastCommit::default();
+        while let Some(batch) = self.commits.take(bytes, &last) {
+            let (writes, began) = (batch.len(), Instant::now());
+            self.commit(batch.into());
+            last = LastCommit { writes, took: began.elapsed() };
+        }
+    }
+
+    fn commit(&self, batch: Vec<Commit>) {
+        let refused = match self.shared.health.check_writable() {
+            Ok(()) => self.check_space().err(),
+            Err(error) => Some(error),
+        };
+        let (mut batch, refused_writes): (Vec<_>, Vec<_>) = match &refused {
+            None => (batch, Vec::new()),
+            Some(Error::DiskFull { .. }) => batch.into_iter().partition(|commit| commit.rows.removes()),
+            Some(_) => (Vec::new(), batch),
+        };
+        for commit in refused_writes {
+            let error = refused.clone().unwrap_or(Error::Closed);
+            self.finish_commit(commit, Timestamp::default(), Err(error));
+        }
+        if batch.is_empty() {
+            return;
+        }
+        let began = Instant::now();
+        let (timestamps, outcome) = self.append(&mut batch);
+        let (counters, took) = (&self.shared.counters, began.elapsed());
+        for commit in &batch {
+            counters.waited.add(began.saturating_duration_since(commit.reply.began));
+            counters.committed.add(took);
+        }
+        for (commit, timestamp) in batch.into_iter().zip(timestamps) {
+            self.finish_commit(commit, timestamp, outcome.clone());
+        }
+    }
+
+    /// Appends the rows, whose values are taken out of the batch.
+    fn append(&self, batch: &mut [Commit]) -> (Vec<Timestamp>, Result<(), Error>) {
+        let shared = &self.shared;
+        loop {
+            let state = shared.state();
+            let generation = &state.generations[0];
+            let Some(gate) = generation.gate() else {
+                if let Err(error) = self.wait_for_generation(generation.number) {
+                    return (vec![Timestamp::default(); batch.len()], Err(error));
+                }
+                continue;
+            };
+            let (timestamps, rows) = self.take_rows(batch, generation);
+            let count = rows.len() as u64;
+            let bytes = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            let outcome = generation.tail.append(rows);
+            return match outcome {
+                Ok(()) => {
+                    generation.count(count, bytes);
+                    let now = shared.timestamps.now().0;
+                    shared.counters.last_write_us.store(now, Ordering::Relaxed);
+                    let filled = generation.bytes.load(Ordering::Relaxed);
+                    let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
+                    let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
+                    if rolled || spare_is_due {
+                        shared.alarm.ring();
+                    }
+                    (timestamps, Ok(()))
+                }
+                Err(AppendError::Full) => {
+                    gate.close();
+                    shared.alarm.ring();
+                    (timestamps, Err(self.disk_full()))
+                }
+                Err(AppendError::NotDurable(reason)) => {
+                    gate.close();
+                    shared.health.poison(reason.clone());
+                    (timestamps, Err(Error::Poisoned { reason }))
+                }
+            };
+        }
+    }
+
+    /// The rows of a batch for a generation, whose gate is held: so the timestamps that are given here are above those of the
+    /// generation before, and those that were given elsewhere are known before the rows can be seen.
+    fn take_rows(&self, batch: &mut [Commit], generation: &Generation) -> (Vec<Timestamp>, Vec<KeyValue>) {
+        let clock = &self.shared.timestamps;
+        let mut timestamps = Vec::with_capacity(batch.len());
+        let mut all = Vec::with_capacity(batch.len());
+        for commit in batch {
+            match &mut commit.rows {
+                CommitRows::Written { key, value, .. } => {
+                    let timestamp = clock.next();
+                    generation.expect(timestamp.0, timestamp.0);
+                    all.push((row_key(key, timestamp), std::mem::take(&mut value.bytes)));
+                    timestamps.push(timestamp);
+                }
+                CommitRows::Given { rows, oldest, newest, .. } => {
+                    clock.see(Timestamp(*newest));
+                    generation.expect(*oldest, *newest);
+                    all.append(rows);
+                    timestamps.push(Timestamp(*newest));
+                }
+            }
+        }
+        (timestamps, all)
+    }
+
+    /// The generation was closed: because the next one has taken over, or because the disk was full, and none could.
+    fn wait_for_generation(&self, closed: u64) -> Result<(), Error> {
+        if self.shared.state().generations[0].number == closed {
+            self.shared.alarm.ring();
+            return Err(self.disk_full());
+        }
+        Ok(())
+    }
+
+    fn check_space(&self) -> Result<(), Error> {
+        let options = &self.shared.options;
+        let free = options
+            .disk
+            .free_space(&options.data_dir)
+            .map_err(|error| Error::io("look for free space", &error))?;
+        if free < self.shared.disk_reserve() { Err(self.disk_full()) } else { Ok(()) }
+    }
+
+    fn disk_full(&self) -> Error {
+        let options = &self.shared.options;
+        Error::DiskFull {
+            path: options.data_dir.clone(),
+            free: options.disk.free_space(&options.data_dir).unwrap_or(0),
+            reserve: self.shared.disk_reserve(),
+        }
+    }
+
+    /// No more writes come: the threads end when those under way have been answered.
+    pub fn close(&self) {
+        self.modifications.close();
+    }
+
+    /// After the modifiers have ended.
+    pub fn close_commits(&self) {
+        self.commits.close();
+    }
+}
+
+/// Owes an answer to a writer, and gives one in any case.
+struct Reply {
+    shared: Arc<Shared>,
+    bytes: usize,
+    /// When the write was taken on.
+    began: Instant,
+    done: Option<Done>,
+}
+
+impl Reply {
+    fn new(shared: Arc<Shared>, bytes: usize, done: Done) -> Self {
+        shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
+        shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
+        Reply { shared, bytes, began: Instant::now(), done: Some(done) }
+    }
+
+    fn send(mut self, outcome: Result<Written, Error>) {
+        self.answer(outcome);
+    }
+
+    fn answer(&mut self, outcome: Result<Written, Error>) {
+        if let Some(done) = self.done.take() {
+            self.shared.counters.writes_in_flight.fetch_sub(1, Ordering::Relaxed);
+            self.shared.counters.bytes_in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
+            // A writer's fault must not end the thread that all writers need.
+            if catch_unwind(AssertUnwindSafe(|| done(outcome))).is_err() {
+                tracing::error!("what was to be called after a write failed");
+            }
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.answer(Err(Error::Closed));
+    }
+}
+
+/// What the next commit learns from the one before.
+#[derive(Default)]
+struct LastCommit {
+    writes: usize,
+    took: Duration,
+}
+
+/// Where syncs take so long, a commit waits a little for writers that were answered just now: most write again at once, and
+/// otherwise would wait for two syncs.
+const SLOW_SYNC: Duration = Duration::from_millis(1);
+
+/// Work for threads that wait for it.
+struct WorkQueue<T> {
+    queue: Mutex<(VecDeque<T>, bool)>,
+    ready: Condvar,
+}
+
+impl<T> Default for WorkQueue<T> {
+    fn default() -> Self {
+        WorkQueue { queue: Mutex::default(), ready: Condvar::new() }
+    }
+}
+
+impl<T> WorkQueue<T> {
+    fn push(&self, item: T) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).0.push_back(item);
+        self.ready.notify_one();
+    }
+
+    /// What has gathered, up to [`BATCH_BYTES`]; waits until there is some. `None`: it was closed, and all is done.
+    fn take(&self, bytes: impl Fn(&T) -> usize, last: &LastCommit) -> Option<VecDeque<T>> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = queue.0.len() + last.writes;
+        let mut queue = self
+            .ready
+            .wait_while(queue, |(items, closed)| items.is_empty() && !*closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        if last.took >= SLOW_SYNC {
+            queue = self.gather(queue, expected, last.took);
+        }
+        let mut total = 0;
+        let end = queue.0.iter().position(|item| {
+            total += bytes(item);
+            total > BATCH_BYTES
+        });
+        let end = end.map_or(queue.0.len(), |end| end.max(1));
+        let rest = queue.0.split_off(end);
+        let taken = std::mem::replace(&mut queue.0, rest);
+        (!taken.is_empty()).then_some(taken)
+    }
+
+    /// Waits for more, as long as they come one upon the other: until there are so many, or half a sync has gone by.
+    fn gather<'q>(
+        &'q self,
+        mut queue: MutexGuard<'q, (VecDeque<T>, bool)>,
+        expected: usize,
+        sync: Duration,
+    ) -> MutexGuard<'q, (VecDeque<T>, bool)> {
+        let began = Instant::now();
+        while queue.0.len() < expected && began.elapsed() < sync / 2 {
+            let before = queue.0.len();
+            let none_came = |(items, closed): &mut (VecDeque<T>, bool)| items.len() == before && !*closed;
+            let waited = self.ready.wait_timeout_while(queue, sync / 16, none_came);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if queue.0.len() == before {
+                break;
+            }
+        }
+        queue
+    }
+
+    /// The item that has waited longest, as [`WorkQueue::take`].
+    fn take_one(&self) -> Option<T> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self
+            .ready
+            .wait_while(queue, |(items, closed)| items.is_empty() && !*closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        queue.0.pop_front()
+    }
+
+    fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.ready.notify_all();
+    }
+}
