@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Error, Report};
+use crate::{Error, Progress, Report};
 
 /// What a run may use.
 #[derive(Debug, Clone)]
@@ -46,6 +46,27 @@ pub struct Settings {
     pub size: f64,
     /// The program `millrace`, for those benchmarks that start servers of their own.
     pub program: Option<PathBuf>,
+    /// Which cases are run, of `model`.
+    pub only: Only,
+    /// Who hears of the run meanwhile.
+    pub progress: Progress,
+}
+
+/// Which cases of a benchmark are run; all by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Only {
+    /// Those with this in their name.
+    pub case: Option<String>,
+    /// Those with so many clients.
+    pub clients: Vec<usize>,
+}
+
+impl Only {
+    /// Whether this case is run.
+    fn takes(&self, case: &str, clients: usize) -> bool {
+        self.case.as_deref().is_none_or(|part| case.contains(part))
+            && (self.clients.is_empty() || self.clients.contains(&clients))
+    }
 }
 
 impl Default for Settings {
@@ -55,6 +76,8 @@ impl Default for Settings {
             directory: std::env::temp_dir(),
             size: 1.0,
             program: None,
+            only: Only::default(),
+            progress: Progress::default(),
         }
     }
 }

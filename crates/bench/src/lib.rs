@@ -34,6 +34,6 @@ pub mod random;
 mod recorder;
 mod report;
 
-pub use benches::{BENCHES, Bench, Settings, find};
+pub use benches::{BENCHES, Bench, Only, Settings, find};
 pub use error::Error;
-pub use report::{Axis, Figure, Goal, Line, Plot, Report, Unit};
+pub use report::{Axis, Figure, Goal, Line, Plot, Progress, Report, Unit};

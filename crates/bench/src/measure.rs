@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use rustix::time::ClockId;
 
 /// The longest time that is told apart from longer ones.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -115,19 +116,18 @@ pub fn alternately<A, B>(
     (of_first, of_second)
 }
 
-/// Time that processors have spent on the threads that this process has now; zero where the system does not tell.
-pub fn processor_time() -> Duration {
-    let of_thread = |directory: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(directory.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
-    };
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    threads.filter_map(of_thread).sum()
-}
-
 /// Time that processors have spent on this process, on threads that ended too.
 pub fn process_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    of_clock(ClockId::ProcessCPUTime)
+}
+
+/// Time that processors have spent on this thread.
+pub fn thread_time() -> Duration {
+    of_clock(ClockId::ThreadCPUTime)
+}
+
+fn of_clock(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn this_process_uses_processors() {
-        let before = processor_time();
+        let before = process_time();
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(50) {
             black_box(0);
         }
-        let spent = processor_time().saturating_sub(before);
+        let spent = process_time().saturating_sub(before);
         assert!(spent > Duration::ZERO, "{spent:?}");
     }
 

@@ -20,6 +20,24 @@ pub struct Report {
     pub plots: Vec<Plot>,
     /// What a reader has to know beside the figures: the machine, the sizes.
     pub notes: Vec<String>,
+    /// So many of the figures were told already.
+    told: usize,
+}
+
+/// Who hears of a benchmark while it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Hears each figure once, as a line of JSON without its end.
+    pub figure: fn(&str),
+    /// Hears what was done and how far the run is, for people.
+    pub step: fn(&str),
+}
+
+impl Default for Progress {
+    /// Nobody.
+    fn default() -> Self {
+        Progress { figure: |_| (), step: |_| () }
+    }
 }
 
 /// One figure.
@@ -55,7 +73,7 @@ pub enum Goal {
 impl Report {
     /// Without figures.
     pub fn new(bench: &'static str) -> Self {
-        Report { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new() }
+        Report { bench, figures: Vec::new(), plots: Vec::new(), notes: Vec::new(), told: 0 }
     }
 
     /// Adds a figure.
@@ -66,6 +84,14 @@ impl Report {
     /// Adds a note.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
+    }
+
+    /// Tells the figures that were not told yet.
+    pub fn tell(&mut self, progress: Progress) {
+        for figure in &self.figures[self.told.min(self.figures.len())..] {
+            (progress.figure)(&figure.json(self.bench).to_string());
+        }
+        self.told = self.figures.len();
     }
 
     /// One JSON object a figure, a line each.

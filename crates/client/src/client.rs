@@ -141,6 +141,18 @@ impl Client {
     /// # Errors
     /// [`Error::Address`].
     pub fn new(base: &str, protocol: Protocol) -> Result<Self, Error> {
+        Client::trusting(base, protocol, None)
+    }
+
+    /// The same, which over TLS trusts and shows what this configuration says; without one, it trusts whom the system trusts.
+    ///
+    /// # Errors
+    /// [`Error::Address`].
+    pub fn trusting(
+        base: &str,
+        protocol: Protocol,
+        trusted: Option<rustls::ClientConfig>,
+    ) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: base.to_owned(), reason };
         let with_scheme = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
         let uri: Uri = with_scheme.parse().map_err(|error| fail(format!("{error}")))?;
@@ -150,8 +162,9 @@ impl Client {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let tls = match uri.scheme_str() {
-            Some("https") => HttpsConnectorBuilder::new().with_native_roots().map_err(|error| {
+        let tls = match (uri.scheme_str(), trusted) {
+            (Some("https"), Some(trusted)) => HttpsConnectorBuilder::new().with_tls_config(trusted),
+            (Some("https"), None) => HttpsConnectorBuilder::new().with_native_roots().map_err(|error| {
                 fail(format!("no certificates to trust: {error}; name a file of them in SSL_CERT_FILE"))
             })?,
             // Without TLS there is nothing to trust, and reading the system's certificates takes a while.

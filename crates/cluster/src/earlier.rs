@@ -40,8 +40,8 @@ impl Earlier {
     }
 
     /// The names of those who may act by it.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.runs.keys().cloned()
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.runs.keys().map(String::as_str)
     }
 
     /// Whether those of its nodes for which `out` holds would be enough to go on by it.

@@ -250,3 +250,14 @@ pub enum Failure {
         reason: String,
     },
 }
+
+impl Failure {
+    /// The same, of a node that is named.
+    pub(crate) fn of(self, node: &str) -> Self {
+        match self {
+            Failure::DiskFull { reason } => Failure::DiskFull { reason: format!("node {node}: {reason}") },
+            Failure::Storage { reason } => Failure::Storage { reason: format!("node {node}: {reason}") },
+            other => other,
+        }
+    }
+}

@@ -53,8 +53,8 @@ pub struct NodeEntry {
     pub capacity: f64,
     /// Names one run of the process: another after each start.
     pub incarnation: u64,
-    /// It does not serve, and when that was said its lease had been seen to end, and no votes could confirm an older state to it: this run
-    /// acts by none any more, and nobody has to wait for it.
+    /// It does not serve, its lease has been seen to end, and no votes could confirm an older state to it: this run acts by none any more,
+    /// and nobody has to wait for it.
     #[serde(default)]
     pub lease_ended: bool,
 }
@@ -231,8 +231,8 @@ fn group(key: u16, layout: &Layout, nodes: &BTreeMap<NodeKey, NodeEntry>) -> Res
 /// A state for tests: nodes by a letter for each: `u`p, `r`etired, `m`aintenance, `d`own.
 #[cfg(test)]
 pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> ClusterState {
-    let entry = |letter| NodeEntry {
-        name: "n".to_owned(),
+    let entry = |key: usize, letter| NodeEntry {
+        name: format!("n{key}"),
         address: "localhost:1".to_owned(),
         state: match letter {
             'u' => NodeState::Up,
@@ -245,7 +245,7 @@ pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> Cluster
         lease_ended: false,
     };
     let nodes: BTreeMap<NodeKey, NodeEntry> =
-        states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(letter))).collect();
+        states.chars().enumerate().map(|(key, letter)| (NodeKey(key as u16), entry(key, letter))).collect();
     let layout = Layout::Nodes(nodes.keys().copied().collect());
     ClusterState::new(version, nodes, Distribution { bits: 8, redundancy, layout })
         .expect("the layout is complete")

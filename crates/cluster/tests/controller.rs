@@ -391,8 +391,11 @@ fn a_state_tells_whose_lease_has_ended() {
     assert_eq!(ended("0 start a b c\n10 gone c\n11"), "001");
     assert_eq!(ended("0 start a b c\n10 stopping c\n11"), "000", "it is registered still");
     assert_eq!(ended("0 start a b c\n10 gone c\n12 start c"), "000");
-    // What it was when it was taken out counts: votes may have confirmed it then.
-    assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50 gone b\n52"), "010");
+    // The next state has what has become of it since.
+    assert_eq!(ended("0 start a b c\n10 stopping c\n12 gone c\n13 start d\n14"), "0010");
+    assert_eq!(ended("0 start a b c\n10 maintenance c\n12 gone c\n50 gone b\n52"), "011");
+    // While votes of others may confirm it, it counts as one that may act.
+    assert_eq!(ended("0 start a b c\n9 deaf a b c\n10 maintenance c\n12 gone c\n13 start d\n14"), "0000");
     // So may those of a node that has ended since, by an operator's word.
     assert_eq!(ended("0 start a b c\n10 deaf a b c\n10 start d\n20 gone a b\n30 down a\n31"), "0000");
     assert_eq!(ended("0 start a b c\n10 start d\n12\n20 gone a b\n30 down a\n31"), "1100");

@@ -74,6 +74,18 @@ impl<'a> TokenIds<'a> {
         }
     }
 
+    /// How many positions the word at `to` stands after the one at `from`. Neighbouring elements are `gap` positions apart; `None` where
+    /// they have no distance, and across more than one boundary. Reads all that is between.
+    pub fn distance(&self, from: u32, to: u32, gap: Option<u32>) -> Option<u32> {
+        let between = self.slice(from as usize..to as usize);
+        match (between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count(), gap) {
+            (0, _) => Some(to - from),
+            // The boundary has a place of its own, which is no position.
+            (1, Some(gap)) => Some((to - from - 1).saturating_add(gap)),
+            _ => None,
+        }
+    }
+
     /// All numbers in order.
     pub fn iter(self) -> impl Iterator<Item = u32> + 'a {
         (0..self.len()).map(move |index| self.get(index))

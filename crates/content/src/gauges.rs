@@ -1,5 +1,6 @@
 //! What a node's part in the cluster counts, under the names of Vespa's metrics.
 
+use millrace_cluster::{ClusterState, NodeState};
 use millrace_gateway::cluster::Gauge;
 
 use crate::ContentNode;
@@ -11,7 +12,7 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
     let copying_in: u64 = incoming.iter().map(|transfer| transfer.buckets()).sum();
     let level = |name, description, value: u64| Gauge::new(name, description, value as f64);
     let ended = figures.ended;
-    vec![
+    let mut gauges = vec![
         level(
             "vds.idealstate.idealstate_diff",
             "Replicas to be made, filled or deleted until the buckets that this node owns are where they should be",
@@ -93,5 +94,45 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
             "Bytes a second that it may send and receive, so that requests do not suffer; 0: as many as it can",
             throttle.limit().unwrap_or(0),
         ),
-    ]
+    ];
+    gauges.extend(of_controller(node));
+    gauges
+}
+
+/// What the cluster controller counts. Only the one that leads tells of nodes, so that a sum over all counts each once.
+fn of_controller(node: &ContentNode) -> Vec<Gauge> {
+    let level = |name, description, value: usize| Gauge::new(name, description, value as f64);
+    let state = node.membership().states().borrow().clone();
+    let leads = node.leads();
+    let mut gauges = vec![level(
+        "cluster-controller.is-master",
+        "Whether this node leads the cluster",
+        usize::from(leads),
+    )];
+    let Some(state) = state.filter(|_| leads) else { return gauges };
+    let count = |of: NodeState| in_state(&state, of);
+    gauges.extend([
+        level("cluster-controller.up.count", "Nodes that are up", count(NodeState::Up)),
+        level(
+            "cluster-controller.retired.count",
+            "Nodes that give away what they have",
+            count(NodeState::Retired),
+        ),
+        level(
+            "cluster-controller.maintenance.count",
+            "Nodes that are away and keep their place",
+            count(NodeState::Maintenance),
+        ),
+        level("cluster-controller.down.count", "Nodes that are down", count(NodeState::Down)),
+        Gauge::counted(
+            "cluster-controller.cluster-state-change.count",
+            "Cluster states since the cluster began",
+            state.version(),
+        ),
+    ]);
+    gauges
+}
+
+fn in_state(state: &ClusterState, of: NodeState) -> usize {
+    state.nodes().values().filter(|node| node.state == of).count()
 }

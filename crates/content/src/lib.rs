@@ -27,7 +27,7 @@ mod throttle;
 
 pub use incoming::Transfer;
 pub use joining::Joining;
-pub use node::{ContentNode, Pace};
+pub use node::{ContentNode, HandedOn, Pace, PeerPort};
 pub use source::StoreSource;
 pub use take_over::take_over;
 pub use throttle::Throttle;

@@ -13,6 +13,7 @@ use millrace_membership::Membership;
 use millrace_peer::{Peers, Service, Source};
 use millrace_schema::Application;
 use millrace_store::{Store, Write, Written};
+use millrace_trust::{Connection, Trust};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -40,28 +41,44 @@ pub struct Pace {
     pub slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>,
 }
 
+/// Where other nodes reach a node.
+pub struct PeerPort {
+    /// Accepts their connections.
+    pub listener: TcpListener,
+    /// The node's certificate; where there is one, nodes speak over encrypted connections alone, with others that have theirs.
+    pub trust: Option<Arc<Trust>>,
+    /// Takes encrypted connections over which requests of clients are handed on; others come to the data port.
+    pub handed_on: HandedOn,
+}
+
+/// What serves a connection over which another node hands on requests of clients, as HTTP/2.
+pub type HandedOn = Box<dyn Fn(Connection) + Send + Sync>;
+
 /// A node's part in its cluster. Dropped, it takes none any more; [`ContentNode::stop`] does that in order.
 pub struct ContentNode {
     me: NodeKey,
     store: Store,
     machine: Arc<Machine>,
     throttle: Arc<Throttle>,
+    /// Whether requests are handed on to the port for nodes.
+    is_encrypted: bool,
     membership: Membership,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl ContentNode {
-    /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `listener`.
+    /// Takes part, as soon as the cluster state has this run of the node: waits for that. Other nodes are answered at `port`.
     ///
     /// # Errors
     /// A thread cannot be had; the store cannot be read.
     pub async fn start(
         store: Store,
         membership: Membership,
-        listener: TcpListener,
+        port: PeerPort,
         pace: Pace,
     ) -> std::io::Result<Arc<Self>> {
+        let PeerPort { listener, trust, handed_on } = port;
         let incarnation = membership.incarnation();
         let (me, state) = first_state(&membership, incarnation).await;
         let runtime = Handle::current();
@@ -75,21 +92,23 @@ impl ContentNode {
             incarnation,
             replicas: Arc::clone(&replicas),
             throttle: Arc::clone(&throttle),
-            peers: Arc::new(Peers::new(runtime.clone())),
+            peers: Arc::new(Peers::new(runtime.clone(), trust.clone())),
             membership: membership.clone(),
+            trust: trust.clone(),
             runtime,
         })?);
         machine.send(Input::State(state));
         let (stop, stopped) = watch::channel(false);
         let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
-        let answers = Arc::new(Answers { machine: Arc::clone(&machine), source });
+        let answers = Arc::new(Answers { machine: Arc::clone(&machine), source, handed_on });
+        let is_encrypted = trust.is_some();
         let tasks = vec![
-            tokio::spawn(millrace_peer::serve(listener, answers, stopped)),
+            tokio::spawn(millrace_peer::serve(listener, trust, answers, stopped)),
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
         ];
-        Ok(Arc::new(ContentNode { me, store, machine, throttle, membership, stop, tasks }))
+        Ok(Arc::new(ContentNode { me, store, machine, throttle, is_encrypted, membership, stop, tasks }))
     }
 
     /// This node's key.
@@ -124,6 +143,16 @@ impl ContentNode {
         })
     }
 
+    /// Its membership.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Whether this node leads the cluster.
+    pub(crate) fn leads(&self) -> bool {
+        self.membership.pictures().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
+    }
+
     /// Takes no part any more. The membership is left to its owner.
     pub fn stop(&self) {
         self.stop.send_replace(true);
@@ -140,6 +169,11 @@ impl ContentNode {
     fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<Place, String> {
         if node == self.me {
             return Ok(Place::Here);
+        }
+        if self.is_encrypted {
+            let entry =
+                state.nodes().get(&node).ok_or_else(|| format!("node {node} is not of this cluster"))?;
+            return Ok(Place::At(entry.address.clone()));
         }
         let name = state.nodes().get(&node).map(|node| node.name.as_str()).unwrap_or_default();
         let pictures = self.membership.pictures();
@@ -214,6 +248,7 @@ async fn observe(slowest: Box<dyn Fn() -> Vec<Option<Duration>> + Send>, throttl
 struct Answers {
     machine: Arc<Machine>,
     source: Arc<StoreSource>,
+    handed_on: HandedOn,
 }
 
 impl Service for Answers {
@@ -223,6 +258,10 @@ impl Service for Answers {
 
     fn source(&self) -> Arc<dyn Source> {
         Arc::clone(&self.source) as Arc<dyn Source>
+    }
+
+    fn http(&self, connection: Connection) {
+        (self.handed_on)(connection);
     }
 }
 
@@ -403,6 +442,7 @@ fn refused(error: RequestError) -> WriteError {
         RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
             WriteError::Unknown("not all replicas answered in time".to_owned())
         }
+        RequestError::Failed(Failure::DiskFull { reason }) => WriteError::DiskFull(reason),
         RequestError::Failed(failure) => WriteError::Failed(failure.to_string()),
     }
 }

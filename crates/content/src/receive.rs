@@ -13,6 +13,7 @@ use millrace_cluster::Failure;
 use millrace_document::Drop;
 use millrace_peer::{Bulk, Head};
 use millrace_store::{Arrived, Import, Share, Store};
+use millrace_trust::Trust;
 
 use crate::incoming::Transfer;
 use crate::{Throttle, storage};
@@ -27,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Receive<'a> {
     pub(crate) store: &'a Store,
     pub(crate) throttle: &'a Throttle,
+    pub(crate) trust: Option<&'a Trust>,
     pub(crate) transfer: &'a Transfer,
     /// The node that has it, as `host:port`.
     pub(crate) address: &'a str,
@@ -109,7 +111,7 @@ impl Receive<'_> {
     }
 
     fn attempt(&self, progress: &mut Progress, listener: &dyn Listener) -> Result<(), Ended> {
-        let mut bulk = Bulk::connect(self.address)?;
+        let mut bulk = Bulk::connect(self.address, self.trust)?;
         for bucket in self.buckets {
             let known = self.store.drops(*bucket)?;
             let mut drops = bulk.drops(*bucket)?;

@@ -42,14 +42,15 @@ fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> Re
     ReplicaInfo {
         content: Content { documents: info.documents, checksum: info.checksum, removals_since },
         complete: info.complete,
-        newest: info.newest,
+        // The store tells its own newest; of an empty replica there is none.
+        newest: if info.documents == 0 && info.checksum == 0 { Timestamp(0) } else { info.newest },
     }
 }
 
 /// What the store says, as others are told.
 pub(crate) fn failure(error: Error) -> Failure {
     match error {
-        Error::DiskFull { .. } => Failure::DiskFull { reason: error.to_string() },
+        Error::DiskFull { .. } | Error::NoSpace { .. } => Failure::DiskFull { reason: error.to_string() },
         Error::Overloaded => Failure::Overloaded,
         other => Failure::Storage { reason: other.to_string() },
     }
@@ -99,8 +100,19 @@ impl Storage for Replicas {
                 RowContent::Drop(drop) => outcomes[place] = self.store.apply_drop(drop).map_err(failure),
             }
         }
-        if let Err(failure) = apply(&self.store, versions) {
-            places.into_iter().for_each(|place| outcomes[place] = Err(failure.clone()));
+        let Err(failure) = apply(&self.store, versions) else { return outcomes };
+        let removal = |place: usize| match &*rows[place].content {
+            RowContent::Version(version) if version.body.is_none() => Some(version),
+            _ => None,
+        };
+        let removals: Vec<Version> = places.iter().filter_map(|place| removal(*place)).cloned().collect();
+        // What is removed makes room: it needs not wait for some with what is written.
+        let removed = match failure {
+            Failure::DiskFull { .. } if removals.len() < places.len() => apply(&self.store, removals),
+            _ => Err(failure.clone()),
+        };
+        for place in places {
+            outcomes[place] = if removal(place).is_some() { removed.clone() } else { Err(failure.clone()) };
         }
         outcomes
     }

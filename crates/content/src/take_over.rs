@@ -23,7 +23,7 @@ pub fn take_over(
     buckets: &[BucketId],
 ) -> Result<u64, Failure> {
     let transfer = Incoming::default().begin(NodeKey(0), "whole replicas", buckets.len() as u64);
-    let receive = Receive { store, throttle, transfer: &transfer, address, buckets };
+    let receive = Receive { store, throttle, trust: None, transfer: &transfer, address, buckets };
     let all = All::default();
     receive.run(&all).map_err(|ended| match ended {
         Ended::Cancelled => Failure::Interrupted,

@@ -18,6 +18,7 @@ use millrace_membership::{Membership, Settings};
 use millrace_peer::{Peers, Service, Source};
 use millrace_sim::ModelStorage;
 use millrace_store::{Layout, Options, Store};
+use millrace_trust::Connection;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 use crate::pull::{Fetches, LaidAside, Wanted};
 use crate::source::StoreSource;
 use crate::storage::Replicas;
-use crate::{ContentNode, Pace, Throttle};
+use crate::{ContentNode, Pace, PeerPort, Throttle};
 
 const BITS: u8 = 2;
 const GROUPS: u64 = 6;
@@ -62,6 +63,8 @@ impl Service for Fetched {
     fn source(&self) -> Arc<dyn Source> {
         Arc::clone(&self.0) as Arc<dyn Source>
     }
+
+    fn http(&self, _: Connection) {}
 }
 
 /// A store and its model.
@@ -92,7 +95,7 @@ fn serve(runtime: &Runtime, replicas: &Arc<Replicas>) -> (String, watch::Sender<
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
     let service = Fetched(Arc::new(StoreSource::new(Arc::clone(replicas), Arc::new(Throttle::new(None)))));
-    runtime.spawn(millrace_peer::serve(listener, Arc::new(service), stopped));
+    runtime.spawn(millrace_peer::serve(listener, None, Arc::new(service), stopped));
     (address, stop)
 }
 
@@ -131,7 +134,7 @@ impl Node {
             // Whoever waits for it has failed.
             let _ = sender.send(outcome);
         };
-        let fetches = Fetches::new(Arc::clone(&self.replicas), Arc::new(Throttle::new(None)));
+        let fetches = Fetches::new(Arc::clone(&self.replicas), Arc::new(Throttle::new(None)), None);
         let fetch = fetches.begin(wanted, Arc::new(tell));
         while let Some(part) = told.recv().expect("it tells how it ends").expect("it can be fetched") {
             part.install(self.replicas.store()).expect("it can be taken in");
@@ -378,9 +381,9 @@ async fn alone(directory: &TempDir, listener: TcpListener) -> (Membership, Store
     membership.publish(b"package", &Configuration::default(), 1).await.expect("it is published");
     let options = Options { disk_reserve: 0, ..Options::new(directory.path().join("store")) };
     let store = Store::open(options, Arc::new(Numbers)).expect("the store opens");
+    let port = PeerPort { listener, trust: None, handed_on: Box::new(|_| {}) };
     let pace = Pace { cap: None, slowest: Box::new(Vec::new) };
-    let node =
-        ContentNode::start(store.clone(), membership.clone(), listener, pace).await.expect("it starts");
+    let node = ContentNode::start(store.clone(), membership.clone(), port, pace).await.expect("it starts");
     (membership, store, node)
 }
 
@@ -391,7 +394,7 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (membership, store, node) = runtime.block_on(alone(&directory, listener));
-    let peers = Peers::new(runtime.handle().clone());
+    let peers = Peers::new(runtime.handle().clone(), None);
     let start = start();
     let ask = |version: u64| {
         let row = version_of(start, 1, 2, 3);

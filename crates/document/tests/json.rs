@@ -405,6 +405,14 @@ fn feeds_are_split() {
     check_feed("[{\"put\":\"id:a:b::c\"}", &["Put c 1", "!ends inside its list"]);
     check_feed("[{\"put\":\"id:a:b::c\"} {}]", &["Put c 1", "!expected ','"]);
     check_feed("{\"put\":\"id:a:b::c", &["!ends inside an operation"]);
+    // A line that was cut off takes none of the others with it.
+    for cut in [r#"{"put":"id:a:b::c","fields":{"t":"x"#, r#"{"put":"id:a:b::c","fields":{"t":1"#, "{"] {
+        let feed = format!("{cut}\n{put}\n{cut}\n\n{put}");
+        let (first, second) =
+            (format!("Put 1 {}", cut.len() + 1), format!("Put 1 {}", 2 * cut.len() + put.len() + 4));
+        check_feed(&feed, &["!at byte 0: the line ends inside", &first, "!the line ends inside", &second]);
+    }
+    check_feed("{\"put\":\"id:a:b::c\",\n \"fields\":\n {\"a\":[\n {}]}}\n", &["Put c 0"]);
     check_feed("nonsense", &["!expected '{'"]);
     check_feed(&format!("{{\"put\":\"{}\"}}", "x".repeat(300)), &["!larger than 200 bytes"]);
     check_feed("[] {}", &["!text after the list"]);

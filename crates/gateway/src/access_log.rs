@@ -48,6 +48,8 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// Whether it came with TLS.
     pub(crate) tls: bool,
+    /// Whether it is a node of the cluster that has shown its certificate.
+    pub(crate) is_node: bool,
 }
 
 /// A log that is open.

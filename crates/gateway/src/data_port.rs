@@ -18,6 +18,7 @@ use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
 
+use crate::access_log::Peer;
 use crate::{Node, access_log, cluster, document_api, http, mcp, model_evaluation, search_api, status_api};
 
 /// Answers the requests of the port.
@@ -31,6 +32,13 @@ impl DataPort {
     /// The port of a node, with more endpoints beside its own.
     pub(crate) fn new(node: Arc<Node>, beside: Router) -> Self {
         DataPort { others: http::routed(beside.merge(router(Arc::clone(&node)))), node }
+    }
+
+    /// Whether a request says that a node has handed it on, and comes from somebody else. Where nodes have no certificates, nobody can
+    /// tell.
+    fn is_pretended<B>(&self, request: &Request<B>) -> bool {
+        let is_node = || request.extensions().get::<Peer>().is_some_and(|peer| peer.is_node);
+        self.node.settings().trust.is_some() && request.headers().contains_key(cluster::HOP) && !is_node()
     }
 
     /// Whether a request goes past the router: requests that are logged do not.
@@ -48,6 +56,14 @@ impl Service<Request<Incoming>> for DataPort {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if self.is_pretended(&request) {
+            let message = format!(
+                "the header {} is for nodes of the cluster, which ask each other at their own port",
+                cluster::HOP
+            );
+            let refused = http::json(StatusCode::FORBIDDEN, &serde_json::json!({ "message": message }));
+            return Box::pin(async move { Ok(refused) });
+        }
         if !self.is_of_documents(&request) {
             return Box::pin(self.others.call(request));
         }

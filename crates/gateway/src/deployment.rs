@@ -16,7 +16,7 @@ use millrace_store::Layout;
 
 use crate::Error;
 use crate::limits::Limits;
-use crate::models::{ApplicationComponents, Models, RankModels, StatelessModels};
+use crate::models::{ApplicationComponents, Language, Models, RankModels, StatelessModels};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -32,6 +32,7 @@ pub struct Deployment {
     columns: Arc<Columns>,
     components: Arc<ApplicationComponents>,
     stateless: StatelessModels,
+    languages: Vec<Arc<Language>>,
 }
 
 /// What is ready for the documents of one type.
@@ -92,6 +93,7 @@ impl Deployment {
             kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles()).collect::<Vec<_>>();
         application.warnings.extend(slow);
         let stateless = StatelessModels::load(&application, models)?;
+        let languages = models.language_models(&application)?;
         let columns = Arc::new(Columns::new(&application));
         Ok(Deployment {
             generation,
@@ -102,6 +104,7 @@ impl Deployment {
             columns,
             components,
             stateless,
+            languages,
         })
     }
 
@@ -141,6 +144,15 @@ impl Deployment {
     /// The models that are asked by themselves.
     pub(crate) fn stateless_models(&self) -> &StatelessModels {
         &self.stateless
+    }
+
+    /// The language model of this id.
+    ///
+    /// # Errors
+    /// There is none, which is said when a package is deployed whose chains ask it.
+    pub(crate) fn language(&self, id: &str) -> Result<Arc<Language>, Error> {
+        let found = self.languages.iter().find(|language| language.config().id == id);
+        found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
     }
 
     /// What is ready for every document type.

@@ -102,6 +102,9 @@ pub enum Error {
     /// A test-and-set condition does not hold.
     #[error("the condition does not hold: {0}")]
     Condition(String),
+    /// A node of the cluster has no room for what was written.
+    #[error("{0}")]
+    DiskFull(String),
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes; split it, or raise request-bytes-max")]
     TooLarge {
@@ -166,6 +169,9 @@ pub enum Error {
     /// A text cannot be embedded.
     #[error("{0}")]
     Embedding(#[from] millrace_embedding::Error),
+    /// A language model does not answer.
+    #[error(transparent)]
+    Language(millrace_remote::Error),
     /// The store refuses or fails.
     #[error("{0}")]
     Store(#[from] millrace_store::Error),
@@ -246,6 +252,8 @@ impl Error {
             | Error::UnknownSource { .. } => Kind::BadRequest,
             Error::Search(error) => search_kind(error),
             Error::Embedding(error) => embedding_kind(error),
+            Error::Language(error) => remote_kind(error),
+            Error::DiskFull(_) => Kind::Storage,
             Error::NotFound(_) => Kind::NotFound,
             Error::MethodNotAllowed { .. } => Kind::MethodNotAllowed,
             Error::Conflict(_) => Kind::Conflict,
@@ -285,22 +293,29 @@ fn store_kind(error: &millrace_store::Error) -> Kind {
 fn embedding_kind(error: &millrace_embedding::Error) -> Kind {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
-    use millrace_remote::Error as Remote;
     match error {
-        Embedding::Model(Model::Overloaded { .. }) | Embedding::Remote(Remote::Overloaded { .. }) => {
-            Kind::Overloaded
-        }
-        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. })
-        | Embedding::Remote(Remote::Deadline { .. }) => Kind::Timeout,
-        Embedding::Model(Model::Closed) | Embedding::Remote(Remote::Retry { .. }) => Kind::Unavailable,
+        Embedding::Remote(error) => remote_kind(error),
+        Embedding::Model(Model::Overloaded { .. }) => Kind::Overloaded,
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => Kind::Timeout,
+        Embedding::Model(Model::Closed) => Kind::Unavailable,
         Embedding::Model(Model::Runtime { .. } | Model::Load { .. } | Model::Signature { .. })
-        | Embedding::Remote(Remote::GiveUp { .. } | Remote::Download { .. })
         | Embedding::Setup(_)
         | Embedding::TokenizerFile { .. } => Kind::Internal,
-        Embedding::Model(Model::Run { .. })
-        | Embedding::Remote(Remote::Fix { .. })
-        | Embedding::Tokenizer(_)
-        | Embedding::Shape { .. } => Kind::BadRequest,
+        Embedding::Model(Model::Run { .. }) | Embedding::Tokenizer(_) | Embedding::Shape { .. } => {
+            Kind::BadRequest
+        }
+    }
+}
+
+/// What the caller can do about what another service says.
+pub(crate) fn remote_kind(error: &millrace_remote::Error) -> Kind {
+    use millrace_remote::Error as Remote;
+    match error {
+        Remote::Overloaded { .. } => Kind::Overloaded,
+        Remote::Deadline { .. } => Kind::Timeout,
+        Remote::Retry { .. } => Kind::Unavailable,
+        Remote::GiveUp { .. } | Remote::Download { .. } => Kind::Internal,
+        Remote::Fix { .. } => Kind::BadRequest,
     }
 }
 

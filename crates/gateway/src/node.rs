@@ -75,7 +75,7 @@ impl Node {
         let node = Arc::new(Node {
             access_log: access_log.transpose()?,
             cluster: OnceLock::new(),
-            forwarder: Forwarder::new(),
+            forwarder: Forwarder::new(settings.trust.clone()),
             port: AtomicU16::new(settings.port),
             settings,
             store,

@@ -2,6 +2,7 @@
 
 mod benchmark;
 mod format;
+mod language;
 mod parameters;
 mod render;
 mod run;
@@ -24,6 +25,7 @@ use millrace_store::ViewScope;
 
 pub(crate) use self::benchmark::Figures;
 use self::format::Format;
+use self::language::Question;
 use self::run::{Found, Request};
 use crate::caller::Caller;
 use crate::cluster::{self, Access, Hop, PATIENCE, Vouch, Way};
@@ -52,7 +54,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Requ
             response.extensions_mut().insert(figures);
             response
         }
-        Ok(Answer::OfNode(response)) => response,
+        Ok(Answer::Response(response)) => response,
         Err(error) => {
             metrics.count(match error.kind() {
                 Kind::Overloaded => Metric::Rejected,
@@ -76,8 +78,21 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: extract::Requ
 enum Answer {
     /// A result, written, and its figures.
     Result(Vec<u8>, Figures),
-    /// What another node answered, or what this one answers to another.
-    OfNode(Response),
+    /// What another node answered, what this one answers to another, or what a language model answers.
+    Response(Response),
+}
+
+/// What is made of what a query finds.
+#[derive(Clone)]
+enum Aim {
+    Result(Format),
+    Prompt(Arc<Question>),
+}
+
+/// What was made of it.
+enum Made {
+    Result(Vec<u8>, Figures),
+    Prompt(Arc<Question>, String),
 }
 
 /// The answer to a request; `format` is set as soon as it is known, so that errors come in it too.
@@ -91,9 +106,9 @@ async fn search(
     let headers = request.headers().clone();
     let hop = Hop::of(&headers)?;
     if hop == Hop::Share {
-        return Ok(Answer::OfNode(share::answer(node, deployment, request, started).await?));
+        return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
-    let (parameters, limits) =
+    let (mut parameters, limits) =
         parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, &headers)?;
     let format = *format;
@@ -101,19 +116,34 @@ async fn search(
     if let Some(claim) = if limited { Claim::of(&parameters)? } else { None } {
         node.quotas().admit(&claim, started, node.metrics())?;
     }
+    let question = Question::of(&deployment, &mut parameters, &headers)?;
+    if matches!(format, Format::Events) && question.is_none() {
+        let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
+        return Err(Error::parameter("presentation.format", reason.to_owned()));
+    }
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
+    let aim = match question {
+        Some(question) if !question.searches() => {
+            let prompt = question.prompt(&[]);
+            return Ok(Answer::Response(question.answer(prompt, &query, format).await?));
+        }
+        Some(question) => Aim::Prompt(Arc::new(question)),
+        None => Aim::Result(format),
+    };
     let timeout = query.timeout;
     let deadline = started + timeout;
     let caller = Caller::default();
     let gone = Arc::clone(&caller.gone);
     loop {
         let mut vouch = Vouch::default();
-        if let Some(location) = one_location(node, &query)? {
+        let location = one_location(node, &query)?;
+        let gathers = hop == Hop::Client && location.is_none();
+        if let Some(location) = location {
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
             match cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await? {
                 Way::Here(here) => vouch = here,
-                Way::There(response) => return Ok(Answer::OfNode(response)),
+                Way::There(response) => return Ok(Answer::Response(response)),
             }
         }
         let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
@@ -125,43 +155,48 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
         };
-        let answer = answer(&request, &hop, vouch.is_full(), format);
-        let Ok(answer) = tokio::time::timeout(timeout.saturating_add(GRACE), answer).await else {
+        let making = make(&request, gathers, vouch.is_full(), &aim);
+        let Ok(made) = tokio::time::timeout(timeout.saturating_add(GRACE), making).await else {
             return Err(Error::Timeout(timeout));
         };
-        let answer = answer?;
-        match vouch.check(node) {
-            Ok(()) => return Ok(answer),
-            Err(error) if hop != Hop::Client || Instant::now() + PATIENCE >= deadline => return Err(error),
-            Err(_) => tokio::time::sleep(PATIENCE).await,
+        let made = made?;
+        match (vouch.check(node), made) {
+            (Ok(()), Made::Result(body, figures)) => return Ok(Answer::Result(body, figures)),
+            (Ok(()), Made::Prompt(question, prompt)) => {
+                return Ok(Answer::Response(question.answer(prompt, &query, format).await?));
+            }
+            (Err(error), _) if hop != Hop::Client || Instant::now() + PATIENCE >= deadline => {
+                return Err(error);
+            }
+            (Err(_), _) => tokio::time::sleep(PATIENCE).await,
         }
     }
 }
 
-/// The answer to a query that is this node's to answer; `full`: it has all of the documents, or all that anybody has.
-async fn answer(request: &Request, hop: &Hop, full: bool, format: Format) -> Result<Answer, Error> {
+/// What is made of a query that is this node's to answer. `gathers`: from all nodes that have documents; `full`: it has all of the
+/// documents, or all that anybody has.
+async fn make(request: &Request, gathers: bool, full: bool, aim: &Aim) -> Result<Made, Error> {
     let node = &request.node;
-    let working = request.clone();
-    let result = match (node.cluster(), hop) {
-        (Some(cluster), Hop::Client) if one_location(node, &request.query)?.is_none() => {
+    let (working, aim) = (request.clone(), aim.clone());
+    let made = match node.cluster().filter(|_| gathers) {
+        Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
-            node.pool().run(move || result(&working, &found, format)).await
+            node.pool().run(move || finish(&working, &found, &aim)).await
         }
-        _ => {
+        None => {
             let work = move || {
                 let mut found = run::run(&working)?;
                 found.result.coverage.non_ideal |= !full;
-                result(&working, &found, format)
+                finish(&working, &found, &aim)
             };
             node.pool().run(work).await
         }
     };
-    let (body, figures) = result??;
-    Ok(Answer::Result(body, figures))
+    made?
 }
 
-/// What was found, written; and noted in the metrics.
-fn result(request: &Request, found: &Found, format: Format) -> Result<(Vec<u8>, Figures), Error> {
+/// What is made of what was found, which is noted in the metrics.
+fn finish(request: &Request, found: &Found, aim: &Aim) -> Result<Made, Error> {
     let metrics = request.node.metrics();
     metrics.record(Metric::HitsPerQuery, found.hits.len() as f64);
     metrics.record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
@@ -171,7 +206,16 @@ fn result(request: &Request, found: &Found, format: Format) -> Result<(Vec<u8>, 
     if !found.result.coverage.is_full() {
         metrics.count(Metric::DegradedQueries);
     }
-    render::result(&request.query, found, request.started, format)
+    match aim {
+        Aim::Result(format) => {
+            let (body, figures) = render::result(&request.query, found, request.started, *format)?;
+            Ok(Made::Result(body, figures))
+        }
+        Aim::Prompt(question) => {
+            let prompt = question.prompt(&found.result.hits[found.hits.clone()]);
+            Ok(Made::Prompt(Arc::clone(question), prompt))
+        }
+    }
 }
 
 /// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where it reads one group, which

@@ -7,13 +7,30 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn;
 use millrace_env::ThreadClass;
+use millrace_trust::Connection;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::data_port::DataPort;
 use crate::{Node, StartError, config_api, http};
+
+/// Connections of nodes that wait to be served: each node makes one or two.
+const HANDED_MAX: usize = 64;
+
+/// Takes connections over which other nodes of the cluster hand requests on: each is served like one to the data port.
+#[derive(Clone)]
+pub struct Intake(mpsc::Sender<Connection>);
+
+impl Intake {
+    /// Serves a connection of a node that has shown its certificate. Where the server has stopped, or too many wait, it ends.
+    pub fn take(&self, connection: Connection) {
+        if let Err(error) = self.0.try_send(connection) {
+            tracing::debug!(%error, "a node's connection is not served");
+        }
+    }
+}
 
 /// The ports of a node, bound and ready to be served.
 pub struct Server {
@@ -21,6 +38,7 @@ pub struct Server {
     data: TcpListener,
     config: TcpListener,
     tls: Option<TlsAcceptor>,
+    handed: (Intake, mpsc::Receiver<Connection>),
     /// Endpoints of others beside the own ones: on the data port, and on that of deployment.
     beside: (Router, Router),
 }
@@ -38,7 +56,9 @@ impl Server {
         if let Ok(address) = data.local_addr() {
             node.bound(address.port());
         }
-        Ok(Server { node, data, config, tls, beside: Default::default() })
+        let (sender, receiver) = mpsc::channel(HANDED_MAX);
+        let handed = (Intake(sender), receiver);
+        Ok(Server { node, data, config, tls, handed, beside: Default::default() })
     }
 
     /// Where documents and queries are served, and where deployment is.
@@ -47,6 +67,11 @@ impl Server {
     /// The system does not tell.
     pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.data.local_addr()?, self.config.local_addr()?))
+    }
+
+    /// Where connections of other nodes go in.
+    pub fn intake(&self) -> Intake {
+        self.handed.0.clone()
     }
 
     /// With more endpoints: on the port of documents and queries, and on that of deployment.
@@ -65,8 +90,9 @@ impl Server {
     pub async fn run_and_leave(self, stop: impl Future<Output = ()>, leave: impl Future<Output = ()>) {
         let (stopped, stopping) = watch::channel(false);
         let drain = self.node.settings().drain;
-        let data = http::serve(
+        let data = http::serve_with(
             self.data,
+            self.handed.1,
             self.tls.clone(),
             DataPort::new(Arc::clone(&self.node), self.beside.0),
             stopping.clone(),

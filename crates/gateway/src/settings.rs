@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use millrace_trust::Trust;
 
 /// The settings of a node. [`Settings::new`] has sensible ones for everything but the data directory.
 #[derive(Debug, Clone)]
@@ -35,6 +38,8 @@ pub struct Settings {
     pub model_idle: Duration,
     /// How long requests under way may take after a stop was asked for.
     pub drain: Duration,
+    /// In a cluster whose nodes have certificates, this node's: requests are handed on over connections of those alone.
+    pub trust: Option<Arc<Trust>>,
 }
 
 /// Where certificate and key lie, as PEM.
@@ -64,6 +69,7 @@ impl Settings {
             open_files_max: 4096,
             model_idle: Duration::from_secs(900),
             drain: Duration::from_secs(10),
+            trust: None,
         }
     }
 }

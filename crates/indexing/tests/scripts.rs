@@ -5,51 +5,26 @@ use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey};
 use millrace_document::json::{self, ParseOptions};
-use millrace_document::{
-    Action, DataType, Document, DocumentId, DocumentType, Field, FieldSet, OperationKind, StructType,
-};
+use millrace_document::{Action, DataType, Document, DocumentId, Field, FieldSet, OperationKind, StructType};
 use millrace_env::ManualClock;
 use millrace_indexing::{
     Caller, ComponentCall, Components, Error, Failure, NoComponents, Scripts, Surroundings,
 };
-use millrace_schema::{
-    DefaultTerm, IndexSettings, MatchMode, Matching, Place, Schema, SchemaField, Sourced, Stemming,
-    SummaryMode,
-};
+use millrace_schema::{IndexSettings, Matching, Place, Schema, SchemaField, Sourced, Stemming};
 use millrace_tensor::{Cells, Tensor, TensorType};
 
 fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line: usize) -> SchemaField {
     let place = Place { file: "music.sd".to_owned(), line, column: 20 };
     let source = (!indexing.is_empty()).then(|| Sourced { value: indexing.to_owned(), place: place.clone() });
+    let of_fixture = millrace_fixtures::field(name, data_type, true);
     SchemaField {
-        name: name.into(),
-        data_type,
         synthetic,
         indexing: source,
         index: indexing.contains("index").then(IndexSettings::default),
-        attribute: None,
         in_summary: false,
-        bolding: false,
-        summary: SummaryMode::Full,
-        matching: Matching {
-            mode: MatchMode::Text,
-            cased: false,
-            default_term: DefaultTerm::Word,
-            exact_terminator: None,
-            max_length: None,
-            max_occurrences: None,
-            max_token_length: None,
-            stemming: Stemming::Best,
-            normalizing: true,
-        },
-        rank_filter: false,
-        rank_type: None,
-        weight: 100,
-        linguistics: None,
-        query_commands: Vec::new(),
-        aliases: Vec::new(),
-        struct_fields: Vec::new(),
+        matching: Matching { stemming: Stemming::Best, ..of_fixture.matching },
         place,
+        ..of_fixture
     }
 }
 
@@ -77,24 +52,7 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
         .enumerate()
         .map(|(line, (name, data_type, indexing))| field(name, data_type, false, indexing, line + 1));
     let fields: Vec<SchemaField> = fields.chain([field("made", made, true, statements, 20)]).collect();
-    let document_fields = fields.iter().filter(|field| !field.synthetic);
-    let document_fields = document_fields
-        .map(|field| Field { name: Arc::clone(&field.name), data_type: field.data_type.clone() });
-    Arc::new(Schema {
-        name: "music".into(),
-        document_type: Arc::new(DocumentType::new("music", document_fields.collect())),
-        fields: fields.into_iter().map(|field| (Arc::clone(&field.name), field)).collect(),
-        fieldsets: BTreeMap::new(),
-        summaries: BTreeMap::new(),
-        rank_profiles: BTreeMap::new(),
-        constants: BTreeMap::new(),
-        onnx_models: BTreeMap::new(),
-        models: Arc::default(),
-        ancestors: Vec::new(),
-        raw_as_base64: true,
-        stemming: Stemming::Best,
-        place: Place::default(),
-    })
+    Arc::new(Schema { stemming: Stemming::Best, ..millrace_fixtures::schema("music", fields) })
 }
 
 /// Embeds a text as its length, and cuts it at spaces.

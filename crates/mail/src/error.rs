@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// The archive cannot be read; nothing more comes of this file.
-    #[error("read {path}")]
+    #[error("cannot read {path}: {source}")]
     Read {
         /// The file or directory.
         path: PathBuf,

@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::maildir::{self, Entry};
@@ -27,9 +27,14 @@ impl Import {
     /// Reads an mbox file; its messages lie in a folder named after it.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// The file cannot be opened, or is a directory.
     pub fn mbox(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let broken = |source| Error::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(broken)?;
+        if path.is_dir() {
+            let reason = "it is a directory, which a maildir may be; an mbox is a file";
+            return Err(broken(io::Error::new(io::ErrorKind::IsADirectory, reason)));
+        }
         let folder =
             path.file_stem().map_or_else(|| "inbox".to_owned(), |stem| stem.to_string_lossy().to_lowercase());
         Ok(Self::mbox_from(Box::new(BufReader::with_capacity(1 << 18, file)), path, &folder))
@@ -47,6 +52,11 @@ impl Import {
     /// # Errors
     /// The directory cannot be read, or is no maildir.
     pub fn maildir(root: &Path) -> Result<Self, Error> {
+        if root.is_file() {
+            let reason = "it is a file, which an mbox may be; a maildir is a directory";
+            let source = io::Error::new(io::ErrorKind::NotADirectory, reason);
+            return Err(Error::Read { path: root.to_owned(), source });
+        }
         Ok(Import {
             source: Source::Maildir(maildir::entries(root)?.into_iter()),
             threads: Threads::default(),

@@ -12,6 +12,8 @@ const MESSAGE_MAX: usize = 64 << 20;
 pub(crate) struct Messages<R> {
     reader: R,
     line: Vec<u8>,
+    /// There is something in it.
+    any: bool,
     /// The separator of the next message is read.
     begun: bool,
     ended: bool,
@@ -28,7 +30,7 @@ pub(crate) enum Raw {
 
 impl<R: BufRead> Messages<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Messages { reader, line: Vec::new(), begun: false, ended: false }
+        Messages { reader, line: Vec::new(), any: false, begun: false, ended: false }
     }
 
     /// Reads a line with its end; what exceeds a message's size is passed over. False at the end.
@@ -59,9 +61,14 @@ impl<R: BufRead> Messages<R> {
         let mut after_empty = true;
         loop {
             if !self.read_line()? {
+                if self.any && !self.begun {
+                    let reason = "it is no mbox: no line has 'From ', a sender and a time in it";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+                }
                 self.ended = true;
                 break;
             }
+            self.any = true;
             if after_empty && is_separator(&self.line) {
                 if self.begun {
                     break;

@@ -131,7 +131,18 @@ fn maildirs_are_read_folder_by_folder() {
     );
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(Import::maildir(empty.path()), Err(Error::Read { .. })));
-    assert!(Import::mbox(Path::new("/nowhere/at/all")).is_err());
+    let refused = |import: Result<Import, millrace_mail::Error>, reason: &str| match import {
+        Ok(_) => panic!("it is not refused: {reason}"),
+        Err(error) => assert!(error.to_string().contains(reason), "{error}"),
+    };
+    refused(Import::mbox(Path::new("/nowhere/at/all")), "cannot read /nowhere/at/all: No such file");
+    refused(Import::mbox(Path::new("tests")), "it is a directory");
+    refused(Import::maildir(Path::new("tests")), "not a maildir");
+    refused(Import::maildir(Path::new("tests/import.rs")), "it is a file");
+    let mut notes =
+        Import::mbox_from(Box::new(Cursor::new("{\"put\": \"id:a:b::c\"}\n")), Path::new("x"), "inbox");
+    let error = notes.next().expect("an error").expect_err("it is no mbox").to_string();
+    assert!(error.contains("x: it is no mbox") && notes.next().is_none(), "{error}");
 }
 
 #[test]

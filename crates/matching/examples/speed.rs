@@ -5,9 +5,6 @@
 //!    searches over the same folded text take.
 //! 3. Texts of 1 KB to tokens.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,6 +12,7 @@ use std::time::Instant;
 use memchr::memmem;
 use millrace_column::{Chunk, Column, ColumnKey, FixedBuilder, MemoryView, View};
 use millrace_document::{DataType, Value};
+use millrace_fixtures::{Fields, field, plan, schema, view};
 use millrace_linguistics::{Analyzer, Language};
 use millrace_matching::{Demands, match_plan};
 use millrace_plan::{LeafId, Node, Predicate, WordPattern};
@@ -58,7 +56,7 @@ const WIDTH: usize = 384;
 
 fn nearest(documents: usize) {
     let tensor_type = TensorType::parse("tensor<bfloat16>(x[384])").expect("the type is well written");
-    let schema = support::schema(vec![support::field("vector", DataType::Tensor(tensor_type), false)]);
+    let schema = Arc::new(schema("test", vec![field("vector", DataType::Tensor(tensor_type), false)]));
     let mut random = Random(1);
     let mut view = MemoryView::new();
     let mut left = documents;
@@ -82,7 +80,7 @@ fn nearest(documents: usize) {
     for metric in [DistanceMetric::PrenormalizedAngular, DistanceMetric::Euclidean] {
         let nearest =
             Predicate::Nearest { target: Arc::new(target.clone()), metric, target_hits: 10, threshold: None };
-        let plan = support::plan(&schema, Node::Leaf(LeafId(0)), vec![("vector", nearest)]);
+        let plan = plan(&schema, Node::Leaf(LeafId(0)), vec![("vector", nearest)]);
         let scan = fastest(runs, || {
             let matches = match_plan(&plan, &view, Demands::default(), &|| false)
                 .expect("columns in memory can be read");
@@ -122,7 +120,7 @@ fn read_all(view: &MemoryView) -> u64 {
 }
 
 fn text(documents: usize) {
-    let schema = support::schema(vec![support::field("body", DataType::String, true)]);
+    let schema = Arc::new(schema("test", vec![field("body", DataType::String, true)]));
     let mut random = Random(7);
     let vocabulary: Vec<String> = (0..20_000)
         .map(|_| (0..3 + random.next() % 8).map(|_| (b'a' + (random.next() % 26) as u8) as char).collect())
@@ -148,7 +146,7 @@ fn text(documents: usize) {
         let (first, second) = (&vocabulary[first], &vocabulary[second]);
         let words = |word: &String| ("body", Predicate::Words(vec![WordPattern::Exact(word.clone())]));
         let root = Node::And(vec![Node::Leaf(LeafId(0)), Node::Leaf(LeafId(1))]);
-        let plan = support::plan(&schema, root, vec![words(first), words(second)]);
+        let plan = plan(&schema, root, vec![words(first), words(second)]);
         let demands = Demands { counts: true, positions: false, statistics: true };
         let mut matched = (0, Vec::new());
         let scan = fastest(200, || {
@@ -187,7 +185,7 @@ fn text(documents: usize) {
 }
 
 fn text_view(schema: &Schema, texts: &[String]) -> MemoryView {
-    let document = |text: &String| (support::Fields::from([("body", Value::String(text.clone()))]), true);
-    let documents: Vec<(support::Fields, bool)> = texts.iter().map(document).collect();
-    support::view(schema, &documents, millrace_column::CHUNK_DOCS)
+    let document = |text: &String| (Fields::from([("body", Value::String(text.clone()))]), true);
+    let documents: Vec<(Fields, bool)> = texts.iter().map(document).collect();
+    view(schema, &documents, millrace_column::CHUNK_DOCS)
 }

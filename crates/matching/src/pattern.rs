@@ -19,11 +19,18 @@ enum Kind {
     Exact(String),
     Any(Vec<String>),
     Written(String),
-    Word { written: String, stems: Vec<String> },
+    Word {
+        written: String,
+        stems: Vec<String>,
+    },
     Prefix(String),
     Suffix(String),
     Substring(String),
-    Regex(Regex),
+    Regex {
+        regex: Regex,
+        /// It says the same of a text wherever that stands: it does not look at what is around it, and does not match nothing.
+        free: bool,
+    },
     Fuzzy(Fuzzy),
 }
 
@@ -50,7 +57,7 @@ impl WordMatcher {
                 .case_insensitive(!cased)
                 .size_limit(REGEX_BYTES)
                 .build()
-                .map(Kind::Regex)
+                .map(|regex| Kind::Regex { free: !looks_around(pattern) && !regex.is_match(""), regex })
                 .map_err(|error| Error::Pattern {
                     field: field.to_owned(),
                     pattern: pattern.clone(),
@@ -72,7 +79,7 @@ impl WordMatcher {
             Kind::Prefix(prefix) => word.starts_with(prefix.as_str()),
             Kind::Suffix(suffix) => word.ends_with(suffix.as_str()),
             Kind::Substring(part) => word.contains(part.as_str()),
-            Kind::Regex(regex) => regex.is_match(word),
+            Kind::Regex { regex, .. } => regex.is_match(word),
             Kind::Fuzzy(fuzzy) => fuzzy.matches(word),
         }
     }
@@ -126,14 +133,14 @@ impl WordMatcher {
     /// nothing.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
-            Kind::Regex(regex) if !looks_around(regex.as_str()) && !regex.is_match("") => Some(regex),
+            Kind::Regex { regex, free: true } => Some(regex),
             _ => None,
         }
     }
 
     /// Whether it is a regular expression, which is about letters as they are, but for their case.
     pub(crate) const fn is_regex(&self) -> bool {
-        matches!(self.kind, Kind::Regex(_))
+        matches!(self.kind, Kind::Regex { .. })
     }
 
     /// Whether [`WordMatcher::prefix`] says all there is to say.
@@ -150,7 +157,7 @@ impl WordMatcher {
             }
             Kind::Prefix(part) | Kind::Suffix(part) | Kind::Substring(part) => part.len(),
             Kind::Fuzzy(fuzzy) => fuzzy.word.len(),
-            Kind::Regex(_) => 0,
+            Kind::Regex { .. } => 0,
         }
     }
 }

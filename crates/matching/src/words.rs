@@ -224,25 +224,15 @@ impl Nearness {
             self.last(*first, places).is_some_and(|last| {
                 let zone = first.saturating_sub(self.exclusion_distance)
                     ..=last.saturating_add(self.exclusion_distance);
-                self.length(*first, last, document).is_some_and(|length| length <= self.distance)
+                document
+                    .distance(*first, last, self.element_gap)
+                    .is_some_and(|length| length <= self.distance)
                     && !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
             })
         })
     }
 
-    /// How far two places are from each other, where they may be near.
-    fn length(self, first: u32, last: u32, document: TokenIds<'_>) -> Option<u32> {
-        let between = document.slice(first as usize..last as usize + 1);
-        match (between.iter().filter(|id| *id == millrace_column::ELEMENT_BOUNDARY).count(), self.element_gap)
-        {
-            (0, _) => Some(last - first),
-            // The boundary has a place of its own, which is no position.
-            (1, Some(gap)) => Some((last - first - 1).saturating_add(gap)),
-            _ => None,
-        }
-    }
-
-    /// The last place of the shortest match that begins at `first`.
+    /// The last place of the shortest match that begins at `first`, if it may be near enough.
     fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
         let mut last = first;
         for (index, places) in places.iter().enumerate() {
@@ -253,7 +243,8 @@ impl Nearness {
             let next = *places.get(places.partition_point(|place| *place < from))?;
             last = last.max(next);
         }
-        Some(last)
+        // The boundary between two elements has a place of its own.
+        (last - first <= self.distance.saturating_add(1)).then_some(last)
     }
 }
 

@@ -1,17 +1,15 @@
 //! Matching against a slow and obvious twin that looks at one document after another, over random trees and documents.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_document::{DataType, Field, StructType, Value};
+use millrace_fixtures::{Fields, field, plan, schema, view, words};
 use millrace_matching::{Demands, LeafMatches, match_plan};
 use millrace_plan::{LeafId, Node, NumberRange, Plan, Predicate, WordPattern};
 use millrace_schema::{DistanceMetric, Schema};
 use millrace_tensor::{Cells, Tensor, TensorType};
 use proptest::prelude::*;
-use support::{Fields, field, plan, schema, view, words};
 
 const WORDS: [&str; 6] = ["ab", "abc", "b", "bca", "cab", "c"];
 
@@ -28,7 +26,7 @@ fn test_schema() -> Arc<Schema> {
         create_if_nonexistent: false,
         remove_if_zero: false,
     };
-    schema(vec![
+    let fields = vec![
         field("title", DataType::String, true),
         field("notes", DataType::Array(Box::new(DataType::String)), true),
         field("folder", DataType::String, false),
@@ -38,7 +36,8 @@ fn test_schema() -> Arc<Schema> {
         field("people", DataType::Array(Box::new(DataType::Struct(Arc::new(person)))), false),
         field("near", DataType::Tensor(vector_type()), false),
         field("parts", DataType::Tensor(TensorType::parse("tensor<bfloat16>(p{},x[3])").unwrap()), false),
-    ])
+    ];
+    Arc::new(schema("test", fields))
 }
 
 fn vector_type() -> TensorType {

@@ -82,7 +82,7 @@ impl Weight<'_> {
     }
 }
 
-/// The large weights of a model; `None` for what is no model file.
+/// The large weights of a model; `None` for what is no model file, or has graphs in its nodes.
 fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
     const MODEL_GRAPH: u64 = 7;
     const GRAPH_NODE: u64 = 1;
@@ -92,6 +92,9 @@ fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
     let mut elsewhere = HashSet::new();
     for field in fields(graph) {
         if let Some(node) = field.bytes_of(GRAPH_NODE) {
+            if has_graph(node) {
+                return None;
+            }
             read_elsewhere(node, &mut elsewhere);
         } else if let Some(tensor) = field.bytes_of(GRAPH_WEIGHT) {
             weights.extend(weight(tensor).filter(|weight| weight.cells.len() >= SHARED_BYTES_MIN));
@@ -99,6 +102,18 @@ fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
     }
     weights.retain(|weight| !elsewhere.contains(weight.name.as_bytes()));
     Some(weights)
+}
+
+/// Whether a node has graphs of its own (If, Loop, Scan): what those read from outside is not among its inputs.
+fn has_graph(node: &[u8]) -> bool {
+    const NODE_ATTRIBUTE: u64 = 5;
+    const ATTRIBUTE_GRAPH: u64 = 6;
+    const ATTRIBUTE_GRAPHS: u64 = 11;
+    let mut attributes = fields(node).filter_map(|field| field.bytes_of(NODE_ATTRIBUTE));
+    attributes.any(|attribute| {
+        fields(attribute)
+            .any(|field| field.bytes_of(ATTRIBUTE_GRAPH).or(field.bytes_of(ATTRIBUTE_GRAPHS)).is_some())
+    })
 }
 
 /// Adds what a node reads, unless it is one that reads weights from any address.

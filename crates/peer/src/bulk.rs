@@ -7,13 +7,15 @@
 //! checked where they arrive, by the checksums that are in them.
 
 use std::io::{self, BufReader, BufWriter, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, Timestamp, Version};
+use millrace_trust::Trust;
 
 use crate::codec::{self, Reader};
+use crate::stream::BulkStream;
 use crate::{BULK, Error};
 
 /// A version without its body.
@@ -80,7 +82,8 @@ pub trait Source: Send + Sync {
     /// They cannot be read.
     fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String>;
 
-    /// The newest versions of these documents; what is not there is left out.
+    /// The newest versions of these documents, in their order; what is not there is left out. Only the first ones where all would be too
+    /// much for one answer, at least one.
     ///
     /// # Errors
     /// They cannot be read.
@@ -94,13 +97,13 @@ const PARCEL: u8 = 4;
 const DROPS: u8 = 5;
 
 /// A question or an answer has at most so many bytes; parcels come in pieces of less.
-const BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 256 << 20;
 
 /// Bytes of a parcel are sent in pieces of so many.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// After so long without a byte the connection is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// How long a node may take to accept a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
@@ -108,31 +111,23 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// A connection to a node for one transfer.
 pub struct Bulk {
     address: String,
-    reading: BufReader<TcpStream>,
-    writing: TcpStream,
+    stream: BufReader<BulkStream>,
 }
 
 impl Bulk {
-    /// Connects to the node at `address` (`host:port`).
+    /// Connects to the node at `address` (`host:port`); where there is trust, encrypted and to nobody else.
     ///
     /// # Errors
-    /// It cannot be reached.
-    pub fn connect(address: &str) -> Result<Self, Error> {
-        let failed = |source| Error::Connection { address: address.to_owned(), source };
+    /// It cannot be reached, or is not to be trusted.
+    pub fn connect(address: &str, trust: Option<&Trust>) -> Result<Self, Error> {
         let connect = || {
-            let place = address.to_socket_addrs()?.next();
-            let place = place.ok_or_else(|| io::Error::other("the name has no address"))?;
-            let stream = TcpStream::connect_timeout(&place, CONNECT_PATIENCE)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(SILENCE_MAX))?;
-            stream.set_write_timeout(Some(SILENCE_MAX))?;
-            (&stream).write_all(&BULK)?;
-            Ok((stream.try_clone()?, stream))
+            let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
+            stream.write_all(&BULK)?;
+            // Small: what is larger is read to its place.
+            Ok(BufReader::with_capacity(4 << 10, stream))
         };
-        let (reading, writing) = connect().map_err(failed)?;
-        // Small: what is larger is read to its place.
-        let reading = BufReader::with_capacity(4 << 10, reading);
-        Ok(Bulk { address: address.to_owned(), reading, writing })
+        let stream = connect().map_err(|source| Error::Connection { address: address.to_owned(), source })?;
+        Ok(Bulk { address: address.to_owned(), stream })
     }
 
     /// Asks what there is of these buckets, as it is now. The node keeps that until it is asked for another export, or the connection ends.
@@ -159,7 +154,7 @@ impl Bulk {
         let mut question = vec![PARCEL];
         codec::number(&mut question, place as u64);
         codec::number(&mut question, from);
-        write_message(&mut self.writing, &question).map_err(|source| self.broken(source))
+        write_message(self.stream.get_mut(), &question).map_err(|source| self.broken(source))
     }
 
     /// Begins to take the parcel that was asked for first: how long its parts are, as [`Parcel::outline`].
@@ -182,9 +177,9 @@ impl Bulk {
     /// The connection broke.
     pub fn piece(&mut self, piece: &mut Vec<u8>) -> Result<bool, Error> {
         let mut read = || {
-            let length = read_length(&mut self.reading)?;
+            let length = read_length(&mut self.stream)?;
             piece.resize(length, 0);
-            self.reading.read_exact(piece)
+            self.stream.read_exact(piece)
         };
         let outcome = read();
         outcome.map_err(|source| self.broken(source))?;
@@ -236,12 +231,12 @@ impl Bulk {
     }
 
     fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>, Error> {
-        write_message(&mut self.writing, question).map_err(|source| self.broken(source))?;
+        write_message(self.stream.get_mut(), question).map_err(|source| self.broken(source))?;
         self.answer()
     }
 
     fn answer(&mut self) -> Result<Vec<u8>, Error> {
-        let mut answer = read_message(&mut self.reading).map_err(|source| self.broken(source))?;
+        let mut answer = read_message(&mut self.stream).map_err(|source| self.broken(source))?;
         match answer.first() {
             Some(0) => {
                 answer.remove(0);
@@ -267,11 +262,16 @@ impl Bulk {
 pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
-    let mut reading = BufReader::new(stream.try_clone()?);
+    serve(BulkStream::Plain(stream), source)
+}
+
+/// The same, encrypted or not.
+pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
     let mut writing = BufWriter::with_capacity(PIECE_BYTES, stream);
     let mut parcels: Vec<Box<dyn Parcel>> = Vec::new();
     loop {
-        let question = read_message(&mut reading)?;
+        // Everything before it has been answered, so nothing waits in the buffer.
+        let question = read_message(writing.get_mut())?;
         match read_question(&question).map_err(io::Error::other)? {
             Question::Export(buckets) => match source.export(&buckets) {
                 Ok(exported) => {
@@ -363,7 +363,7 @@ fn read_head(reader: &mut Reader<'_>) -> Result<Head, Error> {
 }
 
 /// Sends a parcel. When it cannot be read half-way, the connection ends: whoever takes it sees that it is not whole.
-fn write_parcel(out: &mut BufWriter<TcpStream>, parcel: &dyn Parcel, from: u64) -> io::Result<()> {
+fn write_parcel(out: &mut BufWriter<BulkStream>, parcel: &dyn Parcel, from: u64) -> io::Result<()> {
     let mut head = vec![0];
     let outline = parcel.outline();
     codec::count(&mut head, outline.len());
@@ -374,7 +374,7 @@ fn write_parcel(out: &mut BufWriter<TcpStream>, parcel: &dyn Parcel, from: u64) 
 }
 
 /// Cuts what is written into pieces.
-struct Pieces<'o>(&'o mut BufWriter<TcpStream>);
+struct Pieces<'o>(&'o mut BufWriter<BulkStream>);
 
 impl Write for Pieces<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

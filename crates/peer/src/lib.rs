@@ -1,4 +1,5 @@
-//! How the nodes of a cluster speak to each other: what `millrace_cluster` says in values, as bytes over TCP.
+//! How the nodes of a cluster speak to each other: what `millrace_cluster` says in values, as bytes over TCP, or over TLS where nodes have
+//! certificates (`millrace_trust`).
 //!
 //! A connection begins with a word that says what it is for. On one for **requests**, many are under way at a time, each under a number,
 //! and answers come in any order: [`Peers`] is the side that asks, a [`Service`] the one that answers. A connection for **bulk** serves one
@@ -8,10 +9,12 @@
 
 mod bulk;
 mod codec;
+mod complaints;
 mod error;
 mod message;
 mod peers;
 mod server;
+mod stream;
 
 pub use bulk::{Bulk, Head, Parcel, Source, VersionKey, VersionPage, serve_bulk};
 pub use codec::fuzz;

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_cluster::{Fence, Reply, Request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use millrace_trust::Trust;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::complaints::Complaints;
 use crate::message::{read_reply, write_request};
+use crate::stream::{Halves, Stream};
 use crate::{MESSAGE_BYTES_MAX, REQUESTS};
 
 /// What is called with the answer; `None`: none will come.
@@ -32,6 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The connections to other nodes for requests: one to each, made when it is needed.
 pub struct Peers {
     runtime: Handle,
+    trust: Option<Arc<Trust>>,
     links: Mutex<HashMap<String, mpsc::Sender<Outgoing>>>,
 }
 
@@ -42,9 +44,9 @@ struct Outgoing {
 }
 
 impl Peers {
-    /// Connections whose tasks run on this runtime.
-    pub fn new(runtime: Handle) -> Self {
-        Peers { runtime, links: Mutex::default() }
+    /// Connections whose tasks run on this runtime; where there is trust, encrypted and to nodes alone.
+    pub fn new(runtime: Handle, trust: Option<Arc<Trust>>) -> Self {
+        Peers { runtime, trust, links: Mutex::default() }
     }
 
     /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with `None` when none will come:
@@ -77,30 +79,32 @@ impl Peers {
 
     fn link(&self, address: &str) -> mpsc::Sender<Outgoing> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        self.runtime.spawn(run(address.to_owned(), receiver));
+        self.runtime.spawn(run(address.to_owned(), self.trust.clone(), receiver));
         sender
     }
 }
 
 /// Keeps the connection to one node while anybody sends.
-async fn run(address: String, mut queue: mpsc::Receiver<Outgoing>) {
+async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiver<Outgoing>) {
+    let complaints = Complaints::default();
     while let Some(first) = queue.recv().await {
-        let stream = match connect(&address).await {
-            Ok(stream) => stream,
+        let (reading, writing) = match connect(&address, trust.as_deref()).await {
+            Ok(halves) => halves,
             Err(error) => {
-                tracing::debug!(address, %error, "a node cannot be reached");
+                complaints.of(&address, error);
                 (first.answered)(None);
                 lose_for(PAUSE, &mut queue).await;
                 continue;
             }
         };
-        let (reading, writing) = stream.into_split();
         let waiting = Arc::new(Waiting::default());
         let error = tokio::select! {
+            // The first request is waited for before the connection can be found to have ended.
+            biased;
             error = write(writing, first, &mut queue, &waiting) => error,
             error = read(reading, &waiting) => error,
         };
-        tracing::debug!(address, %error, "the connection to a node has ended");
+        complaints.of(&address, error);
         waiting.lose();
     }
 }
@@ -116,12 +120,11 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<Outgoing>) {
     let _ = timeout(pause, lose).await;
 }
 
-async fn connect(address: &str) -> io::Result<TcpStream> {
+async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Halves> {
     let connecting = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        stream.write_all(&REQUESTS).await?;
-        Ok(stream)
+        let (reading, mut writing) = Stream::connect(address, trust).await?.split();
+        writing.write_all(&REQUESTS).await?;
+        Ok((reading, writing))
     };
     timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
@@ -151,7 +154,7 @@ impl Waiting {
 
 /// Sends what comes, until the connection breaks.
 async fn write(
-    stream: OwnedWriteHalf,
+    stream: impl AsyncWrite + Unpin,
     first: Outgoing,
     queue: &mut mpsc::Receiver<Outgoing>,
     waiting: &Waiting,
@@ -190,7 +193,7 @@ async fn write(
 }
 
 /// Hands out answers, until the connection breaks.
-async fn read(stream: OwnedReadHalf, waiting: &Waiting) -> io::Error {
+async fn read(stream: impl AsyncRead + Unpin, waiting: &Waiting) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {
         let (id, payload) = match timeout(SILENCE_MAX, read_frame(&mut stream)).await {

@@ -3,15 +3,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::{Fence, Reply, Request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use millrace_trust::{Connection, Purpose, Trust};
+use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::bulk::{self, Source};
+use crate::complaints::Complaints;
 use crate::message::{read_request, write_reply};
 use crate::peers::{read_frame, write_frame};
+use crate::stream::Stream;
 use crate::{BULK, REQUESTS};
 
 /// What answers other nodes.
@@ -22,6 +25,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// What transfers are answered from.
     fn source(&self) -> Arc<dyn Source>;
+
+    /// Takes a connection over which a node hands on requests of clients, as HTTP/2. There are such where nodes have certificates.
+    fn http(&self, connection: Connection);
 }
 
 /// Requests of one connection that are not answered: no more are read before one is.
@@ -30,15 +36,26 @@ const UNANSWERED_MAX: usize = 4096;
 /// How long a connection may take to say what it is for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves other nodes at `listener` until `stop` turns true, or its sender is gone.
-pub async fn serve(listener: TcpListener, service: Arc<dyn Service>, mut stop: watch::Receiver<bool>) {
+/// Serves other nodes at `listener` until `stop` turns true, or its sender is gone; where there is trust, nobody else.
+pub async fn serve(
+    listener: TcpListener,
+    trust: Option<Arc<Trust>>,
+    service: Arc<dyn Service>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let complaints = Arc::new(Complaints::default());
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve_connection(stream, Arc::clone(&service)));
+                Ok((stream, address)) => {
+                    let (trust, service, complaints) = (trust.clone(), Arc::clone(&service), Arc::clone(&complaints));
+                    connections.spawn(async move {
+                        if let Err(error) = serve_connection(stream, trust.as_deref(), service).await {
+                            complaints.of(&address.to_string(), error);
+                        }
+                    });
                 }
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end will free some.
@@ -56,32 +73,40 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn serve_connection(mut stream: TcpStream, service: Arc<dyn Service>) {
-    let mut purpose = [0; 8];
-    let read = timeout(PATIENCE, stream.read_exact(&mut purpose)).await;
-    let outcome = match (read, purpose) {
-        (Ok(Ok(_)), REQUESTS) => serve_requests(stream, service).await,
-        (Ok(Ok(_)), BULK) => serve_bulk(stream, service.source()).await,
-        (Ok(Ok(_)), _) => Err(io::Error::other("it does not begin as one of this protocol")),
-        (Ok(Err(error)), _) => Err(error),
-        (Err(_), _) => Err(io::ErrorKind::TimedOut.into()),
+async fn serve_connection(
+    stream: TcpStream,
+    trust: Option<&Trust>,
+    service: Arc<dyn Service>,
+) -> io::Result<()> {
+    let mut stream = match trust {
+        None => {
+            stream.set_nodelay(true)?;
+            Stream::Plain(stream)
+        }
+        Some(trust) => match trust.accept(stream).await? {
+            (Purpose::Peer, connection) => Stream::Encrypted(Box::new(connection)),
+            (Purpose::Http, connection) => {
+                service.http(connection);
+                return Ok(());
+            }
+        },
     };
-    if let Err(error) = outcome
-        && error.kind() != io::ErrorKind::UnexpectedEof
-    {
-        tracing::debug!(%error, "a node's connection has ended");
+    match timeout(PATIENCE, stream.word()).await.map_err(|_| io::ErrorKind::TimedOut)?? {
+        REQUESTS => serve_requests(stream, service).await,
+        BULK => serve_bulk(stream, service.source()).await,
+        _ => Err(io::Error::other("it does not begin as one of this protocol")),
     }
 }
 
-async fn serve_requests(stream: TcpStream, service: Arc<dyn Service>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (reading, writing) = stream.into_split();
-    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply)>();
+async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result<()> {
+    let (reading, writing) = stream.split();
+    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply, OwnedSemaphorePermit)>();
     let unanswered = Arc::new(Semaphore::new(UNANSWERED_MAX));
     let permits = Arc::clone(&unanswered);
     let answer = async move {
         let mut stream = BufWriter::with_capacity(64 << 10, writing);
-        while let Some((id, reply)) = queue.recv().await {
+        // A request is answered when the answer is written.
+        while let Some((id, reply, _permit)) = queue.recv().await {
             write_frame(&mut stream, id, &write_reply(&reply)).await?;
             if queue.is_empty() {
                 stream.flush().await?;
@@ -98,8 +123,7 @@ async fn serve_requests(stream: TcpStream, service: Arc<dyn Service>) -> io::Res
             let replies = replies.clone();
             let reply = move |reply| {
                 // Whoever asked may have gone.
-                let _ = replies.send((id, reply));
-                std::mem::drop(permit);
+                let _ = replies.send((id, reply, permit));
             };
             service.request(fence, request, Box::new(reply));
         }
@@ -110,8 +134,7 @@ async fn serve_requests(stream: TcpStream, service: Arc<dyn Service>) -> io::Res
     }
 }
 
-async fn serve_bulk(stream: TcpStream, source: Arc<dyn Source>) -> io::Result<()> {
-    let stream = stream.into_std()?;
-    stream.set_nonblocking(false)?;
-    tokio::task::spawn_blocking(move || bulk::serve_bulk(stream, &*source)).await.map_err(io::Error::other)?
+async fn serve_bulk(stream: Stream, source: Arc<dyn Source>) -> io::Result<()> {
+    let stream = stream.blocking(bulk::SILENCE_MAX)?;
+    tokio::task::spawn_blocking(move || bulk::serve(stream, &*source)).await.map_err(io::Error::other)?
 }

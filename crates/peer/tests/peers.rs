@@ -8,6 +8,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{Fence, NodeKey, Reply, Request, Response};
 use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
 use millrace_peer::{Bulk, Error, Head, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
+use millrace_trust::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -49,6 +50,8 @@ impl Service for Twin {
     fn source(&self) -> Arc<dyn Source> {
         Arc::new(TwinSource)
     }
+
+    fn http(&self, _: Connection) {}
 }
 
 struct TwinSource;
@@ -118,7 +121,7 @@ fn node(runtime: &Runtime) -> (String, watch::Sender<bool>) {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
-    runtime.spawn(serve(listener, Arc::new(Twin::default()), stopped));
+    runtime.spawn(serve(listener, None, Arc::new(Twin::default()), stopped));
     (address, stop)
 }
 
@@ -142,7 +145,7 @@ fn ask(peers: &Peers, address: &str, numbers: &[u64], request: &Request) -> Vec<
 fn answers_find_their_requests_in_any_order() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
-    let peers = Peers::new(runtime.handle().clone());
+    let peers = Peers::new(runtime.handle().clone(), None);
     let numbers: Vec<u64> = (0..200).collect();
     let expected: Vec<Option<u64>> = numbers.iter().copied().map(Some).collect();
     assert_eq!(ask(&peers, &address, &numbers, &Request::Ping), expected);
@@ -151,7 +154,7 @@ fn answers_find_their_requests_in_any_order() {
 #[test]
 fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() {
     let runtime = Runtime::new().expect("a runtime");
-    let peers = Peers::new(runtime.handle().clone());
+    let peers = Peers::new(runtime.handle().clone(), None);
     assert_eq!(ask(&peers, "127.0.0.1:1", &[1], &Request::Ping), [None], "nobody is there");
     let (address, stop) = node(&runtime);
     let (sender, lost) = mpsc::channel();
@@ -174,7 +177,7 @@ fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() 
 fn bytes_that_are_no_message_end_their_connection_and_no_other() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
-    let peers = Peers::new(runtime.handle().clone());
+    let peers = Peers::new(runtime.handle().clone(), None);
     let hostile: [&[u8]; 6] = [
         b"GET / HTTP/1.1\r\n\r\n",
         b"MILLREQ\x01\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
@@ -199,7 +202,7 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
 fn transfers_come_whole_or_not_at_all() {
     let runtime = Runtime::new().expect("a runtime");
     let (address, _stop) = node(&runtime);
-    let mut bulk = Bulk::connect(&address).expect("the node listens");
+    let mut bulk = Bulk::connect(&address, None).expect("the node listens");
     let head = |length| TwinParcel(length).head();
     assert_eq!(bulk.export(&[BUCKET]).expect("it can be read"), [head(1_000_000), head(70_000), head(0)]);
     // Those that come next can be asked for before; and any of them again, from any byte on.

@@ -94,8 +94,8 @@ impl<'t, 's> Words<'t, 's> {
 
     /// The stems of a text that is one word, in all languages that it may be of; the word itself, where words have none.
     pub fn stems(&self, text: &str) -> Option<Vec<String>> {
-        match self.exact(text, true).pop()? {
-            _ if self.exact(text, true).len() > 1 => None,
+        let [pattern] = <[WordPattern; 1]>::try_from(self.exact(text, true)).ok()?;
+        match pattern {
             WordPattern::Word { stems, .. } => Some(stems),
             WordPattern::Exact(word) | WordPattern::Written(word) => Some(vec![word]),
             _ => None,

@@ -1,11 +1,10 @@
 //! Queries over `schema.sd`, and the plans or errors that come out: `plans.txt`.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use millrace_fixtures::cases;
 use millrace_plan::{Context, Plan};
 use millrace_query::{Limits, Query};
 use millrace_schema::{Application, Schema};
@@ -49,7 +48,7 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
 #[test]
 fn queries_are_planned_as_the_table_says() {
     let schema = schema();
-    common::check("plans.txt", |input, parameters| plan(&schema, input, parameters));
+    cases::check("tests/plans.txt", |input, parameters| plan(&schema, input, parameters));
 }
 
 proptest! {

@@ -19,8 +19,8 @@ const WEAK_AND_HITS: u32 = 100;
 
 /// The item that the text is; terms without an index search `field`.
 pub(crate) fn parse(text: &str, field: &str) -> Result<Item, Fault> {
-    let mut reader = Reader { text, at: 0, field };
-    let item = reader.item(0)?;
+    let mut reader = Reader { text, at: 0 };
+    let item = reader.item(0, field)?;
     reader.skip_blanks();
     match text.len() - reader.at {
         0 => Ok(item),
@@ -31,7 +31,6 @@ pub(crate) fn parse(text: &str, field: &str) -> Result<Item, Fault> {
 struct Reader<'t> {
     text: &'t str,
     at: usize,
-    field: &'t str,
 }
 
 /// An item as it is written.
@@ -46,7 +45,8 @@ struct Written<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn item(&mut self, depth: usize) -> Result<Item, Fault> {
+    /// An item; it searches `field` unless it says otherwise, and so does what is in it.
+    fn item(&mut self, depth: usize, field: &str) -> Result<Item, Fault> {
         self.expect('(')?;
         if depth > DEPTH_MAX {
             return Err(Fault::new(self.at, format!("items are nested more than {DEPTH_MAX} deep")));
@@ -54,7 +54,7 @@ impl<'t> Reader<'t> {
         let at = self.at;
         let mut written = Written {
             name: self.name("the name of an item, as in (WORD \"text\")")?,
-            field: self.field.to_owned(),
+            field: field.to_owned(),
             annotations: Annotations::default(),
             distance: NEAR_DISTANCE,
             hits: WEAK_AND_HITS,
@@ -68,7 +68,10 @@ impl<'t> Reader<'t> {
         self.properties(&mut written)?;
         loop {
             match self.peek() {
-                Some('(') => written.items.push(self.item(depth + 1)?),
+                Some('(') => {
+                    let item = self.item(depth + 1, &written.field)?;
+                    written.items.push(item);
+                }
                 Some('"') => written.texts.push(self.quoted()?),
                 Some(')') => break,
                 _ => return Err(self.expected("an item, a text in quotes or ')'")),

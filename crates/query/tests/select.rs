@@ -1,12 +1,11 @@
 //! JSON bodies: `select.txt`. A body has one line; its tree and grouping come out.
 
-mod common;
-
+use millrace_fixtures::cases;
 use millrace_query::{Limits, Query, flatten};
 
 #[test]
 fn bodies_mean_what_the_table_says() {
-    common::check("select.txt", |input, _| {
+    cases::check("tests/select.txt", |input, _| {
         let parameters = flatten(input.as_bytes());
         match parameters.and_then(|parameters| Query::from_parameters(parameters, &Limits::default())) {
             Ok(query) => {

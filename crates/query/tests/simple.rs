@@ -1,7 +1,6 @@
 //! The simple query language: `simple.txt`. `type` and `filter` are parameters.
 
-mod common;
-
+use millrace_fixtures::cases;
 use millrace_query::simple::TermEnd;
 use millrace_query::{Item, Limits, Query, simple};
 
@@ -18,13 +17,13 @@ fn fields(name: &str) -> Option<TermEnd> {
 
 #[test]
 fn text_means_what_the_table_says() {
-    for table in ["simple.txt", "programmatic.txt"] {
+    for table in ["tests/simple.txt", "tests/programmatic.txt"] {
         check(table);
     }
 }
 
 fn check(table: &str) {
-    common::check(table, |input, mut parameters| {
+    cases::check(table, |input, mut parameters| {
         parameters.insert("query".to_owned(), input.to_owned());
         match Query::from_parameters(parameters, &Limits::default()).map(|query| query.root) {
             Ok(Item::Text(text)) => {

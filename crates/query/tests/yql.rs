@@ -1,7 +1,6 @@
 //! YQL as text, and the tree that it means as text: `yql.txt`.
 
-mod common;
-
+use millrace_fixtures::cases;
 use millrace_query::{Limits, Query, SortOrder, Sources};
 
 /// A whole statement prints all that it asks for; conditions alone print their tree.
@@ -56,7 +55,7 @@ fn run(input: &str, mut parameters: std::collections::BTreeMap<String, String>) 
 
 #[test]
 fn statements_mean_what_the_table_says() {
-    common::check("yql.txt", run);
+    cases::check("tests/yql.txt", run);
 }
 
 #[test]

@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use millrace_column::{CHUNK_DOCS, Chunk, MemoryView};
 use millrace_document::{DataType, Value};
+use millrace_fixtures::{Fields, columns};
 use millrace_matching::{ChunkMatches, LeafMatches, Matches, Occurrences};
 use millrace_plan::Input;
 use millrace_ranking::Profile;
 use millrace_schema::{InputDef, InputType, Schema};
 use millrace_tensor::{Cells, Tensor};
-use support::{Fields, columns, plan, profile, schema, tensor_type};
+use support::{plan, profile, schema, tensor_type};
 
 const VECTOR: &str = "tensor<float>(x[384])";
 const DOCUMENTS: usize = 100_000;

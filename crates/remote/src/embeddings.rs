@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::queue::{Call, Entry, Queue};
-use crate::retry::{Failure, Next, choose};
+use crate::retry::{Failure, Next, Pause, choose};
 use millrace_model::Caller;
 
 use crate::{Error, Http, protocol};
@@ -47,6 +47,7 @@ struct Shared {
     options: Options,
     http: Http,
     state: Mutex<State>,
+    pause: Pause,
     requests: AtomicU64,
     texts: AtomicU64,
     retries: AtomicU64,
@@ -58,8 +59,6 @@ struct State {
     queue: Queue,
     /// Requests under way.
     running: usize,
-    /// The service asked not to be asked before.
-    paused_until: Option<Instant>,
 }
 
 /// What was asked of a service since the node started.
@@ -83,6 +82,7 @@ impl Embeddings {
             options,
             http,
             state: Mutex::default(),
+            pause: Pause::default(),
             requests: AtomicU64::new(0),
             texts: AtomicU64::new(0),
             retries: AtomicU64::new(0),
@@ -207,7 +207,7 @@ impl Shared {
         let body = protocol::request(&options.model, Some(options.dimensions), &texts);
         let mut tries = 0;
         loop {
-            self.keep_pause().await;
+            self.pause.kept().await;
             // Whoever waits longest says how long it makes sense.
             let deadlines: Option<Vec<Instant>> = batch.iter().map(Entry::deadline).collect();
             let last = deadlines.and_then(|deadlines| deadlines.into_iter().max());
@@ -216,20 +216,18 @@ impl Shared {
                 return Err(Error::Deadline { service: service() });
             }
             tries += 1;
-            let (failure, reason) = match self
-                .http
-                .post_json(
-                    &options.endpoint,
-                    options.secret.as_deref(),
-                    body.clone(),
-                    left.min(TRY_MAX),
-                    ANSWER_MAX,
-                )
-                .await
-            {
+            let answer = self.http.post_json(
+                &options.endpoint,
+                options.secret.as_deref(),
+                body.clone(),
+                left.min(TRY_MAX),
+                ANSWER_MAX,
+            );
+            let (failure, reason) = match answer.await {
                 Ok(answer) if (200..300).contains(&answer.status) => {
-                    return protocol::answer(&answer.body, batch.len(), options.dimensions)
-                        .map_err(|reason| Error::GiveUp { service: service(), reason });
+                    return protocol::answer(&answer.body, batch.len(), options.dimensions).map_err(
+                        |reason| Error::GiveUp { service: service(), status: Some(answer.status), reason },
+                    );
                 }
                 Ok(answer) => {
                     let reason = format!("{}: {}", answer.status, protocol::message(&answer.body));
@@ -237,29 +235,15 @@ impl Shared {
                 }
                 Err(reason) => (Failure::Connection, reason),
             };
+            let status = failure.status();
             match choose(failure, tries) {
                 Next::Again(pause) => {
                     self.retries.fetch_add(1, Ordering::Relaxed);
-                    if matches!(failure, Failure::Status(_, Some(_))) {
-                        self.lock().paused_until = Some(Instant::now() + pause);
-                    } else {
-                        tokio::time::sleep(pause).await;
-                    }
+                    self.pause.begin(failure, pause).await;
                 }
-                Next::Later => return Err(Error::Retry { service: service(), reason }),
-                Next::Fix => return Err(Error::Fix { service: service(), reason }),
-                Next::GiveUp => return Err(Error::GiveUp { service: service(), reason }),
-            }
-        }
-    }
-
-    /// Waits for as long as the service asked to.
-    async fn keep_pause(&self) {
-        loop {
-            let until = self.lock().paused_until;
-            match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                Some(left) if !left.is_zero() => tokio::time::sleep(left).await,
-                _ => return,
+                Next::Later => return Err(Error::Retry { service: service(), status, reason }),
+                Next::Fix => return Err(Error::Fix { service: service(), status, reason }),
+                Next::GiveUp => return Err(Error::GiveUp { service: service(), status, reason }),
             }
         }
     }

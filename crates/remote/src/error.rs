@@ -6,6 +6,8 @@ pub enum Error {
     Retry {
         /// Where it was asked.
         service: String,
+        /// The status of its last answer, where there was one.
+        status: Option<u16>,
         /// What it said, or what became of the connection.
         reason: String,
     },
@@ -14,16 +16,20 @@ pub enum Error {
     Fix {
         /// Where it was asked.
         service: String,
+        /// The status of its answer.
+        status: Option<u16>,
         /// What it said.
         reason: String,
     },
     /// It will refuse whatever is asked: change the settings, or the service.
     #[error(
-        "{service} cannot be used: {reason}; check <endpoint>, <model>, <dimensions> and the secret in services.xml"
+        "{service} cannot be used: {reason}; check its endpoint, model, dimensions and secret in services.xml"
     )]
     GiveUp {
         /// Where it was asked.
         service: String,
+        /// The status of its answer.
+        status: Option<u16>,
         /// What it said, or what is wrong with its answer.
         reason: String,
     },
@@ -34,7 +40,7 @@ pub enum Error {
         service: String,
     },
     /// Too much waits for it already.
-    #[error("{waiting} texts wait for {service}: try again later")]
+    #[error("{waiting} texts wait for {service} already: try again later")]
     Overloaded {
         /// Where it is asked.
         service: String,
@@ -49,4 +55,14 @@ pub enum Error {
         /// What it was.
         reason: String,
     },
+}
+
+impl Error {
+    /// The status that the service answered with, where there was an answer.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Error::Retry { status, .. } | Error::Fix { status, .. } | Error::GiveUp { status, .. } => *status,
+            Error::Deadline { .. } | Error::Overloaded { .. } | Error::Download { .. } => None,
+        }
+    }
 }

@@ -95,6 +95,17 @@ impl Http {
         timeout: Duration,
         bytes_max: usize,
     ) -> Result<Answer, String> {
+        let exchange = async { whole(self.post(url, secret, body).await?, bytes_max).await };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(silent(timeout)))
+    }
+
+    /// Posts JSON; the answer's body is still to come.
+    pub(crate) async fn post(
+        &self,
+        url: &str,
+        secret: Option<&str>,
+        body: Vec<u8>,
+    ) -> Result<Response<Incoming>, String> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = url.parse().map_err(|error| format!("{url} is no address: {error}"))?;
@@ -105,17 +116,7 @@ impl Http {
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
-        let exchange = async {
-            let response = self.client.request(request).await.map_err(|error| told(&error))?;
-            let status = response.status().as_u16();
-            let retry_after = retry_after(&response);
-            let body = Limited::new(response.into_body(), bytes_max).collect().await;
-            let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
-            Ok(Answer { status, retry_after, body })
-        };
-        tokio::time::timeout(timeout, exchange)
-            .await
-            .unwrap_or_else(|_| Err(format!("no answer for {} s", timeout.as_secs_f32())))
+        self.client.request(request).await.map_err(|error| told(&error))
     }
 
     /// The answer to a request for a file, after redirects.
@@ -136,6 +137,20 @@ impl Http {
         }
         Err(format!("it is redirected more than {REDIRECTS} times"))
     }
+}
+
+/// An answer with all of its body, of at most so many bytes.
+pub(crate) async fn whole(response: Response<Incoming>, bytes_max: usize) -> Result<Answer, String> {
+    let status = response.status().as_u16();
+    let retry_after = retry_after(&response);
+    let body = Limited::new(response.into_body(), bytes_max).collect().await;
+    let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
+    Ok(Answer { status, retry_after, body })
+}
+
+/// What is said of a service that did not answer for so long.
+pub(crate) fn silent(time: Duration) -> String {
+    format!("no answer for {} s", time.as_secs_f32())
 }
 
 /// Where a redirect leads: a whole address, or a path on the same host. From https only to https.

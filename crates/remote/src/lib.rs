@@ -1,12 +1,14 @@
-//! What a node asks of other services: embeddings, and files of models.
+//! What a node asks of other services: embeddings, answers of language models, and files of models.
 //!
 //! - [`Http`] is the one client of a process, with a thread of its own that waits for answers.
 //! - [`Embeddings`] asks a service that speaks the OpenAI embeddings protocol: texts that wait together go together, failures that pass are
 //!   tried again, and all others are told apart by what can be done about them ([`Error`]).
+//! - [`LanguageModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are taken.
 //! - [`download`] fetches a file once, whole or not at all.
 //!
-//! Callers wait on threads that may wait. This crate knows neither tensors nor documents.
+//! Callers wait on threads that may wait, but for a language model's pieces, which are awaited. This crate knows neither tensors nor documents.
 
+mod chat;
 mod download;
 mod embeddings;
 mod error;
@@ -15,6 +17,7 @@ mod protocol;
 mod queue;
 mod retry;
 
+pub use chat::{Inference, LanguageModel, Pieces, Prompt};
 pub use download::download;
 pub use embeddings::{Embeddings, Options, Usage};
 pub use error::Error;

@@ -1,6 +1,7 @@
-//! What to do after a request that failed: a pure function.
+//! What to do after a request that failed: a pure function; and the pause before the next.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Tries of one request, the first included.
 pub(crate) const TRIES: u32 = 5;
@@ -16,6 +17,16 @@ pub(crate) enum Failure {
     Connection,
     /// An answer with this status; and how long to wait, where it says so.
     Status(u16, Option<Duration>),
+}
+
+impl Failure {
+    /// The status of the answer, where there was one.
+    pub fn status(self) -> Option<u16> {
+        match self {
+            Failure::Connection => None,
+            Failure::Status(status, _) => Some(status),
+        }
+    }
 }
 
 /// What to do now.
@@ -45,6 +56,33 @@ pub(crate) fn choose(failure: Failure, tries: u32) -> Next {
         true => {
             let own = PAUSE.saturating_mul(1 << tries.saturating_sub(1).min(16));
             Next::Again(asked.unwrap_or(own).min(PAUSE_MAX))
+        }
+    }
+}
+
+/// Until when a service asked not to be asked. All who ask it keep to that.
+#[derive(Default)]
+pub(crate) struct Pause(Mutex<Option<Instant>>);
+
+impl Pause {
+    /// After a failure: a pause for all where the service asked for one, else for this caller alone, who waits for it to end.
+    pub async fn begin(&self, failure: Failure, pause: Duration) {
+        if matches!(failure, Failure::Status(_, Some(_))) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
+            self.kept().await;
+        } else {
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Waits until it is over.
+    pub async fn kept(&self) {
+        loop {
+            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                Some(left) if !left.is_zero() => tokio::time::sleep(left).await,
+                _ => return,
+            }
         }
     }
 }

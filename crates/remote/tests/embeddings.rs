@@ -98,7 +98,13 @@ fn failures_are_told_apart() {
     };
     let told = |text: &str| json!({ "error": { "message": text } });
     check(400, told("too long"), |error| matches!(error, Error::Fix { .. }), "400: too long", 1);
-    check(401, told("who?"), |error| matches!(error, Error::GiveUp { .. }), "401: who?; check <endpoint>", 1);
+    check(
+        401,
+        told("who?"),
+        |error| matches!(error, Error::GiveUp { .. }),
+        "401: who?; check its endpoint",
+        1,
+    );
     check(429, told("busy"), |error| matches!(error, Error::Retry { .. }), "429: busy; try again later", 5);
     check(200, json!({ "data": [] }), |error| matches!(error, Error::GiveUp { .. }), "lacks vectors", 1);
     let short = json!({ "data": [{ "index": 0, "embedding": [1] }] });

@@ -7,7 +7,10 @@ use millrace_cluster::Configuration;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
-use crate::{Embedder, Error, Execution, QueryProfiles, Schema, SignificanceModels, ValidationOverride};
+use crate::{
+    Embedder, Error, Execution, LanguageModel, QueryProfiles, Schema, SearchChain, SignificanceModels,
+    ValidationOverride,
+};
 use crate::{overrides, parse, resolve, services, xml};
 
 /// An application package, checked.
@@ -133,6 +136,10 @@ pub struct Container {
     pub document_size_max: Option<u64>,
     /// Its embedders, of all container clusters.
     pub embedders: Vec<Embedder>,
+    /// Its language models, likewise.
+    pub language_models: Vec<LanguageModel>,
+    /// Its search chains, likewise.
+    pub chains: Vec<SearchChain>,
     /// Where `<model-evaluation/>` is there: how the models are executed of which it says so, by name.
     pub model_evaluation: Option<BTreeMap<String, Execution>>,
 }

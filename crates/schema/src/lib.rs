@@ -26,6 +26,7 @@ pub mod change;
 mod embedder;
 mod error;
 mod field;
+mod language;
 mod overrides;
 mod package;
 mod parse;
@@ -50,6 +51,7 @@ pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
     Matching, SchemaField, Stemming, SummaryMode,
 };
+pub use language::{Asking, LanguageModel, SearchChain};
 pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::{ProfileValue, QueryProfiles};

@@ -244,12 +244,84 @@ fn what_cannot_work_is_refused() {
             "expected an address such as https://",
         ),
         ("<component id='e' type='hugging-face-tokenizer'/>", "needs <model path='…'/>"),
+        (
+            "<component id='l' class='ai.vespa.llm.clients.LocalLLM'/>",
+            "run a server that speaks OpenAI's protocol beside",
+        ),
+        (
+            "<component id='l' class='ai.vespa.llm.clients.OpenAI'><config name='ai.vespa.llm.clients.llm-client'><modell/></config></component>",
+            "has no setting <modell>: did you mean 'model'?",
+        ),
+        (
+            "<component id='l' class='ai.vespa.llm.clients.OpenAI'><config name='ai.vespa.llm.clients.llm-client'><endpoint>a.b</endpoint></config></component>",
+            "<endpoint> is 'a.b': expected an address",
+        ),
+        (
+            "<component id='l' class='ai.vespa.llm.clients.OpenAI'><config name='ai.vespa.llm.clients.llm-client'><maxTokens>few</maxTokens></config></component>",
+            "'few' in <maxTokens> is not a number",
+        ),
+        (
+            "<search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'/></chain></search>",
+            "there is no language model to ask: add <component id='openai'",
+        ),
+        (
+            "<component id='l' class='ai.vespa.llm.clients.OpenAI'/><search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'><config name='ai.vespa.search.llm.llm-searcher'><providerId>k</providerId></config></searcher></chain></search>",
+            "there is no language model 'k': expected 'l'",
+        ),
         ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
         ("<http><server id='s' port='${port}'/></http>", "there is no property 'port'"),
         ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),
     ] {
         refuses(&format!("<services><container id='d'>{inside}</container>{MAIL}</services>"), expected);
     }
+}
+
+#[test]
+fn chains_that_ask_language_models_are_read() {
+    let services = r#"<services>
+      <container id="default">
+        <component id="openai" class="ai.vespa.llm.clients.OpenAI">
+          <config name="ai.vespa.llm.clients.llm-client">
+            <apiKeySecretRef>myApiKey</apiKeySecretRef>
+            <endpoint>http://127.0.0.1:8080/v1/</endpoint>
+            <model>m-1</model><maxTokens>200</maxTokens><temperature>0</temperature>
+          </config>
+        </component>
+        <component id="other" class="ai.vespa.llm.clients.OpenAI"/>
+        <search>
+          <searcher id="shared" class="ai.vespa.search.llm.LLMSearcher">
+            <config name="ai.vespa.llm.search.llm-searcher"><propertyPrefix>say</propertyPrefix><stream>false</stream></config>
+          </searcher>
+          <chain id="plain" inherits="vespa"/>
+          <chain id="rag" inherits="vespa">
+            <searcher id="ai.vespa.search.llm.RAGSearcher">
+              <config name="ai.vespa.search.llm.llm-searcher"><providerId>other</providerId></config>
+            </searcher>
+          </chain>
+          <chain id="heir" inherits="round rag"/>
+          <chain id="round" inherits="heir"/>
+          <chain id="say"><searcher idref="shared"/></chain>
+        </search>
+      </container>"#;
+    let container = application(&format!("{services}{MAIL}</services>"), &[]).unwrap().container;
+    let [first, second] = &container.language_models[..] else { panic!("two models") };
+    assert_eq!((first.endpoint.as_str(), first.model.as_str()), ("http://127.0.0.1:8080/v1/", "m-1"));
+    assert_eq!(first.secret.as_deref(), Some("myApiKey"));
+    assert_eq!((first.tokens_max, first.temperature), (Some(200), Some(0.0)));
+    assert_eq!(second.endpoint, "https://api.openai.com/v1/");
+    assert_eq!((second.tokens_max, second.temperature, &second.secret), (None, None, &None));
+    let asks = |id: &str| {
+        let chain = container.chains.iter().find(|chain| chain.id == id).expect(id);
+        chain
+            .asks
+            .as_ref()
+            .map(|asks| format!("{} {} {} {}", asks.model, asks.prefix, asks.streams, asks.about_hits))
+    };
+    assert_eq!(asks("plain"), None);
+    assert_eq!(asks("rag").as_deref(), Some("other llm true true"));
+    assert_eq!(asks("heir"), asks("rag"));
+    assert_eq!(asks("round"), asks("rag"));
+    assert_eq!(asks("say").as_deref(), Some("openai say false false"));
 }
 
 #[test]

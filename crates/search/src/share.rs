@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_column::View;
 use millrace_grouping::{Collected, Execution, HitRef};
 use millrace_matching::Statistics;
-use millrace_ranking::{Documents, Known, RankedHit};
+use millrace_ranking::{Documents, Known, Profile, RankedHit};
 use millrace_result::{Coverage, Hit, PartialResult};
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,16 @@ pub struct Session {
     known: Vec<Known>,
 }
 
+/// What a later phase ranks: the hits of one schema.
+struct Later<'a> {
+    /// The schema's place among those of the query.
+    schema: usize,
+    profile: &'a Profile,
+    over: Documents<'a>,
+    hits: Vec<RankedHit>,
+    known: &'a mut Known,
+}
+
 impl Session {
     /// Finds what matches.
     ///
@@ -148,36 +158,18 @@ impl Session {
                 }
                 Reply::Share(self.share(deadline)?)
             }
-            Ask::Second(schemas) => {
-                let scores = |_: usize,
-                              over: &Documents<'_>,
-                              search: &Search,
-                              hits: &[RankedHit],
-                              known: &mut Known| {
-                    search.profile.second_phase(over, hits, known, stop)
-                };
-                Reply::Scores(self.each(&schemas, scores)?)
-            }
-            Ask::ToNormalize(schemas) => {
-                let numbers = |_: usize,
-                               over: &Documents<'_>,
-                               search: &Search,
-                               hits: &[RankedHit],
-                               known: &mut Known| {
-                    search.profile.to_normalize(over, hits, known, stop)
-                };
-                Reply::Numbers(self.each(&schemas, numbers)?)
-            }
+            Ask::Second(schemas) => Reply::Scores(self.each(&schemas, |later| {
+                later.profile.second_phase(&later.over, &later.hits, later.known, stop)
+            })?),
+            Ask::ToNormalize(schemas) => Reply::Numbers(self.each(&schemas, |later| {
+                later.profile.to_normalize(&later.over, &later.hits, later.known, stop)
+            })?),
             Ask::Global(schemas) => {
                 let (schemas, normalized): (Vec<Again>, Vec<Vec<Vec<f64>>>) = schemas.into_iter().unzip();
-                let scores = |at: usize,
-                              over: &Documents<'_>,
-                              search: &Search,
-                              hits: &[RankedHit],
-                              known: &mut Known| {
-                    search.profile.global_phase(over, hits, &normalized[at], known).map(Some)
-                };
-                Reply::Scores(self.each_known(&schemas, scores)?)
+                Reply::Scores(self.each_known(&schemas, |later| {
+                    let normalized = &normalized[later.schema];
+                    later.profile.global_phase(&later.over, &later.hits, normalized, later.known).map(Some)
+                })?)
             }
             Ask::Fill(schemas) => {
                 let mut all = Vec::with_capacity(schemas.len());
@@ -196,17 +188,11 @@ impl Session {
         })
     }
 
-    /// Calls `rank` for each schema and its hits, which are known afresh.
+    /// Ranks each schema's hits, which are known afresh.
     fn each<T>(
         &mut self,
         schemas: &[Again],
-        rank: impl FnMut(
-            usize,
-            &Documents<'_>,
-            &Search,
-            &[RankedHit],
-            &mut Known,
-        ) -> Result<T, millrace_ranking::Error>,
+        rank: impl FnMut(Later<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
         for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
             let ranks = again.hits.iter().map(|hit| hit.3);
@@ -215,25 +201,24 @@ impl Session {
         self.each_known(schemas, rank)
     }
 
+    /// Ranks each schema's hits, of which more is known from phases before.
     fn each_known<T>(
         &mut self,
         schemas: &[Again],
-        mut rank: impl FnMut(
-            usize,
-            &Documents<'_>,
-            &Search,
-            &[RankedHit],
-            &mut Known,
-        ) -> Result<T, millrace_ranking::Error>,
+        mut rank: impl FnMut(Later<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
         if schemas.len() != self.passes.len() {
             return Err(Error::Share);
         }
         let mut all = Vec::with_capacity(schemas.len());
-        for (at, (pass, known)) in self.passes.iter().zip(&mut self.known).enumerate() {
-            let hits = schemas[at].hits(pass.view())?;
-            let over = Documents { plan: &pass.search.plan, view: pass.view(), matches: &pass.matches };
-            all.push(rank(at, &over, &pass.search, &hits, known)?);
+        for (schema, (pass, known)) in self.passes.iter().zip(&mut self.known).enumerate() {
+            all.push(rank(Later {
+                schema,
+                profile: &pass.search.profile,
+                over: Documents { plan: &pass.search.plan, view: pass.view(), matches: &pass.matches },
+                hits: schemas[schema].hits(pass.view())?,
+                known,
+            })?);
         }
         Ok(all)
     }

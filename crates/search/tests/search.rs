@@ -1,14 +1,12 @@
 //! Searches over a handful of documents, from plan to result.
 
-#[path = "../../matching/tests/support/mod.rs"]
-mod support;
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
-use millrace_document::{DataType, DocumentType, Field, Value};
+use millrace_document::{DataType, Value};
+use millrace_fixtures::{Fields, field, plan, schema};
 use millrace_plan::{
     LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TextOrder, WordPattern,
 };
@@ -19,7 +17,6 @@ use millrace_schema::{
 };
 use millrace_search::{Ask, Deadline, Error, Gathering, Next, Outcome, Reply, Search, Session, run_all};
 use millrace_selection::Selection;
-use support::{Fields, field, plan, schema};
 
 /// Title, folder, date and price of documents `d0`, `d1`, …; in chunks of two.
 const MAILS: [(&str, &str, Option<i64>, f64); 6] = [
@@ -32,21 +29,15 @@ const MAILS: [(&str, &str, Option<i64>, f64); 6] = [
 ];
 
 fn test_schema() -> Arc<Schema> {
-    let mut schema = Arc::unwrap_or_clone(schema(vec![
+    let fields = vec![
         field("title", DataType::String, true),
         field("folder", DataType::String, false),
         field("date", DataType::Long, false),
         field("price", DataType::Double, false),
-    ]));
-    let in_document = schema
-        .fields
-        .values()
-        .map(|field| Field { name: Arc::clone(&field.name), data_type: field.data_type.clone() });
-    schema.document_type = Arc::new(DocumentType::new("test", in_document.collect()));
-    schema
-        .rank_profiles
-        .insert("default".into(), RankProfile { name: "default".into(), ..RankProfile::default() });
-    Arc::new(schema)
+    ];
+    let default = RankProfile { name: "default".into(), ..RankProfile::default() };
+    let rank_profiles = [(default.name.clone(), default)].into();
+    Arc::new(Schema { rank_profiles, ..schema("test", fields) })
 }
 
 fn view(schema: &Schema) -> MemoryView {
@@ -60,7 +51,7 @@ fn view(schema: &Schema) -> MemoryView {
         (fields, true)
     };
     let documents: Vec<(Fields, bool)> = MAILS.iter().map(document).collect();
-    support::view(schema, &documents, 2)
+    millrace_fixtures::view(schema, &documents, 2)
 }
 
 fn quick(schema: &Arc<Schema>) -> Plan {

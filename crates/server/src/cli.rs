@@ -162,6 +162,8 @@ Examples:
   millrace bench feed --milliseconds 3000    longer, for figures that repeat better
   millrace bench memory --size 0.1           a tenth of the data, to try it out
   millrace bench nn --json --plot nn.svg     one JSON object a figure, and the curves
+  millrace bench model --case 'minilm 32' --clients 1,32
+                                             some of its cases
   millrace bench all --json > figures.jsonl  everything, some minutes
 
 A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare
@@ -410,6 +412,12 @@ pub struct BenchArguments {
     /// Of write: on so many replicas (2), beside one.
     #[arg(long, group = "variant", value_name = "COUNT")]
     pub replicas: Option<u8>,
+    /// Of model: only cases with this in their name, such as 'minilm 32 tokens'.
+    #[arg(long, value_name = "TEXT")]
+    pub case: Option<String>,
+    /// Of model: only these numbers of clients, such as 1,8,64.
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub clients: Vec<usize>,
     /// One JSON object a figure.
     #[arg(long)]
     pub json: bool,

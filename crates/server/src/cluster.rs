@@ -8,12 +8,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use millrace_content::{ContentNode, Joining, Pace};
+use millrace_content::{ContentNode, Joining, Pace, PeerPort};
 use millrace_coordination::Etcd;
-use millrace_gateway::Node;
+use millrace_gateway::{Intake, Node};
 use millrace_membership::rest::{self, Shown};
 use millrace_membership::{Membership, NodeFigures, Role, Settings};
 use millrace_schema::Application;
+use millrace_trust::{ServiceFiles, Trust, TrustFiles};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -25,6 +26,10 @@ use crate::error::Error;
 pub struct ClusterSettings {
     /// Where coordination is: `etcd://HOST:PORT`, several with commas between.
     pub coordination: String,
+    /// How it is trusted, at `etcds://`; `None`: as the system trusts.
+    pub etcd_tls: Option<ServiceFiles>,
+    /// How nodes trust each other; `None`: they speak in the clear.
+    pub nodes_tls: Option<TrustFiles>,
     /// The node's name.
     pub name: String,
     /// What it does.
@@ -39,11 +44,26 @@ pub struct ClusterSettings {
     pub directory: PathBuf,
 }
 
+impl ClusterSettings {
+    /// What the node trusts others by, where nodes have certificates.
+    ///
+    /// # Errors
+    /// The certificates do not work.
+    pub fn trust(&self) -> Result<Option<Arc<Trust>>, Error> {
+        let load = |files: &TrustFiles| Trust::load(files.clone(), &self.advertise).map(Arc::new);
+        let trust = self.nodes_tls.as_ref().map(load).transpose();
+        trust.map_err(|error| Error::Cluster(format!("TLS between nodes: {error}")))
+    }
+}
+
 /// How long coordination may take to answer at the start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// After a package could not be fetched or activated, it is tried again so much later.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether certificates have been renewed.
+const RENEW: Duration = Duration::from_secs(30);
 
 /// A node's part in a cluster, while the server runs.
 pub struct ClusterNode {
@@ -62,15 +82,20 @@ impl ClusterNode {
         settings: &ClusterSettings,
         listen: IpAddr,
         data: SocketAddr,
+        intake: Intake,
     ) -> Result<Self, Error> {
-        let etcd = Etcd::new(&settings.coordination).map_err(|error| Error::Cluster(error.to_string()))?;
+        let etcd_tls = settings.etcd_tls.as_ref().map(ServiceFiles::load).transpose();
+        let etcd_tls = etcd_tls.map_err(|error| Error::Cluster(format!("TLS to etcd: {error}")))?;
+        let etcd =
+            Etcd::new(&settings.coordination, etcd_tls).map_err(|error| Error::Cluster(error.to_string()))?;
         let listener = TcpListener::bind((listen, settings.peer_port))
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
         let peer_port = listener.local_addr().map_err(Error::Runtime)?.port();
+        let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
         let own = Settings {
             roles: settings.roles.clone(),
-            url: format!("http://{}:{}", settings.advertise, data.port()),
+            url: format!("{scheme}://{}:{}", settings.advertise, data.port()),
             ..Settings::new(
                 &settings.name,
                 format!("{}:{peer_port}", settings.advertise),
@@ -81,16 +106,23 @@ impl ClusterNode {
             Membership::join(Arc::new(etcd), own).await.map_err(|error| Error::Cluster(error.to_string()))?;
         let joining = Arc::new(Joining::new(membership.clone()));
         node.join(Arc::clone(&joining) as Arc<dyn millrace_gateway::cluster::Cluster>);
-        let tasks = vec![
+        let trust = node.settings().trust.clone();
+        let port = PeerPort {
+            listener,
+            trust: trust.clone(),
+            handed_on: Box::new(move |connection| intake.take(connection)),
+        };
+        let mut tasks = vec![
             tokio::spawn(take_part(
                 Arc::clone(node),
                 membership.clone(),
                 Arc::clone(&joining),
-                listener,
+                port,
                 settings.transfer_rate_max,
             )),
             tokio::spawn(follow_packages(Arc::clone(node), membership.clone())),
         ];
+        tasks.extend(trust.map(|trust| tokio::spawn(renew(trust))));
         Ok(ClusterNode { membership, joining, tasks })
     }
 
@@ -168,14 +200,29 @@ async fn take_part(
     node: Arc<Node>,
     membership: Membership,
     joining: Arc<Joining>,
-    listener: TcpListener,
+    port: PeerPort,
     cap: Option<u64>,
 ) {
     let store = node.store().clone();
     let pace = Pace { cap, slowest: Box::new(move || node.take_slowest().to_vec()) };
-    match ContentNode::start(store, membership, listener, pace).await {
+    match ContentNode::start(store, membership, port, pace).await {
         Ok(part) => joining.joined(part),
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
+    }
+}
+
+/// Goes by renewed certificates as soon as they are there.
+async fn renew(trust: Arc<Trust>) {
+    loop {
+        tokio::time::sleep(RENEW).await;
+        let trust = Arc::clone(&trust);
+        // What a panic says has been logged.
+        let Ok(renewed) = tokio::task::spawn_blocking(move || trust.renew()).await else { continue };
+        match renewed {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("the certificates for other nodes have been renewed"),
+            Err(error) => tracing::warn!(%error, "the certificates for other nodes stay as they were"),
+        }
     }
 }
 

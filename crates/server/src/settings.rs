@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use millrace_gateway::{Settings, TlsFiles};
 use millrace_membership::Role;
+use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
 use crate::cluster::{ClusterSettings, host_of};
@@ -77,6 +78,24 @@ pub struct ServeArguments {
     /// The port that other nodes of the cluster speak to [default: 19100].
     #[arg(long, value_name = "PORT", env = "MILLRACE_PEER_PORT")]
     pub peer_port: Option<u16>,
+    /// The certificate (PEM) of the authority that signs those of all nodes: nodes then speak encrypted, and to none without.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_AUTHORITY")]
+    pub peer_tls_authority: Option<PathBuf>,
+    /// The node's own certificate for other nodes (PEM), signed by that authority, for the host by which they reach it.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_CERTIFICATE")]
+    pub peer_tls_certificate: Option<PathBuf>,
+    /// The private key (PEM) of the certificate for other nodes.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_PEER_TLS_KEY")]
+    pub peer_tls_key: Option<PathBuf>,
+    /// The certificate (PEM) of the authority that has signed etcd's, at etcds:// [default: those that the system trusts].
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ETCD_TLS_AUTHORITY")]
+    pub etcd_tls_authority: Option<PathBuf>,
+    /// A certificate (PEM) to show etcd, where it wants one.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ETCD_TLS_CERTIFICATE")]
+    pub etcd_tls_certificate: Option<PathBuf>,
+    /// The private key (PEM) of the certificate that is shown to etcd.
+    #[arg(long, value_name = "FILE", env = "MILLRACE_ETCD_TLS_KEY")]
+    pub etcd_tls_key: Option<PathBuf>,
     /// The host by which other nodes reach this one [default: the address it listens at].
     #[arg(long, value_name = "HOST", env = "MILLRACE_ADVERTISE")]
     pub advertise: Option<String>,
@@ -144,13 +163,33 @@ impl ServeArguments {
                 .or(file.model_idle_s)
                 .map_or(defaults.model_idle, Duration::from_secs),
             drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
+            trust: None,
             data_dir: defaults.data_dir,
         };
+        let nodes_tls = nodes_tls(
+            self.peer_tls_authority.clone().or(file.peer_tls_authority),
+            self.peer_tls_certificate.clone().or(file.peer_tls_certificate),
+            self.peer_tls_key.clone().or(file.peer_tls_key),
+        )?;
+        let etcd_tls = etcd_tls(
+            self.etcd_tls_authority.clone().or(file.etcd_tls_authority),
+            self.etcd_tls_certificate.clone().or(file.etcd_tls_certificate),
+            self.etcd_tls_key.clone().or(file.etcd_tls_key),
+        )?;
         let cluster = self.cluster.clone().or(file.cluster).map(|coordination| {
+            if settings.tls.is_some() && nodes_tls.is_none() {
+                return Err(Error::Argument(
+                    "in a cluster whose data ports have TLS nodes need certificates for each other; give peer-tls-authority, \
+                     peer-tls-certificate and peer-tls-key"
+                        .to_owned(),
+                ));
+            }
             let roles = self.roles.clone().or(file.roles);
             let roles = roles.map_or(Ok(Role::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
-            Ok::<_, Error>(ClusterSettings {
+            Ok(ClusterSettings {
                 coordination,
+                etcd_tls,
+                nodes_tls,
                 name: self.name.clone().or(file.name).map_or_else(machine_name, Ok)?,
                 roles,
                 peer_port: self.peer_port.or(file.peer_port).unwrap_or(19_100),
@@ -169,6 +208,43 @@ impl ServeArguments {
             app: self.app.clone().or(file.app),
             log: self.log.clone().or(file.log).unwrap_or_else(|| "warn".to_owned()),
         })
+    }
+}
+
+/// How nodes trust each other.
+fn nodes_tls(
+    authority: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<TrustFiles>, Error> {
+    match (authority, certificate, key) {
+        (None, None, None) => Ok(None),
+        (Some(authority), Some(certificate), Some(key)) => {
+            Ok(Some(TrustFiles { authority, certificate, key }))
+        }
+        _ => Err(Error::Argument(
+            "TLS between nodes needs peer-tls-authority, peer-tls-certificate and peer-tls-key; give all three"
+                .to_owned(),
+        )),
+    }
+}
+
+/// How etcd is trusted.
+fn etcd_tls(
+    authority: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<ServiceFiles>, Error> {
+    match (authority, certificate, key) {
+        (None, None, None) => Ok(None),
+        (Some(authority), None, None) => Ok(Some(ServiceFiles { authority, own: None })),
+        (Some(authority), Some(certificate), Some(key)) => {
+            Ok(Some(ServiceFiles { authority, own: Some((certificate, key)) }))
+        }
+        _ => Err(Error::Argument(
+            "TLS to etcd needs etcd-tls-authority, and of etcd-tls-certificate and etcd-tls-key both or none"
+                .to_owned(),
+        )),
     }
 }
 
@@ -225,5 +301,8 @@ mod tests {
         check("prot = 8080", "prot");
         check("port = 'many'", "port");
         check("tls-key = 'key.pem'", "tls-certificate");
+        check("peer-tls-key = 'key.pem'", "peer-tls-authority");
+        check("etcd-tls-authority = 'a.pem'\netcd-tls-key = 'key.pem'", "etcd-tls-certificate");
+        check("cluster = 'etcd://e'\ntls-certificate = 'c.pem'\ntls-key = 'k.pem'", "peer-tls-authority");
     }
 }

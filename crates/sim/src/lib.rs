@@ -33,7 +33,8 @@ use crate::history::Intent;
 use crate::world::World;
 
 pub use scenarios::{
-    disjoint_retired_replicas, joined_while_a_majority_is_cut_off, set_down_while_a_majority_is_cut_off,
+    disjoint_retired_replicas, joined_while_a_majority_is_cut_off, joined_while_one_is_away,
+    set_down_while_a_majority_is_cut_off,
 };
 pub use storage::ModelStorage;
 

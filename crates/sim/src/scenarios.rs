@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use millrace_cluster::controller::Wish;
+use millrace_cluster::distributor::NoRoute;
 use millrace_cluster::{NodeKey, RowContent};
 use millrace_document::{DocumentId, Group, Timestamp, Version};
 
@@ -47,6 +48,53 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
     busy(&mut world, Duration::from_secs(8));
     let healed_in = rest(&mut world);
     end(world, healed_in)
+}
+
+/// A node joins while another is away since long, and a third starts again a little later.
+///
+/// The outcome is wrong if either has to wait for the one that is away before it takes writes: nobody can think any more that it serves.
+pub fn joined_while_one_is_away(seed: u64) -> Outcome {
+    let options = Options { nodes: 4, bits: 5, redundancy: Some(2), trace: true, ..Options::default() };
+    let mut world = World::new(seed, options);
+    for _ in 0..world.options.nodes {
+        world.join();
+    }
+    busy(&mut world, Duration::from_secs(4));
+    world.crash(NodeKey(0));
+    busy(&mut world, Duration::from_secs(30));
+    let joined = world.join();
+    takes_part_soon(&mut world, joined);
+    busy(&mut world, Duration::from_secs(20));
+    world.crash(NodeKey(1));
+    busy(&mut world, Duration::from_secs(30));
+    world.restart(NodeKey(1));
+    takes_part_soon(&mut world, NodeKey(1));
+    world.restart(NodeKey(0));
+    let healed_in = rest(&mut world);
+    end(world, healed_in)
+}
+
+/// Checks that a node which has just started knows within three seconds what all others have of its buckets.
+fn takes_part_soon(world: &mut World, key: NodeKey) {
+    busy(world, Duration::from_secs(3));
+    let now = world.now;
+    let Some(node) = world.nodes.get_mut(&key) else { return };
+    let buckets = node.state.as_ref().map(|state| {
+        let own = state.buckets().filter(|bucket| state.owner(*bucket) == Some(key));
+        own.collect::<Vec<_>>()
+    });
+    let buckets = buckets.unwrap_or_default();
+    let now = node.now(now);
+    let mut waits = buckets.iter().filter(|bucket| {
+        let route = node.distributor.route(**bucket, now);
+        matches!(route, Err(NoRoute::NotYet))
+    });
+    let wrong = match waits.next() {
+        Some(bucket) => format!("n{} does not know yet who has {bucket:?}", key.0),
+        None if buckets.is_empty() => format!("n{} owns nothing", key.0),
+        None => return,
+    };
+    world.wrong.get_or_insert(wrong);
 }
 
 /// Clients ask much for so long.

@@ -95,7 +95,7 @@ pub(crate) struct Mark {
 
 impl Highlighter {
     /// For one field: the words of all leaves that the plan does not exclude, and that are no filters.
-    /// `analyzer` makes the field's.
+    /// `analyzer` is the field's.
     pub(crate) fn new(plan: &Plan, field: &str, analyzer: Analyzer) -> Result<Self, Error> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
@@ -121,8 +121,9 @@ impl Highlighter {
         if self.terms.is_empty() {
             return Vec::new();
         }
-        let mut joined: Vec<Mark> = Vec::with_capacity(self.of_terms(text).len());
-        for mark in self.of_terms(text) {
+        let marks = self.of_terms(text);
+        let mut joined: Vec<Mark> = Vec::with_capacity(marks.len());
+        for mark in marks {
             match joined.last_mut() {
                 // Grams overlap or touch.
                 Some(last) if mark.range.start <= last.range.end => {

@@ -13,7 +13,7 @@ use super::{Bench, Settings};
 use crate::clients::{Clients, Seen};
 use crate::floor::Floor;
 use crate::limit::append_durably;
-use crate::measure::{Samples, processor_time};
+use crate::measure::{Samples, process_time};
 use crate::node::LocalNode;
 use crate::puts::{Body, puts};
 use crate::{Error, Figure, Report, Unit};
@@ -52,15 +52,15 @@ fn run(settings: &Settings, name: &'static str, body: Body) -> Result<Report, Er
     let mut appends = Samples::new();
     let (mut of_puts, mut of_parsing) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..ROUNDS {
-        let before = processor_time();
+        let before = process_time();
         let (seen, _) = of_floor.at_once(IN_FLIGHT, settings.time_per_case, 0, &requests)?;
         parsing.merge(&seen);
-        of_parsing += processor_time().saturating_sub(before);
-        let before = processor_time();
+        of_parsing += process_time().saturating_sub(before);
+        let before = process_time();
         let (seen, after) =
             of_node.at_once(IN_FLIGHT, settings.time_per_case * NODE_TURNS, next, &requests)?;
         node.merge(&seen);
-        of_puts += processor_time().saturating_sub(before);
+        of_puts += process_time().saturating_sub(before);
         next = after;
         let batch = IN_FLIGHT * row_bytes(local.node(), node.times.len());
         appends.merge(&append_durably(directory.path(), std::iter::repeat_n(batch, APPENDS))?);

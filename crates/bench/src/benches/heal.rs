@@ -47,10 +47,11 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     cluster.until(PATIENCE, "settle after they were fed", |cluster| cluster.is_ideal(NODES))?;
     let case = format!("{documents} documents, {NODES} nodes, {REPLICAS} replicas");
 
-    let before = moved(&cluster);
     let killed = Instant::now();
     let last = NODES - 1;
     cluster.kill(last)?;
+    // Of those that are left.
+    let before = moved(&cluster);
     cluster.until(PATIENCE, "find out that one is gone", |cluster| {
         cluster.state_of(last).is_some_and(|state| state == "down")
     })?;

@@ -1,7 +1,7 @@
 //! Late interaction: for each of 32 tokens of a query the most similar of a document's 100 chunks, added up.
 //!
-//! The peer multiplies the same two matrices of `float` cells with a library for just that (`matrixmultiply`), all documents at once, and
-//! neither looks for the largest nor adds up.
+//! The peer multiplies two matrices of the same sizes, of `float` cells, with a library for just that (`matrixmultiply`), all documents at
+//! once, and neither looks for the largest nor adds up.
 
 use std::hint::black_box;
 

@@ -22,6 +22,7 @@ use crate::application::Maker;
 use crate::engine::Engine;
 use crate::limit::drop_page_cache;
 use crate::load::load_unmerged;
+use crate::measure::{process_time, thread_time};
 use crate::{Error, Figure, Report, Unit};
 
 pub(super) const BENCH: Bench = Bench {
@@ -258,11 +259,11 @@ fn transfer(
 ) -> Result<Rounds, Error> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::failed)?;
     let address = listener.local_addr().map_err(Error::failed)?.to_string();
-    let (began, processor) = (Instant::now(), process_time()?);
+    let (began, processor) = (Instant::now(), process_time());
     std::thread::scope(|scope| {
         let sender = scope.spawn(move || -> Result<Duration, Error> {
             send(&listener)?;
-            thread_time()
+            Ok(thread_time())
         });
         let received = receive(&address);
         if received.is_err() {
@@ -272,31 +273,9 @@ fn transfer(
         let time = began.elapsed();
         let ended = |_| Error::failed("the thread that sends ended before its time");
         let sending = sender.join().map_err(ended)??;
-        let all = process_time()?.saturating_sub(processor);
+        let all = process_time().saturating_sub(processor);
         Ok(Rounds { bytes: received?, time, sending, receiving: all.saturating_sub(sending) })
     })
-}
-
-/// What this process has taken of processors, with the threads that have ended; to 10 ms.
-fn process_time() -> Result<Duration, Error> {
-    const TICKS_A_SECOND: u64 = 100;
-    let path = "/proc/self/stat";
-    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
-    // The name of the program, in brackets, can have spaces in it.
-    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-    let ticks: Vec<u64> = fields.skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
-    match ticks[..] {
-        [user, system] => Ok(Duration::from_millis((user + system) * 1000 / TICKS_A_SECOND)),
-        _ => Err(Error::failed(format!("{path} has no times"))),
-    }
-}
-
-/// What this thread has taken of a processor since it began, in the system too.
-fn thread_time() -> Result<Duration, Error> {
-    let path = "/proc/thread-self/schedstat";
-    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
-    let nanoseconds = text.split_whitespace().next().and_then(|number| number.parse().ok());
-    nanoseconds.map(Duration::from_nanos).ok_or_else(|| Error::failed(format!("{path} has no number")))
 }
 
 fn read_number(connection: &mut TcpStream) -> Result<u64, Error> {

@@ -70,7 +70,7 @@ impl Plot {
             let at = x.place(tick);
             let (top, bottom) = (TOP, HEIGHT - BOTTOM);
             let _ = writeln!(out, "<path d=\"M{at:.1} {top}V{bottom}\" stroke=\"#ddd\"/>");
-            text(out, at, bottom + 18.0, "middle", "", &self.x.unit.format(tick));
+            text(out, at, bottom + 18.0, "middle", "", self.x.unit.format(tick).trim_end());
         }
         for tick in y.ticks() {
             let at = y.place(tick);
@@ -115,6 +115,23 @@ fn text(out: &mut String, x: f64, y: f64, anchor: &str, attributes: &str, text: 
         writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {attributes}>{text}</text>");
 }
 
+/// What the numbers at a logarithmic axis begin with.
+const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
+/// A logarithmic axis of more decades has powers of ten alone.
+const DECADES_IN_STEPS: f64 = 4.0;
+
+/// The largest of the steps that is not above a positive number.
+fn step_below(number: f64) -> f64 {
+    let power = 10f64.powf(number.log10().floor());
+    STEPS.into_iter().rev().map(|step| step * power).find(|step| *step <= number * 1.0001).unwrap_or(power)
+}
+
+/// The smallest of the steps that is not below a positive number.
+fn step_above(number: f64) -> f64 {
+    let power = 10f64.powf(number.log10().floor());
+    STEPS.into_iter().map(|step| step * power).find(|step| *step >= number * 0.9999).unwrap_or(10.0 * power)
+}
+
 /// Numbers to places along an axis.
 struct Scale {
     low: f64,
@@ -134,7 +151,7 @@ impl Scale {
             (low, high) = (1.0, 10.0);
         }
         if axis.logarithmic {
-            (low, high) = (low.log10().floor(), high.log10().ceil());
+            (low, high) = (step_below(low).log10(), step_above(high).log10());
         } else {
             low = low.min(0.0);
         }
@@ -153,10 +170,14 @@ impl Scale {
         self.start + (number - self.low) / (self.high - self.low) * (self.end - self.start)
     }
 
-    /// Powers of ten, or about five round numbers.
+    /// Powers of ten, or numbers that begin with 1, 2 and 5 where those are few, or about five round numbers.
     fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
-            return (self.low as i32..=self.high as i32).map(|power| 10f64.powi(power)).collect();
+            let begin: &[f64] = if self.high - self.low > DECADES_IN_STEPS { &STEPS[..1] } else { &STEPS };
+            let decades = self.low.floor() as i32..=self.high.ceil() as i32;
+            let steps = decades.flat_map(|power| begin.iter().map(move |step| step * 10f64.powi(power)));
+            let shown = self.low - 1e-9..=self.high + 1e-9;
+            return steps.filter(|step| shown.contains(&step.log10())).collect();
         }
         let rough = (self.high - self.low) / 5.0;
         let power = 10f64.powf(rough.log10().floor());
@@ -170,6 +191,21 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_logarithmic_axis_begins_and_ends_where_its_numbers_do() {
+        let axis = Axis { label: String::new(), unit: Unit::Count(""), logarithmic: true };
+        let check = |numbers: &[f64], expected: &[f64]| {
+            let scale = Scale::new(&axis, numbers.iter().copied(), 0.0, 1.0);
+            let ticks: Vec<String> = scale.ticks().iter().map(|tick| format!("{tick:.3}")).collect();
+            let expected: Vec<String> = expected.iter().map(|tick| format!("{tick:.3}")).collect();
+            assert_eq!(ticks, expected, "{numbers:?}");
+        };
+        check(&[1.0, 64.0], &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+        check(&[0.03, 0.4], &[0.02, 0.05, 0.1, 0.2, 0.5]);
+        check(&[1.0, 2e5], &[1.0, 10.0, 100.0, 1e3, 1e4, 1e5]);
+        check(&[5.0], &[5.0]);
+    }
 
     #[test]
     fn a_plot_shows_its_lines_and_survives_odd_numbers() {

@@ -91,8 +91,11 @@ impl Iterator for Operations {
                 Some(Ok(Operation { target: path_of(&id), id, kind, body, place }))
             }
             Some(Err(error)) => {
-                let offset = self.offset(self.reader.offset());
-                Some(Err(Error::Feed { input: self.input.clone(), offset, reason: error.to_string() }))
+                let (offset, reason) = match error {
+                    millrace_document::Error::Feed { offset, reason } => (offset, reason),
+                    other => (self.reader.offset(), other.to_string()),
+                };
+                Some(Err(Error::Feed { input: self.input.clone(), offset: self.offset(offset), reason }))
             }
         }
     }

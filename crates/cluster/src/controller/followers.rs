@@ -74,6 +74,11 @@ impl Followers {
         self.left_behind(judged, &BTreeSet::new()).is_empty()
     }
 
+    /// Whether votes could confirm an earlier state to the node of this name: not where too few could give it one.
+    pub(super) fn may_be_confirmed(&self, name: &str) -> bool {
+        self.earlier.iter().flat_map(Earlier::names).any(|known| known == name)
+    }
+
     /// The nodes that would be taken out and could go on together, but for those that have ended; none where they are too few.
     fn left_behind(
         &self,
@@ -84,7 +89,9 @@ impl Followers {
         let serving: BTreeSet<&str> = serving.map(|(name, _)| &**name).collect();
         let out = |name: &str| !serving.contains(name) && !ended.contains(name);
         let going_on = self.earlier.iter().find(|earlier| earlier.goes_on(out));
-        going_on.map_or_else(Vec::new, |earlier| earlier.names().filter(|name| out(name)).collect())
+        going_on.map_or_else(Vec::new, |earlier| {
+            earlier.names().filter(|name| out(name)).map(str::to_owned).collect()
+        })
     }
 
     /// To be carried by the next state.

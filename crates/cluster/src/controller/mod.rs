@@ -205,8 +205,12 @@ fn next(
             lease_ended: match before(key, judgement) {
                 _ if judgement.incarnation == 0 => true,
                 _ if judgement.state.serves() => false,
-                // It may have been confirmed by votes when it was taken out; others wait until that has lapsed.
-                Some(before) if !before.state.serves() => before.lease_ended,
+                // It was there, or may have been confirmed by votes, when it was taken out; others wait while it may be.
+                Some(before) if !before.state.serves() => {
+                    let may_act =
+                        inputs.runs(name, judgement.incarnation) || followers.may_be_confirmed(name);
+                    before.lease_ended || !may_act
+                }
                 _ => votes_are_kept && !inputs.runs(name, judgement.incarnation),
             },
         };

@@ -275,7 +275,11 @@ impl Distributor {
             }
             None => flight.reached += 1,
             Some(Failure::NoReplica) => {}
-            Some(failure) => flight.failure = Some(failure),
+            Some(failure) => {
+                let owners = self.owners.as_ref();
+                let node = owners.and_then(|owners| owners.state().nodes().get(&from));
+                flight.failure = Some(failure.of(node.map_or("", |node| &node.name)));
+            }
         }
         flight.waiting_for.retain(|node| *node != from);
         self.landed(outgoing.request, effects);

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::confirmation::lapse;
-use crate::{ClusterState, NodeKey};
+use crate::{ClusterState, Earlier, NodeKey};
 
 /// What a node has promised to others by confirming their state to them.
 ///
@@ -38,8 +38,10 @@ impl Votes {
     /// Until when no new owner may be answered, by this state.
     pub fn bound_until(&self, state: &ClusterState, confirm: Duration) -> Option<Duration> {
         let given = self.given.iter().filter(|(node, _)| !state.node_state(**node).serves());
-        // What the run before has promised is not known any more.
-        let forgotten = state.nodes().values().any(|node| !node.state.serves()).then_some(self.began);
+        // What the run before has promised is not known any more. It counts where whoever got it could be confirmed by an earlier state.
+        let serves = |name: &str| state.nodes().values().any(|node| node.name == name && node.state.serves());
+        let earlier = state.earlier().iter().flat_map(Earlier::names);
+        let forgotten = earlier.into_iter().any(|name| !serves(name)).then_some(self.began);
         given.map(|(_, at)| *at).chain(forgotten).max().map(|at| at + lapse(confirm))
     }
 
@@ -59,9 +61,16 @@ mod tests {
         let second = Duration::from_secs;
         let confirm = second(4);
         let (all, without) = (test_state("uuu", 2, 1), test_state("uud", 2, 2));
+        let later = test_state("uud", 2, 3);
+        let without = without.following(vec![Earlier::of(&all)]);
         let mut votes = Votes::new(second(10));
         assert_eq!(votes.bound_until(&all, confirm), None);
         assert_eq!(votes.bound_until(&without, confirm), Some(second(15)), "a run before may have voted");
+        assert_eq!(
+            votes.bound_until(&later, confirm),
+            None,
+            "too few are left who could confirm the first state"
+        );
         votes.coordination(second(20));
         assert!(!votes.vote(NodeKey(2), second(21), confirm), "coordination speaks for itself");
         assert!(votes.vote(NodeKey(2), second(23), confirm));

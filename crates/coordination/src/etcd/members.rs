@@ -5,6 +5,7 @@ use hyper::header::HeaderName;
 use hyper::http::uri::Authority;
 use hyper::{Method, StatusCode};
 use millrace_client::{Client, Protocol, Request, Streaming};
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use crate::Error;
@@ -37,13 +38,16 @@ enum Failure {
 }
 
 impl Members {
-    pub(super) fn parse(address: &str) -> Result<Self, Error> {
+    pub(super) fn parse(address: &str, tls: Option<ClientConfig>) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: address.to_owned(), reason };
         let (scheme, list) = match address.split_once("://") {
             Some(("etcd", list)) => ("http", list),
             Some(("etcds", list)) => ("https", list),
             _ => return Err(fail("it does not begin with etcd:// or etcds://".to_owned())),
         };
+        if tls.is_some() && scheme == "http" {
+            return Err(fail("certificates are given for it; begin it with etcds://".to_owned()));
+        }
         let client = |member: &str| {
             let member = member.trim();
             let authority: Authority =
@@ -56,7 +60,7 @@ impl Members {
                 None => return Err(fail(format!("'{member}' is more than a host and a port"))),
             };
             let base = format!("{scheme}://{}:{port}", authority.host());
-            Client::new(&base, Protocol::Http1).map_err(|error| fail(error.to_string()))
+            Client::trusting(&base, Protocol::Http1, tls.clone()).map_err(|error| fail(error.to_string()))
         };
         let clients = list.trim_end_matches('/').split(',').map(client).collect::<Result<_, _>>()?;
         Ok(Members { clients, current: AtomicUsize::new(0) })

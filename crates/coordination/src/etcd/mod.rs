@@ -12,6 +12,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 use crate::{Answer, Changes, Coordination, Error, LeaseId, Outcome, Revision, Transaction};
@@ -25,11 +26,12 @@ pub struct Etcd {
 
 impl Etcd {
     /// By the members at an address such as `etcd://10.0.0.1:2379,10.0.0.2:2379`; with `etcds://`, over TLS. Nothing is asked yet.
+    /// Over TLS they are trusted as `tls` says, or where it is missing as the system's authorities do.
     ///
     /// # Errors
     /// [`Error::Address`].
-    pub fn new(address: &str) -> Result<Self, Error> {
-        Ok(Etcd { members: Arc::new(Members::parse(address)?) })
+    pub fn new(address: &str, tls: Option<ClientConfig>) -> Result<Self, Error> {
+        Ok(Etcd { members: Arc::new(Members::parse(address, tls)?) })
     }
 }
 

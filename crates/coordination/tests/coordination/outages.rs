@@ -12,7 +12,7 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(etcd: &EtcdProcess) -> Arc<dyn Coordination> {
-    Arc::new(Etcd::new(&etcd.address()).expect("it is an address"))
+    Arc::new(Etcd::new(&etcd.address(), None).expect("it is an address"))
 }
 
 async fn put(coordination: &Arc<dyn Coordination>, key: &str, value: &str) {
@@ -116,7 +116,7 @@ async fn another_member_is_asked_where_one_is_not_there() {
     let dead = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
     let dead = dead.expect("a port is free");
     let list = etcd.address().replace("etcd://", &format!("etcd://{dead},"));
-    let coordination: Arc<dyn Coordination> = Arc::new(Etcd::new(&list).expect("they are addresses"));
+    let coordination: Arc<dyn Coordination> = Arc::new(Etcd::new(&list, None).expect("they are addresses"));
     put(&coordination, "a/1", "one").await;
     let mut watch = Watch::new(Arc::clone(&coordination), "a/");
     assert_eq!(values_until(&mut watch, "one").await, ["one"]);
@@ -126,7 +126,7 @@ async fn another_member_is_asked_where_one_is_not_there() {
 fn what_is_no_address_is_refused() {
     #[track_caller]
     fn check(address: &str, expected: &str) {
-        let refused = Etcd::new(address).err().expect("it is refused").to_string();
+        let refused = Etcd::new(address, None).err().expect("it is refused").to_string();
         assert!(refused.contains(expected) && refused.contains("etcd://host:2379"), "{refused}");
     }
     check("localhost:2379", "does not begin with etcd://");
@@ -134,5 +134,5 @@ fn what_is_no_address_is_refused() {
     check("etcd://a:2379,,b:2379", "'' is no host");
     check("etcd://a:notaport", "'a:notaport' has no number for a port");
     check("etcd://me@a:2379", "more than a host and a port");
-    Etcd::new("etcds://a,[::1]:2380/").expect("they are addresses");
+    Etcd::new("etcds://a,[::1]:2380/", None).expect("they are addresses");
 }

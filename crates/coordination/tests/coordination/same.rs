@@ -50,7 +50,7 @@ async fn embedded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd() {
     let Some(etcd) = EtcdProcess::start().await else { return };
-    check(Arc::new(Etcd::new(&etcd.address()).expect("it is an address"))).await;
+    check(Arc::new(Etcd::new(&etcd.address(), None).expect("it is an address"))).await;
 }
 
 async fn put(coordination: &Arc<dyn Coordination>, key: &str, value: &str) {

@@ -28,8 +28,8 @@ pub struct FeedOperation {
 /// Splits a feed into operations: a JSON list of objects, or objects one after another (JSON lines), as they come.
 ///
 /// Memory is bounded by the largest operation. An operation that is no JSON, has no id, or has a bad one is an error of its
-/// own, and the next call goes on after it; where it is not clear any more where operations begin, the iterator ends after
-/// the error.
+/// own, and the next call goes on after it. So is a line that was cut off: the next one begins with its `{`. Where it is not clear any
+/// more where operations begin, the iterator ends after the error.
 pub struct FeedReader<R> {
     input: BufReader<R>,
     offset: u64,
@@ -129,15 +129,15 @@ impl<R: Read> FeedReader<R> {
 
     /// The object that begins here, to its closing brace.
     fn object(&mut self) -> Result<Vec<u8>, Error> {
-        let limit = self.limit;
+        let (begin, limit) = (self.offset, self.limit);
         let mut json = Vec::new();
-        let mut scan = Scan::default();
+        let mut scan = Scan { lines: self.list == Some(false), ..Scan::default() };
         loop {
             let bytes = self.buffered()?;
             if bytes.is_empty() {
                 return Err(self.fail("the feed ends inside an operation; expected '}'"));
             }
-            let (count, closed) = scan.advance(bytes);
+            let (count, end) = scan.advance(bytes);
             if scan.depth > DEPTH || scan.brackets > DEPTH {
                 return Err(self.fail(format!("an operation is nested deeper than {DEPTH}")));
             }
@@ -146,9 +146,16 @@ impl<R: Read> FeedReader<R> {
             }
             json.extend_from_slice(&bytes[..count]);
             self.consume(count);
-            if closed {
-                self.after_element = true;
-                return Ok(json);
+            match end {
+                None => {}
+                Some(End::Closed) => {
+                    self.after_element = true;
+                    return Ok(json);
+                }
+                Some(End::CutOff) => {
+                    let reason = "the line ends inside an operation; expected '}'".to_owned();
+                    return Err(Error::Feed { offset: begin, reason });
+                }
             }
         }
     }
@@ -181,27 +188,39 @@ impl<R: Read> Iterator for FeedReader<R> {
 /// since what reads the object recurses.
 #[derive(Default)]
 struct Scan {
+    /// Objects stand one after another, each from the beginning of a line on.
+    lines: bool,
     depth: usize,
     brackets: usize,
     in_string: bool,
     escaped: bool,
+    /// What was read last ends a line.
+    at_line: bool,
+}
+
+/// How the bytes of an object end.
+enum End {
+    Closed,
+    /// Before it was closed: no string goes over the end of a line, and no line inside an object begins with a brace.
+    CutOff,
 }
 
 impl Scan {
     /// How many of `bytes` belong to the object, and whether it ends with them.
-    fn advance(&mut self, bytes: &[u8]) -> (usize, bool) {
+    fn advance(&mut self, bytes: &[u8]) -> (usize, Option<End>) {
         let mut at = 0;
         while at < bytes.len() {
             if self.escaped {
                 self.escaped = false;
                 at += 1;
             } else if self.in_string {
-                let Some(found) = memchr::memchr2(b'"', b'\\', &bytes[at..]) else { break };
+                let Some(found) = memchr::memchr3(b'"', b'\\', b'\n', &bytes[at..]) else { break };
                 at += found + 1;
-                if bytes[at - 1] == b'"' {
-                    self.in_string = false;
-                } else {
-                    self.escaped = true;
+                match bytes[at - 1] {
+                    b'"' => self.in_string = false,
+                    b'\\' => self.escaped = true,
+                    _ if self.lines => return (at, Some(End::CutOff)),
+                    _ => {}
                 }
             } else {
                 let found = memchr::memchr3(b'"', b'{', b'}', &bytes[at..]);
@@ -211,21 +230,26 @@ impl Scan {
                 match bytes[at - 1] {
                     b'"' => self.in_string = true,
                     b'{' => {
+                        let at_line = if at > 1 { bytes[at - 2] == b'\n' } else { self.at_line };
+                        if self.lines && self.depth > 0 && at_line {
+                            return (at - 1, Some(End::CutOff));
+                        }
                         self.depth += 1;
                         if self.depth > DEPTH {
-                            return (at, false);
+                            return (at, None);
                         }
                     }
                     _ => {
                         self.depth -= 1;
                         if self.depth == 0 {
-                            return (at, true);
+                            return (at, Some(End::Closed));
                         }
                     }
                 }
             }
         }
-        (bytes.len(), false)
+        self.at_line = bytes.last() == Some(&b'\n');
+        (bytes.len(), None)
     }
 
     /// Counts how deep lists are nested; what is closed without having been opened is for the parser to refuse.

@@ -1,5 +1,6 @@
 //! Handing a request on to another node, whole, and its answer back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,8 +12,10 @@ use hyper::{HeaderMap, Method, Request, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millrace_trust::Trust;
 
 use super::Hop;
+use super::encrypted::Connector;
 use super::hop::HOP;
 use crate::{Error, http};
 
@@ -20,7 +23,7 @@ use crate::{Error, http};
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
 /// How long a node may take to accept a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A request as it can be sent, more than once if need be.
 #[derive(Debug, Clone)]
@@ -56,24 +59,31 @@ impl Forwarded {
     }
 }
 
-/// Connections to other nodes' data ports, which it keeps.
-pub(crate) struct Forwarder {
-    client: Client<HttpConnector, Body>,
+/// Connections to other nodes, which it keeps: to their data ports, or, where nodes have certificates, to the ports where they speak to
+/// each other.
+pub(crate) enum Forwarder {
+    Plain(Client<HttpConnector, Body>),
+    Encrypted(Client<Connector, Body>),
 }
 
 impl Forwarder {
-    pub(crate) fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_PATIENCE));
-        let client = Client::builder(TokioExecutor::new())
+    pub(crate) fn new(trust: Option<Arc<Trust>>) -> Self {
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder
             .http2_only(true)
             .timer(TokioTimer::new())
             .http2_keep_alive_interval(Duration::from_secs(5))
             .http2_keep_alive_timeout(Duration::from_secs(5))
-            .http2_adaptive_window(true)
-            .build(connector);
-        Forwarder { client }
+            .http2_adaptive_window(true);
+        match trust {
+            Some(trust) => Forwarder::Encrypted(builder.build(Connector(trust))),
+            None => {
+                let mut connector = HttpConnector::new();
+                connector.set_nodelay(true);
+                connector.set_connect_timeout(Some(CONNECT_PATIENCE));
+                Forwarder::Plain(builder.build(connector))
+            }
+        }
     }
 
     /// Sends a request to the node at `address` (`host:port`). The answer's body is passed on as it comes.
@@ -110,7 +120,10 @@ impl Forwarder {
             outgoing.headers_mut().remove(name);
         }
         outgoing.headers_mut().extend(hop.value().map(|value| (HOP, value)));
-        let answer = self.client.request(outgoing).await;
+        let answer = match self {
+            Forwarder::Plain(client) => client.request(outgoing).await,
+            Forwarder::Encrypted(client) => client.request(outgoing).await,
+        };
         let answer = answer.map_err(|error| unreachable(with_causes(&error), !error.is_connect()))?;
         Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
     }

@@ -8,6 +8,7 @@
 //!
 //! Nothing here knows how a cluster agrees or moves data: a [`Cluster`] is told to the node by whoever runs it.
 
+mod encrypted;
 mod forward;
 mod hop;
 mod readers;
@@ -23,7 +24,7 @@ use millrace_schema::Application;
 use millrace_store::{Write, Written};
 
 pub(crate) use self::forward::{Forwarded, Forwarder};
-pub(crate) use self::hop::{HasAll, Hop, is_unsettled, unsettled};
+pub(crate) use self::hop::{HOP, HasAll, Hop, is_unsettled, unsettled};
 pub(crate) use self::readers::{READERS_PATH, bucket_of, parts_of, readers_of_all, tell_readers};
 pub(crate) use self::route::{Access, PATIENCE, Vouch, Way, check_held, hand_on};
 pub use crate::metrics::Gauge;
@@ -33,7 +34,7 @@ pub use crate::metrics::Gauge;
 pub enum Place {
     /// This one.
     Here,
-    /// The one whose data port is at this `host:port`.
+    /// The one that takes requests from other nodes at this `host:port`.
     At(String),
 }
 
@@ -50,6 +51,9 @@ pub enum WriteError {
     /// The cluster cannot take the write now. Nothing was written.
     #[error("{0}")]
     Unavailable(String),
+    /// A replica has no room for it; others may have taken it.
+    #[error("{0}")]
+    DiskFull(String),
     /// A replica could not take it; others may have.
     #[error("{0}")]
     Failed(String),
@@ -152,6 +156,7 @@ impl From<WriteError> for crate::Error {
         match error {
             WriteError::Store(error) => error.into(),
             WriteError::Unavailable(reason) => crate::Error::Unsettled(reason),
+            WriteError::DiskFull(reason) => crate::Error::DiskFull(reason),
             WriteError::Failed(reason) => crate::Error::Internal(reason),
             WriteError::Unknown(reason) => crate::Error::Unknown(reason),
         }

@@ -50,12 +50,12 @@ pub(crate) struct Found {
     pub(crate) version: u64,
     /// For each bucket that has documents.
     pub(crate) readers: Vec<Readers>,
-    /// Whether some owner did not answer: what its buckets have is not known.
-    pub(crate) incomplete: bool,
+    /// Owners that did not answer: what their buckets have is not known.
+    pub(crate) silent: Vec<NodeKey>,
 }
 
-/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that cannot be reached is passed
-/// over.
+/// Asks the owners who has the documents of these groups, or of all. Where `partial` is wanted, an owner that cannot be reached,
+/// or says nothing `until` then, is passed over.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -63,12 +63,12 @@ pub(crate) async fn readers_of_all(
     node: &Arc<Node>,
     cluster: &dyn Cluster,
     groups: Option<&[Group]>,
-    deadline: Instant,
+    until: Instant,
     partial: bool,
 ) -> Result<Found, Error> {
     let owners = cluster.owners(groups).map_err(Error::Unsettled)?;
     let near = cluster.me().map_err(Error::Unsettled)?;
-    let mut found = Found { version: owners.version, readers: Vec::new(), incomplete: false };
+    let mut found = Found { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
         match cluster.place(owner).map_err(Error::Unsettled)? {
@@ -77,19 +77,20 @@ pub(crate) async fn readers_of_all(
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let answer = ask(&node, &address, Question::new(version, near, buckets));
-                    tokio::time::timeout_at(deadline.into(), answer).await.unwrap_or_else(|_| {
+                    let answer = tokio::time::timeout_at(until.into(), answer).await.unwrap_or_else(|_| {
                         let reason = "it does not say in time who has its documents".to_owned();
                         Err(Error::Unreachable { address, reason, sent: true })
-                    })
+                    });
+                    (owner, answer)
                 });
             }
         }
     }
     while let Some(answer) = asked.join_next().await {
         match answer.map_err(|error| Error::Internal(error.to_string()))? {
-            Ok(readers) => found.readers.extend(readers),
-            Err(Error::Unreachable { .. }) if partial => found.incomplete = true,
-            Err(error) => return Err(error),
+            (_, Ok(readers)) => found.readers.extend(readers),
+            (owner, Err(Error::Unreachable { .. })) if partial => found.silent.push(owner),
+            (_, Err(error)) => return Err(error),
         }
     }
     found.readers.retain(|readers| !readers.nodes.is_empty());
@@ -115,7 +116,7 @@ impl Found {
 
     /// Whether everything that nodes which serve have can be read.
     pub(crate) fn is_full(&self) -> bool {
-        !self.incomplete && self.readers.iter().all(|readers| readers.full)
+        self.silent.is_empty() && self.readers.iter().all(|readers| readers.full)
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) use body::{collect, read_body};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{Frames, frame};
 pub(crate) use parameters::{Parameters, form_encode, percent_decode};
+pub(crate) use server::serve_with;
 pub use server::{Answers, routed, serve};
 pub(crate) use tls::acceptor;
 

@@ -13,9 +13,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use millrace_trust::Connection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access_log::Peer;
@@ -48,10 +49,22 @@ pub fn routed(router: Router) -> TowerToHyperService<Router> {
     TowerToHyperService::new(router)
 }
 
-/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within
-/// `drain`.
+/// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests under way end within `drain`.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    service: impl Answers,
+    stop: watch::Receiver<bool>,
+    drain: Duration,
+) {
+    let (_, handed) = mpsc::channel(1);
+    serve_with(listener, handed, tls, service, stop, drain).await;
+}
+
+/// The same, and over connections that nodes of the cluster have made elsewhere and that are `handed` in.
+pub(crate) async fn serve_with(
+    listener: TcpListener,
+    mut handed: mpsc::Receiver<Connection>,
     tls: Option<TlsAcceptor>,
     service: impl Answers,
     mut stop: watch::Receiver<bool>,
@@ -69,9 +82,10 @@ pub async fn serve(
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
+            Some(connection) = handed.recv() => take(connection, service.clone(), &graceful),
         }
     }
-    drop(listener);
+    drop((listener, handed));
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("requests were still under way when the time to end them was over");
     }
@@ -89,7 +103,7 @@ fn accept(
     service: impl Answers,
     graceful: &GracefulShutdown,
 ) {
-    let peer = Peer { address, tls: tls.is_some() };
+    let peer = Peer { address, tls: tls.is_some(), is_node: false };
     // Without it small answers would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
@@ -103,6 +117,13 @@ fn accept(
             },
         }
     });
+}
+
+/// Serves a node of the cluster, which has shown its certificate.
+fn take(stream: Connection, service: impl Answers, graceful: &GracefulShutdown) {
+    let Ok(address) = stream.get_ref().0.peer_addr() else { return };
+    let peer = Peer { address, tls: true, is_node: true };
+    tokio::spawn(connection(stream, peer, service, graceful.watcher()));
 }
 
 async fn connection<S>(stream: S, peer: Peer, service: impl Answers, watcher: Watcher)

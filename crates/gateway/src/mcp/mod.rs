@@ -13,7 +13,6 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::Kind;
 use crate::{Error, Node, http};
 
 /// The versions of the protocol that are spoken, the newest first.
@@ -51,11 +50,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     let body = match body(&node, request).await {
         Ok(body) => body,
         Err(error) => {
-            let status = match error.kind() {
-                Kind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-                kind => kind.status(),
-            };
-            return http::json(status, &json!({ "message": error.to_string() }));
+            return http::json(error.kind().status(), &json!({ "message": error.to_string() }));
         }
     };
     let message: Message = match serde_json::from_slice(&body) {

@@ -66,6 +66,6 @@ pub(super) fn of_service(name: &str, usage: &millrace_remote::Usage) -> Vec<Gaug
         gauge("millrace.remote.requests", "Requests to another service's model", usage.requests),
         gauge("millrace.remote.texts", "Texts in them", usage.texts),
         gauge("millrace.remote.retries", "Tries after the first", usage.retries),
-        gauge("millrace.remote.failed", "Texts without a vector in the end", usage.failed),
+        gauge("millrace.remote.failed", "Texts without an answer in the end", usage.failed),
     ]
 }

@@ -6,6 +6,7 @@
 mod components;
 mod embeddings;
 mod gauges;
+mod language;
 mod ranking;
 mod stateless;
 
@@ -22,11 +23,13 @@ use millrace_schema::{self as schema, Application, Execution, ModelFile};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
+use self::language::KnownLanguages;
 use crate::metrics::Gauge;
 use crate::{Error, StartError};
 
 pub(crate) use components::ApplicationComponents;
 pub(crate) use embeddings::Embeddings;
+pub(crate) use language::Language;
 pub(crate) use ranking::RankModels;
 pub(crate) use stateless::{Argument, StatelessModel, StatelessModels};
 
@@ -38,6 +41,8 @@ const FEEDS_MAX: usize = 256;
 const FILE_BYTES_MAX: u64 = 32 << 30;
 /// Environment variables with secrets begin so.
 const SECRET_PREFIX: &str = "MILLRACE_SECRET_";
+/// Or so, with names in upper snake case, as for Vespa.
+const VESPA_SECRET_PREFIX: &str = "VESPA_SECRET_";
 
 /// What all deployments of a node share of models.
 pub(crate) struct Models {
@@ -46,6 +51,7 @@ pub(crate) struct Models {
     /// Those in use, and those that went since they were last looked at.
     embedders: Mutex<Vec<Known>>,
     evaluators: Mutex<Vec<KnownEvaluator>>,
+    languages: KnownLanguages,
     http: OnceLock<Result<Http, String>>,
     queries: Arc<Semaphore>,
     feeds: Arc<Semaphore>,
@@ -73,6 +79,7 @@ impl Models {
             directory,
             embedders: Mutex::default(),
             evaluators: Mutex::default(),
+            languages: KnownLanguages::default(),
             http: OnceLock::new(),
             queries: Arc::new(Semaphore::new(QUERIES_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
@@ -267,6 +274,9 @@ impl Models {
             gauges.extend(embedder.usage().iter().flat_map(|usage| gauges::of_model(embedder.id(), usage)));
             gauges.extend(embedder.asked().iter().flat_map(|usage| gauges::of_service(embedder.id(), usage)));
         }
+        for language in self.languages.in_use() {
+            gauges.extend(gauges::of_service(&language.config().id, &language.model().usage()));
+        }
         for (_, evaluator) in &evaluators {
             gauges.extend(gauges::of_model(evaluator.name(), &evaluator.usage()));
         }
@@ -274,12 +284,29 @@ impl Models {
     }
 }
 
-/// A secret of services.xml: what the environment has under its name, in capitals.
+/// A secret of services.xml: what the environment has under its name in capitals, or where Vespa looks for it.
 fn secret(name: &str) -> Result<String, String> {
     let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let variable = format!("{SECRET_PREFIX}{}", name.chars().map(capital).collect::<String>());
-    std::env::var(&variable)
-        .map_err(|_| format!("there is no secret '{name}': set the environment variable {variable}"))
+    let ours = format!("{SECRET_PREFIX}{}", name.chars().map(capital).collect::<String>());
+    let theirs = format!("{VESPA_SECRET_PREFIX}{}", upper_snake(name));
+    [&ours, &theirs]
+        .into_iter()
+        .find_map(|variable| std::env::var(variable).ok())
+        .ok_or_else(|| format!("there is no secret '{name}': set the environment variable {ours}"))
+}
+
+/// `myApiKey` as `MY_API_KEY`.
+fn upper_snake(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 4);
+    let mut before = '_';
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit()) {
+            text.push('_');
+        }
+        text.push(if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
+        before = c;
+    }
+    text
 }
 
 /// Writes a file whose name says what is in it: one that is there is right.
@@ -291,4 +318,18 @@ fn write_once(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     let partial = path.with_extension("partial");
     fs::write(&partial, content)?;
     fs::rename(&partial, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::upper_snake;
+
+    #[test]
+    fn names_of_secrets_become_those_of_variables() {
+        for (name, expected) in
+            [("myApiKey", "MY_API_KEY"), ("openai-key", "OPENAI_KEY"), ("key2B", "KEY2_B"), ("OPEN", "OPEN")]
+        {
+            assert_eq!(upper_snake(name), expected);
+        }
+    }
 }

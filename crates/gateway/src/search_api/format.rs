@@ -8,6 +8,9 @@ use hyper::header::ACCEPT;
 use millrace_query::value_of;
 use millrace_render::{Options, Response, write_cbor, write_json, write_xml};
 
+use serde_json::json;
+
+use super::language::event;
 use crate::Error;
 
 /// The form of a result.
@@ -16,6 +19,8 @@ pub(super) enum Format {
     #[default]
     Json,
     Cbor,
+    /// Server-sent events, of chains that ask a language model.
+    Events,
     /// With text in this encoding.
     Xml(Option<&'static Encoding>),
 }
@@ -27,17 +32,18 @@ impl Format {
             "" | "default" if prefers_cbor(headers) => Ok(Format::Cbor),
             "" | "default" | "json" => Ok(Format::Json),
             "cbor" => Ok(Format::Cbor),
+            "sse" => Ok(Format::Events),
             "xml" => {
                 let encoding = value_of(parameters, "model.encoding").map(encoding).transpose()?;
                 Ok(Format::Xml(encoding))
             }
             "page" => Err(Error::parameter(
                 "presentation.format",
-                "page templates are not supported; there are json, cbor and xml".to_owned(),
+                "page templates are not supported; there are json, cbor, xml and sse".to_owned(),
             )),
             other => Err(Error::parameter(
                 "presentation.format",
-                format!("there is no format '{other}', only json, cbor and xml"),
+                format!("there is no format '{other}', only json, cbor, xml and sse"),
             )),
         }
     }
@@ -47,6 +53,7 @@ impl Format {
         match self {
             Format::Json => "application/json;charset=utf-8".to_owned(),
             Format::Cbor => "application/cbor".to_owned(),
+            Format::Events => "text/event-stream;charset=utf-8".to_owned(),
             Format::Xml(encoding) => format!("text/xml;charset={}", name(encoding)),
         }
     }
@@ -57,6 +64,14 @@ impl Format {
         match self {
             Format::Json => write_json(response, options, &mut out),
             Format::Cbor => write_cbor(response, options, &mut out),
+            // Only errors are written so: answers are sent as they come.
+            Format::Events => {
+                for error in response.errors {
+                    let message = error.message.as_ref().unwrap_or(&error.summary);
+                    let data = json!({ "source": error.source, "error": error.code, "message": message });
+                    out.extend_from_slice(&event("error", &data));
+                }
+            }
             Format::Xml(encoding) => {
                 write_xml(response, options, &name(encoding), &mut out);
                 if let Some(encoding) = encoding {

@@ -34,6 +34,10 @@ pub(super) async fn read(
                     let text = std::str::from_utf8(&body).map_err(|_| {
                         Error::BadRequest("the form in the request body is not UTF-8".to_owned())
                     })?;
+                    if text.trim_start().starts_with('{') {
+                        let reason = "the request body is JSON, but came as a form; send it with 'Content-Type: application/json'";
+                        return Err(Error::BadRequest(reason.to_owned()));
+                    }
                     let form = Parameters::parse(text);
                     parameters.extend(form.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
                 }

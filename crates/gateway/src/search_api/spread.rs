@@ -74,9 +74,12 @@ async fn of_all(
         }
         _ => None,
     };
-    let deadline = request.started + request.query.timeout;
+    // An owner that does not answer leaves time to ask again, without it.
+    let left = request.query.timeout.saturating_sub(request.started.elapsed());
+    let until = Instant::now() + left / 2;
     let partial = request.started.elapsed() > request.query.timeout / 2;
-    let found = readers_of_all(&request.node, cluster, groups.as_deref(), deadline, partial).await?;
+    let found = readers_of_all(&request.node, cluster, groups.as_deref(), until, partial).await?;
+    silent.extend(&found.silent);
     let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
     if unread.is_some() && !partial {
         // Who alone has documents is asked again.

@@ -24,7 +24,7 @@ async fn confirmed(node: &Membership) {
 async fn losing_etcd_takes_no_node_out() {
     let Some(mut etcd) = EtcdProcess::start().await else { return };
     let address = etcd.address();
-    let client = || Arc::new(Etcd::new(&address).expect("it is an address")) as Arc<dyn Coordination>;
+    let client = || Arc::new(Etcd::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>;
     let cluster = Cluster::by(client());
     let patient = |name| {
         let mut settings = cluster.settings(name);
@@ -77,7 +77,7 @@ async fn losing_etcd_takes_no_node_out() {
 #[tokio::test]
 async fn clusters_share_an_etcd_by_their_prefixes() {
     let Some(etcd) = EtcdProcess::start().await else { return };
-    let cluster = Cluster::by(Arc::new(Etcd::new(&etcd.address()).expect("it is an address")));
+    let cluster = Cluster::by(Arc::new(Etcd::new(&etcd.address(), None).expect("it is an address")));
     let join = async |name: &str, prefix: &str| {
         let settings = Settings { prefix: prefix.to_owned(), ..cluster.settings(name) };
         Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins")

@@ -1,6 +1,6 @@
 //! How near the query's words are to each other in a document.
 
-use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds};
+use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
@@ -70,19 +70,6 @@ struct Elements {
     gap: Option<u32>,
 }
 
-impl Elements {
-    /// The distance of two places of a document's text, the first before the second.
-    fn distance(self, text: TokenIds<'_>, from: u32, to: u32) -> Option<u32> {
-        let between = text.slice(from as usize..to as usize);
-        match (between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count(), self.gap) {
-            (0, _) => Some(to - from),
-            // The boundary has a place of its own, which is no position.
-            (1, Some(gap)) => Some((to - from - 1).saturating_add(gap)),
-            _ => None,
-        }
-    }
-}
-
 impl Feature for NativeProximity {
     fn demands(&self) -> Demands {
         Demands { counts: true, positions: true, statistics: true }
@@ -119,7 +106,8 @@ impl Feature for NativeProximity {
                 {
                     let distance = |a: &[u32], b: &[u32]| match tokens {
                         Some((elements, tokens)) => {
-                            nearest(a, b, |from, to| elements.distance(tokens.document(document), from, to))
+                            let text = tokens.document(document);
+                            nearest(a, b, |from, to| text.distance(from, to, elements.gap))
                         }
                         None => nearest(a, b, |from, to| Some(to - from)),
                     };
@@ -153,7 +141,7 @@ pub(crate) fn pair_at_distance(a: &[u32], b: &[u32]) -> Option<(u32, u32)> {
     neighbours(a, b).min_by_key(|(from, to)| to - from)
 }
 
-/// Each position of `b` with the last one of `a` before it.
+/// Positions of `a`, each with the first one of `b` after it, where no other of `a` is between.
 fn neighbours(a: &[u32], b: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     let mut before = a.iter().copied().peekable();
     let mut last = None;
@@ -161,7 +149,7 @@ fn neighbours(a: &[u32], b: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         while let Some(from) = before.next_if(|from| *from < to) {
             last = Some(from);
         }
-        last.map(|from| (from, to))
+        last.take().map(|from| (from, to))
     })
 }
 

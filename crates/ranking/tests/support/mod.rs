@@ -4,18 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use millrace_column::{Chunk, Column, ColumnKey, Form, MemoryView, TokensBuilder, ValueBuilder};
-use millrace_document::{DataType, DocumentType, Value};
+use millrace_column::MemoryView;
+use millrace_document::{DataType, Value};
+use millrace_fixtures::{Fields, field};
 use millrace_matching::{Matches, match_plan};
-use millrace_plan::{Input, Leaf, LeafId, Node, Plan, Predicate, Scope, Term, TermId, WordPattern};
-use millrace_query::{Annotations, GroupingDefaults, Item, Presentation, Query, Ranking, Sources, Streaming};
+use millrace_plan::{Input, LeafId, Node, Plan, Predicate, WordPattern};
 use millrace_ranking::Profile;
 use millrace_schema::{
-    Attribute, Constant, DefaultTerm, DistanceMetric, DocumentSummary, FunctionDef, IndexSettings, InputDef,
-    InputType, MatchMode, Matching, Phase, Place, RankProfile, Schema, SchemaField, Sourced, Stemming,
-    SummaryMode,
+    Constant, DistanceMetric, FunctionDef, InputDef, InputType, Phase, Place, RankProfile, Schema, Sourced,
 };
 use millrace_tensor::{Tensor, TensorType};
 
@@ -23,39 +20,6 @@ pub fn sourced(text: &str) -> Sourced<String> {
     Sourced {
         value: text.to_owned(),
         place: Place { file: "schemas/test.sd".to_owned(), line: 10, column: 5 },
-    }
-}
-
-fn field(name: &str, data_type: DataType, text: bool) -> SchemaField {
-    SchemaField {
-        name: name.into(),
-        data_type,
-        synthetic: false,
-        indexing: None,
-        index: text.then(IndexSettings::default),
-        attribute: (!text).then(Attribute::default),
-        in_summary: true,
-        bolding: false,
-        summary: SummaryMode::Full,
-        matching: Matching {
-            mode: if text { MatchMode::Text } else { MatchMode::Word },
-            cased: false,
-            default_term: DefaultTerm::Word,
-            exact_terminator: None,
-            max_length: None,
-            max_occurrences: None,
-            max_token_length: None,
-            stemming: Stemming::None,
-            normalizing: true,
-        },
-        rank_filter: false,
-        rank_type: None,
-        weight: 100,
-        linguistics: None,
-        query_commands: Vec::new(),
-        aliases: Vec::new(),
-        struct_fields: Vec::new(),
-        place: Place::default(),
     }
 }
 
@@ -87,22 +51,12 @@ pub fn schema(profiles: impl IntoIterator<Item = RankProfile>) -> Schema {
         field("parts", DataType::Tensor(tensor_type("tensor<float>(p{},x[2])")), false),
     ];
     Schema {
-        name: "test".into(),
-        document_type: Arc::new(DocumentType::new("test", Vec::new())),
-        fields: fields.into_iter().map(|field| (Arc::clone(&field.name), field)).collect(),
-        fieldsets: BTreeMap::new(),
-        summaries: BTreeMap::new(),
         rank_profiles: profiles.into_iter().map(|profile| (profile.name.clone(), profile)).collect(),
         constants: BTreeMap::from([
             ("seven".to_owned(), constant("tensor()", "7")),
             ("weights".to_owned(), constant("tensor<float>(x[2])", "[10, 1]")),
         ]),
-        onnx_models: BTreeMap::new(),
-        models: Arc::default(),
-        ancestors: Vec::new(),
-        raw_as_base64: true,
-        stemming: Stemming::None,
-        place: Place::default(),
+        ..millrace_fixtures::schema("test", fields)
     }
 }
 
@@ -134,8 +88,6 @@ pub fn profile(first_phase: &str) -> RankProfile {
         ..RankProfile::default()
     }
 }
-
-pub type Fields = BTreeMap<&'static str, Value>;
 
 /// The documents: title, price, and the rest where there is something to see.
 pub fn documents() -> Vec<Fields> {
@@ -173,44 +125,8 @@ pub fn documents() -> Vec<Fields> {
 
 /// A view of documents, two in a chunk.
 pub fn view(schema: &Schema, documents: &[Fields]) -> MemoryView {
-    let mut view = MemoryView::new();
-    for documents in documents.chunks(2) {
-        view.push(Chunk { documents: documents.len(), live: None }, columns(schema, documents));
-    }
-    view
-}
-
-pub fn columns(schema: &Schema, documents: &[Fields]) -> Vec<(ColumnKey, Column)> {
-    let column = |key: ColumnKey| {
-        let field = &schema.fields[key.field.as_str()];
-        let values = documents.iter().map(|document| document.get(key.field.as_str()));
-        let column = if key.form == Form::Value {
-            let mut builder = ValueBuilder::new(&field.data_type);
-            values.for_each(|value| builder.push(value));
-            builder.finish()
-        } else {
-            let mut builder = TokensBuilder::new();
-            for value in values {
-                let elements = match value {
-                    Some(Value::Array(elements)) => elements.clone(),
-                    Some(single) => vec![single.clone()],
-                    None => Vec::new(),
-                };
-                for (number, element) in elements.iter().enumerate() {
-                    if number > 0 {
-                        builder.boundary();
-                    }
-                    if let Value::String(text) = element {
-                        text.split(' ').for_each(|word| builder.word(word.as_bytes()));
-                    }
-                }
-                builder.end_document();
-            }
-            Column::Tokens(builder.finish())
-        };
-        (key, column)
-    };
-    schema.columns().into_iter().map(column).collect()
+    let living: Vec<(Fields, bool)> = documents.iter().map(|fields| (fields.clone(), true)).collect();
+    millrace_fixtures::view(schema, &living, 2)
 }
 
 fn word(word: &str) -> Predicate {
@@ -234,83 +150,23 @@ pub fn plan(schema: Schema) -> Plan {
         ("tags", Predicate::Value { pattern: WordPattern::Exact("hot".to_owned()), cased: false }),
         ("vector", nearest),
     ];
-    let terms = (0..leaves.len())
-        .map(|leaf| Term {
-            text: String::new(),
-            annotations: Annotations {
-                weight: if leaf == 0 { 200 } else { 100 },
-                label: (leaf == 4).then(|| "near".to_owned()),
-                ..Annotations::default()
-            },
-            leaves: vec![LeafId(leaf)],
-        })
-        .collect();
-    let query = Query {
-        root: Item::True,
-        sources: Sources::All,
-        streaming: Streaming::default(),
-        hits: 10,
-        offset: 0,
-        sorting: Vec::new(),
-        grouping: Vec::new(),
-        grouping_defaults: GroupingDefaults::default(),
-        recall: None,
-        collapse: None,
-        ranking: Ranking {
-            properties: BTreeMap::from([("dotProduct.v".to_owned(), "{hot:2,new:1,0:1,1:10}".to_owned())]),
-            ..Ranking::default()
-        },
-        presentation: Presentation {
-            summary: None,
-            fields: Vec::new(),
-            bolding: true,
-            format: None,
-            tensors: None,
-            timing: false,
-        },
-        timeout: Duration::from_secs(1),
-        trace_level: 0,
-        language: None,
-        linguistics_profile: None,
-        parameters: BTreeMap::new(),
-    };
-    Plan {
-        schema: Arc::new(schema),
-        scope: Scope::All { selection: None },
-        root: Node::Rank(
-            Box::new(Node::Or((0..4).map(|leaf| Node::Leaf(LeafId(leaf))).collect())),
-            vec![Node::Leaf(LeafId(4))],
-        ),
-        terms,
-        leaves: leaves
-            .into_iter()
-            .enumerate()
-            .map(|(number, (field, predicate))| Leaf {
-                field: field.into(),
-                predicate,
-                term: Some(TermId(number)),
-                dot_product_above: None,
-            })
-            .collect(),
-        profile: "default".to_owned(),
-        inputs: BTreeMap::from([
-            ("boost".to_owned(), Input::Tensor(Arc::new(Tensor::scalar(3.0)))),
-            ("user".to_owned(), Input::Tensor(Arc::new(tensor("tensor<float>(x[2]):[1,2]")))),
-        ]),
-        feature_values: BTreeMap::new(),
-        sorting: Vec::new(),
-        hits: 10,
-        offset: 0,
-        summary: DocumentSummary {
-            name: "default".to_owned(),
-            fields: Vec::new(),
-            omit_summary_features: false,
-        },
-        fields: Vec::new(),
-        now: 1000,
-        timeout: Duration::from_secs(1),
-        query: Arc::new(query),
-    }
+    let root = Node::Rank(
+        Box::new(Node::Or((0..4).map(|leaf| Node::Leaf(LeafId(leaf))).collect())),
+        vec![Node::Leaf(LeafId(4))],
+    );
+    let mut plan = millrace_fixtures::plan(&Arc::new(schema), root, leaves);
+    plan.terms[0].annotations.weight = 200;
+    plan.terms[4].annotations.label = Some("near".to_owned());
+    plan.inputs = BTreeMap::from([
+        ("boost".to_owned(), Input::Tensor(Arc::new(Tensor::scalar(3.0)))),
+        ("user".to_owned(), Input::Tensor(Arc::new(tensor("tensor<float>(x[2]):[1,2]")))),
+    ]);
+    plan.now = 1000;
+    let mut query = millrace_fixtures::query();
+    query.ranking.properties =
+        BTreeMap::from([("dotProduct.v".to_owned(), "{hot:2,new:1,0:1,1:10}".to_owned())]);
+    plan.query = Arc::new(query);
+    plan
 }
 
 /// What the query of a plan matches, with what a profile demands.

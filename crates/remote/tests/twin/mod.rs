@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -20,8 +21,15 @@ pub struct Request {
 }
 
 /// What is answered.
+#[allow(dead_code, reason = "each test answers what it needs")]
 pub enum Reply {
-    Answer { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
+    Answer {
+        status: u16,
+        headers: Vec<(&'static str, String)>,
+        body: Vec<u8>,
+    },
+    /// A stream of events: what comes through the channel, until its other end goes.
+    Events(Receiver<String>),
     HangUp,
     Silence,
 }
@@ -104,6 +112,15 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) {
             // The client may have left.
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(b"\r\n"));
             let _ = stream.write_all(&body);
+        }
+        Reply::Events(events) => {
+            let head = "HTTP/1.1 200 x\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
+            let _ = stream.write_all(head.as_bytes());
+            for event in events {
+                if stream.write_all(event.as_bytes()).is_err() {
+                    return;
+                }
+            }
         }
         Reply::HangUp => {}
         Reply::Silence => std::thread::sleep(Duration::from_secs(20)),

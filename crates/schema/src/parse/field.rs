@@ -33,7 +33,14 @@ fn body(cursor: &mut Cursor<'_>, mut field: FieldDecl) -> Result<FieldDecl, Erro
 
 fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
     match word.value.as_str() {
-        "indexing" => field.indexing = Some(cursor.foreign(&word)?),
+        "indexing" => {
+            if let Some(first) = &field.indexing {
+                let reason =
+                    format!("a field has one 'indexing'; there is another on line {}", first.place.line);
+                return cursor.error_at(word.place, reason);
+            }
+            field.indexing = Some(cursor.foreign(&word)?);
+        }
         "attribute" => {
             own_name(cursor, field, "attribute")?;
             matching::attribute(cursor, &word, field.attribute.get_or_insert_default(), &mut field.sorting)?;

@@ -5,22 +5,31 @@ use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{FILE, document_size, embedder, number};
+use super::{FILE, document_size, embedder, language, number};
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Container, ContentCluster, Embedder, Error, Execution, xml};
+use crate::{Container, ContentCluster, Embedder, Error, Execution, LanguageModel, xml};
 
 pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Container, Error> {
     let mut embedders: Vec<Embedder> = Vec::new();
+    let mut language_models: Vec<LanguageModel> = Vec::new();
     let listed = xml::elements(node)
         .filter(|child| child.tag_name().name() == "components")
         .flat_map(|list| list.children());
     for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
-        let Some(embedder) = component(element, warnings)? else { continue };
-        if embedders.iter().any(|other| other.id == embedder.id) {
-            let reason = format!("there are two embedders with the id '{}'", embedder.id);
-            return xml::invalid(FILE, element, reason);
+        let twice = |what: &str, id: &str| {
+            xml::invalid(FILE, element, format!("there are two {what} with the id '{id}'"))
+        };
+        if let Some(model) = language::model(element)? {
+            if language_models.iter().any(|other| other.id == model.id) {
+                return twice("language models", &model.id);
+            }
+            language_models.push(model);
+        } else if let Some(embedder) = component(element, warnings)? {
+            if embedders.iter().any(|other| other.id == embedder.id) {
+                return twice("embedders", &embedder.id);
+            }
+            embedders.push(embedder);
         }
-        embedders.push(embedder);
     }
     // Inside of config, an element of this name is something else.
     let is_searcher = |child: &Node<'_, '_>| {
@@ -50,6 +59,8 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
         embedders,
+        chains: language::chains(node, &language_models)?,
+        language_models,
         model_evaluation: xml::child(node, "model-evaluation").map(model_evaluation).transpose()?,
     })
 }
@@ -125,15 +136,15 @@ fn handler<'a>(node: Node<'a, '_>) -> Result<&'a str, Error> {
 /// The platform's searcher that refuses queries of clients that ask too many, which the node does itself.
 const RATE_LIMITING: &str = "com.yahoo.search.searchers.RateLimitingSearcher";
 
-/// The class of a searcher or handler.
-fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
+/// The class of a component.
+pub(super) fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
     let id = component.attribute("id").or(component.attribute("idref")).unwrap_or_default();
     component.attribute("class").unwrap_or(id)
 }
 
 fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error> {
     let id = node.attribute("id").or(node.attribute("idref")).unwrap_or_default();
-    if class_of(node) == RATE_LIMITING {
+    if class_of(node) == RATE_LIMITING || language::is_searcher(class_of(node)) {
         return Ok(());
     }
     if !HARMLESS_SEARCHERS.contains(&class_of(node)) {

@@ -7,6 +7,7 @@ mod container;
 mod content;
 mod elements;
 mod embedder;
+mod language;
 mod snippets;
 mod topology;
 mod tuning;
@@ -18,7 +19,7 @@ use roxmltree::Node;
 
 use crate::package::Files;
 use crate::suggest::did_you_mean;
-use crate::{Container, ContentCluster, Embedder, Error, Schema, SignificanceModels, xml};
+use crate::{Container, ContentCluster, Error, Schema, SignificanceModels, xml};
 use elements::{Element, Meaning};
 
 /// The path of the file.
@@ -117,6 +118,17 @@ fn warn_of_profiles_without_models(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, wa
     }
 }
 
+/// Those of all clusters, each once: clusters that share one repeat it.
+fn once<'a, T: Clone + 'a>(all: impl Iterator<Item = &'a T>, id: fn(&T) -> &String) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for one in all {
+        if !kept.iter().any(|known| id(known) == id(one)) {
+            kept.push(one.clone());
+        }
+    }
+    kept
+}
+
 /// One process serves everything, so of several container clusters the one that searches gives its name and port.
 fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut Vec<String>) -> Container {
     if containers.is_empty() {
@@ -140,13 +152,10 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     let document_api = containers.iter().any(|(_, container)| container.document_api);
     let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
     let assistants = containers.iter().any(|(_, container)| container.assistants);
-    let mut embedders: Vec<Embedder> = Vec::new();
-    for embedder in containers.iter().flat_map(|(_, container)| &container.embedders) {
-        // Clusters that share a component repeat it.
-        if !embedders.iter().any(|known| known.id == embedder.id) {
-            embedders.push(embedder.clone());
-        }
-    }
+    let all = || containers.iter().map(|(_, container)| container);
+    let embedders = once(all().flat_map(|container| &container.embedders), |one| &one.id);
+    let language_models = once(all().flat_map(|container| &container.language_models), |one| &one.id);
+    let chains = once(all().flat_map(|container| &container.chains), |one| &one.id);
     let model_evaluation = containers
         .iter()
         .filter_map(|(_, container)| container.model_evaluation.clone())
@@ -162,6 +171,8 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     container.limits_rates = limits_rates;
     container.assistants = assistants;
     container.embedders = embedders;
+    container.language_models = language_models;
+    container.chains = chains;
     container.model_evaluation = model_evaluation;
     container
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use millrace_bench::{BENCHES, Bench, Report, Settings, find};
+use millrace_bench::{BENCHES, Bench, Only, Progress, Report, Settings, find};
 
 use crate::cli::BenchArguments;
 use crate::error::Error;
@@ -22,11 +22,12 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
         }
         name => vec![find(name)?],
     };
-    let settings = settings(arguments)?;
+    let is_json = arguments.json || output.is_json();
+    let settings = settings(arguments, is_json)?;
     let mut met = true;
     let mut plots = Vec::new();
     for bench in &benches {
-        let report = match (bench.run)(&settings) {
+        let mut report = match (bench.run)(&settings) {
             Ok(report) => report,
             Err(error) if benches.len() > 1 => {
                 eprintln!("millrace: bench {}: {error}", bench.name);
@@ -36,8 +37,11 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
             Err(error) => return Err(error.into()),
         };
         met &= report.is_met();
-        let text = if arguments.json || output.is_json() { report.json_lines() } else { report.table() };
-        print_all(format!("{}\n", text.trim_end()).as_bytes());
+        if is_json {
+            report.tell(settings.progress);
+        } else {
+            print_all(format!("{}\n", report.table().trim_end()).as_bytes());
+        }
         plots.extend(report.plots);
     }
     if let (Some(path), Some(svg)) = (&arguments.plot, Report::draw(&plots)) {
@@ -46,7 +50,14 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn settings(arguments: &BenchArguments) -> Result<Settings, Error> {
+fn settings(arguments: &BenchArguments, is_json: bool) -> Result<Settings, Error> {
+    let only = Only { case: arguments.case.clone(), clients: arguments.clients.clone() };
+    if only != Only::default() && arguments.full_name() != "model" {
+        return Err(Error::Argument(
+            "--case and --clients choose among the cases of 'bench model'".to_owned(),
+        ));
+    }
+    let figure: fn(&str) = if is_json { |line| print_all(format!("{line}\n").as_bytes()) } else { |_| () };
     if !(arguments.size > 0.0 && arguments.size <= 100.0) {
         return Err(Error::Argument(format!(
             "size {}: it is a share of the data, such as 0.1",
@@ -59,5 +70,7 @@ fn settings(arguments: &BenchArguments) -> Result<Settings, Error> {
         directory: arguments.directory.clone().unwrap_or(defaults.directory),
         size: arguments.size,
         program: std::env::current_exe().ok(),
+        only,
+        progress: Progress { figure, step: |step| eprintln!("{step}") },
     })
 }

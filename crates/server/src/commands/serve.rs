@@ -1,5 +1,6 @@
 //! `millrace serve`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use millrace_schema::Application;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::cluster::ClusterNode;
+use crate::cluster::{ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{Resolved, ServeArguments};
@@ -18,10 +19,12 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let Resolved { mut settings, app, cluster, log } = arguments.resolve()?;
     let filter =
         EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     settings.open_files_max = file_limit::raise();
     let workers = settings.threads;
     let listen = settings.listen;
+    settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
     let node = Node::open(settings)?;
     let application = app.map(|path| {
         let fail = |reason: String| Error::Application { path: path.clone(), reason };
@@ -42,7 +45,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         let member = match &cluster {
             None => None,
             Some(settings) => {
-                let member = ClusterNode::join(&node, settings, listen, data).await?;
+                let member = ClusterNode::join(&node, settings, listen, data, server.intake()).await?;
                 if let Some((_, application)) = &application {
                     member.publish_first(application).await?;
                 }

@@ -92,7 +92,7 @@ impl Server {
     fn wait(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         // A certificate of the test's own is nothing that the client would trust.
-        let tls = self.environment.iter().any(|(name, _)| name.contains("TLS"));
+        let tls = self.environment.iter().any(|(name, _)| name.starts_with("MILLRACE_TLS"));
         let client = Client::new(&self.config_url(), Protocol::Http1).expect("an address");
         let ready = |runtime: &Runtime| match tls {
             true => std::net::TcpStream::connect(("127.0.0.1", self.config_port)).is_ok(),
@@ -166,6 +166,17 @@ impl Server {
     /// The data port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What a variable of its environment says.
+    pub fn setting(&self, name: &str) -> &str {
+        let found = self.environment.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value)
     }
 
     /// Where the server keeps its data.

@@ -112,11 +112,16 @@ impl CountCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One segment has taken the place of others in these buckets, with all that counts in them.
-    pub fn merged(&self, buckets: &[BucketId], gone: &[u64], merged: Option<u64>) {
+    /// One segment has taken the place of others in these buckets, each with the last mark that is applied in it. What was counted without
+    /// that mark is forgotten: the merge left out what was dropped.
+    pub fn merged(&self, buckets: &[(BucketId, u64)], gone: &[u64], merged: Option<u64>) {
         let mut all = self.lock();
-        for bucket in buckets {
+        for (bucket, applied) in buckets {
             let Some(counted) = all.get(bucket) else { continue };
+            if counted.since < *applied {
+                all.remove(bucket);
+                continue;
+            }
             if !gone.iter().all(|number| counted.segments.contains(number)) {
                 continue;
             }

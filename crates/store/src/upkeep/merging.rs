@@ -139,6 +139,12 @@ pub(crate) fn last_mark(marks: &[Mark], bucket: &Bucket) -> u64 {
 pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
     let (state, applied) = shared.settled_state();
     let buckets: Vec<Arc<Bucket>> = run.present(&state).map(|(_, bucket)| Arc::clone(bucket)).collect();
+    let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
+    // One segment alone is written anew to give back what was dropped in it: how much that leaves is not known.
+    if run.segments.len() > 1 {
+        shared.check_space("merge segments", total)?;
+    }
+    let marks = state.marks.list();
     let policy =
         Policy { shared, state: &state, layout: shared.layout().0, forget: forget(shared, &state, run) };
     shared.counters.merging.store(run.segments.len(), Ordering::Relaxed);
@@ -154,7 +160,6 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
     } else {
         Some(file.finish(number, writer, applied)?)
     };
-    let total: u64 = buckets.iter().map(|bucket| bytes_of(bucket, &run.segments)).sum();
     let mut changed = Vec::new();
     let published = file.publish(|state| {
         let mut new = state.clone();
@@ -176,7 +181,7 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
                 segment.record.documents = of(segment.record.documents);
                 segments.push(segment);
             }
-            changed.push(bucket.id);
+            changed.push((bucket.id, last_mark(&marks, bucket)));
             new.buckets[place] = Arc::new(Bucket { id: bucket.id, segments });
         }
         if changed.is_empty() { Err(Error::Closed) } else { Ok(new) }

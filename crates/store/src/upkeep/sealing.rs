@@ -19,6 +19,7 @@ use millrace_env::pace;
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
 use crate::read::columns;
+use crate::replica::is_inside;
 use crate::shared::Shared;
 use crate::state::marks::Marks;
 use crate::state::{Bucket, BucketSegment, Generation};
@@ -162,11 +163,9 @@ fn idle_for(shared: &Shared, us: u64) -> bool {
 }
 
 /// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
-pub(crate) fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
+fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
     for bucket in buckets {
-        let covers =
-            bucket.id.used_bits() >= id.used_bits() && BucketId::new(id.used_bits(), bucket.id.bits()) == id;
-        if covers {
+        if is_inside(bucket.id, id) {
             let mut segments = bucket.segments.clone();
             let mut segment = segment.clone();
             let halved = bucket.id.used_bits() - id.used_bits();

@@ -203,7 +203,8 @@ impl Parcel {
         Some(hash.digest())
     }
 
-    /// Writes the parcel from a byte on, each time the same bytes. It is not synced.
+    /// Writes the parcel from a byte on: of a cut each time the same bytes; of what is merged only while nothing is dropped or
+    /// deployed, and what does not fit is found out where it arrives. It is not synced.
     ///
     /// # Errors
     /// A segment cannot be read or is damaged; `out` cannot be written.

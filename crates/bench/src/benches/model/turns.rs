@@ -1,0 +1,146 @@
+//! Clients that ask in turns.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::subject::{SETTINGS, Subject, text};
+use crate::measure::{Samples, process_time};
+
+/// Turns of a setting, where rounds are short.
+const TURNS_MAX: u32 = 5;
+/// A turn has so many rounds, or is the only one.
+const ROUNDS: u32 = 4;
+/// Answers that a setting has at the least: a 95th percentile of fewer is nothing but the slowest.
+const LEAST: usize = 20;
+/// The longest sleep while watching.
+const NAP: Duration = Duration::from_millis(1);
+
+/// What clients saw.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub latency: Samples,
+    /// How long they were watched.
+    time: Duration,
+    /// What processors worked meanwhile.
+    processors: Duration,
+}
+
+impl Seen {
+    /// Answers a second.
+    pub fn rate(&self) -> f64 {
+        self.latency.len() as f64 / self.time.as_secs_f64()
+    }
+
+    /// Processor time of an answer, in seconds.
+    pub fn processors(&self) -> f64 {
+        self.processors.as_secs_f64() / self.latency.len().max(1) as f64
+    }
+
+    pub fn tail(&self) -> f64 {
+        self.latency.quantile(0.95)
+    }
+
+    fn merge(&mut self, other: &Seen) {
+        self.latency.merge(&other.latency);
+        self.time += other.time;
+        self.processors += other.processors;
+    }
+}
+
+/// How long all settings take together where a client waits `round` for its answer: a round to warm up and half a one to end, in each turn.
+pub(super) fn expected(time: Duration, round: Duration) -> Duration {
+    (time.max(round) + round * 3 / 2 * turns(time, round)) * SETTINGS.len() as u32
+}
+
+/// Short turns are alike for all settings, and each costs a round to warm up.
+fn turns(time: Duration, round: Duration) -> u32 {
+    let fitting = time.as_secs_f64() / (round.as_secs_f64() * f64::from(ROUNDS)).max(1e-9);
+    (fitting as u32).clamp(1, TURNS_MAX)
+}
+
+/// The settings in turns; another begins each time. A client is expected to wait `round` for its answer. None where that was not over at `end`.
+pub(super) fn in_turns(
+    (time, end): (Duration, Instant),
+    round: Duration,
+    subject: &Subject,
+    clients: usize,
+    length: usize,
+) -> Option<[Seen; SETTINGS.len()]> {
+    let text = text(length);
+    let mut seen: [Seen; SETTINGS.len()] = Default::default();
+    let turns = turns(time, round);
+    for first in 0..turns {
+        for at in 0..SETTINGS.len() {
+            let at = (at + first as usize) % SETTINGS.len();
+            let ask = || subject.ask(SETTINGS[at].0, &text);
+            seen[at].merge(&turn((time / turns, end), LEAST.div_ceil(turns as usize), clients, &ask)?);
+        }
+    }
+    Some(seen)
+}
+
+/// Texts a second in batches as large as the scheduler's may be, a core for each batch. None where that was not over at `end`.
+pub(super) fn by_hand((time, end): (Duration, Instant), subject: &Subject, length: usize) -> Option<f64> {
+    let text = text(length);
+    let count = (subject.batch_tokens / length).max(1);
+    let batch = vec![&text; count];
+    let seen = turn((time, end), LEAST, subject.cores, &|| subject.batch(&batch))?;
+    Some(seen.rate() * count as f64)
+}
+
+/// Clients that ask again as soon as they have an answer. They are watched from when each had its first one, for so long, and until each
+/// had another and there are `least` in all. None where that was not so at `end`.
+fn turn(
+    (time, end): (Duration, Instant),
+    least: usize,
+    clients: usize,
+    ask: &(dyn Fn() + Sync),
+) -> Option<Seen> {
+    let answered: Vec<AtomicUsize> = (0..clients).map(|_| AtomicUsize::new(0)).collect();
+    let (watched, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let client = |answered: &AtomicUsize| {
+        let mut samples = Samples::new();
+        while !ended.load(Ordering::Relaxed) {
+            let asked = Instant::now();
+            ask();
+            if watched.load(Ordering::Relaxed) {
+                samples.add(asked.elapsed());
+            }
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+        samples
+    };
+    let counts = || answered.iter().map(|count| count.load(Ordering::Relaxed));
+    let (mut seen, mut is_complete) = (Seen::default(), true);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = answered.iter().map(|answered| scope.spawn(|| client(answered))).collect();
+        // One whose request fails ends, and nobody waits for it.
+        let mut wait_until = |enough: &dyn Fn() -> bool| {
+            while !enough() && !threads.iter().any(|one| one.is_finished()) {
+                if Instant::now() >= end {
+                    is_complete = false;
+                    break;
+                }
+                std::thread::sleep(NAP);
+            }
+        };
+        wait_until(&|| counts().all(|count| count > 0));
+        let (began, processors) = (Instant::now(), process_time());
+        let before: Vec<usize> = counts().collect();
+        watched.store(true, Ordering::Relaxed);
+        wait_until(&|| {
+            let since = || counts().zip(&before).map(|(now, before)| now - before);
+            began.elapsed() >= time && since().all(|count| count > 0) && since().sum::<usize>() >= least
+        });
+        watched.store(false, Ordering::Relaxed);
+        (seen.time, seen.processors) = (began.elapsed(), process_time().saturating_sub(processors));
+        ended.store(true, Ordering::Relaxed);
+        for thread in threads {
+            match thread.join() {
+                Ok(samples) => seen.latency.merge(&samples),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    is_complete.then_some(seen)
+}

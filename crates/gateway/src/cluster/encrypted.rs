@@ -1,0 +1,90 @@
+//! Connections to other nodes that are encrypted, as the HTTP client wants them.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use millrace_trust::{Purpose, Trust};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tower_service::Service;
+
+use super::forward::CONNECT_PATIENCE;
+
+/// Connects to nodes that can be trusted, and to nobody else.
+#[derive(Clone)]
+pub(crate) struct Connector(pub(super) Arc<Trust>);
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Encrypted>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Encrypted>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let trust = Arc::clone(&self.0);
+        Box::pin(async move {
+            let address = uri.authority().map_or("", |authority| authority.as_str());
+            let connecting = trust.connect(address, Purpose::Http);
+            let connected = tokio::time::timeout(CONNECT_PATIENCE, connecting).await;
+            Ok(TokioIo::new(Encrypted(connected.map_err(|_| io::ErrorKind::TimedOut)??)))
+        })
+    }
+}
+
+/// A connection that is encrypted.
+pub(crate) struct Encrypted(millrace_trust::Connection);
+
+impl Connection for Encrypted {
+    fn connected(&self) -> Connected {
+        Connected::new().negotiated_h2()
+    }
+}
+
+impl AsyncRead for Encrypted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // That this node's certificate is not taken shows here.
+        Pin::new(&mut self.0).poll_read(context, bytes).map_err(millrace_trust::explained)
+    }
+}
+
+impl AsyncWrite for Encrypted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+}

@@ -1,0 +1,195 @@
+//! Chains whose queries ask a language model: by a prompt alone, or about what the query finds (retrieval-augmented generation).
+
+mod answer;
+mod prompt;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use hyper::HeaderMap;
+use millrace_query::{Query, value_of};
+use millrace_remote::{Inference, Prompt};
+use millrace_result::Hit;
+use millrace_schema::Asking;
+
+pub(super) use self::answer::event;
+use super::format::Format;
+use crate::models::Language;
+use crate::{Deployment, Error};
+
+/// Chains that every application has.
+const BUILT_IN: &[&str] = &["default", "vespa", "native"];
+/// The header with what lets one in to the service.
+const KEY_HEADER: &str = "X-LLM-API-KEY";
+/// How long an answer may take to begin, where the query's timeout is not longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What is searched by a request that searches nothing, so that its other parameters are read as those of all.
+const NOTHING: &str = "select * from sources * where false";
+/// The parameters that say what is searched.
+const SEARCHED: &[&str] = &["yql", "model.queryString", "select", "select.where"];
+
+/// What a request asks a language model.
+pub(super) struct Question {
+    language: Arc<Language>,
+    asking: Asking,
+    template: String,
+    /// The text of the query.
+    query: String,
+    searches: bool,
+    inference: Inference,
+    secret: Option<String>,
+}
+
+impl Question {
+    /// What the request's chain asks; none where it asks nothing. Parameters that search nothing become those of a query that finds nothing.
+    ///
+    /// # Errors
+    /// There is no such chain, there is no prompt, or a parameter of the model is wrong.
+    pub(super) fn of(
+        deployment: &Deployment,
+        parameters: &mut BTreeMap<String, String>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Self>, Error> {
+        let Some(asking) = asking(deployment, parameters)? else { return Ok(None) };
+        let language = deployment.language(&asking.model)?;
+        let own = Own { parameters, prefix: &asking.prefix };
+        let query = value_of(parameters, "model.queryString").unwrap_or_default().trim().to_owned();
+        let template = match own.prompt() {
+            Some(prompt) => prompt.to_owned(),
+            None if !query.is_empty() => "@query".to_owned(),
+            None => {
+                let reason = format!(
+                    "the chain asks a language model, and nothing is asked: give 'prompt', '{}.prompt' or 'query'",
+                    asking.prefix
+                );
+                return Err(Error::parameter("prompt", reason));
+            }
+        };
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let key = header(&format!("{}.{KEY_HEADER}", asking.prefix)).or(header(KEY_HEADER));
+        let secret = key.or(language.secret()).map(str::to_owned);
+        let inference = own.inference(&language)?;
+        let named = |name: &&str| value_of(parameters, name).is_some_and(|text| !text.trim().is_empty());
+        let searches = asking.about_hits && SEARCHED.iter().any(named);
+        if !searches {
+            parameters.insert("yql".to_owned(), NOTHING.to_owned());
+        }
+        Ok(Some(Question { language, asking, template, query, searches, inference, secret }))
+    }
+
+    /// Whether something is to be searched first.
+    pub(super) fn searches(&self) -> bool {
+        self.searches
+    }
+
+    /// What the model is sent when these hits were found.
+    pub(super) fn prompt(&self, hits: &[Hit]) -> String {
+        prompt::fill(&self.template, &self.query, self.searches.then(|| prompt::context(hits)).as_deref())
+    }
+
+    /// Asks, and answers in this form.
+    pub(super) async fn answer(
+        &self,
+        prompt: String,
+        query: &Query,
+        format: Format,
+    ) -> Result<Response, Error> {
+        if matches!(format, Format::Cbor | Format::Xml(_)) {
+            let reason = "answers of language models come as sse or json";
+            return Err(Error::parameter("presentation.format", reason.to_owned()));
+        }
+        let asked = Prompt {
+            text: prompt.clone(),
+            inference: self.inference.clone(),
+            streams: self.asking.streams,
+            secret: self.secret.clone(),
+            patience: PATIENCE.max(query.timeout),
+        };
+        let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
+        let source = self.language.config().id.clone();
+        let shown = (query.trace_level > 0).then_some(prompt);
+        let answer = answer::Answer { pieces, source, prompt: shown, streams: self.asking.streams };
+        if matches!(format, Format::Events) { Ok(answer.events()) } else { answer.json().await }
+    }
+}
+
+/// How the chain that the request names asks a language model; none where it does not.
+fn asking(deployment: &Deployment, parameters: &BTreeMap<String, String>) -> Result<Option<Asking>, Error> {
+    let chains = &deployment.application.container.chains;
+    let name = value_of(parameters, "searchChain").unwrap_or_default().trim();
+    let name = if name.is_empty() { BUILT_IN[0] } else { name };
+    match chains.iter().find(|chain| chain.id == name) {
+        Some(chain) => Ok(chain.asks.clone()),
+        None if BUILT_IN.contains(&name) => Ok(None),
+        None => {
+            let known: Vec<&str> =
+                chains.iter().map(|chain| chain.id.as_str()).chain(BUILT_IN.iter().copied()).collect();
+            let reason = format!("there is no search chain '{name}', only {}", known.join(", "));
+            Err(Error::parameter("searchChain", reason))
+        }
+    }
+}
+
+/// The parameters of a chain's own.
+struct Own<'p> {
+    parameters: &'p BTreeMap<String, String>,
+    prefix: &'p str,
+}
+
+impl<'p> Own<'p> {
+    /// The text of a parameter, whatever its letters' case; where it is blank, none.
+    fn text(&self, name: &str) -> Option<&'p str> {
+        let wanted = |given: &str| {
+            let own = given.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('.'));
+            own.is_some_and(|own| own.eq_ignore_ascii_case(name))
+        };
+        let (_, text) = self.parameters.iter().find(|(given, _)| wanted(given))?;
+        Some(text.trim()).filter(|text| !text.is_empty())
+    }
+
+    fn prompt(&self) -> Option<&'p str> {
+        let shared = || self.parameters.get("prompt").map(|text| text.trim());
+        self.text("prompt").or_else(shared).filter(|text| !text.is_empty())
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Error> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| {
+            Error::BadRequest(format!(
+                "parameter '{}.{name}': expected a number, found '{text}'",
+                self.prefix
+            ))
+        })
+    }
+
+    /// What the request says of the answer, and services.xml where it is silent.
+    fn inference(&self, language: &Language) -> Result<Inference, Error> {
+        let config = language.config();
+        let schema = self.text("json_schema").map(|text| {
+            serde_json::from_str(text).map_err(|error| {
+                Error::BadRequest(format!(
+                    "parameter '{}.json_schema': this is no JSON: {error}",
+                    self.prefix
+                ))
+            })
+        });
+        Ok(Inference {
+            model: self.text("model").unwrap_or(&config.model).to_owned(),
+            tokens_max: self.number("maxTokens")?.or(config.tokens_max),
+            temperature: self.number("temperature")?.or(config.temperature),
+            top_p: self.number("topP")?,
+            seed: self.number("seed")?,
+            choices: self.number("npredict")?,
+            frequency_penalty: self.number("frequencypenalty")?,
+            presence_penalty: self.number("presencepenalty")?,
+            reasoning_effort: self
+                .text("reasoningEffort")
+                .or(config.reasoning_effort.as_deref())
+                .map(str::to_owned),
+            schema: schema.transpose()?,
+            is_strict: config.strict_schema,
+        })
+    }
+}

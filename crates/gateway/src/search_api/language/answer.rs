@@ -1,0 +1,109 @@
+//! A language model's answer, as it is sent: as events while it is made, or as a result when it is complete.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::channel::{Channel, Sender};
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use millrace_remote::{Error as Remote, Pieces};
+use serde_json::{Value, json};
+
+use super::Format;
+use crate::error::remote_kind;
+use crate::{Error, http};
+
+/// An answer that is being made.
+pub(super) struct Answer {
+    pub(super) pieces: Pieces,
+    /// The id of the model.
+    pub(super) source: String,
+    /// What it was asked, where that is to be shown.
+    pub(super) prompt: Option<String>,
+    /// Whether it comes in pieces.
+    pub(super) streams: bool,
+}
+
+impl Answer {
+    /// What a piece is called.
+    fn kind(&self) -> &'static str {
+        if self.streams { "token" } else { "completion" }
+    }
+
+    /// As server-sent events, no faster than they are taken.
+    pub(super) fn events(self) -> Response {
+        let (sender, body) = Channel::<Bytes, Infallible>::new(2);
+        tokio::spawn(self.send(sender));
+        let mut response = Response::new(Body::new(body));
+        let headers = response.headers_mut();
+        if let Ok(value) = HeaderValue::from_str(&Format::Events.content_type()) {
+            headers.insert(CONTENT_TYPE, value);
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    /// Sends what comes, until nothing more does or the client has left.
+    async fn send(mut self, mut sender: Sender<Bytes, Infallible>) {
+        let kind = self.kind();
+        if let Some(prompt) = self.prompt.take()
+            && sender.send_data(event("prompt", &json!({ "prompt": prompt }))).await.is_err()
+        {
+            return;
+        }
+        while let Some(piece) = self.pieces.next().await {
+            let event = match piece {
+                Ok(text) => event(kind, &json!({ kind: text })),
+                Err(error) => event("error", &told(&self.source, &error)),
+            };
+            if sender.send_data(event).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// As a result, when it is complete.
+    ///
+    /// # Errors
+    /// There is nothing of it.
+    pub(super) async fn json(mut self) -> Result<Response, Error> {
+        let kind = self.kind();
+        let mut events: Vec<(&str, String)> = Vec::new();
+        events.extend(self.prompt.take().map(|prompt| ("prompt", prompt)));
+        let (mut began, mut failure) = (false, None);
+        while let Some(piece) = self.pieces.next().await {
+            match piece {
+                Ok(text) => {
+                    began = true;
+                    events.push((kind, text));
+                }
+                Err(error) if began => failure = Some(error),
+                Err(error) => return Err(Error::Language(error)),
+            }
+        }
+        let event = |(at, (kind, text)): (usize, (&str, String))| json!({ "id": (at + 1).to_string(), "relevance": 1.0, "fields": { kind: text } });
+        let children: Vec<Value> = events.into_iter().enumerate().map(event).collect();
+        let stream = json!({ "id": "event_stream", "relevance": 1.0, "children": children });
+        let mut root = json!({ "id": "token_stream", "relevance": 1.0, "fields": { "totalCount": 0 } });
+        if let Some(error) = failure {
+            let message = error.to_string();
+            root["errors"] = json!([{ "code": 5, "summary": "Unspecified error", "source": self.source, "message": message }]);
+        }
+        root["children"] = json!([stream]);
+        let body = json!({ "root": root }).to_string().into_bytes();
+        Ok(http::answer(StatusCode::OK, &Format::Json.content_type(), body))
+    }
+}
+
+/// One event.
+pub(in crate::search_api) fn event(name: &str, data: &Value) -> Bytes {
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
+/// An error as events tell it: with the service's own status, where it gave one.
+fn told(source: &str, error: &Remote) -> Value {
+    let status = error.status().unwrap_or_else(|| remote_kind(error).status().as_u16());
+    json!({ "source": source, "error": status, "message": error.to_string() })
+}

@@ -1,0 +1,75 @@
+//! What a language model is sent: pure functions.
+
+use std::fmt::Write as _;
+
+use millrace_document::{Value, json};
+use millrace_result::{FieldValue, Hit};
+use millrace_tensor::json::Format;
+
+/// What stands for the hits and for the query's text in a prompt.
+const CONTEXT: &str = "{context}";
+const QUERY: &str = "@query";
+
+/// The hits as a model reads them: a line for each field, and an empty line between hits. Features of ranking are left out.
+pub(super) fn context(hits: &[Hit]) -> String {
+    let mut text = String::new();
+    for hit in hits {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        for (name, value) in &hit.fields {
+            let shown = match value {
+                FieldValue::Value(Value::String(value)) => value.clone(),
+                // Everything that a document holds has a JSON form.
+                FieldValue::Value(value) => {
+                    serde_json::to_string(&json::value(value, Format::default())).unwrap_or_default()
+                }
+                FieldValue::Strings(strings) => strings.join(" "),
+                FieldValue::Features(_) => continue,
+            };
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{name}: {shown}");
+        }
+    }
+    text
+}
+
+/// The prompt with hits and query in their places; the hits come first in one that has no place for them. What is put in is not looked through for places.
+pub(super) fn fill(template: &str, query: &str, context: Option<&str>) -> String {
+    let mut filled = String::with_capacity(template.len() + context.map_or(0, str::len) + query.len());
+    if let Some(context) = context
+        && !template.contains(CONTEXT)
+    {
+        filled.push_str(context);
+        filled.push('\n');
+    }
+    let mut rest = template;
+    while !rest.is_empty() {
+        let place = [CONTEXT, QUERY].into_iter().filter_map(|place| Some((rest.find(place)?, place))).min();
+        let Some((at, place)) = place else { break };
+        filled.push_str(&rest[..at]);
+        filled.push_str(if place == QUERY { query } else { context.unwrap_or_default() });
+        rest = &rest[at + place.len()..];
+    }
+    filled + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_and_query_are_put_where_the_prompt_says() {
+        for (template, context, expected) in [
+            ("@query", Some("a: b\n"), "a: b\n\nwhy @query?"),
+            ("@query", None, "why @query?"),
+            ("Be brief.", Some("a: b\n"), "a: b\n\nBe brief."),
+            ("{context} @query Be brief.", Some("a: {context}\n"), "a: {context}\n why @query? Be brief."),
+            ("{context}{context}", Some("x"), "xx"),
+            ("{context}?", None, "?"),
+            ("@que", Some(""), "\n@que"),
+        ] {
+            assert_eq!(fill(template, "why @query?", context), expected, "{template}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A connection as it is used: waiting for the network or by a thread that blocks, encrypted or not.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpStream as BlockingTcp, ToSocketAddrs};
+use std::time::Duration;
+
+use millrace_trust::{Blocking, Connection, Purpose, Trust};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// One for requests, or of which is not known yet what it is for.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<Connection>),
+}
+
+/// The two directions of a connection.
+pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+
+impl Stream {
+    /// Connects to the node at `address`; where there is trust, to nobody else.
+    pub(crate) async fn connect(address: &str, trust: Option<&Trust>) -> io::Result<Self> {
+        match trust {
+            Some(trust) => Ok(Stream::Encrypted(Box::new(trust.connect(address, Purpose::Peer).await?))),
+            None => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Plain(stream))
+            }
+        }
+    }
+
+    /// The first word, which says what it is for.
+    pub(crate) async fn word(&mut self) -> io::Result<[u8; 8]> {
+        let mut word = [0; 8];
+        match self {
+            Stream::Plain(stream) => stream.read_exact(&mut word).await?,
+            Stream::Encrypted(stream) => stream.read_exact(&mut word).await?,
+        };
+        Ok(word)
+    }
+
+    pub(crate) fn split(self) -> Halves {
+        match self {
+            Stream::Plain(stream) => {
+                let (reading, writing) = stream.into_split();
+                (Box::new(reading), Box::new(writing))
+            }
+            Stream::Encrypted(stream) => {
+                let (reading, writing) = tokio::io::split(*stream);
+                (Box::new(reading), Box::new(writing))
+            }
+        }
+    }
+
+    /// For a thread that blocks, whose writes fail after `silence`.
+    pub(crate) fn blocking(self, silence: Duration) -> io::Result<BulkStream> {
+        match self {
+            Stream::Plain(stream) => {
+                let stream = stream.into_std()?;
+                stream.set_nonblocking(false)?;
+                stream.set_write_timeout(Some(silence))?;
+                Ok(BulkStream::Plain(stream))
+            }
+            Stream::Encrypted(stream) => {
+                Ok(BulkStream::Encrypted(millrace_trust::blocking(*stream, silence)?))
+            }
+        }
+    }
+}
+
+/// One for a transfer.
+pub(crate) enum BulkStream {
+    Plain(BlockingTcp),
+    Encrypted(Blocking),
+}
+
+impl BulkStream {
+    /// As [`Stream::connect`]. It takes at most `patience` to connect; a byte that takes longer than `silence` ends it.
+    pub(crate) fn connect(
+        address: &str,
+        trust: Option<&Trust>,
+        patience: Duration,
+        silence: Duration,
+    ) -> io::Result<Self> {
+        let place = address.to_socket_addrs()?.next();
+        let place = place.ok_or_else(|| io::Error::other("the name has no address"))?;
+        let stream = BlockingTcp::connect_timeout(&place, patience)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(silence))?;
+        stream.set_write_timeout(Some(silence))?;
+        Ok(match trust {
+            None => BulkStream::Plain(stream),
+            Some(trust) => BulkStream::Encrypted(trust.connect_over(stream, address)?),
+        })
+    }
+}
+
+impl Read for BulkStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            BulkStream::Plain(stream) => stream.read(bytes),
+            BulkStream::Encrypted(stream) => stream.read(bytes).map_err(millrace_trust::explained),
+        }
+    }
+}
+
+impl Write for BulkStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            BulkStream::Plain(stream) => stream.write(bytes),
+            BulkStream::Encrypted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            BulkStream::Plain(stream) => stream.write_vectored(slices),
+            BulkStream::Encrypted(stream) => stream.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            BulkStream::Plain(stream) => stream.flush(),
+            BulkStream::Encrypted(stream) => stream.flush(),
+        }
+    }
+}

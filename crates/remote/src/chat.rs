@@ -1,0 +1,261 @@
+//! A language model of another service, asked by OpenAI's chat protocol.
+//!
+//! 1. A prompt begins a request at once, unless [`ANSWERS_MAX`] are under way.
+//! 2. A request that fails in a way that passes before its answer has begun is tried again after a pause, within the asker's patience. When the service
+//!    says how long to pause, all who ask it do.
+//! 3. What comes of the answer goes to the asker piece by piece. Who takes none holds the service back; who leaves ends the request.
+
+mod events;
+mod protocol;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt as _;
+use hyper::Response;
+use hyper::body::Incoming;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use self::events::Events;
+pub use self::protocol::Inference;
+use crate::http::{silent, whole};
+use crate::protocol::message;
+use crate::retry::{Failure, Next, Pause, choose};
+use crate::{Error, Http, Usage};
+
+/// Answers under way at the same time.
+const ANSWERS_MAX: usize = 64;
+/// Pieces that wait to be taken, of one answer.
+const PIECES_MAX: usize = 32;
+/// An answer that pauses for longer has broken off.
+const SILENCE: Duration = Duration::from_secs(60);
+/// An answer takes no longer, however patient its asker.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
+/// The largest answer, in bytes of its protocol.
+const ANSWER_MAX: usize = 32 << 20;
+
+/// A language model of another service.
+pub struct LanguageModel(Arc<Shared>);
+
+struct Shared {
+    endpoint: String,
+    http: Http,
+    answers: Arc<Semaphore>,
+    pause: Pause,
+    requests: AtomicU64,
+    texts: AtomicU64,
+    retries: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What is asked, and on which terms.
+#[derive(Clone)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// How the answer is made.
+    pub inference: Inference,
+    /// Whether the answer comes in pieces, or as one.
+    pub streams: bool,
+    /// What is sent along to be let in.
+    pub secret: Option<String>,
+    /// How long the asker waits for the answer to begin.
+    pub patience: Duration,
+}
+
+/// An answer that comes in pieces.
+pub struct Pieces(Receiver<Result<String, Error>>);
+
+impl Pieces {
+    /// The next piece; none after the last one, and after an error.
+    pub async fn next(&mut self) -> Option<Result<String, Error>> {
+        self.0.recv().await
+    }
+}
+
+impl LanguageModel {
+    /// The model at `endpoint`, of which nothing is asked yet. The protocol's path is added to an address that does not end with it.
+    pub fn new(endpoint: &str, http: Http) -> Self {
+        LanguageModel(Arc::new(Shared {
+            endpoint: protocol::address(endpoint),
+            http,
+            answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            pause: Pause::default(),
+            requests: AtomicU64::new(0),
+            texts: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
+    }
+
+    /// Begins to ask.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`]. All others come as the answer's last piece.
+    pub fn ask(&self, prompt: Prompt) -> Result<Pieces, Error> {
+        let permit = Arc::clone(&self.0.answers)
+            .try_acquire_owned()
+            .map_err(|_| Error::Overloaded { service: self.0.endpoint.clone(), waiting: ANSWERS_MAX })?;
+        let (sender, receiver) = channel(PIECES_MAX);
+        self.0.texts.fetch_add(1, Ordering::Relaxed);
+        self.0.http.spawn(Arc::clone(&self.0).answer(prompt, sender, permit));
+        Ok(Pieces(receiver))
+    }
+
+    /// What was asked of it.
+    pub fn usage(&self) -> Usage {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Usage {
+            requests: of(&self.0.requests),
+            texts: of(&self.0.texts),
+            retries: of(&self.0.retries),
+            failed: of(&self.0.failed),
+        }
+    }
+}
+
+impl Shared {
+    async fn answer(
+        self: Arc<Self>,
+        prompt: Prompt,
+        sender: Sender<Result<String, Error>>,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        let conversation = tokio::time::timeout(ANSWER_TIME_MAX, self.converse(&prompt, &sender));
+        let outcome = tokio::select! {
+            outcome = conversation => outcome.unwrap_or_else(|_| Err(self.deadline())),
+            () = sender.closed() => return,
+        };
+        if let Err(error) = outcome {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            // Who does not take it has left.
+            let _ = sender.send(Err(error)).await;
+        }
+    }
+
+    async fn converse(&self, prompt: &Prompt, sender: &Sender<Result<String, Error>>) -> Result<(), Error> {
+        let response = self.begin(prompt).await?;
+        if protocol::is_stream(&response) {
+            self.pass(response, sender).await
+        } else {
+            self.one(response, sender).await
+        }
+    }
+
+    /// The answer as soon as it begins, tried again where that may help.
+    async fn begin(&self, prompt: &Prompt) -> Result<Response<Incoming>, Error> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let body = protocol::request(&prompt.text, &prompt.inference, prompt.streams);
+        let until = Instant::now() + prompt.patience;
+        let mut tries = 0;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = tokio::time::timeout(left, self.pause.kept()).await;
+            let left = until.saturating_duration_since(Instant::now());
+            if waited.is_err() || left.is_zero() {
+                return Err(self.deadline());
+            }
+            tries += 1;
+            let post = self.http.post(&self.endpoint, prompt.secret.as_deref(), body.clone());
+            let (failure, reason) = match tokio::time::timeout(left, post).await {
+                Err(_) => return Err(self.deadline()),
+                Ok(Ok(response)) if response.status().is_success() => return Ok(response),
+                Ok(Ok(response)) => refused(response, left).await,
+                Ok(Err(reason)) => (Failure::Connection, reason),
+            };
+            let (service, status) = (self.endpoint.clone(), failure.status());
+            match choose(failure, tries) {
+                Next::Again(pause) if Instant::now() + pause < until => {
+                    self.retries.fetch_add(1, Ordering::Relaxed);
+                    self.pause.begin(failure, pause).await;
+                }
+                Next::Again(_) | Next::Later => return Err(Error::Retry { service, status, reason }),
+                Next::Fix => return Err(Error::Fix { service, status, reason }),
+                Next::GiveUp => return Err(Error::GiveUp { service, status, reason }),
+            }
+        }
+    }
+
+    /// Passes an answer on as it comes.
+    async fn pass(
+        &self,
+        response: Response<Incoming>,
+        sender: &Sender<Result<String, Error>>,
+    ) -> Result<(), Error> {
+        let mut body = response.into_body();
+        let mut events = Events::default();
+        let (mut length, mut finished) = (0, false);
+        loop {
+            let frame = tokio::time::timeout(SILENCE, body.frame()).await;
+            let frame = match frame {
+                _ if finished && !matches!(frame, Ok(Some(Ok(_)))) => return Ok(()),
+                Ok(Some(frame)) => frame.map_err(|error| self.broken(error.to_string()))?,
+                Ok(None) => return Err(self.broken("nothing more comes".to_owned())),
+                Err(_) => return Err(self.broken(silent(SILENCE))),
+            };
+            let Some(bytes) = frame.data_ref() else { continue };
+            length += bytes.len();
+            if length > ANSWER_MAX {
+                return Err(self.broken(format!("it is larger than {ANSWER_MAX} bytes")));
+            }
+            events.push(bytes);
+            while let Some(event) = events.next() {
+                match protocol::piece(&event) {
+                    Ok(protocol::Piece::End) => return Ok(()),
+                    // What comes after the last piece is about something else.
+                    _ if finished => {}
+                    Ok(protocol::Piece::Text(text, is_last)) => {
+                        finished = is_last;
+                        // Who does not take it has left, which ends this.
+                        if !text.is_empty() && sender.send(Ok(text)).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                    Err(reason) => return Err(self.broken(reason)),
+                }
+            }
+        }
+    }
+
+    /// An answer that comes whole, as one piece.
+    async fn one(
+        &self,
+        response: Response<Incoming>,
+        sender: &Sender<Result<String, Error>>,
+    ) -> Result<(), Error> {
+        let answer = tokio::time::timeout(ANSWER_TIME_MAX, whole(response, ANSWER_MAX)).await;
+        let answer = answer.map_err(|_| self.deadline())?.map_err(|reason| self.broken(reason))?;
+        let text = protocol::text(&answer.body).map_err(|reason| Error::GiveUp {
+            service: self.endpoint.clone(),
+            status: Some(answer.status),
+            reason,
+        })?;
+        // Who does not take it has left.
+        let _ = sender.send(Ok(text)).await;
+        Ok(())
+    }
+
+    fn deadline(&self) -> Error {
+        Error::Deadline { service: self.endpoint.clone() }
+    }
+
+    /// An answer that has begun cannot be asked for again: its asker has the beginning.
+    fn broken(&self, reason: String) -> Error {
+        let reason = format!("its answer broke off: {reason}");
+        Error::Retry { service: self.endpoint.clone(), status: None, reason }
+    }
+}
+
+/// Why a service refuses a request.
+async fn refused(response: Response<Incoming>, patience: Duration) -> (Failure, String) {
+    const REFUSAL_MAX: usize = 64 << 10;
+    let status = response.status().as_u16();
+    match tokio::time::timeout(patience, whole(response, REFUSAL_MAX)).await {
+        Ok(Ok(answer)) => {
+            (Failure::Status(status, answer.retry_after), format!("{status}: {}", message(&answer.body)))
+        }
+        _ => (Failure::Status(status, None), status.to_string()),
+    }
+}

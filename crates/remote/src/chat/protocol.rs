@@ -1,0 +1,198 @@
+//! The OpenAI chat protocol: JSON out, JSON or events in.
+
+use hyper::Response;
+use hyper::header::CONTENT_TYPE;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::protocol::message;
+
+/// How an answer is made. What is not said is for the service to decide.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Inference {
+    /// The model's name there.
+    pub model: String,
+    /// Tokens of an answer, at the most.
+    #[serde(rename = "max_completion_tokens", skip_serializing_if = "Option::is_none")]
+    pub tokens_max: Option<u64>,
+    /// From 0, always the most probable token, to 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Only the most probable tokens that have this share of the probability together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// The same seed asks for the same answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// How many answers are made, of which the first is used.
+    #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
+    pub choices: Option<u32>,
+    /// Tokens that came often become less probable; from -2 to 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// Tokens that came at all become less probable; from -2 to 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// How much a model thinks that does, in the service's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<String>,
+    /// The JSON schema of the answer.
+    #[serde(skip)]
+    pub schema: Option<Value>,
+    /// Whether the service is to keep to it to the letter.
+    #[serde(skip)]
+    pub is_strict: bool,
+}
+
+#[derive(Serialize)]
+struct Request<'r> {
+    #[serde(flatten)]
+    inference: &'r Inference,
+    messages: [Message<'r>; 1],
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Message<'r> {
+    role: &'static str,
+    content: &'r str,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: usize,
+    #[serde(alias = "delta")]
+    message: Option<Content>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    content: Option<String>,
+}
+
+/// What an event says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Piece {
+    /// The next part of the answer, which may be empty, and whether it is the last.
+    Text(String, bool),
+    /// That nothing more comes.
+    End,
+}
+
+/// Where the protocol is spoken, by the address of a service.
+pub(super) fn address(endpoint: &str) -> String {
+    const PATH: &str = "/chat/completions";
+    let endpoint = endpoint.trim_end_matches('/');
+    if endpoint.ends_with(PATH) { endpoint.to_owned() } else { format!("{endpoint}{PATH}") }
+}
+
+/// The body that asks for an answer.
+pub(super) fn request(text: &str, inference: &Inference, streams: bool) -> Vec<u8> {
+    let response_format = inference.schema.as_ref().map(|schema| {
+        let schema = json!({ "name": "answer", "schema": schema, "strict": inference.is_strict });
+        json!({ "type": "json_schema", "json_schema": schema })
+    });
+    let messages = [Message { role: "user", content: text }];
+    // Strings and numbers always have a JSON form.
+    serde_json::to_vec(&Request { inference, messages, stream: streams, response_format }).unwrap_or_default()
+}
+
+/// Whether an answer comes as events: a service may not do what it was asked.
+pub(super) fn is_stream<B>(response: &Response<B>) -> bool {
+    let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media.is_some_and(|media| media.trim_start().starts_with("text/event-stream"))
+}
+
+/// What an event says; or what went wrong meanwhile.
+pub(super) fn piece(event: &str) -> Result<Piece, String> {
+    if event.trim() == "[DONE]" {
+        return Ok(Piece::End);
+    }
+    match serde_json::from_str::<Answer>(event) {
+        Ok(answer) => {
+            let choice = first(answer);
+            let is_last = choice.as_ref().is_some_and(|choice| choice.finish_reason.is_some());
+            Ok(Piece::Text(choice.and_then(content).unwrap_or_default(), is_last))
+        }
+        Err(_) => Err(message(event.as_bytes())),
+    }
+}
+
+/// The text of an answer that came whole.
+pub(super) fn text(body: &[u8]) -> Result<String, String> {
+    let answer: Answer =
+        serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
+    first(answer).and_then(content).ok_or_else(|| "its answer has no text".to_owned())
+}
+
+fn first(answer: Answer) -> Option<Choice> {
+    answer.choices.into_iter().find(|choice| choice.index == 0)
+}
+
+fn content(choice: Choice) -> Option<String> {
+    choice.message?.content
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_is_not_sent() {
+        let body = |inference: &Inference| -> Value {
+            serde_json::from_slice(&request("why?", inference, true)).expect("JSON")
+        };
+        let plain = Inference { model: "m".to_owned(), ..Inference::default() };
+        let messages = json!([{ "role": "user", "content": "why?" }]);
+        assert_eq!(body(&plain), json!({ "model": "m", "messages": messages, "stream": true }));
+        let full = Inference {
+            tokens_max: Some(9),
+            temperature: Some(0.5),
+            choices: Some(1),
+            schema: Some(json!({ "type": "object" })),
+            ..plain
+        };
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": { "type": "object" }, "strict": false } });
+        assert_eq!(
+            body(&full),
+            json!({
+                "model": "m", "messages": messages, "stream": true, "max_completion_tokens": 9, "temperature": 0.5, "n": 1,
+                "response_format": format,
+            })
+        );
+    }
+
+    #[test]
+    fn addresses_get_the_path_once() {
+        for endpoint in ["http://h/v1", "http://h/v1/", "http://h/v1/chat/completions"] {
+            assert_eq!(address(endpoint), "http://h/v1/chat/completions");
+        }
+    }
+
+    #[test]
+    fn events_are_pieces_the_end_or_an_error() {
+        let text = |text: &str| Ok(Piece::Text(text.to_owned(), false));
+        let last = |text: &str| Ok(Piece::Text(text.to_owned(), true));
+        let error = |reason: &str| Err(reason.to_owned());
+        for (event, expected) in [
+            (r#"{"choices":[{"index":0,"delta":{"content":"a"}}]}"#, text("a")),
+            (r#"{"choices":[{"index":1,"delta":{"content":"b"}}]}"#, text("")),
+            (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#, last("")),
+            (r#"{"choices":[],"usage":{"total_tokens":7}}"#, text("")),
+            (" [DONE]", Ok(Piece::End)),
+            (r#"{"error":{"message":"too long"}}"#, error("too long")),
+            ("<html>", error("<html>")),
+        ] {
+            assert_eq!(piece(event), expected, "{event}");
+        }
+    }
+}

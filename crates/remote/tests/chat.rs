@@ -1,0 +1,169 @@
+//! Answers of a language model that this test plays, over real sockets.
+
+mod twin;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millrace_remote::{Error, Http, Inference, LanguageModel, Pieces, Prompt};
+use serde_json::{Value, json};
+use twin::{Reply, Request, Twin};
+
+fn model(twin: &Twin) -> LanguageModel {
+    LanguageModel::new(&twin.url("/v1/"), Http::new().expect("a client"))
+}
+
+fn prompt(text: &str) -> Prompt {
+    Prompt {
+        text: text.to_owned(),
+        inference: Inference { model: "m-1".to_owned(), ..Inference::default() },
+        streams: true,
+        secret: Some("hush".to_owned()),
+        patience: Duration::from_secs(30),
+    }
+}
+
+fn token(text: &str) -> String {
+    format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }))
+}
+
+fn next(pieces: &mut Pieces) -> Option<Result<String, Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(pieces.next())
+}
+
+fn all(mut pieces: Pieces) -> Result<Vec<String>, Error> {
+    std::iter::from_fn(|| next(&mut pieces)).collect()
+}
+
+/// A service that streams what comes through the channel, to the first who asks.
+fn streaming() -> (Sender<String>, Twin, Arc<Mutex<Vec<Value>>>) {
+    let (sender, receiver) = channel();
+    let receiver: Mutex<Option<Receiver<String>>> = Mutex::new(Some(receiver));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let twin = Twin::start(move |request: &Request| {
+        assert_eq!(request.path, "/v1/chat/completions");
+        assert_eq!(request.authorization.as_deref(), Some("Bearer hush"));
+        log.lock().expect("no panic").push(request.json());
+        Reply::Events(receiver.lock().expect("no panic").take().expect("one request"))
+    });
+    (sender, twin, asked)
+}
+
+#[test]
+fn pieces_come_while_the_answer_is_made() {
+    let (sender, twin, asked) = streaming();
+    let mut pieces = model(&twin).ask(prompt("why?")).expect("it is free");
+    for text in ["The", " ferry", " is \"late\""] {
+        sender.send(token(text)).expect("it is sent");
+        assert_eq!(next(&mut pieces), Some(Ok(text.to_owned())));
+    }
+    sender.send("data: [DONE]\n\n".to_owned()).expect("it is sent");
+    assert_eq!(next(&mut pieces), None);
+    let asked = asked.lock().expect("no panic");
+    let messages = json!([{ "role": "user", "content": "why?" }]);
+    assert_eq!(asked[..], [json!({ "model": "m-1", "messages": messages, "stream": true })]);
+}
+
+#[test]
+fn an_answer_ends_by_its_last_piece_or_has_broken_off() {
+    let last = "data: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\n";
+    let told = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
+    for (end, expected) in
+        [(last, None), ("", Some("broke off: nothing more comes")), (told, Some("broke off: out of memory"))]
+    {
+        let (sender, twin, _) = streaming();
+        sender.send(token("a")).expect("it is sent");
+        sender.send(end.to_owned()).expect("it is sent");
+        drop(sender);
+        let mut pieces = model(&twin).ask(prompt("why?")).expect("it is free");
+        assert_eq!(next(&mut pieces), Some(Ok("a".to_owned())));
+        match expected {
+            None => assert_eq!((next(&mut pieces), next(&mut pieces)), (Some(Ok("b".to_owned())), None)),
+            Some(part) => {
+                let error = next(&mut pieces).expect("an error").expect_err(part);
+                assert!(error.to_string().contains(part), "{error}");
+                assert_eq!(next(&mut pieces), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_leaves_ends_the_request() {
+    let (sender, twin, _) = streaming();
+    let mut pieces = model(&twin).ask(prompt("why?")).expect("it is free");
+    sender.send(token("a")).expect("it is sent");
+    assert_eq!(next(&mut pieces), Some(Ok("a".to_owned())));
+    drop(pieces);
+    // The service notices by what it cannot send.
+    while sender.send(token(&"b".repeat(4096))).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_service_that_does_not_stream_answers_in_one_piece() {
+    let twin = Twin::start(|_| {
+        let answer = json!({ "choices": [{ "index": 0, "message": { "content": "It is late." } }] });
+        Reply::json(200, answer).header("content-type", "application/json")
+    });
+    for streams in [true, false] {
+        let pieces = model(&twin).ask(Prompt { streams, ..prompt("why?") }).expect("it is free");
+        assert_eq!(all(pieces), Ok(vec!["It is late.".to_owned()]));
+    }
+}
+
+#[test]
+fn failures_are_told_apart() {
+    let told = |message: &str| json!({ "error": { "message": message } });
+    let check = |status: u16, body: Value, part: &str, tries: usize| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let twin = Twin::start(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Reply::json(status, body.clone()).header("retry-after", "0.01")
+        });
+        let error = all(model(&twin).ask(prompt("why?")).expect("it is free")).expect_err(part);
+        assert!(error.to_string().contains(part), "{error}");
+        assert_eq!(error.status(), Some(status), "{error}");
+        assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
+    };
+    check(401, told("who?"), "cannot be used: 401: who?; check its endpoint", 1);
+    check(404, told("no such model"), "404: no such model", 1);
+    check(400, told("too long"), "refuses the text: 400: too long", 1);
+    check(429, told("busy"), "cannot answer now: 429: busy; try again later", 5);
+    check(503, told("loading"), "503: loading", 5);
+    check(200, json!({ "choices": [] }), "its answer has no text", 1);
+}
+
+#[test]
+fn what_passes_is_tried_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let twin = Twin::start(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::hang_up(),
+        1 => Reply::json(429, json!({})).header("retry-after", "0.05"),
+        _ => Reply::json(200, json!({ "choices": [{ "message": { "content": "yes" } }] })),
+    });
+    let model = model(&twin);
+    assert_eq!(all(model.ask(prompt("why?")).expect("it is free")), Ok(vec!["yes".to_owned()]));
+    let usage = model.usage();
+    assert_eq!((usage.requests, usage.texts, usage.retries, usage.failed), (1, 1, 2, 0));
+}
+
+#[test]
+fn an_asker_waits_as_long_as_it_said_and_so_many_may_wait() {
+    let twin = Twin::start(|_| Reply::silence());
+    let model = model(&twin);
+    let short = Prompt { patience: Duration::from_millis(50), ..prompt("why?") };
+    let error = all(model.ask(short).expect("it is free")).expect_err("silence");
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    let waiting: Vec<Pieces> = std::iter::from_fn(|| model.ask(prompt("why?")).ok()).take(1000).collect();
+    assert_eq!(waiting.len(), 64);
+    let error = model.ask(prompt("why?")).err().expect("it is full");
+    assert!(error.to_string().contains("64 texts wait"), "{error}");
+}

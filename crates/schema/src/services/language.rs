@@ -1,0 +1,203 @@
+//! Language models of other services, and the chains in which they are asked.
+
+use roxmltree::Node;
+
+use super::container::class_of;
+use super::{FILE, number};
+use crate::language::{Asking, LanguageModel, SearchChain};
+use crate::suggest::{did_you_mean, one_of};
+use crate::{Error, xml};
+
+/// The client of services that speak OpenAI's protocol.
+const CLIENT: &str = "ai.vespa.llm.clients.OpenAI";
+/// A model inside of the process.
+const LOCAL: &str = "ai.vespa.llm.clients.LocalLLM";
+/// The searcher that asks about what was found.
+const ABOUT_HITS: &str = "ai.vespa.search.llm.RAGSearcher";
+/// The searcher that asks by a prompt alone.
+const ALONE: &str = "ai.vespa.search.llm.LLMSearcher";
+
+/// Where OpenAI's own service is, and the model that is asked there.
+const OPENAI: &str = "https://api.openai.com/v1/";
+const OPENAI_MODEL: &str = "gpt-4o-mini";
+/// What parameters of queries begin with where nothing is said.
+const PREFIX: &str = "llm";
+
+/// Settings of a client and of a searcher.
+const CLIENT_SETTINGS: &[&str] = &[
+    "apiKeySecretRef",
+    "apiKeySecretName",
+    "endpoint",
+    "model",
+    "temperature",
+    "maxTokens",
+    "reasoningEffort",
+    "jsonSchemaStrict",
+];
+const SEARCHER_SETTINGS: &[&str] = &["providerId", "propertyPrefix", "stream"];
+
+/// Whether a class is that of a searcher that asks a language model.
+pub(super) fn is_searcher(class: &str) -> bool {
+    [ABOUT_HITS, ALONE].contains(&class)
+}
+
+/// The language model in a component; none where it is something else.
+pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModel>, Error> {
+    let id = node.attribute("id").unwrap_or_default();
+    match class_of(node) {
+        CLIENT => {}
+        LOCAL => {
+            let reason = format!(
+                "component '{id}': language models do not run inside of the process: run a server that speaks OpenAI's protocol beside it (llama.cpp and vLLM have one), and ask it by a component of class {CLIENT} with its address as <endpoint>"
+            );
+            return xml::invalid(FILE, node, reason);
+        }
+        _ => return Ok(None),
+    }
+    let settings = Settings::of(node, ".llm-client", CLIENT_SETTINGS)?;
+    let endpoint = settings.text("endpoint").unwrap_or(OPENAI);
+    if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+        let reason = format!("<endpoint> is '{endpoint}': expected an address such as {OPENAI}");
+        return xml::invalid(FILE, node, reason);
+    }
+    let secret = settings.text("apiKeySecretRef").or(settings.text("apiKeySecretName"));
+    let tokens_max: i64 = settings.number("maxTokens", -1)?;
+    let temperature: f64 = settings.number("temperature", -1.0)?;
+    Ok(Some(LanguageModel {
+        id: id.to_owned(),
+        endpoint: endpoint.to_owned(),
+        secret: secret.map(str::to_owned),
+        model: settings.text("model").unwrap_or(OPENAI_MODEL).to_owned(),
+        tokens_max: u64::try_from(tokens_max).ok(),
+        temperature: (temperature >= 0.0).then_some(temperature),
+        reasoning_effort: settings.text("reasoningEffort").map(str::to_owned),
+        strict_schema: settings.flag("jsonSchemaStrict", false)?,
+        place: xml::place(FILE, node),
+    }))
+}
+
+/// The chains of a container, which ask these models.
+pub(super) fn chains(container: Node<'_, '_>, models: &[LanguageModel]) -> Result<Vec<SearchChain>, Error> {
+    let Some(search) = xml::child(container, "search") else { return Ok(Vec::new()) };
+    let all: Vec<Node<'_, '_>> = named(search, "chain").collect();
+    all.iter()
+        .map(|chain| {
+            let asks = searcher_of(search, *chain, &all).map(|node| asking(node, models)).transpose()?;
+            Ok(SearchChain { id: super::required(*chain, "id")?.to_owned(), asks })
+        })
+        .collect()
+}
+
+fn named<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
+    xml::elements(node).filter(move |child| child.tag_name().name() == name)
+}
+
+/// The searcher of a chain that asks a language model: its own, or else that of a chain it inherits.
+fn searcher_of<'a, 'i>(
+    search: Node<'a, 'i>,
+    chain: Node<'a, 'i>,
+    all: &[Node<'a, 'i>],
+) -> Option<Node<'a, 'i>> {
+    let (mut looked_at, mut next) = (Vec::new(), vec![chain]);
+    while let Some(chain) = next.pop() {
+        if looked_at.contains(&chain) {
+            continue;
+        }
+        looked_at.push(chain);
+        // Searchers that several chains share stand beside the chains.
+        let shared = |node: Node<'a, 'i>| match node.attribute("idref") {
+            Some(id) => named(search, "searcher").find(|shared| shared.attribute("id") == Some(id)),
+            None => Some(node),
+        };
+        let own = named(chain, "searcher").filter_map(shared).find(|node| is_searcher(class_of(*node)));
+        if own.is_some() {
+            return own;
+        }
+        let inherits = chain.attribute("inherits").unwrap_or_default();
+        let is_inherited =
+            |other: &&Node<'a, 'i>| inherits.split_whitespace().any(|id| other.attribute("id") == Some(id));
+        next.extend(all.iter().filter(is_inherited));
+    }
+    None
+}
+
+fn asking(node: Node<'_, '_>, models: &[LanguageModel]) -> Result<Asking, Error> {
+    let settings = Settings::of(node, ".llm-searcher", SEARCHER_SETTINGS)?;
+    let model = match (settings.text("providerId"), models) {
+        (_, []) => {
+            let reason = format!(
+                "there is no language model to ask: add <component id='openai' class='{CLIENT}'> to the container"
+            );
+            return xml::invalid(FILE, node, reason);
+        }
+        (None, [first, ..]) => first,
+        (Some(id), all) => match all.iter().find(|model| model.id == id) {
+            Some(model) => model,
+            None => {
+                let known = one_of(all.iter().map(|model| model.id.as_str()));
+                return xml::invalid(
+                    FILE,
+                    node,
+                    format!("there is no language model '{id}': expected {known}"),
+                );
+            }
+        },
+    };
+    Ok(Asking {
+        model: model.id.clone(),
+        prefix: settings.text("propertyPrefix").unwrap_or(PREFIX).to_owned(),
+        streams: settings.flag("stream", true)?,
+        about_hits: class_of(node) == ABOUT_HITS,
+    })
+}
+
+/// What the `<config>` of a component says.
+struct Settings<'a, 'i>(Option<Node<'a, 'i>>);
+
+impl<'a, 'i> Settings<'a, 'i> {
+    /// Those of the configuration whose name ends so, which may have these settings.
+    fn of(component: Node<'a, 'i>, name_end: &str, known: &[&str]) -> Result<Self, Error> {
+        let mut settings = Settings(None);
+        for config in named(component, "config") {
+            let name = super::required(config, "name")?;
+            if !name.ends_with(name_end) {
+                let reason =
+                    format!("'{name}' does not configure this: expected a name that ends with '{name_end}'");
+                return xml::invalid(FILE, config, reason);
+            }
+            for child in xml::elements(config) {
+                let given = child.tag_name().name();
+                if !known.contains(&given) {
+                    let hint = did_you_mean(given, known.iter().copied());
+                    return xml::invalid(FILE, child, format!("{name} has no setting <{given}>{hint}"));
+                }
+            }
+            settings = Settings(Some(config));
+        }
+        Ok(settings)
+    }
+
+    fn node(&self, name: &str) -> Option<Node<'a, 'i>> {
+        xml::child(self.0?, name)
+    }
+
+    /// The text of a setting, where there is any.
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.node(name).map(xml::content).filter(|text| !text.is_empty())
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> Result<T, Error> {
+        self.node(name).map_or(Ok(default), |node| number(node, xml::content(node)))
+    }
+
+    fn flag(&self, name: &str, default: bool) -> Result<bool, Error> {
+        match self.node(name).map(|node| (node, xml::content(node))) {
+            None => Ok(default),
+            Some((_, "true")) => Ok(true),
+            Some((_, "false")) => Ok(false),
+            Some((node, other)) => {
+                xml::invalid(FILE, node, format!("<{name}> is '{other}': expected true or false"))
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A replica whose disk is full refuses what a single node would refuse, in its words, and takes the rest.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::nodes::{Etcd, count, is_ideal, node, services, until};
+use crate::support::{NOTE, Server};
+
+/// Groups, so many that each node has replicas of some.
+const GROUPS: u32 = 20;
+
+fn write(node: &Server, method: Method, group: u32, stars: u32) -> (u16, Value) {
+    let body = match method {
+        Method::DELETE => String::new(),
+        _ => json!({ "fields": { "stars": stars } }).to_string(),
+    };
+    node.call(method, &format!("/document/v1/notes/note/group/g{group}/1"), &body)
+}
+
+#[test]
+fn a_full_disk_on_a_replica_refuses_writes_as_one_on_a_single_node() {
+    let Some(etcd) = Etcd::start() else { return };
+    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let services = services(2);
+    until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
+    for group in 0..GROUPS {
+        until("written", &200, || write(&nodes[0], Method::POST, group, 1).0);
+    }
+    // No disk has so much to keep free.
+    let settings = ["MILLRACE_CLUSTER", "MILLRACE_NAME", "MILLRACE_PEER_PORT"].map(|name| {
+        let value = nodes[2].setting(name).to_owned();
+        (name, value)
+    });
+    let mut settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, &**value)).collect();
+    nodes[2].terminate();
+    settings.push(("MILLRACE_DISK_RESERVE", "1000000000000000"));
+    nodes[2].set_environment(&settings);
+    nodes[2].start_again();
+    until("c is back", &true, || is_ideal(&nodes[0], &nodes[2]));
+
+    let mut refused = Vec::new();
+    for group in 0..GROUPS {
+        let (status, answer) = write(&nodes[group as usize % 3], Method::POST, group, 2);
+        match status {
+            200 => {}
+            507 => {
+                let message = answer["message"].as_str().unwrap_or_default();
+                assert!(message.contains("node c") && message.contains("disk-reserve"), "{message}");
+                refused.push(group);
+            }
+            status => panic!("{status}: {answer}"),
+        }
+    }
+    assert!((1..GROUPS as usize).contains(&refused.len()), "c has replicas of some: {refused:?}");
+    // What is removed makes room.
+    for group in &refused {
+        let (status, answer) = write(&nodes[0], Method::DELETE, *group, 0);
+        assert_eq!(status, 200, "{answer}");
+    }
+    until("the others are there", &Some(u64::from(GROUPS) - refused.len() as u64), || count(&nodes[1]));
+
+    settings.pop();
+    nodes[2].terminate();
+    nodes[2].set_environment(&settings);
+    nodes[2].start_again();
+    until("c has room", &true, || is_ideal(&nodes[0], &nodes[2]));
+    for group in 0..GROUPS {
+        until("written again", &200, || write(&nodes[1], Method::POST, group, 3).0);
+    }
+    until("all are there", &Some(u64::from(GROUPS)), || count(&nodes[2]));
+}

@@ -1,0 +1,12 @@
+//! Clusters of processes, with a real etcd. Passed over where there is no etcd.
+
+#[path = "../../../trust/tests/support/mod.rs"]
+mod certificates;
+mod full_disk;
+mod groups;
+mod lives;
+mod nodes;
+mod stopping;
+#[path = "../support/mod.rs"]
+mod support;
+mod tls;

@@ -1,0 +1,144 @@
+//! Nodes of one cluster, as processes, with a real etcd.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::support::{SERVICES, Server};
+
+/// An etcd of the test's own.
+pub struct Etcd {
+    process: Child,
+    _directory: tempfile::TempDir,
+    /// As nodes are told of it.
+    pub url: String,
+}
+
+impl Etcd {
+    /// `None` where there is none on this machine.
+    pub fn start() -> Option<Self> {
+        Etcd::start_with("http", &[])
+    }
+
+    /// The same, with clients by this scheme.
+    pub fn start_with(scheme: &str, arguments: &[&str]) -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (client, peer) = (free_port(), free_port());
+        let (client, peer) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let started = Command::new("etcd")
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(arguments)
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .arg("--data-dir")
+            .arg(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let url = client.replace("http", "etcd");
+        match started {
+            Ok(process) => Some(Etcd { process, _directory: directory, url }),
+            Err(error) => {
+                eprintln!("passed over: etcd cannot be started ({error}); install etcd-server");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        // It has nothing that anybody needs.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// A node of the cluster of this etcd.
+pub fn node(etcd: &Etcd, name: &str) -> Server {
+    node_with(etcd, name, &[])
+}
+
+/// The same, with more settings.
+pub fn node_with(etcd: &Etcd, name: &str, more: &[(&str, &str)]) -> Server {
+    let peer_port = free_port().to_string();
+    let own = [("MILLRACE_CLUSTER", &*etcd.url), ("MILLRACE_NAME", name), ("MILLRACE_PEER_PORT", &peer_port)];
+    Server::start_with(&[&own, more].concat())
+}
+
+/// services.xml of the test application, with so many replicas.
+pub fn services(redundancy: u32) -> String {
+    SERVICES.replace("<min-redundancy>1<", &format!("<min-redundancy>{redundancy}<"))
+}
+
+/// Asks until the answer is the expected one; the cluster is about to agree on it.
+#[track_caller]
+pub fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: impl FnMut() -> T) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let found = ask();
+        if found == *expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{what}: {found:?} is not {expected:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// How many documents a query over all groups finds; none where it fails.
+pub fn count(server: &Server) -> Option<u64> {
+    let yql = ("yql", "select * from note where true limit 0");
+    let (status, answer) = server.query(&[yql, ("streaming.selection", "true"), ("timeout", "10s")]);
+    let full = answer.pointer("/root/coverage/full") == Some(&Value::Bool(true));
+    (status == 200 && full).then(|| answer["root"]["fields"]["totalCount"].as_u64()).flatten()
+}
+
+/// Puts a note; tries until it is acknowledged.
+pub fn put(server: &Server, group: u32, number: u32) {
+    let path = format!("/document/v1/notes/note/group/g{group}/{number}");
+    let body = json!({ "fields": { "title": format!("note {number} of g{group}"), "stars": number } });
+    let body = body.to_string();
+    until(&path, &200, || server.call(Method::POST, &path, &body).0);
+}
+
+/// The ids that a visit over everything finds.
+pub fn visited(server: &Server) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut continuation = None::<String>;
+    loop {
+        let next = continuation.map_or(String::new(), |token| format!("&continuation={token}"));
+        let path = format!("/document/v1/?cluster=notes&wantedDocumentCount=50&timeout=30s{next}");
+        let (status, answer) = server.get(&path);
+        assert_eq!(status, 200, "{answer}");
+        let documents = answer["documents"].as_array().cloned().unwrap_or_default();
+        for document in documents {
+            let id = document["id"].as_str().unwrap_or_default().to_owned();
+            assert!(found.insert(id.clone()), "{id} comes once");
+        }
+        continuation = answer["continuation"].as_str().map(str::to_owned);
+        if continuation.is_none() {
+            return found;
+        }
+    }
+}
+
+/// Whether two nodes act by one state, and have nothing left to do for the buckets that they own.
+pub fn is_ideal(one: &Server, other: &Server) -> bool {
+    let version = |server: &Server| {
+        let (_, answer) = server.get("/state/v1/cluster");
+        let ideal = &answer["ideal"];
+        (ideal["distance"] == 0 && ideal["unknown"] == 0 && answer["confirmed"] == true)
+            .then(|| answer["version"].as_u64())
+            .flatten()
+    };
+    version(one).is_some_and(|own| own >= 3 && version(other) == Some(own))
+}

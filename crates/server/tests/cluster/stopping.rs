@@ -1,0 +1,120 @@
+//! A node that is asked to stop leaves after its last request; one that is frozen is passed over.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use hyper::Method;
+use millrace_client::{Client, Protocol, Request};
+use serde_json::json;
+
+use crate::nodes::{Etcd, count, is_ideal, node, put, services, until};
+use crate::support::{NOTE, Server};
+
+/// Sends requests to a node, one after another; answers how many, and those that failed.
+struct Load {
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<(usize, Vec<String>)>,
+}
+
+impl Load {
+    /// Writes and reads in turn, of documents that nobody else writes.
+    fn on(server: &Server, from: u32) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (url, stopped) = (server.url(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let client = Client::new(&url, Protocol::Http2).expect("an address");
+            let (mut sent, mut failed) = (0, Vec::new());
+            for number in from.. {
+                if stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+                let path = format!("/document/v1/notes/note/group/g{}/{number}", number % 20);
+                let body = json!({ "fields": { "stars": number } }).to_string();
+                let write = Request::new(Method::POST, &*path).body("application/json", body);
+                for request in [write, Request::new(Method::GET, &*path)] {
+                    sent += 1;
+                    match runtime.block_on(client.send(request)) {
+                        Ok(answer) if answer.status == 200 => {}
+                        Ok(answer) => failed.push(format!("{path}: {} {}", answer.status, answer.message())),
+                        Err(error) => failed.push(format!("{path}: {error}")),
+                    }
+                }
+            }
+            (sent, failed)
+        });
+        Load { stop, thread }
+    }
+
+    fn end(self) -> (usize, Vec<String>) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().expect("it does not panic")
+    }
+}
+
+fn three(etcd: &Etcd) -> Vec<Server> {
+    let nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(etcd, name)).collect();
+    let services = services(2);
+    until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
+    for node in &nodes {
+        until("an empty cluster", &Some(0), || count(node));
+    }
+    nodes
+}
+
+#[test]
+fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
+    let Some(etcd) = Etcd::start() else { return };
+    let mut nodes = three(&etcd);
+    let mut sent = 0;
+    for at in 0..3 {
+        let load: Vec<Load> = (0..3)
+            .filter(|other| *other != at)
+            .map(|other| Load::on(&nodes[other], 1_000_000 * (1 + 3 * at as u32 + other as u32)))
+            .collect();
+        thread::sleep(Duration::from_millis(500));
+        nodes[at].terminate();
+        thread::sleep(Duration::from_millis(500));
+        nodes[at].start_again();
+        let other = (at + 1) % 3;
+        until("it is back", &true, || is_ideal(&nodes[at], &nodes[other]));
+        for load in load {
+            let (requests, failed) = load.end();
+            assert!(failed.is_empty(), "stopping {at}: {failed:#?}");
+            sent += requests;
+        }
+    }
+    assert_eq!(count(&nodes[0]), Some(sent as u64 / 2));
+}
+
+/// Sends a signal to a node.
+fn signal(server: &Server, name: &str) {
+    let sent =
+        Command::new("kill").args([name, &server.process_id().to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+}
+
+#[test]
+fn a_query_passes_over_a_node_that_is_frozen_within_its_time() {
+    let Some(etcd) = Etcd::start() else { return };
+    let nodes = three(&etcd);
+    for number in 0..40 {
+        put(&nodes[0], number % 20, number);
+    }
+    signal(&nodes[2], "-STOP");
+    let yql = ("yql", "select * from note where true limit 0");
+    let (status, answer) = nodes[0].query(&[yql, ("streaming.selection", "true"), ("timeout", "2s")]);
+    assert_eq!(status, 200, "{answer}");
+    // Whoever is frozen owns some of the buckets, and nobody else may say yet who has them.
+    assert_eq!(answer["root"]["coverage"]["full"], false, "{answer}");
+    let found = answer["root"]["fields"]["totalCount"].as_u64().unwrap_or_default();
+    assert!((1..40).contains(&found), "{answer}");
+    // Then it is taken out of service, and others have all that it had.
+    until("without the frozen one", &Some(40), || count(&nodes[0]));
+    signal(&nodes[2], "-CONT");
+    until("with it again", &Some(40), || count(&nodes[2]));
+}

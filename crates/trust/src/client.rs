@@ -1,0 +1,49 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::Error;
+use crate::files;
+
+/// How a service other than a node is trusted, as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceFiles {
+    /// The certificate of the authority that has signed the service's.
+    pub authority: PathBuf,
+    /// The certificate to be shown to the service, and its key.
+    pub own: Option<(PathBuf, PathBuf)>,
+}
+
+impl ServiceFiles {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A file cannot be read or has something else in it; the key belongs to another certificate.
+    pub fn load(&self) -> Result<ClientConfig, Error> {
+        let mut authorities = RootCertStore::empty();
+        for certificate in files::certificates(&self.authority, &files::read(&self.authority)?)? {
+            authorities.add(certificate).map_err(|error| Error::File {
+                file: self.authority.clone(),
+                reason: format!("it is no authority's certificate: {error}"),
+            })?;
+        }
+        let failed = |file: &PathBuf, error: rustls::Error| Error::File {
+            file: file.clone(),
+            reason: error.to_string(),
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(&self.authority, error))?
+            .with_root_certificates(authorities);
+        match &self.own {
+            None => Ok(builder.with_no_client_auth()),
+            Some((certificate, key)) => {
+                let own = files::certificates(certificate, &files::read(certificate)?)?;
+                let own_key = files::key(key, &files::read(key)?)?;
+                builder.with_client_auth_cert(own, own_key).map_err(|error| failed(key, error))
+            }
+        }
+    }
+}

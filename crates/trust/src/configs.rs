@@ -1,0 +1,104 @@
+use std::sync::Arc;
+
+use rustls::client::{Resumption, WebPkiServerVerifier, danger::ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::files::Contents;
+use crate::{Error, Purpose, TrustFiles};
+
+/// What is made of the files: how this node makes connections, and how it takes them.
+///
+/// Sessions are never resumed: a certificate is looked at whenever a connection is made.
+pub(crate) struct Configs {
+    pub(crate) server: Arc<ServerConfig>,
+    peer: Arc<ClientConfig>,
+    http: Arc<ClientConfig>,
+}
+
+impl Configs {
+    /// Checks that others will take the node's own certificate for `host`.
+    pub(crate) fn new(files: &TrustFiles, contents: &Contents, host: &str) -> Result<Self, Error> {
+        let no_authority = |reason: String| Error::File {
+            file: files.authority.clone(),
+            reason: format!("it is no authority's certificate: {reason}"),
+        };
+        let mut authorities = RootCertStore::empty();
+        for certificate in files.authorities(contents)? {
+            authorities.add(certificate).map_err(|error| no_authority(error.to_string()))?;
+        }
+        let authorities = Arc::new(authorities);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let servers =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&authorities), Arc::clone(&provider))
+                .build()
+                .map_err(|error| no_authority(error.to_string()))?;
+        let clients = WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(&provider))
+            .build()
+            .map_err(|error| no_authority(error.to_string()))?;
+        let (own, key) = (files.own(contents)?, files.own_key(contents)?);
+        let refused = |reason: String| Error::Own {
+            certificate: files.certificate.clone(),
+            host: host.to_owned(),
+            reason,
+        };
+        check(&own, host, &*servers, &*clients).map_err(refused)?;
+        let unfit = |error: rustls::Error| Error::File {
+            file: files.key.clone(),
+            reason: format!("it does not go with {}: {error}", files.certificate.display()),
+        };
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .and_then(|builder| {
+                builder.with_client_cert_verifier(clients).with_single_cert(own.clone(), key.clone_key())
+            })
+            .map_err(unfit)?;
+        server.alpn_protocols = [Purpose::Peer, Purpose::Http].map(|purpose| purpose.name().to_vec()).into();
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        let mut peer = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .and_then(|builder| builder.with_webpki_verifier(servers).with_client_auth_cert(own, key))
+            .map_err(unfit)?;
+        peer.resumption = Resumption::disabled();
+        let mut http = peer.clone();
+        peer.alpn_protocols = vec![Purpose::Peer.name().to_vec()];
+        http.alpn_protocols = vec![Purpose::Http.name().to_vec()];
+        Ok(Configs { server: Arc::new(server), peer: Arc::new(peer), http: Arc::new(http) })
+    }
+
+    pub(crate) fn client(&self, purpose: Purpose) -> Arc<ClientConfig> {
+        Arc::clone(match purpose {
+            Purpose::Peer => &self.peer,
+            Purpose::Http => &self.http,
+        })
+    }
+}
+
+/// Whether a node's certificate will be taken, in both of its parts.
+fn check(
+    own: &[CertificateDer<'_>],
+    host: &str,
+    servers: &dyn ServerCertVerifier,
+    clients: &dyn ClientCertVerifier,
+) -> Result<(), String> {
+    let [certificate, between @ ..] = own else { return Err("there is none".to_owned()) };
+    let name = name_of(host)?;
+    let now = UnixTime::now();
+    servers
+        .verify_server_cert(certificate, between, &name, &[], now)
+        .map_err(|error| format!("as a server's: {error}"))?;
+    clients
+        .verify_client_cert(certificate, between, now)
+        .map_err(|error| format!("as a client's: {error}"))?;
+    Ok(())
+}
+
+/// A host as it stands in certificates: a name, or an address, which may be in brackets.
+pub(crate) fn name_of(host: &str) -> Result<ServerName<'static>, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(bare.to_owned())
+        .map_err(|_| format!("'{host}' is neither a host's name nor its address"))
+}

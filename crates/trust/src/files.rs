@@ -1,0 +1,67 @@
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::Error;
+
+/// Where the certificates of a node lie, as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustFiles {
+    /// The certificate of the authority that signs those of all nodes, and of nobody else; several while one takes the place of another.
+    pub authority: PathBuf,
+    /// The node's own certificate: for the host by which others reach it, as server and as client.
+    pub certificate: PathBuf,
+    /// The key of the node's certificate.
+    pub key: PathBuf,
+}
+
+/// What is in the files.
+#[derive(PartialEq)]
+pub(crate) struct Contents {
+    authority: Vec<u8>,
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl TrustFiles {
+    pub(crate) fn read(&self) -> Result<Contents, Error> {
+        Ok(Contents {
+            authority: read(&self.authority)?,
+            certificate: read(&self.certificate)?,
+            key: read(&self.key)?,
+        })
+    }
+
+    pub(crate) fn authorities(&self, contents: &Contents) -> Result<Vec<CertificateDer<'static>>, Error> {
+        certificates(&self.authority, &contents.authority)
+    }
+
+    pub(crate) fn own(&self, contents: &Contents) -> Result<Vec<CertificateDer<'static>>, Error> {
+        certificates(&self.certificate, &contents.certificate)
+    }
+
+    pub(crate) fn own_key(&self, contents: &Contents) -> Result<PrivateKeyDer<'static>, Error> {
+        key(&self.key, &contents.key)
+    }
+}
+
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(file).map_err(|error| Error::File { file: file.to_owned(), reason: error.to_string() })
+}
+
+pub(crate) fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let failed = |reason: String| Error::File { file: file.to_owned(), reason };
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(error.to_string()))?;
+    match certificates.is_empty() {
+        true => Err(failed("it has no CERTIFICATE block".to_owned())),
+        false => Ok(certificates),
+    }
+}
+
+pub(crate) fn key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_slice(pem)
+        .map_err(|error| Error::File { file: file.to_owned(), reason: error.to_string() })
+}

@@ -1,0 +1,79 @@
+//! Authorities, and certificates that they sign.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use millrace_trust::TrustFiles;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+
+/// What is in a certificate.
+pub struct Certificate<'a> {
+    pub hosts: &'a [&'a str],
+    /// Whether its time is over.
+    pub is_over: bool,
+    pub is_for_servers_alone: bool,
+}
+
+impl Default for Certificate<'_> {
+    fn default() -> Self {
+        Certificate { hosts: &["localhost", "127.0.0.1"], is_over: false, is_for_servers_alone: false }
+    }
+}
+
+/// Signs certificates, and keeps them in a directory of its own.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    directory: tempfile::TempDir,
+    signed: Cell<u32>,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "the authority of a test");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("there is randomness");
+        let certificate = params.self_signed(&key).expect("it signs itself");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        write(&directory.path().join("authority.pem"), &certificate.pem());
+        Authority { issuer: Issuer::new(params, key), directory, signed: Cell::new(0) }
+    }
+
+    /// Its own certificate.
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join("authority.pem")
+    }
+
+    /// A certificate with its key, and this authority beside them, each in a file of its own.
+    pub fn sign(&self, wanted: &Certificate<'_>) -> TrustFiles {
+        let hosts: Vec<String> = wanted.hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).expect("they are names and addresses");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        if !wanted.is_for_servers_alone {
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        }
+        if wanted.is_over {
+            params.not_after = date_time_ymd(2001, 1, 1);
+        }
+        let key = KeyPair::generate().expect("there is randomness");
+        let certificate = params.signed_by(&key, &self.issuer).expect("the authority signs");
+        let place = self.directory.path().join(self.signed.replace(self.signed.get() + 1).to_string());
+        std::fs::create_dir(&place).expect("the directory can be written");
+        let files = TrustFiles {
+            authority: place.join("authority.pem"),
+            certificate: place.join("node.pem"),
+            key: place.join("node.key"),
+        };
+        std::fs::copy(self.file(), &files.authority).expect("the file can be copied");
+        write(&files.certificate, &certificate.pem());
+        write(&files.key, &key.serialize_pem());
+        files
+    }
+}
+
+fn write(file: &Path, text: &str) {
+    std::fs::write(file, text).expect("the directory can be written");
+}
