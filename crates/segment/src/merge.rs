@@ -18,6 +18,7 @@ use millrace_column::{
     Bytes, BytesBuilder, CHUNK_DOCS, Column, ColumnKey, Fixed, FixedBuilder, Form, TokensBuilder,
 };
 use millrace_document::DocumentId;
+use millrace_env::pace;
 
 use crate::writer::is_key_column;
 use crate::{ChunkInfo, Error, GroupEntry, NewChunk, Segment, Writer};
@@ -334,6 +335,7 @@ impl Cursor {
             return Ok(false);
         }
         for (chunk, info) in range.zip(infos) {
+            pace::step();
             let columns = columns
                 .iter()
                 .map(|key| {
@@ -382,6 +384,7 @@ impl Output<'_> {
     ) -> Result<(), Error> {
         let mut location = group.0;
         loop {
+            pace::step();
             // Rows without a group end where a group begins.
             let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
             let Some(newest) = newest else { break };
@@ -464,6 +467,7 @@ impl Output<'_> {
     }
 
     fn concat(&self, key: &ColumnKey, runs: &[Run]) -> Result<Option<Column>, Error> {
+        pace::step();
         let mut read: HashMap<(u64, u32), Option<Column>> = HashMap::new();
         for run in runs {
             if let std::collections::hash_map::Entry::Vacant(place) =
