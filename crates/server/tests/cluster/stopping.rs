@@ -56,12 +56,13 @@ impl Load {
     }
 }
 
-/// Sends a request, and again for a while if it was refused: 503 says that nothing was done, and clients that feed send it again.
+/// Sends a request, and again for a while, as clients that feed do, if it was refused (503: nothing was done) or its outcome is not known
+/// (504: a replica went while it was on its way). To send these again changes nothing.
 async fn sent_until_taken(client: &Client, request: Request) -> Result<Answer, Error> {
     let began = Instant::now();
     loop {
         let answer = client.send(request.clone()).await?;
-        if answer.status != 503 || began.elapsed() > Duration::from_secs(10) {
+        if !matches!(answer.status.as_u16(), 503 | 504) || began.elapsed() > Duration::from_secs(10) {
             return Ok(answer);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
