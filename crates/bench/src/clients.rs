@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_client::{Answer, Client, Protocol, Request};
+use millrace_env::ThreadClass;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -101,36 +102,70 @@ impl Clients {
         how_long: Duration,
         first: u64,
         requests: &Requests,
-    ) -> Result<Seen, Error> {
+    ) -> Result<Paced, Error> {
         let count = (per_second * how_long.as_secs_f64()).ceil() as u64;
+        let sending = || {
+            ThreadClass::Prompt.enter();
+            self.send_when_due(per_second, count, first, requests)
+        };
+        std::thread::scope(|scope| {
+            let failed = |_| Err(Error::failed("the thread that sends ended before its time"));
+            scope.spawn(sending).join().unwrap_or_else(failed)
+        })
+    }
+
+    fn send_when_due(
+        &self,
+        per_second: f64,
+        count: u64,
+        first: u64,
+        requests: &Requests,
+    ) -> Result<Paced, Error> {
+        let mut tasks: JoinSet<Result<Answered, Error>> = JoinSet::new();
+        let mut paced = Paced::default();
         let began = Instant::now();
-        let seen = self.runtime.block_on(async {
-            let mut tasks: JoinSet<Outcome> = JoinSet::new();
-            let mut all = Seen::default();
-            let mut tick = tokio::time::interval(Duration::from_millis(1));
-            let mut sent = 0;
-            while sent < count {
-                tick.tick().await;
-                let due_now = ((began.elapsed().as_secs_f64() * per_second) as u64).min(count);
-                for number in sent..due_now {
-                    let due = began + Duration::from_secs_f64(number as f64 / per_second);
-                    let (client, requests) = (self.client.clone(), Arc::clone(requests));
-                    tasks.spawn(async move {
-                        let (_, refused) = until_taken(&client, &|| requests(first + number)).await?;
-                        Ok((due.elapsed(), refused))
-                    });
-                }
-                sent = due_now.max(sent);
-                while let Some(ended) = tasks.try_join_next() {
-                    all.add(ended.map_err(Error::failed)??);
-                }
+        for number in 0..count {
+            let due = began + Duration::from_secs_f64(number as f64 / per_second);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let (client, requests) = (self.client.clone(), Arc::clone(requests));
+            let put = async move {
+                let late = due.elapsed();
+                let (_, refused) = until_taken(&client, &|| requests(first + number)).await?;
+                Ok(Answered { late, time: due.elapsed(), refused })
+            };
+            tasks.spawn_on(put, self.runtime.handle());
+            while let Some(ended) = tasks.try_join_next() {
+                paced.add(&ended.map_err(Error::failed)??);
             }
-            while let Some(ended) = tasks.join_next().await {
-                all.add(ended.map_err(Error::failed)??);
-            }
-            Ok::<Seen, Error>(all)
-        })?;
-        Ok(Seen { lasted: began.elapsed(), ..seen })
+        }
+        while let Some(ended) = self.runtime.block_on(tasks.join_next()) {
+            paced.add(&ended.map_err(Error::failed)??);
+        }
+        paced.seen.lasted = began.elapsed();
+        Ok(paced)
+    }
+}
+
+/// What clients saw that send at a rate.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Paced {
+    /// Times count from when a request was due.
+    pub seen: Seen,
+    /// How long after they were due requests were begun: what the clients themselves waited for a core.
+    pub late: Samples,
+}
+
+struct Answered {
+    late: Duration,
+    time: Duration,
+    refused: u64,
+}
+
+impl Paced {
+    fn add(&mut self, answered: &Answered) {
+        self.late.add(answered.late);
+        self.seen.times.add(answered.time);
+        self.seen.refused += answered.refused;
     }
 }
 
@@ -145,11 +180,6 @@ impl Seen {
         self.times.merge(&other.times);
         self.refused += other.refused;
         self.lasted += other.lasted;
-    }
-
-    fn add(&mut self, (time, refused): (Duration, u64)) {
-        self.times.add(time);
-        self.refused += refused;
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use memchr::memmem::Finder;
@@ -77,6 +78,31 @@ pub fn append_durably(directory: &Path, sizes: impl Iterator<Item = usize> + Sen
         let failed = |_| Err(Error::failed("the thread that appends ended before its time"));
         scope.spawn(appending).join().unwrap_or_else(failed)
     })
+}
+
+/// As [`append_durably`], but so many in a second until it is over, and an append's time counts from when it was due.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn append_when_due(
+    directory: &Path,
+    size: usize,
+    per_second: f64,
+    over: &AtomicBool,
+) -> Result<Samples, Error> {
+    ThreadClass::Prompt.enter();
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(Error::file(directory))?;
+    let mut samples = Samples::new();
+    let data = vec![0xa5; size];
+    let began = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        let due = began + Duration::from_secs_f64(samples.len() as f64 / per_second);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        file.write_all(&data).map_err(Error::file(directory))?;
+        file.as_file().sync_data().map_err(Error::file(directory))?;
+        samples.add(due.elapsed());
+    }
+    Ok(samples)
 }
 
 fn append_all(directory: &Path, sizes: impl Iterator<Item = usize>) -> Result<Samples, Error> {

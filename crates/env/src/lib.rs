@@ -2,7 +2,7 @@
 //!
 //! [`Disk`] and [`Clock`] are small traits with a real implementation each ([`RealDisk`], [`SystemClock`]) and one that tests
 //! command ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up, writes short, flips bits. A [`BoundedDisk`] keeps only so many
-//! files open. A [`ThreadClass`] says how soon a thread needs a core.
+//! files open. A [`ThreadClass`] says how soon a thread needs a core, and [`pace`] lets work in the background step aside.
 //!
 //! Only this crate opens the files that segments and the manifest live in. It knows nothing of what is in them.
 
@@ -10,6 +10,7 @@ mod bounded;
 mod clock;
 mod disk;
 mod faulty;
+pub mod pace;
 mod real;
 mod thread;
 mod whole;

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io;
 
-/// So much is handed to the disk at a time.
-const WINDOW: u64 = 1 << 20;
+/// So much is handed to the disk at a time: what it writes in a fraction of a millisecond. A sync of a small file can wait for all of it, since
+/// file systems that keep a journal write what belongs to it first.
+const WINDOW: u64 = 256 << 10;
 
 /// Keeps what is only in the page cache of a file that grows to two windows: one that the disk is writing, and one that is being filled. So a sync of
 /// another file, which somebody waits for, never stands behind more, and whoever writes seldom waits for the disk.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use millrace_column::{BytesBuilder, Column, ColumnKey, Form, TokensBuilder, ValueBuilder, value};
 use millrace_document::{DataType, Document, Value};
+use millrace_env::pace;
 use millrace_linguistics::{Analyzer, Language};
 use millrace_schema::{Application, Matching, Schema, SchemaField};
 use millrace_store::Layout;
@@ -72,7 +73,10 @@ impl Layout for Columns {
         match (key.form, field) {
             (Form::Value, Some(field)) => {
                 let mut builder = ValueBuilder::new(&field.data_type);
-                documents.iter().for_each(|document| builder.push(document.get(&key.field)));
+                for document in documents {
+                    pace::step();
+                    builder.push(document.get(&key.field));
+                }
                 builder.finish()
             }
             (Form::Tokens, Some(field)) => {
@@ -81,6 +85,7 @@ impl Layout for Columns {
                 let mut of = Language::Unknown;
                 let path = path_in_value(key);
                 for document in documents {
+                    pace::step();
                     let language = field.spoken.of(document);
                     if language != of {
                         (analyzer, of) = (field.analyzer(language), language);
@@ -117,6 +122,7 @@ impl Layout for Columns {
         let path = path_in_value(key);
         let mut builder = TokensBuilder::new();
         for index in 0..values.len() {
+            pace::step();
             add_document(&analyzer, value(values, &whole.data_type, index).as_ref(), &path, &mut builder);
         }
         Some(Column::Tokens(builder.finish()))

@@ -149,7 +149,11 @@ mod tests {
     #[test]
     fn messages_are_separated() {
         check("", &[]);
-        check("no mbox at all\n", &[]);
+        let found: Vec<_> = Messages::new(&b"no mbox at all\n"[..]).collect();
+        assert!(
+            matches!(&found[..], [Err(error)] if error.to_string().contains("it is no mbox")),
+            "{found:?}"
+        );
         check(&format!("{FROM}a: 1\n\nx\n\n{FROM}b: 2\n\ny"), &["a: 1\n\nx\n\n", "b: 2\n\ny"]);
         check(&format!("{FROM}{FROM}\n{FROM}c: 3\n"), &[&format!("{FROM}\n"), "c: 3\n"]);
     }

@@ -1,7 +1,7 @@
 //! What says where everything in a file is: it is gathered while columns are written, and written after them.
 
 use millrace_column::ColumnKey;
-use millrace_env::AppendFile;
+use millrace_env::{AppendFile, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chunk::{Place, RowLayout};
@@ -113,9 +113,15 @@ pub(crate) fn write_end(
     append(file, offset, &trailer.encode())
 }
 
+/// Writing so much takes a small part of a millisecond.
+const PIECE: usize = 256 << 10;
+
 /// Adds bytes to a file, and counts them.
 pub(crate) fn append(file: &mut dyn AppendFile, offset: &mut u64, bytes: &[u8]) -> Result<(), Error> {
-    file.append(bytes)?;
+    for piece in bytes.chunks(PIECE) {
+        pace::step();
+        file.append(piece)?;
+    }
     *offset += bytes.len() as u64;
     Ok(())
 }

@@ -18,6 +18,7 @@ use millrace_column::{
     Bytes, BytesBuilder, CHUNK_DOCS, Column, ColumnKey, Fixed, FixedBuilder, Form, TokensBuilder,
 };
 use millrace_document::DocumentId;
+use millrace_env::pace;
 
 use crate::ranges::{joined, reach, span};
 use crate::writer::is_key_column;
@@ -371,6 +372,7 @@ impl Cursor {
             return Ok(false);
         }
         for (chunk, info) in range.zip(infos) {
+            pace::step();
             let columns = columns
                 .iter()
                 .map(|key| {
@@ -419,6 +421,7 @@ impl Output<'_> {
         let mut location = group.0;
         let mut known: Option<(usize, u64)> = None;
         loop {
+            pace::step();
             // Rows without a group end where a group begins.
             let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
             let Some(newest) = newest else { break };
@@ -502,6 +505,7 @@ impl Output<'_> {
     }
 
     fn concat(&self, key: &ColumnKey, runs: &[Run]) -> Result<Option<Column>, Error> {
+        pace::step();
         let mut read: HashMap<(u64, u32), Option<Column>> = HashMap::new();
         for run in runs {
             if let std::collections::hash_map::Entry::Vacant(place) =

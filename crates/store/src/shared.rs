@@ -60,6 +60,8 @@ pub(crate) struct Counters {
     pub seals: AtomicU64,
     pub merges: AtomicU64,
     pub splits: AtomicU64,
+    /// Segments that the last merge was begun with.
+    pub merging: AtomicUsize,
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
     /// How long writes waited for their commit, and how long that took.

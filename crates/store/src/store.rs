@@ -7,6 +7,7 @@ use millrace_bucket::BucketId;
 use millrace_column::View;
 use millrace_document::{Document, DocumentId, DropScope, Group, Timestamp, Version};
 use millrace_env::ThreadClass;
+use millrace_env::pace::{self, Rest};
 use millrace_segment::Cache;
 
 use crate::read::{get, sweep, view, visiting};
@@ -17,6 +18,7 @@ use crate::state::marks::MarkScope;
 use crate::state::open::{Lock, Opened, open};
 use crate::tail::{FjallTails, Tails};
 use crate::upkeep::maintenance::Maintenance;
+use crate::upkeep::pace::{of_merging, of_sealing};
 use crate::upkeep::rolling::Roller;
 use crate::upkeep::sealing::Sealer;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
@@ -334,15 +336,16 @@ impl Threads {
         };
         threads.committer = Some(spawn("store-commit", Box::new(commit))?);
         let (of, roller) = (Arc::clone(shared), Arc::clone(roller));
-        let roll = move || background(&of, "make a generation of the tail", || roller.tend().map(|()| false));
+        let make = "make a generation of the tail";
+        let roll = move || background(&of, of_sealing(&of), make, || roller.tend().map(|()| false));
         threads.background.push(spawn("store-roll", Box::new(roll))?);
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
-        let seal = move || background(&of, "seal", || sealer.tend().map(|()| false));
+        let seal = move || background(&of, of_sealing(&of), "seal", || sealer.tend().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
         if shared.options.maintenance {
             let of = Arc::clone(shared);
             let maintenance = Maintenance::new(Arc::clone(shared));
-            let maintain = move || background(&of, "merge and split", || maintenance.tend());
+            let maintain = move || background(&of, of_merging(&of), "merge and split", || maintenance.tend());
             threads.background.push(spawn("store-merge", Box::new(maintain))?);
         }
         Ok(threads)
@@ -350,8 +353,9 @@ impl Threads {
 }
 
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
-fn background(shared: &Shared, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
+fn background(shared: &Shared, rest: Rest, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
     ThreadClass::Background.enter();
+    pace::keep(rest);
     let mut seen = 0;
     while !shared.health.closed.load(Ordering::SeqCst) {
         let wait = match tend() {

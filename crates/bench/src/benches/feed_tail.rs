@@ -1,15 +1,22 @@
 //! The slowest acknowledged puts, at half the rate that the node can take, while the tail is sealed, segments are merged and logs
 //! roll. A put's time counts from the moment it was due, so waiting in line is not left out.
 //!
-//! What a put waited for is told as well: how long in the store's queue and for its commit. What is left of its time is that of sockets,
-//! parsing, and waiting for a core, on both sides.
+//! What a put waited for is told as well: for the client to have a core, in the store's queue, and for its commit. What is left of its
+//! time is that of sockets, parsing, and waiting for a core.
 //!
-//! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync, before and after.
+//! The peer is a bare file to which pieces of the same size are appended, each followed by an fsync. Before and after, it has the machine
+//! to itself, which no put has: client, server and background share its cores. So it is appended to meanwhile as well, by one thread
+//! that does nothing else: what it waits for, any write on this machine would. A server that only reads and parses the same puts at the
+//! same rate tells what is left of a put's time without any store.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::feed::{IN_FLIGHT, row_bytes};
 use super::{Bench, Settings};
-use crate::clients::Clients;
-use crate::limit::append_durably;
+use crate::clients::{Clients, Paced, Requests};
+use crate::floor::Floor;
+use crate::limit::{append_durably, append_when_due};
 use crate::measure::Samples;
 use crate::node::LocalNode;
 use crate::puts::{Body, puts};
@@ -23,8 +30,12 @@ pub(super) const BENCH: Bench = Bench {
 
 /// At half load for so many times a case's time.
 const TURNS: u32 = 12;
-/// Bare appends, before and again after.
-const APPENDS: u64 = 1500;
+/// And so many times a case's time for the server that keeps nothing.
+const FLOOR_TURNS: u32 = 4;
+/// Bare appends alone, before and again after.
+const APPENDS: u64 = 5000;
+/// Bare appends meanwhile: few enough to be no load of their own.
+const APPENDS_PER_SECOND: f64 = 500.0;
 const RATIO_MAX: f64 = 3.0;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
@@ -38,32 +49,67 @@ fn run(settings: &Settings) -> Result<Report, Error> {
 
     let row_bytes = row_bytes(local.node(), full.times.len());
     let appends = || append_durably(directory.path(), (0..settings.sized(APPENDS)).map(|_| row_bytes));
-    let mut bare: Samples = appends()?;
+    let mut alone = appends()?;
     let rate = full.rate() / 2.0;
     let (before, times_before) = (store.status(), store.write_times());
-    let half = clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests)?;
-    bare.merge(&appends()?);
+    let (half, meanwhile) = appending_meanwhile(directory.path(), row_bytes, || {
+        clients.at_rate(rate, settings.time_per_case * TURNS, next, &requests)
+    })?;
     let (status, times) = (store.status(), store.write_times());
+    alone.merge(&appends()?);
+    let parsed = parse_only(rate, settings, &requests)?;
 
     let case = format!("{rate:.0} puts/s, bodies of {bytes} bytes");
     let mut report = Report::new(BENCH.name);
     for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
-        let figure = Figure::new(&case, name, half.times.quantile(share), Unit::Seconds)
-            .beside("bare appends with fsync", bare.quantile(share));
+        let time = half.seen.times.quantile(share);
+        let beside = |peer: &str, times: &Samples| {
+            Figure::new(&case, name, time, Unit::Seconds).beside(peer, times.quantile(share))
+        };
+        let figure = beside("bare appends with fsync meanwhile", &meanwhile);
         report.push(if name == "p99.9" { figure.at_most(RATIO_MAX) } else { figure });
+        report.push(beside("bare appends with fsync alone", &alone));
+        report.push(beside("reading and parsing alone", &parsed.seen.times));
     }
-    let waited = times.waited.since(&times_before.waited).quantile(0.999);
-    let committed = times.committed.since(&times_before.committed).quantile(0.999);
-    for (name, time) in [("p99.9, waiting for its commit", waited), ("p99.9, commit", committed)] {
-        report.push(Figure::new(&case, name, time.as_secs_f64(), Unit::Seconds));
+    let waited = times.waited.since(&times_before.waited).quantile(0.999).as_secs_f64();
+    let committed = times.committed.since(&times_before.committed).quantile(0.999).as_secs_f64();
+    for (name, time) in [
+        ("p99.9, until the client begins", half.late.quantile(0.999)),
+        ("p99.9, waiting for its commit", waited),
+        ("p99.9, commit", committed),
+    ] {
+        report.push(Figure::new(&case, name, time, Unit::Seconds));
     }
     report.note(format!(
-        "{} puts and {} appends of {row_bytes} bytes; {} seals, {} merges meanwhile; {} answers were 429",
-        half.times.len(),
-        bare.len(),
+        "{} puts, {} appends of {row_bytes} bytes meanwhile and {} alone; {} seals, {} merges meanwhile; {} answers were 429",
+        half.seen.times.len(),
+        meanwhile.len(),
+        alone.len(),
         status.seals - before.seals,
         status.merges - before.merges,
-        half.refused
+        half.seen.refused
     ));
     Ok(report)
+}
+
+/// Does something, and appends to a bare file meanwhile.
+fn appending_meanwhile(
+    directory: &Path,
+    size: usize,
+    work: impl FnOnce() -> Result<Paced, Error>,
+) -> Result<(Paced, Samples), Error> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let appends = scope.spawn(|| append_when_due(directory, size, APPENDS_PER_SECOND, &over));
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        let failed = |_| Err(Error::failed("the thread that appends ended before its time"));
+        Ok((done?, appends.join().unwrap_or_else(failed)?))
+    })
+}
+
+/// The same puts at the same rate, to a server that keeps nothing.
+fn parse_only(rate: f64, settings: &Settings, requests: &Requests) -> Result<Paced, Error> {
+    let floor = Floor::start()?;
+    Clients::new(floor.url())?.at_rate(rate, settings.time_per_case * FLOOR_TURNS, 0, requests)
 }

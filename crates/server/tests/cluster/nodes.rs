@@ -133,12 +133,13 @@ pub fn visited(server: &Server) -> BTreeSet<String> {
 
 /// Whether two nodes act by one state, and have nothing left to do for the buckets that they own.
 pub fn is_ideal(one: &Server, other: &Server) -> bool {
-    let version = |server: &Server| {
-        let (_, answer) = server.get("/state/v1/cluster");
-        let ideal = &answer["ideal"];
-        (ideal["distance"] == 0 && ideal["unknown"] == 0 && answer["confirmed"] == true)
-            .then(|| answer["version"].as_u64())
-            .flatten()
-    };
-    version(one).is_some_and(|own| own >= 3 && version(other) == Some(own))
+    ideal_at(one).is_some_and(|own| own >= 3 && ideal_at(other) == Some(own))
+}
+
+/// The version of the cluster state by which a node has all that it should; none while it has not.
+pub fn ideal_at(server: &Server) -> Option<u64> {
+    let (_, answer) = server.get("/state/v1/cluster");
+    let ideal = &answer["ideal"];
+    let settled = ideal["distance"] == 0 && ideal["unknown"] == 0 && answer["confirmed"] == true;
+    settled.then(|| answer["version"].as_u64()).flatten()
 }

@@ -4,10 +4,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::Method;
-use millrace_client::{Client, Protocol, Request};
+use millrace_client::{Answer, Client, Error, Protocol, Request};
 use serde_json::json;
 
 use crate::nodes::{Etcd, count, is_ideal, node, put, services, until};
@@ -38,7 +38,7 @@ impl Load {
                 let write = Request::new(Method::POST, &*path).body("application/json", body);
                 for request in [write, Request::new(Method::GET, &*path)] {
                     sent += 1;
-                    match runtime.block_on(client.send(request)) {
+                    match runtime.block_on(sent_until_taken(&client, request)) {
                         Ok(answer) if answer.status == 200 => {}
                         Ok(answer) => failed.push(format!("{path}: {} {}", answer.status, answer.message())),
                         Err(error) => failed.push(format!("{path}: {error}")),
@@ -53,6 +53,19 @@ impl Load {
     fn end(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().expect("it does not panic")
+    }
+}
+
+/// Sends a request, and again for a while, as clients that feed do, if it was refused (503: nothing was done) or its outcome is not known
+/// (504: a replica went while it was on its way). To send these again changes nothing.
+async fn sent_until_taken(client: &Client, request: Request) -> Result<Answer, Error> {
+    let began = Instant::now();
+    loop {
+        let answer = client.send(request.clone()).await?;
+        if !matches!(answer.status.as_u16(), 503 | 504) || began.elapsed() > Duration::from_secs(10) {
+            return Ok(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -56,9 +56,10 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
     nodes[1].kill();
     put(&nodes[0], 1, 40);
     until("healed", &true, || is_ideal(&nodes[0], &nodes[2]));
-    nodes[2].kill();
-    until("without b and c", &Some(41), || count(&nodes[0]));
     nodes[1].start_again();
+    until("balanced", &true, || is_ideal(&nodes[0], &nodes[1]) && is_ideal(&nodes[1], &nodes[2]));
+    nodes[2].kill();
+    until("without c", &Some(41), || count(&nodes[0]));
     nodes[2].start_again();
     until("all are back", &Some(41), || count(&nodes[1]));
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use millrace_env::pace;
 use rustix::fs::SeekFrom;
 
 use super::{
@@ -75,7 +76,7 @@ impl Tails for FjallTails {
 }
 
 /// Logs are filled in pieces of so much, so that nobody's sync waits for more.
-const FILLED_AT_ONCE: u64 = 1 << 20;
+const FILLED_AT_ONCE: u64 = 256 << 10;
 
 /// Writes zeros where the logs of a directory have none yet: they are made long at once, but as holes.
 fn fill_holes(directory: &Path, bytes: u64) -> io::Result<()> {
@@ -89,6 +90,7 @@ fn fill_holes(directory: &Path, bytes: u64) -> io::Result<()> {
         let end = bytes.min(file.metadata()?.len());
         let mut at = rustix::fs::seek(&file, SeekFrom::Hole(0))?;
         while at < end {
+            pace::step();
             let piece = FILLED_AT_ONCE.min(end - at);
             file.write_all_at(&zeros[..piece as usize], at)?;
             file.sync_data()?;

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnKey, Form};
@@ -22,7 +21,7 @@ use crate::upkeep::new_segments::NewSegments;
 use crate::{Error, Layout};
 
 /// Segments of about one size are merged when there are so many.
-const FAN_IN: usize = 4;
+pub(super) const FAN_IN: usize = 4;
 /// Two segments are of about one size when neither is so many times the other.
 const TIER: u64 = 4;
 /// The most segments of a bucket: above it the smallest are merged, whatever their sizes.
@@ -148,6 +147,7 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
     let marks = state.marks.list();
     let policy =
         Policy { shared, state: &state, layout: shared.layout().0, forget: forget(shared, &state, run) };
+    shared.counters.merging.store(run.segments.len(), Ordering::Relaxed);
     let number = shared.next_number();
     let mut writer = Writer::create(&*shared.options.disk, &shared.segment_path(number))?;
     if !millrace_segment::merge(&inputs(&buckets, &run.segments)?, &mut writer, &policy)? {
@@ -271,10 +271,6 @@ impl MergePolicy for Policy<'_> {
     }
 
     fn cancelled(&self) -> bool {
-        // Asked once a group: the place to step aside for writers.
-        if self.shared.counters.writes_in_flight.load(Ordering::Relaxed) > 0 {
-            std::thread::sleep(Duration::from_micros(50));
-        }
         self.shared.health.closed.load(Ordering::Relaxed)
     }
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_column::{ColumnKey, Form};
+use millrace_env::pace;
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
 use crate::read::columns;
@@ -207,6 +208,7 @@ fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>
     // No bucket yet: the first row begins one.
     let mut current: Option<&Arc<Bucket>> = None;
     snapshot.range(&[], None, &mut |key, value| {
+        pace::step();
         let key = RowKey::parse(key)?;
         let place = key.reversed_location();
         if !current.is_some_and(|bucket| bucket.has(place)) {
@@ -304,6 +306,7 @@ impl SealRun<'_> {
         let (first, last) = self.run.locations;
         let to = last.checked_add(1).map(u32::to_be_bytes);
         self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {
+            pace::step();
             visit(&RowKey::parse(key)?, value)?;
             Ok(ControlFlow::Continue(()))
         })

@@ -1,0 +1,73 @@
+//! How fast the background works while documents are written.
+//!
+//! A seal or a merge wants a core for tenths of a second. Taken at once, these are slices of some milliseconds, and a write that passes
+//! from thread to thread waits for several of them. So they are done in portions with rests between them ([`millrace_env::pace`]): at first
+//! they take a quarter of one core, and more as they fall behind, up to all of it, so that the store keeps up with any feed. While
+//! nothing is written they do not rest.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use millrace_env::pace::Rest;
+
+use crate::shared::Shared;
+
+/// The share of a core that work takes which is in good time.
+const SHARE_MIN: f64 = 0.25;
+/// However long a step took (it may have waited for a core itself), the rest after it is that of a step of so long.
+const STEP_MAX: Duration = Duration::from_millis(1);
+
+/// The pace of sealing, and of making the next generation.
+pub(crate) fn of_sealing(shared: &Arc<Shared>) -> Rest {
+    rest(shared, |shared| {
+        let state = shared.state();
+        let filled = state.generations[0].bytes.load(Ordering::Relaxed) as f64;
+        sealing_share(state.generations.len() - 1, filled / shared.options.tail_bytes.max(1) as f64)
+    })
+}
+
+/// The pace of merging.
+pub(crate) fn of_merging(shared: &Arc<Shared>) -> Rest {
+    rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
+}
+
+fn rest(shared: &Arc<Shared>, share: impl Fn(&Shared) -> f64 + 'static) -> Rest {
+    let shared = Arc::clone(shared);
+    Box::new(move |worked| {
+        let idle = shared.counters.writes_in_flight.load(Ordering::Relaxed) == 0;
+        if idle || shared.health.closed.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared) - 1.0)
+    })
+}
+
+/// The share where so many generations wait to be sealed and the one that takes the writes is so full (1: wholly): one should be sealed
+/// when the next is full.
+fn sealing_share(waiting: usize, filled: f64) -> f64 {
+    if waiting > 1 { 1.0 } else { SHARE_MIN + (1.0 - SHARE_MIN) * filled.clamp(0.0, 1.0) }
+}
+
+/// The share of a merge of so many segments: more than are needed for one gathered while the merge before went on.
+fn merging_share(segments: usize) -> f64 {
+    let gathered = segments.saturating_sub(super::merging::FAN_IN);
+    (SHARE_MIN * (1 + gathered) as f64).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_grow_with_what_waits() {
+        for (waiting, filled, share) in
+            [(1, 0.0, 0.25), (1, 0.5, 0.625), (1, 1.0, 1.0), (1, 1.7, 1.0), (2, 0.0, 1.0), (0, 0.0, 0.25)]
+        {
+            assert_eq!(sealing_share(waiting, filled), share, "{waiting} wait, filled {filled}");
+        }
+        for (segments, share) in [(1, 0.25), (4, 0.25), (5, 0.5), (6, 0.75), (7, 1.0), (40, 1.0)] {
+            assert_eq!(merging_share(segments), share, "{segments} segments");
+        }
+    }
+}
