@@ -7,8 +7,8 @@ use crate::{ClusterState, NodeKey};
 ///
 /// A node that was frozen or cut off may have missed a newer state. So it may own only while, within the last interval, either
 /// coordination said that no state is newer, or a majority of *all* nodes of the state said that they have none newer. All, not only those
-/// that serve: two sides of a split then never both have a majority, as long as no state is published in which fewer than half of the nodes
-/// before it serve.
+/// that serve: two sides of a split then never both have a majority, as long as no state takes a majority of an earlier one out of service
+/// that may still act by it (see [`Earlier`](crate::Earlier)).
 ///
 /// What counts is when the question was sent, not when the answer came: an answer may have been on its way for long.
 #[derive(Debug)]
@@ -54,12 +54,8 @@ impl Confirmation {
     /// Another node answered a question of this time, and has this state.
     pub fn peer(&mut self, node: NodeKey, asked: Duration) {
         let heard = self.heard.entry(node).or_insert(asked);
-        // Rows are answered thousands of times a second; a little late is soon enough.
-        let fresh = *heard == asked || *heard + self.interval / 16 < asked;
         *heard = asked.max(*heard);
-        if fresh {
-            self.settle(asked);
-        }
+        self.settle(asked);
     }
 
     fn settle(&mut self, now: Duration) {

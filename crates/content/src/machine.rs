@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -130,6 +131,7 @@ impl Machine {
             events: Vec::new(),
             state: None,
             adopted: 0,
+            fetching_state: Arc::default(),
             next_ticket: 0,
             writes: HashMap::new(),
             next_call: 0,
@@ -181,6 +183,14 @@ fn response(outcome: Result<(), Failure>) -> Response {
     }
 }
 
+/// Whoever waits for the work must not wait for ever.
+fn guarded(work: impl FnOnce() -> Response) -> Response {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let reason = "work on the store failed; see the log".to_owned();
+        Response::Failed(Failure::Storage { reason })
+    })
+}
+
 /// Who waits for the keeper's reply.
 enum Caller {
     /// This node's own distributor, for the request of this number.
@@ -199,6 +209,8 @@ pub(crate) struct Driver {
     pub(crate) state: Option<Arc<ClusterState>>,
     /// The state that is registered as adopted.
     adopted: u64,
+    /// The newest state is being asked for.
+    fetching_state: Arc<AtomicBool>,
     next_ticket: u64,
     /// With the time at which the client stops waiting.
     writes: HashMap<Ticket, (Instant, WriteDone)>,
@@ -331,7 +343,7 @@ impl Driver {
                 replica::Effect::Run { job, work } => {
                     let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
                     self.parts.runtime.spawn_blocking(move || {
-                        let response = work.run(&*replicas);
+                        let response = guarded(|| work.run(&*replicas));
                         // The machine may have stopped.
                         let _ = inputs.send(Input::Done { job, response });
                     });
@@ -382,9 +394,9 @@ impl Driver {
             Some(part) => {
                 let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
                 self.parts.runtime.spawn_blocking(move || {
-                    let outcome = part.install(replicas.store());
+                    let response = guarded(|| response(part.install(replicas.store())));
                     // The machine may have stopped.
-                    let _ = inputs.send(Input::Done { job, response: response(outcome) });
+                    let _ = inputs.send(Input::Done { job, response });
                 });
             }
             None => {
@@ -400,9 +412,9 @@ impl Driver {
         let Some(batch) = self.installing.next() else { return };
         let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
         self.parts.runtime.spawn_blocking(move || {
-            let outcome = batch.install(replicas.store());
+            let response = guarded(|| response(batch.install(replicas.store())));
             // The machine may have stopped.
-            let _ = inputs.send(Input::Installed { jobs: batch.jobs(), response: response(outcome) });
+            let _ = inputs.send(Input::Installed { jobs: batch.jobs(), response });
         });
     }
 
@@ -411,12 +423,16 @@ impl Driver {
     }
 
     pub(crate) fn fetch_state(&self) {
-        let membership = self.parts.membership.clone();
+        if self.fetching_state.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (membership, fetching) = (self.parts.membership.clone(), Arc::clone(&self.fetching_state));
         self.parts.runtime.spawn(async move {
             // What it finds comes the way that every state comes; where coordination cannot be reached, it is asked again.
             if let Err(error) = membership.refresh().await {
                 tracing::debug!(%error, "the newest cluster state cannot be fetched");
             }
+            fetching.store(false, Ordering::Release);
         });
     }
 

@@ -1,6 +1,7 @@
 //! Fetching what another node's replica has, part by part, each laid aside until it may be taken in. Whole replicas come in sessions of many
 //! ([`Sessions`]); what is missing of one comes on a thread of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -15,7 +16,6 @@ use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
 use crate::installing;
 use crate::sessions::Sessions;
-use crate::source::PAGE;
 use crate::storage::{self, Replicas};
 
 /// Bodies that are fetched at a time.
@@ -110,6 +110,7 @@ impl Fetches {
             return Fetch::Whole { told, _wanted: live };
         }
         let (go_on, wait) = mpsc::channel();
+        let telling = Arc::clone(&told);
         let missing = Missing {
             bucket: wanted.bucket,
             address: wanted.address,
@@ -122,8 +123,7 @@ impl Fetches {
         };
         let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || missing.run());
         if let Err(error) = spawned {
-            // Nothing will be told: the owner asks again after a while.
-            tracing::warn!(%error, "a thread for a transfer cannot be had");
+            telling(Err(no_thread(&error)));
         }
         Fetch::Missing(go_on)
     }
@@ -132,6 +132,16 @@ impl Fetches {
     pub(crate) fn incoming(&self) -> &Arc<Incoming> {
         &self.incoming
     }
+}
+
+/// Nothing can be fetched now.
+pub(crate) fn no_thread(error: &std::io::Error) -> Failure {
+    Failure::Storage { reason: format!("a thread for a transfer cannot be had: {error}") }
+}
+
+/// A fetch panicked.
+pub(crate) fn broke_off() -> Failure {
+    Failure::Storage { reason: "a transfer failed; see the log".to_owned() }
 }
 
 /// Fetches what a replica lacks.
@@ -167,10 +177,12 @@ impl From<millrace_store::Error> for Ended {
 
 impl Missing {
     fn run(self) {
-        match self.fetch() {
-            Ok(()) => (self.told)(Ok(None)),
-            Err(Ended::Failed(failure)) => (self.told)(Err(failure)),
-            Err(Ended::Cancelled) => {}
+        // Whoever waits must not wait for ever.
+        match catch_unwind(AssertUnwindSafe(|| self.fetch())) {
+            Ok(Ok(())) => (self.told)(Ok(None)),
+            Ok(Err(Ended::Failed(failure))) => (self.told)(Err(failure)),
+            Ok(Err(Ended::Cancelled)) => {}
+            Err(_) => (self.told)(Err(broke_off())),
         }
     }
 
@@ -188,6 +200,23 @@ impl Missing {
         if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(self.bucket, drops)) }
     }
 
+    /// The newest versions of these documents, in as many answers as it takes.
+    fn bodies(&self, bulk: &mut Bulk, mut ids: &[DocumentId]) -> Result<(), Ended> {
+        while !ids.is_empty() {
+            let versions = bulk.bodies(ids)?;
+            // What comes after the last one may not have fitted.
+            let Some(last) = versions.last() else { return Ok(()) };
+            let came = ids.iter().position(|id| *id == last.id).map_or(ids.len(), |at| at + 1);
+            ids = &ids[came..];
+            let bytes = |version: &Version| version.body.as_ref().map_or(0, |body| body.len() as u64);
+            let bytes = versions.iter().map(bytes).sum();
+            self.throttle.pass(bytes);
+            self.transfer.add_bytes(bytes);
+            self.lay_aside(LaidAside::Versions(versions))?;
+        }
+        Ok(())
+    }
+
     /// What is newer there, or missing here: both lists of versions are gone through side by side.
     fn fetch(&self) -> Result<(), Ended> {
         let mut bulk = Bulk::connect(&self.address, self.trust.as_deref())?;
@@ -202,13 +231,8 @@ impl Missing {
                     lacking.push(version.id);
                 }
             }
-            for ids in lacking.chunks(BODIES.min(PAGE)) {
-                let versions = bulk.bodies(ids)?;
-                let bytes = |version: &Version| version.body.as_ref().map_or(0, |body| body.len() as u64);
-                let bytes = versions.iter().map(bytes).sum();
-                self.throttle.pass(bytes);
-                self.transfer.add_bytes(bytes);
-                self.lay_aside(LaidAside::Versions(versions))?;
+            for ids in lacking.chunks(BODIES) {
+                self.bodies(&mut bulk, ids)?;
             }
             after = page.after;
             if after.is_none() {

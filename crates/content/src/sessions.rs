@@ -2,6 +2,7 @@
 //! a file that they share is sent once, and files are not smaller than they have to be.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use millrace_trust::Trust;
 
 use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
-use crate::pull::{LaidAside, Told, Whole};
+use crate::pull::{LaidAside, Told, Whole, broke_off, no_thread};
 use crate::receive::{Ended, Listener, Receive};
 use crate::storage::Replicas;
 
@@ -71,9 +72,8 @@ impl Sessions {
         let (sessions, to) = (Arc::clone(self), address.to_owned());
         let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || sessions.run(from, &to));
         if let Err(error) = spawned {
-            // Nothing will be told: the owner asks again after a while.
-            tracing::warn!(%error, "a thread for a transfer cannot be had");
-            self.lock().remove(address);
+            let lost = self.lock().remove(address).unwrap_or_default();
+            lost.iter().for_each(|wanted| (wanted.told)(Err(no_thread(&error))));
         }
         live
     }
@@ -116,11 +116,13 @@ impl Sessions {
             address,
             buckets: &buckets,
         };
-        let failure = match receive.run(&session) {
-            Ok(()) => None,
-            Err(Ended::Cancelled) => Some(Failure::Interrupted),
-            Err(Ended::Failed(failure)) => Some(failure),
-            Err(Ended::Broken(error)) => Some(Failure::Storage { reason: error.to_string() }),
+        // Whoever waits must not wait for ever.
+        let failure = match catch_unwind(AssertUnwindSafe(|| receive.run(&session))) {
+            Ok(Ok(())) => None,
+            Ok(Err(Ended::Cancelled)) => Some(Failure::Interrupted),
+            Ok(Err(Ended::Failed(failure))) => Some(failure),
+            Ok(Err(Ended::Broken(error))) => Some(Failure::Storage { reason: error.to_string() }),
+            Err(_) => Some(broke_off()),
         };
         let left = session.wanted.into_inner().unwrap_or_else(PoisonError::into_inner);
         for wanted in left {

@@ -13,6 +13,12 @@ use crate::storage::Replicas;
 /// Versions in a page.
 pub(crate) const PAGE: usize = 4096;
 
+/// Bodies in one answer; one that is larger goes alone.
+const ANSWER_BYTES: u64 = 16 << 20;
+
+/// A parcel is held back in pieces of so many bytes: whoever reads it must not wait for long between two.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// A store's replicas, as others fetch them.
 pub struct StoreSource {
     replicas: Arc<Replicas>,
@@ -53,8 +59,19 @@ impl Source for StoreSource {
     }
 
     fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
-        let read = |id| self.replicas.store().version(id).map_err(|error| error.to_string()).transpose();
-        ids.iter().filter_map(read).collect()
+        let (mut versions, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            let found = self.replicas.store().version(id).map_err(|error| error.to_string())?;
+            let Some(version) = found else { continue };
+            let more = version.body.as_ref().map_or(0, |body| body.len() as u64);
+            if !versions.is_empty() && bytes + more > ANSWER_BYTES {
+                break;
+            }
+            bytes += more;
+            versions.push(version);
+        }
+        self.throttle.pass(bytes);
+        Ok(versions)
     }
 }
 
@@ -91,8 +108,10 @@ struct Appending<'o> {
 
 impl millrace_env::AppendFile for Appending<'_> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.throttle.pass(bytes.len() as u64);
-        self.out.write_all(bytes)
+        bytes.chunks(PIECE_BYTES).try_for_each(|piece| {
+            self.throttle.pass(piece.len() as u64);
+            self.out.write_all(piece)
+        })
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -42,7 +42,8 @@ fn converted(info: millrace_store::ReplicaInfo, removals_since: Timestamp) -> Re
     ReplicaInfo {
         content: Content { documents: info.documents, checksum: info.checksum, removals_since },
         complete: info.complete,
-        newest: info.newest,
+        // The store tells its own newest; of an empty replica there is none.
+        newest: if info.documents == 0 && info.checksum == 0 { Timestamp(0) } else { info.newest },
     }
 }
 

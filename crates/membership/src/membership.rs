@@ -129,11 +129,6 @@ impl Membership {
         *self.shared.confirmation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up a state that another node told, if it is newer than what is known.
-    pub fn learn(&self, state: ClusterState) {
-        self.shared.offer(Arc::new(state));
-    }
-
     /// Asks coordination for the newest state, rather than to wait until it is told.
     ///
     /// # Errors

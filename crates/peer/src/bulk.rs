@@ -82,7 +82,8 @@ pub trait Source: Send + Sync {
     /// They cannot be read.
     fn drops(&self, bucket: BucketId) -> Result<Vec<Drop>, String>;
 
-    /// The newest versions of these documents; what is not there is left out.
+    /// The newest versions of these documents, in their order; what is not there is left out. Only the first ones where all would be too
+    /// much for one answer, at least one.
     ///
     /// # Errors
     /// They cannot be read.
@@ -96,7 +97,7 @@ const PARCEL: u8 = 4;
 const DROPS: u8 = 5;
 
 /// A question or an answer has at most so many bytes; parcels come in pieces of less.
-const BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 256 << 20;
 
 /// Bytes of a parcel are sent in pieces of so many.
 const PIECE_BYTES: usize = 256 << 10;

@@ -99,6 +99,8 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
         };
         let waiting = Arc::new(Waiting::default());
         let error = tokio::select! {
+            // The first request is waited for before the connection can be found to have ended.
+            biased;
             error = write(writing, first, &mut queue, &waiting) => error,
             error = read(reading, &waiting) => error,
         };

@@ -6,7 +6,7 @@ use millrace_cluster::{Fence, Reply, Request};
 use millrace_trust::{Connection, Purpose, Trust};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -100,12 +100,13 @@ async fn serve_connection(
 
 async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result<()> {
     let (reading, writing) = stream.split();
-    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply)>();
+    let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply, OwnedSemaphorePermit)>();
     let unanswered = Arc::new(Semaphore::new(UNANSWERED_MAX));
     let permits = Arc::clone(&unanswered);
     let answer = async move {
         let mut stream = BufWriter::with_capacity(64 << 10, writing);
-        while let Some((id, reply)) = queue.recv().await {
+        // A request is answered when the answer is written.
+        while let Some((id, reply, _permit)) = queue.recv().await {
             write_frame(&mut stream, id, &write_reply(&reply)).await?;
             if queue.is_empty() {
                 stream.flush().await?;
@@ -122,8 +123,7 @@ async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result
             let replies = replies.clone();
             let reply = move |reply| {
                 // Whoever asked may have gone.
-                let _ = replies.send((id, reply));
-                std::mem::drop(permit);
+                let _ = replies.send((id, reply, permit));
             };
             service.request(fence, request, Box::new(reply));
         }

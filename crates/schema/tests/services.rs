@@ -250,7 +250,7 @@ fn what_cannot_work_is_refused() {
         ),
         (
             "<component id='l' class='ai.vespa.llm.clients.OpenAI'><config name='ai.vespa.llm.clients.llm-client'><modell/></config></component>",
-            "has no setting <modell>: did you mean 'model'?",
+            "has no setting <modell> (did you mean 'model'?)",
         ),
         (
             "<component id='l' class='ai.vespa.llm.clients.OpenAI'><config name='ai.vespa.llm.clients.llm-client'><endpoint>a.b</endpoint></config></component>",

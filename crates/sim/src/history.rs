@@ -114,7 +114,7 @@ impl History {
         self.uncertain.get(id.group()).is_some_and(|drops| !drops.is_empty())
     }
 
-    /// Every document that an acknowledgement was given for.
+    /// Every document that a client asked for.
     pub fn documents(&self) -> BTreeSet<DocumentId> {
         self.operations.values().map(|operation| operation.intent.id().clone()).collect()
     }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use millrace_cluster::controller::Wish;
+use millrace_cluster::distributor::NoRoute;
 use millrace_cluster::{NodeKey, RowContent};
 use millrace_document::{DocumentId, Group, Timestamp, Version};
 
@@ -53,7 +54,7 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> Outcome {
 ///
 /// The outcome is wrong if either has to wait for the one that is away before it takes writes: nobody can think any more that it serves.
 pub fn joined_while_one_is_away(seed: u64) -> Outcome {
-    let options = Options { nodes: 4, redundancy: Some(2), trace: true, ..Options::default() };
+    let options = Options { nodes: 4, bits: 5, redundancy: Some(2), trace: true, ..Options::default() };
     let mut world = World::new(seed, options);
     for _ in 0..world.options.nodes {
         world.join();
@@ -76,11 +77,24 @@ pub fn joined_while_one_is_away(seed: u64) -> Outcome {
 /// Checks that a node which has just started knows within three seconds what all others have of its buckets.
 fn takes_part_soon(world: &mut World, key: NodeKey) {
     busy(world, Duration::from_secs(3));
-    let figures = world.nodes.get(&key).map(|node| node.distributor.figures());
-    let knows = figures.is_some_and(|figures| figures.buckets > 0 && figures.unknown == 0);
-    if !knows && world.wrong.is_none() {
-        world.wrong = Some(format!("n{} waits for a node that is away: {figures:?}", key.0));
-    }
+    let now = world.now;
+    let Some(node) = world.nodes.get_mut(&key) else { return };
+    let buckets = node.state.as_ref().map(|state| {
+        let own = state.buckets().filter(|bucket| state.owner(*bucket) == Some(key));
+        own.collect::<Vec<_>>()
+    });
+    let buckets = buckets.unwrap_or_default();
+    let now = node.now(now);
+    let mut waits = buckets.iter().filter(|bucket| {
+        let route = node.distributor.route(**bucket, now);
+        matches!(route, Err(NoRoute::NotYet))
+    });
+    let wrong = match waits.next() {
+        Some(bucket) => format!("n{} does not know yet who has {bucket:?}", key.0),
+        None if buckets.is_empty() => format!("n{} owns nothing", key.0),
+        None => return,
+    };
+    world.wrong.get_or_insert(wrong);
 }
 
 /// Clients ask much for so long.

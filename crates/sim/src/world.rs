@@ -23,7 +23,7 @@ const PART: usize = 3;
 /// A part of a fetch that does not come in this time never does.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// So many lines are kept of what happened.
-const LINES: usize = 400;
+const LINES: usize = 20_000;
 
 /// What happens at a moment.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl World {
         if !self.options.trace {
             return;
         }
-        if self.lines.len() == LINES * 50 {
+        if self.lines.len() == LINES {
             self.lines.pop_front();
         }
         let line = format!("{:>10.4} {}", self.now.as_secs_f64(), line());

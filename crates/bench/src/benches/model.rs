@@ -49,6 +49,13 @@ fn run(settings: &Settings) -> Result<Report, Error> {
             continue;
         };
         any = true;
+        if Instant::now() >= run.end() {
+            let left = lengths.iter().flat_map(|length| run.points(name, *length));
+            for point in left.collect::<Vec<_>>() {
+                run.leave_out(&point.case);
+            }
+            continue;
+        }
         let subject = Subject::load(name, &model.join("model.onnx"), cores)?;
         for length in lengths {
             let gain = if length == LENGTHS[0] { gain } else { 1.0 };
@@ -114,23 +121,21 @@ impl<'s> Run<'s> {
         for Point { case, clients } in self.points(subject.name, length) {
             self.done += 1;
             let round = Duration::from_secs_f64(clients as f64 / rate);
-            if self.began.elapsed() + turns::expected(self.settings.time_per_case, round) > self.allowance() {
-                self.report
-                    .note(format!("{case} left out: with --milliseconds {} there is no time for it", {
-                        self.settings.time_per_case.as_millis()
-                    }));
+            let time = (self.settings.time_per_case, self.end());
+            let fits = Instant::now() + turns::expected(time.0, round) <= time.1;
+            let seen = if fits { in_turns(time, round, subject, clients, length) } else { None };
+            let Some(seen) = seen else {
+                self.leave_out(&case);
                 continue;
-            }
-            let seen = in_turns(self.settings.time_per_case, round, subject, clients, length);
+            };
             let saturated = clients >= SATURATED;
             curves.add(clients, &seen);
             self.compare(&case, &seen, saturated.then_some(gain));
             if saturated {
-                let by_hand =
-                    *batches.get_or_insert_with(|| by_hand(self.settings.time_per_case, subject, length));
+                batches = batches.or_else(|| by_hand(time, subject, length));
                 let ours = seen[Setting::Scheduler as usize].rate();
                 let figure = Figure::new(&case, "throughput", ours, Unit::PerSecond("texts"));
-                self.report.push(figure.beside("batches by hand", by_hand));
+                self.report.figures.extend(batches.map(|rate| figure.beside("batches by hand", rate)));
             }
             rate = seen[Setting::OneThread as usize].rate();
             self.tell(&case, &seen);
@@ -138,8 +143,15 @@ impl<'s> Run<'s> {
         self.report.plots.extend(curves.plots(subject.name, length));
     }
 
-    fn allowance(&self) -> Duration {
-        self.settings.time_per_case.saturating_mul(ALLOWANCE)
+    /// When the run ends at the latest.
+    fn end(&self) -> Instant {
+        self.began + self.settings.time_per_case.saturating_mul(ALLOWANCE)
+    }
+
+    fn leave_out(&mut self, case: &str) {
+        let milliseconds = self.settings.time_per_case.as_millis();
+        self.report
+            .note(format!("{case} left out: with --milliseconds {milliseconds} there is no time for it"));
     }
 
     /// The settings by themselves, and the scheduler beside the better of the two others. Saturated, it is to gain so much.

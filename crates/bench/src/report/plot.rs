@@ -70,7 +70,7 @@ impl Plot {
             let at = x.place(tick);
             let (top, bottom) = (TOP, HEIGHT - BOTTOM);
             let _ = writeln!(out, "<path d=\"M{at:.1} {top}V{bottom}\" stroke=\"#ddd\"/>");
-            text(out, at, bottom + 18.0, "middle", "", &self.x.unit.format(tick));
+            text(out, at, bottom + 18.0, "middle", "", self.x.unit.format(tick).trim_end());
         }
         for tick in y.ticks() {
             let at = y.place(tick);

@@ -96,6 +96,10 @@ impl Question {
         query: &Query,
         format: Format,
     ) -> Result<Response, Error> {
+        if matches!(format, Format::Cbor | Format::Xml(_)) {
+            let reason = "answers of language models come as sse or json";
+            return Err(Error::parameter("presentation.format", reason.to_owned()));
+        }
         let asked = Prompt {
             text: prompt.clone(),
             inference: self.inference.clone(),
@@ -107,14 +111,7 @@ impl Question {
         let source = self.language.config().id.clone();
         let shown = (query.trace_level > 0).then_some(prompt);
         let answer = answer::Answer { pieces, source, prompt: shown, streams: self.asking.streams };
-        match format {
-            Format::Events => Ok(answer.events()),
-            Format::Json => answer.json().await,
-            Format::Cbor | Format::Xml(_) => Err(Error::parameter(
-                "presentation.format",
-                "answers of language models come as sse or json".to_owned(),
-            )),
-        }
+        if matches!(format, Format::Events) { Ok(answer.events()) } else { answer.json().await }
     }
 }
 

@@ -73,7 +73,8 @@ impl World {
     }
 
     fn holders(&self, bucket: BucketId) -> Vec<u16> {
-        let number = (bucket.bits() ^ bucket.bits() >> 32) as usize % self.nodes();
+        // The parts of a divided group one after another.
+        let number = (u64::from(bucket.bits() as u32) + (bucket.bits() >> 32)) as usize % self.nodes();
         self.placed.lock().unwrap().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
     }
 

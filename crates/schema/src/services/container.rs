@@ -144,6 +144,15 @@ pub(super) fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
 
 fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error> {
     let id = node.attribute("id").or(node.attribute("idref")).unwrap_or_default();
+    let is_meant = |other: &Node<'_, '_>| {
+        other.tag_name().name() == "searcher" && other.attribute("id") == node.attribute("idref")
+    };
+    let search = node.ancestors().find(|above| above.tag_name().name() == "search");
+    if node.has_attribute("idref") && search.is_some_and(|search| search.children().any(|one| is_meant(&one)))
+    {
+        // What it refers to is looked at where it stands.
+        return Ok(());
+    }
     if class_of(node) == RATE_LIMITING || language::is_searcher(class_of(node)) {
         return Ok(());
     }

@@ -71,8 +71,11 @@ impl Store {
     }
 }
 
+/// How much there is of something, about.
+type BytesAndDocuments = (u64, u64);
+
 /// The location of a bucket that has the most chunks, by its low bits, and the bytes and documents of it.
-fn largest_group(bucket: &Bucket) -> Result<Option<(u32, (u64, u64))>, Error> {
+fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Error> {
     let (first, last) = bucket.locations();
     let mut chunks: HashMap<u32, u64> = HashMap::new();
     for segment in bucket.open_segments()? {
@@ -129,15 +132,17 @@ fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId,
     for (low, to) in undivided(state, groups) {
         let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
         let divided = state.buckets_of(low.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
+        let is_coarser = |whole: &BucketId| is_of_divided(*whole) && of_group.covers(*whole);
         let wholes: Vec<(BucketId, bool)> = match divided {
             true => {
-                replicas.extract_if(.., |whole, _| is_of_divided(*whole) && of_group.covers(*whole)).collect()
+                replicas.iter().filter(|(whole, _)| is_coarser(whole)).map(|(of, is)| (*of, *is)).collect()
             }
             false => {
                 let whole = BucketId::new(bits, u64::from(low));
                 replicas.get(&whole).map(|complete| (whole, *complete)).into_iter().collect()
             }
         };
+        replicas.retain(|whole, _| !is_coarser(whole));
         let parts = (0..1_u64 << (to - BucketId::GROUP_BITS))
             .map(|part| BucketId::new(to, part << BucketId::GROUP_BITS | u64::from(low)));
         for part in parts {
@@ -148,8 +153,8 @@ fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId,
     replicas
 }
 
-/// Bytes and documents of a segment that a bucket has, about.
-type Measured = HashMap<(BucketId, u64), (u64, u64)>;
+/// What buckets have of segments.
+type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
 
 /// What the new buckets have of the segments of those that are split, by the segments' directories.
 fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {

@@ -58,14 +58,14 @@ fn turns(time: Duration, round: Duration) -> u32 {
     (fitting as u32).clamp(1, TURNS_MAX)
 }
 
-/// The settings in turns; another begins each time. A client is expected to wait `round` for its answer.
+/// The settings in turns; another begins each time. A client is expected to wait `round` for its answer. None where that was not over at `end`.
 pub(super) fn in_turns(
-    time: Duration,
+    (time, end): (Duration, Instant),
     round: Duration,
     subject: &Subject,
     clients: usize,
     length: usize,
-) -> [Seen; SETTINGS.len()] {
+) -> Option<[Seen; SETTINGS.len()]> {
     let text = text(length);
     let mut seen: [Seen; SETTINGS.len()] = Default::default();
     let turns = turns(time, round);
@@ -73,23 +73,29 @@ pub(super) fn in_turns(
         for at in 0..SETTINGS.len() {
             let at = (at + first as usize) % SETTINGS.len();
             let ask = || subject.ask(SETTINGS[at].0, &text);
-            seen[at].merge(&turn(time / turns, LEAST.div_ceil(turns as usize), clients, &ask));
+            seen[at].merge(&turn((time / turns, end), LEAST.div_ceil(turns as usize), clients, &ask)?);
         }
     }
-    seen
+    Some(seen)
 }
 
-/// Texts a second in batches as large as the scheduler's may be, a core for each batch.
-pub(super) fn by_hand(time: Duration, subject: &Subject, length: usize) -> f64 {
+/// Texts a second in batches as large as the scheduler's may be, a core for each batch. None where that was not over at `end`.
+pub(super) fn by_hand((time, end): (Duration, Instant), subject: &Subject, length: usize) -> Option<f64> {
     let text = text(length);
     let count = (subject.batch_tokens / length).max(1);
     let batch = vec![&text; count];
-    turn(time, LEAST, subject.cores, &|| subject.batch(&batch)).rate() * count as f64
+    let seen = turn((time, end), LEAST, subject.cores, &|| subject.batch(&batch))?;
+    Some(seen.rate() * count as f64)
 }
 
 /// Clients that ask again as soon as they have an answer. They are watched from when each had its first one, for so long, and until each
-/// had another and there are `least` in all.
-fn turn(time: Duration, least: usize, clients: usize, ask: &(dyn Fn() + Sync)) -> Seen {
+/// had another and there are `least` in all. None where that was not so at `end`.
+fn turn(
+    (time, end): (Duration, Instant),
+    least: usize,
+    clients: usize,
+    ask: &(dyn Fn() + Sync),
+) -> Option<Seen> {
     let answered: Vec<AtomicUsize> = (0..clients).map(|_| AtomicUsize::new(0)).collect();
     let (watched, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let client = |answered: &AtomicUsize| {
@@ -105,12 +111,16 @@ fn turn(time: Duration, least: usize, clients: usize, ask: &(dyn Fn() + Sync)) -
         samples
     };
     let counts = || answered.iter().map(|count| count.load(Ordering::Relaxed));
-    let mut seen = Seen::default();
+    let (mut seen, mut is_complete) = (Seen::default(), true);
     std::thread::scope(|scope| {
         let threads: Vec<_> = answered.iter().map(|answered| scope.spawn(|| client(answered))).collect();
         // One whose request fails ends, and nobody waits for it.
-        let wait_until = |enough: &dyn Fn() -> bool| {
+        let mut wait_until = |enough: &dyn Fn() -> bool| {
             while !enough() && !threads.iter().any(|one| one.is_finished()) {
+                if Instant::now() >= end {
+                    is_complete = false;
+                    break;
+                }
                 std::thread::sleep(NAP);
             }
         };
@@ -132,5 +142,5 @@ fn turn(time: Duration, least: usize, clients: usize, ask: &(dyn Fn() + Sync)) -
             }
         }
     });
-    seen
+    is_complete.then_some(seen)
 }
