@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::Throttle;
 use crate::gauges;
+use crate::growth;
 use crate::incoming::Transfer;
 use crate::machine::{Input, Machine, Parts};
 use crate::nearness::Nearness;
@@ -99,6 +100,7 @@ impl ContentNode {
         })?);
         machine.send(Input::State(state));
         let (stop, stopped) = watch::channel(false);
+        let growth = growth::watch(Arc::clone(&replicas), membership.clone());
         let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
         let answers = Arc::new(Answers { machine: Arc::clone(&machine), source, handed_on });
         let is_encrypted = trust.is_some();
@@ -107,6 +109,7 @@ impl ContentNode {
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
+            tokio::spawn(growth),
         ];
         Ok(Arc::new(ContentNode { me, store, machine, throttle, is_encrypted, membership, stop, tasks }))
     }

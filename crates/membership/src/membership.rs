@@ -192,6 +192,15 @@ impl Membership {
             .send_if_modified(|own| std::mem::replace(&mut own.generation, generation) != generation);
     }
 
+    /// Tells which groups this node has seen to be too large, see [`Registration::too_large`].
+    pub fn too_large(&self, groups: BTreeMap<u32, u8>) {
+        let own = &self.tasks.own;
+        own.send_if_modified(|own| {
+            let known = own.registration.too_large.get_or_insert_default();
+            std::mem::replace(known, groups.clone()) != groups
+        });
+    }
+
     /// Tells which cluster state this node acts by, see [`Registration::adopted`].
     pub fn adopted(&self, version: u64) {
         self.tasks
