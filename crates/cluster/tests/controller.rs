@@ -104,7 +104,7 @@ impl Cluster {
                     stopping: false,
                     capacity: 1.0,
                     group: vec![],
-                    too_large: Some(BTreeMap::new()),
+                    too_large: Some(BTreeSet::new()),
                 };
                 self.departed.remove(name);
                 self.registrations.insert(name.to_owned(), registration);

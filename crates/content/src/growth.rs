@@ -1,6 +1,6 @@
 //! Groups that grow too large for one bucket: a node that sees one says so, and the controller has it divided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ pub(crate) async fn watch(replicas: Arc<Replicas>, membership: Membership) {
 }
 
 /// How many bits the buckets of groups should use, where buckets of so many are too large.
-fn wanted(groups: Vec<(u32, u8)>) -> BTreeMap<u32, u8> {
+fn wanted(groups: Vec<(u32, u8)>) -> BTreeSet<(u32, u8)> {
     let mut wanted = BTreeMap::new();
     for (low, bits) in groups {
         let more = if bits > BucketId::GROUP_BITS { 1 } else { PARTS_BITS };
         let known: &mut u8 = wanted.entry(low).or_default();
         *known = bits.saturating_add(more).max(*known);
     }
-    wanted
+    wanted.into_iter().collect()
 }
 
 #[cfg(test)]

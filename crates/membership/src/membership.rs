@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ impl Membership {
                 stopping: false,
                 capacity: settings.capacity,
                 group: settings.group.clone(),
-                too_large: Some(BTreeMap::new()),
+                too_large: Some(BTreeSet::new()),
             },
             roles: settings.roles.clone(),
             url: settings.url.clone(),
@@ -193,7 +193,7 @@ impl Membership {
     }
 
     /// Tells which groups this node has seen to be too large, see [`Registration::too_large`].
-    pub fn too_large(&self, groups: BTreeMap<u32, u8>) {
+    pub fn too_large(&self, groups: BTreeSet<(u32, u8)>) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| {
             let known = own.registration.too_large.get_or_insert_default();

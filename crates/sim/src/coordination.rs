@@ -60,7 +60,7 @@ impl Coordination {
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),
-            too_large: Some(self.too_large.clone()),
+            too_large: Some(self.too_large.iter().map(|(low, bits)| (*low, *bits)).collect()),
         };
         let assignment = Assignment { key: node, capacity: 1.0, group: Vec::new() };
         self.assignments.nodes.entry(name.clone()).or_insert(assignment);

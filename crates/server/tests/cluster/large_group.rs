@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{Etcd, is_ideal, node, put, until, visited};
+use crate::nodes::{Etcd, ideal_at, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, Server};
 
 /// More than the least that `bucket-splitting` can say.
@@ -52,7 +52,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     for server in &nodes {
         until("divided", &Some(1), || server.get("/state/v1/cluster").1["divided_groups"].as_u64());
     }
-    until("settled", &true, || is_ideal(&nodes[0], &nodes[2]));
+    until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
     nodes.iter().for_each(|server| check(server, "divided"));
     assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 1);
 
