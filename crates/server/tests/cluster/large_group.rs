@@ -54,6 +54,8 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     }
     until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
     nodes.iter().for_each(|server| check(server, "divided"));
+    let status = nodes[0].millrace(&["status"]).stdout;
+    assert!(String::from_utf8_lossy(&status).contains("1 large group is divided"));
     assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 1);
 
     // Writes and queries go on without one of them.
