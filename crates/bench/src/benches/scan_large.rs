@@ -35,8 +35,8 @@ pub(super) const BENCH: Bench = Bench {
 const MAILS: u64 = 1_000_000;
 const MAIL_BYTES: usize = 128;
 const GROUP: u64 = 0;
-/// The buckets of the divided group use so many bits: 128 of them, as in a cluster.
-const PART_BITS: u8 = BucketId::GROUP_BITS + 7;
+/// The buckets of the divided group use so many bits: 512 of them, as in a cluster.
+const PART_BITS: u8 = BucketId::GROUP_BITS + 9;
 /// Buckets of no divided group, of which there is none here.
 const BITS: u8 = 10;
 const SHARE_MIN: f64 = 0.85;
