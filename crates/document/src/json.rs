@@ -6,6 +6,7 @@
 
 mod failure;
 mod feed;
+mod nesting;
 mod read;
 mod update;
 mod write;

@@ -9,8 +9,12 @@ use crate::{Error, Spot, function};
 /// How deep expressions may be nested. Chains of operators do not count.
 const DEPTH: usize = 96;
 
+/// How often, in a whole expression, a value may be sliced again, compared to a set again, or be the exponent of another power: each is a level
+/// of the tree, though not of parentheses.
+const STACKED: usize = 1000;
+
 pub(crate) fn parse(text: &str) -> Result<Expression, Error> {
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = Parser { text, at: 0, depth: 0, stacked: 0 };
     let root = parser.expression()?;
     parser.space();
     if parser.at < text.len() {
@@ -23,6 +27,7 @@ pub(crate) struct Parser<'a> {
     pub(crate) text: &'a str,
     pub(crate) at: usize,
     depth: usize,
+    stacked: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -96,6 +101,17 @@ impl<'a> Parser<'a> {
         expr
     }
 
+    /// One more level that no parentheses show.
+    fn stack(&mut self) -> Result<(), Error> {
+        self.stacked += 1;
+        if self.stacked > STACKED {
+            let reason =
+                "too many slices of slices, sets after sets or powers of powers; move parts into functions";
+            return Err(self.error_at(self.at, reason));
+        }
+        Ok(())
+    }
+
     fn operators(&mut self, lowest: u8) -> Result<Expr, Error> {
         let mut left = self.operand()?;
         // The precedence of the chain that `left` is, if it is one that may still grow.
@@ -103,6 +119,9 @@ impl<'a> Parser<'a> {
         loop {
             if lowest <= Binary::COMPARISON && self.peek_word() == Some("in") {
                 self.word();
+                if matches!(left.kind, Kind::In(..) | Kind::Chain(..)) {
+                    self.stack()?;
+                }
                 self.expect("[")?;
                 let set = self.list("]")?;
                 left = Expr { at: left.at, kind: Kind::In(Box::new(left), set) };
@@ -116,6 +135,9 @@ impl<'a> Parser<'a> {
                 return Ok(left);
             }
             self.at += symbol.len();
+            if operator == Binary::Pow && lowest == precedence {
+                self.stack()?;
+            }
             let right = self.operators(if operator == Binary::Pow { precedence } else { precedence + 1 })?;
             match &mut left.kind {
                 Kind::Chain(_, rest) if chain == Some(precedence) => rest.push((operator, right)),
@@ -160,6 +182,9 @@ impl<'a> Parser<'a> {
         }
         let mut operand = self.primary()?;
         while matches!(self.rest().chars().next(), Some('{' | '[')) {
+            if matches!(operand.kind, Kind::Slice(..)) {
+                self.stack()?;
+            }
             operand = self.slice(operand)?;
         }
         for (at, minus) in signs.into_iter().rev() {

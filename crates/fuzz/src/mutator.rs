@@ -84,9 +84,15 @@ impl<'c> Mutator<'c> {
         from..to
     }
 
+    /// A few hundred of it; now and then as many as there can be.
+    fn many(&mut self, part: &[u8]) -> Vec<u8> {
+        let limit = if self.below(8) == 0 { BYTES_MAX / part.len().max(1) } else { 400 };
+        part.repeat(1 + self.below(limit.max(1)))
+    }
+
     fn change(&mut self, input: &mut Vec<u8>) {
         let place = self.below(input.len() + 1);
-        match self.below(9) {
+        match self.below(11) {
             0 if place < input.len() => input[place] ^= 1 << self.below(8),
             1 => input.insert(place, self.below(256) as u8),
             2 => {
@@ -106,7 +112,13 @@ impl<'c> Mutator<'c> {
             }
             6 => {
                 let part = self.range(input, 8);
-                let many = input[part].repeat(1 + self.below(400));
+                let many = self.many(&input[part]);
+                input.splice(place..place, many);
+            }
+            7 => {
+                // What opens something, again and again: whoever reads it must not call itself as often.
+                let token = TOKENS[self.below(TOKENS.len())];
+                let many = self.many(token.as_bytes());
                 input.splice(place..place, many);
             }
             _ => {

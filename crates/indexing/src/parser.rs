@@ -22,6 +22,7 @@ use crate::{ComponentCall, Error};
 /// Parentheses and braces are read to this depth, and so many operators may stand in one script: each nests what is before it.
 const DEPTH: usize = 64;
 const OPERATORS: usize = 256;
+const STEPS: usize = 256;
 
 /// Parses the statements of the field `field`; outputs without a name write to it.
 pub(crate) fn parse(source: &Sourced<String>, field: &str) -> Result<Script, Error> {
@@ -68,6 +69,9 @@ impl Parser<'_> {
     fn statement(&mut self) -> Result<Statement, Error> {
         let mut steps = vec![self.choice()?];
         while self.eat("|") {
+            if steps.len() >= STEPS {
+                return Err(self.fail(format!("a statement has more than {STEPS} steps; what is it to do?")));
+            }
             steps.push(self.choice()?);
         }
         Ok(Statement { steps })

@@ -17,6 +17,9 @@ impl Grammar {
             "tokenize" => (Composite::WeakAnd, Tokenization::Internal, Syntax::None),
             "weakAnd" => (Composite::WeakAnd, Tokenization::Internal, Syntax::Simple),
             "web" => (Composite::And, Tokenization::Internal, Syntax::Web),
+            "prog" => {
+                return Err("queries of type 'prog' are read from the parameter 'query' alone, not from userQuery() in YQL".to_owned());
+            }
             _ => {
                 return Err(format!(
                     "'{name}' is no type of query; there are adv, all, any, linguistics, phrase, prog, tokenize, weakAnd and web"

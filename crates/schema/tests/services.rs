@@ -325,6 +325,33 @@ fn chains_that_ask_language_models_are_read() {
 }
 
 #[test]
+fn files_are_included_where_they_are_named() {
+    let services = |path: &str| {
+        format!(
+            "<services xmlns:preprocess='properties'>\n<preprocess:properties><kept>77</kept></preprocess:properties>\n<preprocess:include file='{path}'/>\n</services>"
+        )
+    };
+    let content = "<?xml version='1.0'?>\n<content id='c'>\n<preprocess:include file='parts/documents.xml'/>\n<tuning><bucket-splitting max-documents='${kept}77'/></tuning></content>\n";
+    let documents = "<documents>\n<document type='mail' mode='streaming'/></documents>";
+    let files = [
+        ("parts/content.xml", content),
+        ("parts/documents.xml", documents),
+        ("parts/itself.xml", "<preprocess:include file='parts/itself.xml'/>"),
+        ("parts/wrong.xml", "<content id='c'>\n<dokuments/></content>"),
+    ];
+    let cluster = &application(&services("parts/content.xml"), &files).expect("it works").content[0];
+    assert_eq!((&*cluster.id, cluster.tuning.bucket_documents_max), ("c", Some(7777)));
+    for (path, expected) in [
+        ("parts/other.xml", "services.xml:3:1: the package has no file 'parts/other.xml'"),
+        ("parts/itself.xml", "services.xml:3:1: files are included in files more than 8 deep"),
+        ("parts/wrong.xml", "services.xml:3:18: "),
+    ] {
+        let error = application(&services(path), &files).map(|_| ()).expect_err(path).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_package_without_its_files_says_which() {
     let check = |files: &[(&str, &str)], expected: &str| {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();

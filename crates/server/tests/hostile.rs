@@ -1,4 +1,4 @@
-//! A thousand requests that nobody means well with: each has an answer that says what is wrong, and the server lives on.
+//! Ten thousand requests that nobody means well with: each has an answer that says what is wrong, and the server lives on.
 
 mod support;
 
@@ -8,10 +8,14 @@ use hyper::Method;
 use hyper::header::CONTENT_TYPE;
 use millrace_client::{Client, Protocol, Request};
 use millrace_fuzz::Mutator;
-use support::Server;
+use support::{NOTE, SERVICES, Server};
 
 /// Requests of each kind.
-const REQUESTS: u64 = 125;
+const REQUESTS: u64 = 1250;
+/// Packages to deploy.
+const PACKAGES: u64 = 125;
+/// So deep is what would take a stack of any size, if it were followed down.
+const DEEP: usize = 200_000;
 
 /// The inputs that the fuzzers keep for one of their targets.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
@@ -76,7 +80,7 @@ fn every_request_is_answered() {
             );
         }
     }
-    for number in 0..REQUESTS {
+    for number in 0..PACKAGES {
         let corpus = corpus("services");
         let mut mutator = Mutator::new(&corpus, number);
         let input = String::from_utf8_lossy(&mutator.input()).into_owned();
@@ -84,4 +88,53 @@ fn every_request_is_answered() {
         assert!(status == 400 && answer["message"].is_string(), "{status} {answer}: {input:?}");
     }
     assert_eq!(server.get("/document/v1/n/note/group/bob/1").1["fields"]["stars"], 1);
+}
+
+#[test]
+fn what_is_nested_too_deep_is_refused() {
+    let server = Server::with_notes();
+    let path = "/document/v1/n/note/group/ann/1";
+    let lists = "[".repeat(DEEP);
+    let objects = "{\"a\":".repeat(DEEP);
+    for (begin, inside) in [
+        ("", &lists),
+        ("", &objects),
+        ("{\"fields\":", &lists),
+        ("{\"fields\":{\"title\":", &lists),
+        ("{\"fields\":{\"tags\":", &objects),
+        ("{\"fields\":{\"stars\":{\"assign\":", &lists),
+        ("{\"condition\":", &lists),
+        ("{\"create\":", &objects),
+        ("{\"unknown\":", &lists),
+    ] {
+        for method in [Method::POST, Method::PUT] {
+            let (status, answer) = server.call(method, path, &format!("{begin}{inside}"));
+            let message = answer["message"].as_str().unwrap_or_default();
+            assert!(status == 400 && message.contains("nested deeper than"), "{begin}: {status} {answer}");
+        }
+    }
+    let (status, answer) = server.call(Method::POST, "/search/", &lists);
+    assert_eq!(status, 400, "{answer}");
+    for (begin, again) in [
+        ("1", "^1"),
+        ("attribute(stars)", "{a:0}"),
+        ("1", " in [1]"),
+        ("1", " in [1] == 1"),
+        ("", "("),
+        ("", "-"),
+        ("", "if("),
+    ] {
+        let expression = format!("{begin}{}", again.repeat(DEEP));
+        let profile =
+            format!("rank-profile deep {{ first-phase {{ expression {{\n{expression}\n}} }} }}\n}}");
+        let schema = format!("{}{profile}", NOTE.trim_end().trim_end_matches('}'));
+        let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", &schema)]);
+        assert!(status == 400 && answer["message"].is_string(), "{begin}{again}: {status}");
+    }
+    let steps = format!("indexing: summary | index{}", " | summary".repeat(DEEP));
+    let schema = NOTE.replacen("indexing: summary | index", &steps, 1);
+    let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", &schema)]);
+    let message = answer["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && message.contains("more than 256 steps"), "{status} {message}");
+    assert_eq!(server.get(path).0, 404);
 }

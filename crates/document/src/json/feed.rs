@@ -4,13 +4,11 @@ use std::io::{BufRead, BufReader, Read};
 use serde::Deserialize;
 
 use super::failure::reason;
+use super::nesting::DEPTH;
 use crate::{DocumentId, Error, OperationKind};
 
 /// The most bytes of one operation, unless [`FeedReader::with_limit`] says otherwise.
 const OPERATION_BYTES_MAX: usize = 256 << 20;
-
-/// Objects and lists inside an operation are read to this depth.
-const DEPTH: usize = 64;
 
 /// One operation of a feed: what it does to which document, and its JSON, not yet read further.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,6 +8,7 @@ use millrace_tensor::json::{Skipped, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::failure::Failure;
+use super::nesting::{DEPTH, too_deep};
 use super::update::read_field_update;
 use crate::scalar;
 use crate::{
@@ -44,15 +45,17 @@ pub fn parse(
             ignored_fields: false,
         });
     }
-    let text = std::str::from_utf8(json).map_err(|error| {
-        let before = &json[..error.valid_up_to()];
+    let at_place = |at: usize, reason: String| {
+        let before = &json[..at];
         let line_start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
-        Error::Json {
-            reason: "the text is not UTF-8".to_owned(),
-            line: memchr::memchr_iter(b'\n', before).count() + 1,
-            column: before.len() - line_start + 1,
-        }
-    })?;
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        Error::Json { reason, line, column: before.len() - line_start + 1 }
+    };
+    let text = std::str::from_utf8(json)
+        .map_err(|error| at_place(error.valid_up_to(), "the text is not UTF-8".to_owned()))?;
+    if let Some(at) = too_deep(json) {
+        return Err(at_place(at, format!("an operation is nested deeper than {DEPTH}")));
+    }
     let failure = Failure::default();
     let ignored = Cell::new(false);
     let reader = Reader { document_type, options, failure: &failure, ignored: &ignored };

@@ -112,6 +112,14 @@ fn with_type(
 ) -> Result<SchemaField, Error> {
     let place = &decl.name.place;
     let outputs = Outputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
+    if *types::bottom(&data_type) == DataType::Predicate && (outputs.index || outputs.attribute) {
+        return invalid(
+            place,
+            format!(
+                "'{name}' is a predicate, which can be shown but not searched: leave only 'summary' in its indexing, and keep what queries are to match in other fields"
+            ),
+        );
+    }
     let parts = matches!(types::bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
     // Numbers and tensors are not split into words: for them `index` means what `attribute` does.
     let text_index = outputs.index && (holds_text(&data_type) || parts);

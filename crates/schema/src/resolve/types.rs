@@ -23,6 +23,7 @@ const PRIMITIVES: &[(&str, DataType)] = &[
     ("position", DataType::Position),
     ("raw", DataType::Raw),
     ("uri", DataType::Uri),
+    ("predicate", DataType::Predicate),
 ];
 
 /// The struct types of one document type, each resolved once.
@@ -123,10 +124,6 @@ impl<'a> Types<'a> {
                     create_if_nonexistent: true,
                     remove_if_zero: true,
                 });
-            }
-            "predicate" => {
-                "predicate fields are not supported: keep the conditions in fields that queries can match"
-                    .to_owned()
             }
             unknown => {
                 let known = PRIMITIVES.iter().map(|(name, _)| *name).chain(self.declared.keys().copied());

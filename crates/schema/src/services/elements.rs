@@ -49,8 +49,7 @@ pub(super) const SERVICES: &[Element] = &[
     no_effect("config", CONFIG),
     refused("jdisc", "the element is named 'container' now: rename it"),
     closed("preprocess:properties"),
-    refused("preprocess:include", "other files are not included: put their content here"),
-    refused("include", "other files are not included: put their content here"),
+    refused("include", "files are included by name: <preprocess:include file='…'/>"),
 ];
 
 const CONTAINER: &[Element] = &[

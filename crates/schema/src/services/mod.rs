@@ -8,6 +8,7 @@ mod content;
 mod elements;
 mod embedder;
 mod language;
+mod preprocess;
 mod snippets;
 mod topology;
 mod tuning;
@@ -40,7 +41,7 @@ pub(crate) fn read(
     files: &Files,
     warnings: &mut Vec<String>,
 ) -> Result<Services, Error> {
-    let text = substitute(text)?;
+    let text = preprocess::run(text, files)?;
     let document = xml::parse(FILE, &text)?;
     let root = document.root_element();
     if root.tag_name().name() != "services" {
@@ -224,35 +225,6 @@ fn qualified_name(node: Node<'_, '_>) -> String {
     match node.tag_name().namespace() {
         Some("properties" | "?") => format!("preprocess:{name}"),
         _ => name.to_owned(),
-    }
-}
-
-/// Puts the values of `preprocess:properties` in place of `${name}`.
-fn substitute(text: &str) -> Result<String, Error> {
-    if !text.contains("${") {
-        return Ok(text.to_owned());
-    }
-    let document = xml::parse(FILE, text)?;
-    let mut result = text.to_owned();
-    let properties = xml::elements(document.root_element())
-        .filter(|node| qualified_name(*node) == "preprocess:properties");
-    for property in properties.flat_map(|node| xml::elements(node).collect::<Vec<_>>()) {
-        result = result.replace(&format!("${{{}}}", property.tag_name().name()), xml::content(property));
-        if result.len() > 4 * text.len() + (1 << 16) {
-            return xml::invalid(FILE, property, "the properties make the file too large");
-        }
-    }
-    match result.find("${") {
-        None => Ok(result),
-        Some(at) => {
-            let name: String = result[at + 2..].chars().take_while(|&c| c != '}').take(60).collect();
-            let line = result[..at].matches('\n').count() + 1;
-            let place = crate::Place { file: FILE.to_owned(), line, column: 1 };
-            Err(Error::Invalid {
-                place,
-                reason: format!("there is no property '{name}': add it to <preprocess:properties>"),
-            })
-        }
     }
 }
 

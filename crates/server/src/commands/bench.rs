@@ -44,8 +44,13 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
         }
         plots.extend(report.plots);
     }
-    if let (Some(path), Some(svg)) = (&arguments.plot, Report::draw(&plots)) {
-        std::fs::write(path, svg).map_err(|source| Error::File { path: path.clone(), source })?;
+    if let Some(path) = &arguments.plot {
+        match Report::draw(&plots) {
+            Some(svg) => {
+                std::fs::write(path, svg).map_err(|source| Error::File { path: path.clone(), source })?
+            }
+            None => eprintln!("millrace: nothing is drawn: '{}' has no curves", arguments.full_name()),
+        }
     }
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,0 +1,95 @@
+//! `preprocess:include` and `preprocess:properties`: what is done to the text before it is read.
+
+use super::{FILE, qualified_name, required};
+use crate::package::Files;
+use crate::{Error, Place, xml};
+
+/// Files are included in files to this depth.
+const DEPTH_MAX: usize = 8;
+/// With all files in place the text has at most so many bytes.
+const BYTES_MAX: usize = 4 << 20;
+
+/// The text as it is read: with the files that it includes, and the values of its properties.
+///
+/// # Errors
+/// A file is not in the package, files include each other, a property has no value, or what comes of it is too large.
+pub(super) fn run(text: &str, files: &Files) -> Result<String, Error> {
+    substitute(include(text, files)?)
+}
+
+/// Puts files where `preprocess:include` names them. The lines stay what they are: what a file says stands in the line that includes it.
+fn include(text: &str, files: &Files) -> Result<String, Error> {
+    let mut text = text.to_owned();
+    for depth in 0.. {
+        let document = xml::parse(FILE, &text)?;
+        let includes: Vec<_> = document
+            .descendants()
+            .filter(|node| node.is_element() && qualified_name(*node) == "preprocess:include")
+            .collect();
+        let Some(first) = includes.first() else { break };
+        if depth >= DEPTH_MAX {
+            let reason =
+                format!("files are included in files more than {DEPTH_MAX} deep; does one include itself?");
+            return xml::invalid(FILE, *first, reason);
+        }
+        let mut included = String::with_capacity(text.len());
+        let mut end = 0;
+        for node in &includes {
+            let path = required(*node, "file")?;
+            let Some(file) = files.get(path) else {
+                return xml::invalid(FILE, *node, format!("the package has no file '{path}'"));
+            };
+            included.push_str(&text[end..node.range().start]);
+            included.push_str(&on_one_line(xml::text(path, file)?));
+            end = node.range().end;
+            if included.len() > BYTES_MAX {
+                return xml::invalid(
+                    FILE,
+                    *node,
+                    format!("with '{path}' the text is larger than {BYTES_MAX} bytes"),
+                );
+            }
+        }
+        included.push_str(&text[end..]);
+        text = included;
+    }
+    Ok(text)
+}
+
+/// A file without what says that it is XML.
+fn on_one_line(file: &str) -> String {
+    let content = match file.trim_start().strip_prefix("<?xml") {
+        Some(rest) => rest.split_once("?>").map_or("", |(_, content)| content),
+        None => file,
+    };
+    content.replace(['\r', '\n'], " ")
+}
+
+/// Puts the values of `preprocess:properties` in place of `${name}`.
+fn substitute(text: String) -> Result<String, Error> {
+    if !text.contains("${") {
+        return Ok(text);
+    }
+    let document = xml::parse(FILE, &text)?;
+    let mut result = text.clone();
+    let properties = xml::elements(document.root_element())
+        .filter(|node| qualified_name(*node) == "preprocess:properties");
+    for property in properties.flat_map(|node| xml::elements(node).collect::<Vec<_>>()) {
+        result = result.replace(&format!("${{{}}}", property.tag_name().name()), xml::content(property));
+        if result.len() > 4 * text.len() + (1 << 16) {
+            return xml::invalid(FILE, property, "the properties make the file too large");
+        }
+    }
+    match result.find("${") {
+        None => Ok(result),
+        Some(at) => {
+            let name: String = result[at + 2..].chars().take_while(|&c| c != '}').take(60).collect();
+            let line = result[..at].matches('\n').count() + 1;
+            let place = Place { file: FILE.to_owned(), line, column: 1 };
+            Err(Error::Invalid {
+                place,
+                reason: format!("there is no property '{name}': add it to <preprocess:properties>"),
+            })
+        }
+    }
+}
