@@ -77,16 +77,44 @@ pub(super) struct Request {
 
 /// Plans and runs a query over the documents of this node.
 pub(super) fn run(request: &Request) -> Result<Found, Error> {
-    let prepared = Prepared::new(request.clone())?;
+    let prepared = Prepared::new(request)?;
     let views = prepared.views(scope(&request.query)?)?;
     let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
     Ok(prepared.found(outcomes, 1))
 }
 
-/// A query with its plans, made once on each node that has a part in it.
-pub(super) struct Prepared {
-    request: Request,
-    kinds: Vec<Asked>,
+/// A query over the documents that this node has in some buckets, for the node that gathers what all have.
+pub(super) fn session(request: &Request, buckets: &[BucketId]) -> Result<(Session, Deadline), Error> {
+    let scope = match scope(&request.query)? {
+        ViewScope::Groups(mut groups) => {
+            let is_here = |group: &Group| buckets.iter().any(|bucket| bucket.intersects(group));
+            groups.retain(is_here);
+            ViewScope::GroupsIn(groups, buckets.to_vec())
+        }
+        ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
+            ViewScope::Buckets(buckets.to_vec())
+        }
+    };
+    let prepared = Prepared::new(request)?;
+    let views = prepared.views(scope)?;
+    let searches = prepared.searches.iter().cloned().zip(views).collect();
+    Ok((Session::new(searches, &prepared.deadline)?, prepared.deadline))
+}
+
+/// What asks so many nodes, and makes one result of their answers.
+pub(super) fn gathering(request: &Request, nodes: usize) -> Result<Gathering, Error> {
+    Ok(Gathering::new(Prepared::new(request)?.searches, nodes))
+}
+
+/// The result of what so many nodes have found.
+pub(super) fn gathered(request: &Request, outcomes: Vec<Outcome>, nodes: u32) -> Result<Found, Error> {
+    Ok(Prepared::new(request)?.found(outcomes, nodes))
+}
+
+/// A query with its plans.
+struct Prepared<'r> {
+    request: &'r Request,
+    kinds: Vec<Asked<'r>>,
     lacking: Vec<Arc<str>>,
     /// One for each kind.
     searches: Vec<Arc<Search>>,
@@ -95,45 +123,19 @@ pub(super) struct Prepared {
     deadline: Deadline,
 }
 
-impl Prepared {
-    /// Plans the query.
-    pub(super) fn new(request: Request) -> Result<Self, Error> {
-        let Request { deployment, query, started, gone, .. } = &request;
+impl<'r> Prepared<'r> {
+    fn new(request: &'r Request) -> Result<Self, Error> {
+        let Request { deployment, query, started, gone, .. } = request;
         let (kinds, lacking) = showing(asked(deployment, query)?, query);
         let searches = kinds
             .iter()
-            .map(|asked| plan(asked, &kinds, &request).map(Arc::new))
+            .map(|asked| plan(asked, &kinds, request).map(Arc::new))
             .collect::<Result<Vec<Arc<Search>>, Error>>()?;
         let timeout = kinds.iter().filter_map(Asked::query_time_max).fold(query.timeout, Duration::min);
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(1.0));
         let deadline = Deadline::at(*started + looking).or_when(Arc::clone(gone));
         let planned = started.elapsed();
         Ok(Prepared { request, kinds, lacking, searches, planned, timeout, deadline })
-    }
-
-    pub(super) fn request(&self) -> &Request {
-        &self.request
-    }
-
-    /// The query over the documents that this node has in some buckets, for the node that gathers what all have.
-    pub(super) fn session(&self, buckets: &[BucketId]) -> Result<(Session, Deadline), Error> {
-        let scope = match scope(&self.request.query)? {
-            ViewScope::Groups(mut groups) => {
-                let is_here = |group: &Group| buckets.iter().any(|bucket| bucket.intersects(group));
-                groups.retain(is_here);
-                ViewScope::GroupsIn(groups, buckets.to_vec())
-            }
-            ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
-                ViewScope::Buckets(buckets.to_vec())
-            }
-        };
-        let searches = self.searches.iter().cloned().zip(self.views(scope)?).collect();
-        Ok((Session::new(searches, &self.deadline)?, self.deadline.clone()))
-    }
-
-    /// What asks so many nodes, and makes one result of their answers.
-    pub(super) fn gathering(&self, nodes: usize) -> Gathering {
-        Gathering::new(self.searches.clone(), nodes)
     }
 
     /// The documents of each kind.
@@ -147,8 +149,8 @@ impl Prepared {
     }
 
     /// All kinds' outcomes as one result, of so many nodes.
-    pub(super) fn found(&self, outcomes: Vec<Outcome>, nodes: u32) -> Found {
-        let Request { deployment, query, .. } = &self.request;
+    fn found(self, outcomes: Vec<Outcome>, nodes: u32) -> Found {
+        let Request { deployment, query, .. } = self.request;
         let plans = (query.trace_level > 0).then(|| Plans::of(deployment, query, &self.searches));
         let mut result = PartialResult::default();
         let mut traces = Vec::with_capacity(outcomes.len());
@@ -167,14 +169,15 @@ impl Prepared {
         result.coverage.nodes = nodes;
         let end = query.offset.saturating_add(query.hits).min(result.hits.len());
         let ungrouped = Ungrouped::all(&self.searches);
+        let Prepared { planned, timeout, lacking, .. } = self;
         Found {
             hits: query.offset.min(end)..end,
             result,
             traces,
-            planned: self.planned,
-            timeout: self.timeout,
+            planned,
+            timeout,
             plans,
-            lacking: self.lacking.clone(),
+            lacking,
             ungrouped,
         }
     }
@@ -206,9 +209,9 @@ impl Plans {
 
 /// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
 /// plan says what is wrong.
-fn showing(kinds: Vec<Asked>, query: &Query) -> (Vec<Asked>, Vec<Arc<str>>) {
+fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
     let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
-    let has = |asked: &Asked| asked.kind.schema.summaries.contains_key(summary);
+    let has = |asked: &Asked<'_>| asked.kind.schema.summaries.contains_key(summary);
     if !kinds.iter().any(has) {
         return (kinds, Vec::new());
     }
@@ -238,13 +241,13 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
 }
 
 /// A schema that the query asks.
-struct Asked {
-    kind: Arc<DocumentKind>,
+struct Asked<'d> {
+    kind: &'d Arc<DocumentKind>,
     /// The clusters it is asked in, by their places among those of the type.
     clusters: BTreeSet<usize>,
 }
 
-impl Asked {
+impl Asked<'_> {
     fn cluster(&self) -> Option<&ClusterOfKind> {
         self.kind.clusters.get(*self.clusters.first()?)
     }
@@ -267,7 +270,7 @@ impl Asked {
 }
 
 /// The schemas that the query asks, in the order of their names.
-fn asked(deployment: &Deployment, query: &Query) -> Result<Vec<Asked>, Error> {
+fn asked<'d>(deployment: &'d Deployment, query: &Query) -> Result<Vec<Asked<'d>>, Error> {
     let mut kinds: Vec<&Arc<DocumentKind>> = deployment.kinds().collect();
     kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
     let sources = Sources::of(deployment, query)?;
@@ -276,10 +279,9 @@ fn asked(deployment: &Deployment, query: &Query) -> Result<Vec<Asked>, Error> {
             (cluster.mode == DocumentMode::Streaming && sources.include(&kind.schema.name, &cluster.id))
                 .then_some(at)
         };
-        let clusters = kind.clusters.iter().enumerate().filter_map(is_asked).collect();
-        Asked { kind: Arc::clone(kind), clusters }
+        Asked { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
     });
-    let asked: Vec<Asked> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
+    let asked: Vec<Asked<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
     if asked.is_empty() {
         return Err(Error::BadRequest(format!(
             "none of the sources can be searched; there are {}",
@@ -358,11 +360,11 @@ fn known_sources(deployment: &Deployment) -> String {
 
 /// The query as it runs over one schema; `all` are the schemas of the request.
 fn plan(
-    asked: &Asked,
-    all: &[Asked],
+    asked: &Asked<'_>,
+    all: &[Asked<'_>],
     Request { deployment, query, embeddings, .. }: &Request,
 ) -> Result<Search, Error> {
-    let kind = &asked.kind;
+    let kind = asked.kind;
     let elsewhere = |field: &str| {
         all.iter()
             .any(|other| other.kind.schema.name != kind.schema.name && has_field(&other.kind.schema, field))

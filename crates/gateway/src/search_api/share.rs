@@ -16,7 +16,7 @@ use millrace_search::{Ask, Deadline, Reply, Session};
 use serde::{Deserialize, Serialize};
 
 use super::GRACE;
-use super::run::{Prepared, Request};
+use super::run::{self, Request};
 use crate::caller::Caller;
 use crate::cluster::{Vouch, bucket_of, check_held};
 use crate::http::{Frames, frame};
@@ -40,21 +40,20 @@ pub(super) struct Begin {
 
 /// A query over documents of this node, while others ask about it.
 pub(super) struct Local {
-    prepared: Arc<Prepared>,
+    request: Request,
     /// `None` while it works on an answer, and after one could not be given.
     session: Option<(Session, Deadline)>,
 }
 
 impl Local {
     /// Looks at the documents of these buckets.
-    pub(super) async fn begin(prepared: Arc<Prepared>, buckets: Vec<BucketId>) -> Result<Self, Error> {
-        let (looking, wanted) = (Arc::clone(&prepared), buckets.clone());
-        let node = &prepared.request().node;
-        let session = node.pool().run(move || looking.session(&wanted)).await??;
-        if let Some(cluster) = node.cluster() {
+    pub(super) async fn begin(request: Request, buckets: Vec<BucketId>) -> Result<Self, Error> {
+        let (looking, wanted) = (request.clone(), buckets.clone());
+        let session = request.node.pool().run(move || run::session(&looking, &wanted)).await??;
+        if let Some(cluster) = request.node.cluster() {
             check_held(&**cluster, &buckets)?;
         }
-        Ok(Local { prepared, session: Some(session) })
+        Ok(Local { request, session: Some(session) })
     }
 
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
@@ -64,7 +63,7 @@ impl Local {
             let reply = session.answer(ask, &deadline);
             (reply, (session, deadline))
         };
-        let (reply, session) = self.prepared.request().node.pool().run(answer).await?;
+        let (reply, session) = self.request.node.pool().run(answer).await?;
         self.session = Some(session);
         Ok(reply?)
     }
@@ -94,8 +93,7 @@ pub(super) async fn answer(
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
     let request = Request { node: Arc::clone(node), deployment, query, embeddings, started, gone };
     let vouch = Vouch::of_version(begin.version);
-    let prepared = Arc::new(node.pool().run(move || Prepared::new(request)).await??);
-    let mut local = Local::begin(prepared, buckets).await?;
+    let mut local = Local::begin(request, buckets).await?;
     vouch.check(node)?;
     let first = local.ask(begin.ask).await?;
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);

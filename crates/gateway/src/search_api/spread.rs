@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
@@ -22,7 +21,7 @@ use millrace_search::{Ask, Next, Outcome, Reply};
 use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
-use super::run::{self, Found, Prepared, Request};
+use super::run::{self, Found, Request};
 use super::share::{Begin, Local, MESSAGE_BYTES_MAX};
 use crate::Error;
 use crate::cluster::{
@@ -36,18 +35,18 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// The result over all nodes.
 pub(super) async fn run(request: &Request, cluster: &dyn Cluster) -> Result<Found, Error> {
     let deadline = request.started + request.query.timeout;
-    let planning = request.clone();
-    let prepared = Arc::new(request.node.pool().run(move || Prepared::new(planning)).await??);
     let mut silent = BTreeSet::new();
     let All { outcomes, nodes, unread, full } = loop {
-        match of_all(&prepared, cluster, &mut silent).await {
+        match of_all(request, cluster, &mut silent).await {
             Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
                 tokio::time::sleep(PATIENCE).await;
             }
             outcome => break outcome?,
         }
     };
-    let mut found = request.node.pool().run(move || prepared.found(outcomes, nodes)).await?;
+    let gathered = request.clone();
+    let found = request.node.pool().run(move || run::gathered(&gathered, outcomes, nodes)).await?;
+    let mut found = found?;
     found.result.coverage.target += unread;
     found.result.coverage.non_ideal |= !full;
     Ok(found)
@@ -65,11 +64,10 @@ struct All {
 
 /// Asks all nodes. Those that do not answer are added to the `silent`.
 async fn of_all(
-    prepared: &Arc<Prepared>,
+    request: &Request,
     cluster: &dyn Cluster,
     silent: &mut BTreeSet<NodeKey>,
 ) -> Result<All, Error> {
-    let request = prepared.request();
     let groups = match run::scope(&request.query)? {
         ViewScope::Groups(groups) if groups.iter().all(|group| group.location_bits().is_some()) => {
             Some(groups)
@@ -89,13 +87,14 @@ async fn of_all(
         return Err(Error::Unsettled("no node that has all of the documents answers now".to_owned()));
     }
     let count = nodes.len();
-    let mut gathering = prepared.gathering(count);
+    let begun = request.clone();
+    let mut gathering = request.node.pool().run(move || run::gathering(&begun, count)).await??;
     let mut talks = Vec::with_capacity(count);
     for (node, buckets) in nodes {
         let place = cluster.place(node).map_err(Error::Unsettled)?;
-        let (prepared, schemas) = (Arc::clone(prepared), gathering.schemas());
+        let (request, schemas) = (request.clone(), gathering.schemas());
         let version = found.version;
-        talks.push(Talk { node, place, buckets, version, prepared, schemas, state: State::Silent });
+        talks.push(Talk { node, place, buckets, version, request, schemas, state: State::Silent });
     }
     let mut replies = Vec::new();
     loop {
@@ -154,7 +153,7 @@ struct Talk {
     buckets: Vec<BucketId>,
     /// The version of the cluster state by which these are buckets.
     version: u64,
-    prepared: Arc<Prepared>,
+    request: Request,
     /// How many schemas are asked.
     schemas: usize,
     state: State,
@@ -174,8 +173,7 @@ enum State {
 
 impl Talk {
     async fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
-        let left =
-            self.prepared.request().query.timeout.saturating_sub(self.prepared.request().started.elapsed());
+        let left = self.request.query.timeout.saturating_sub(self.request.started.elapsed());
         let limit = left.saturating_add(super::GRACE);
         let begins = matches!(self.state, State::Silent | State::Late);
         let nothing = Reply::of_nobody(&ask, self.schemas);
@@ -186,7 +184,7 @@ impl Talk {
                     self.state = State::Late;
                     Ok(nothing)
                 }
-                None => Err(Error::Timeout(self.prepared.request().query.timeout)),
+                None => Err(Error::Timeout(self.request.query.timeout)),
             },
         }
     }
@@ -194,7 +192,7 @@ impl Talk {
     async fn ask_within(&mut self, ask: Ask, left: Duration) -> Result<Reply, Error> {
         match (&mut self.state, &self.place) {
             (State::Late, _) => {
-                let late = || Error::Timeout(self.prepared.request().query.timeout);
+                let late = || Error::Timeout(self.request.query.timeout);
                 Reply::of_nobody(&ask, self.schemas).ok_or_else(late)
             }
             (State::Here(local), _) => local.ask(ask).await,
@@ -204,14 +202,14 @@ impl Talk {
                 reply_of(address, replies).await
             }
             (_, Place::Here) => {
-                let mut local = Local::begin(Arc::clone(&self.prepared), self.buckets.clone()).await?;
+                let mut local = Local::begin(self.request.clone(), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
                 self.state = State::Here(local);
                 reply
             }
             (State::Silent, Place::At(address)) => {
                 let (asks, mut replies) =
-                    begin(self.prepared.request(), address, (&self.buckets, self.version), ask, left).await?;
+                    begin(&self.request, address, (&self.buckets, self.version), ask, left).await?;
                 let reply = reply_of(address, &mut replies).await;
                 self.state = State::There { asks, replies };
                 reply
