@@ -55,6 +55,13 @@ proptest! {
     }
 
     #[test]
+    fn a_key_tells_its_location(group in "[a-z]{0,3}", name in "[a-z0-9]{1,8}") {
+        let group = if group.is_empty() { Group::None } else { Group::Name(group) };
+        let id = id(&group, &name);
+        prop_assert_eq!(SortKey::new(&id).reversed_location(), id.location().reversed());
+    }
+
+    #[test]
     fn children_part_their_parent(used_bits in 0u8..58, bits in any::<u64>(), location in any::<u64>()) {
         let bucket = BucketId::new(used_bits, bits);
         let location = Location::new(location);

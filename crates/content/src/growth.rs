@@ -13,8 +13,9 @@ use crate::storage::Replicas;
 /// How often a node looks. It costs a look at numbers in memory, unless a bucket is too large.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A group is divided into so many parts (two to this power) when it gets too large: more than there are nodes, so that they share it evenly.
-const PARTS_BITS: u8 = 7;
+/// A group is divided into so many parts (two to this power) when it gets too large. A query takes as long as the node with the most parts: with 512
+/// parts four nodes are 0.95 times as fast as if all had as many, and eight 0.85 times; with 128 parts 0.85 and 0.7 times.
+const PARTS_BITS: u8 = 9;
 
 /// Looks again and again.
 pub(crate) async fn watch(replicas: Arc<Replicas>, membership: Membership) {
@@ -49,6 +50,6 @@ mod tests {
 
     #[test]
     fn what_is_whole_gets_many_parts_and_what_is_divided_twice_as_many() {
-        assert_eq!(wanted(vec![(7, 32), (9, 39), (9, 40), (9, 39)]), [(7, 39), (9, 41)].into());
+        assert_eq!(wanted(vec![(7, 32), (9, 39), (9, 40), (9, 39)]), [(7, 41), (9, 41)].into());
     }
 }

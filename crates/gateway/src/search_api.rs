@@ -7,6 +7,7 @@ mod parameters;
 mod render;
 mod run;
 mod share;
+mod sources;
 mod spread;
 mod trace;
 
@@ -122,6 +123,9 @@ async fn search(
         return Err(Error::parameter("presentation.format", reason.to_owned()));
     }
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
+    if deployment.application.container.checks_encoding {
+        check_encoding(&query)?;
+    }
     let aim = match question {
         Some(question) if !question.searches() => {
             let prompt = question.prompt(&[]);
@@ -177,6 +181,16 @@ async fn search(
             }
             (Err(_), _) => tokio::time::sleep(PATIENCE).await,
         }
+    }
+}
+
+/// Refuses a query that cannot find what its text was meant for.
+fn check_encoding(query: &Query) -> Result<(), Error> {
+    match millrace_query::double_encoded(&query.root) {
+        None => Ok(()),
+        Some(text) => Err(Error::BadRequest(format!(
+            "'{text}' looks like double encoded UTF-8; encode the text once, then escape its bytes for the address"
+        ))),
     }
 }
 

@@ -37,7 +37,7 @@ pub use chunk::ChunkInfo;
 pub use cut::{Cut, reaches};
 pub use error::Error;
 pub use groups::GroupEntry;
-pub use merge::{MergeInput, MergePolicy, absent_like, merge};
+pub use merge::{MergeInput, MergePolicy, merge};
 pub use segment::Segment;
 pub use verify::Verified;
 pub use writer::{NewChunk, Summary, Writer};

@@ -1,16 +1,19 @@
-//! A large group that lies whole on one node, or divided on two and on four, each of which searches what it has of it on one thread; what they
-//! say to each other is made into bytes and back, and travels no further. The group is divided into parts as a cluster does it, and placement says
-//! which node has which part: how unevenly it deals them out is in the figure.
+//! A large group that lies whole on one node, or divided on two and on four, each of which has a store of its own and searches what it has of
+//! the group on one thread; what they say to each other is made into bytes and back, and travels no further. The group is divided into parts as a
+//! cluster does it, and placement says which node has which part: how unevenly it deals them out is in the figure.
 //!
 //! The peer is one node that has all of the group: so many times its rate is the limit. Where the machine has fewer cores than there are
 //! nodes, the nodes run one after another, and of each step the slowest counts: the case says so.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_document::Group;
+use millrace_document::{DocumentId, Group};
 use millrace_placement::{Members, Node, Topology};
+use millrace_result::PartialResult;
 use millrace_search::{Ask, Gathering, Next, Reply, Session};
 use millrace_store::ViewScope;
 use serde::Serialize;
@@ -31,62 +34,103 @@ pub(super) const BENCH: Bench = Bench {
 
 const MAILS: u64 = 1_000_000;
 const MAIL_BYTES: usize = 128;
-/// The buckets of the divided group use so many bits: 128 of them, as in a cluster.
-const PART_BITS: u8 = BucketId::GROUP_BITS + 7;
+const GROUP: u64 = 0;
+/// The buckets of the divided group use so many bits: 512 of them, as in a cluster.
+const PART_BITS: u8 = BucketId::GROUP_BITS + 9;
 /// Buckets of no divided group, of which there is none here.
 const BITS: u8 = 10;
 const SHARE_MIN: f64 = 0.85;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::open(directory.path(), None)?;
-    let mut maker = Maker::new()?;
     let mails = settings.sized(MAILS).max(1);
-    load(engine.store(), (0..mails).map(|name| maker.mail(0, name, MAIL_BYTES)))?;
+    let whole = LargeNode::with(&directory.path().join("whole"), Vec::new(), mails)?;
     let (usual, rare) = (application::word(30), application::word(300));
     let words = format!("select * from mail where text contains \"{usual}\" or text contains \"{rare}\"");
     let counted = "select * from mail where date > 1500000000 limit 0 | all(group(date / 100000000) each(output(count())))";
-    let group = application::group_name(0);
-    let mut whole = Vec::new();
+    let mut cases = Vec::new();
     for (name, yql) in [("two words, bm25", words.as_str()), ("a range of dates, grouped", counted)] {
-        let query = engine.prepare(&[
+        let query = whole.engine.prepare(&[
             ("yql", yql),
-            ("streaming.groupname", group.as_str()),
+            ("streaming.groupname", &application::group_name(GROUP)),
             ("presentation.summary", "short"),
             ("timeout", "60s"),
         ])?;
-        let expected = engine.run(&query)?.result;
-        let scopes = [ViewScope::Groups(vec![Group::Name(group.clone())])];
-        let one = gathered(&engine, &query, &scopes, settings.time_per_case, &expected)?;
-        whole.push((name, query, expected, one));
+        let expected = whole.engine.run(&query)?.result;
+        let one = gathered(std::slice::from_ref(&whole), &query, settings.time_per_case, &expected)?;
+        cases.push(Case { name, query, expected, one });
     }
-    let low = Group::Name(group).location_bits().unwrap_or_default();
-    engine.store().divide(BITS, &[(low, PART_BITS)]).map_err(Error::failed)?;
+    drop(whole);
     let mut report = Report::new(BENCH.name);
-    for (name, query, expected, one) in whole {
-        for nodes in [2, 4] {
-            let scopes = scopes(low, nodes)?;
-            let several = gathered(&engine, &query, &scopes, settings.time_per_case, &expected)?;
-            let how = if usize::from(nodes) > cores() { ", one after another: computed" } else { "" };
-            let case = format!("{mails} mails, {name}, {nodes} nodes{how}");
+    for count in [2, 4] {
+        let parts = dealt_out(count)?;
+        let node = |(number, parts)| {
+            LargeNode::with(&directory.path().join(format!("{number} of {count}")), parts, mails)
+        };
+        let nodes = parts.into_iter().enumerate().map(node).collect::<Result<Vec<LargeNode>, Error>>()?;
+        for Case { name, query, expected, one } in &cases {
+            let several = gathered(&nodes, query, settings.time_per_case, expected)?;
+            let how = if nodes.len() > cores() { ", one after another: computed" } else { "" };
+            let case = format!("{mails} mails, {name}, {count} nodes{how}");
             let rate = |seconds: f64| mails as f64 / seconds;
             report.push(
                 Figure::new(&case, "rate", rate(several), Unit::PerSecond("documents"))
-                    .beside(format!("{nodes} times one node"), rate(one) * f64::from(nodes))
+                    .beside(format!("{count} times one node"), rate(*one) * f64::from(count))
                     .at_least(SHARE_MIN),
             );
         }
-        report.push(Figure::new(format!("{mails} mails, {name}, 1 node"), "median", one, Unit::Seconds));
+    }
+    for Case { name, one, .. } in &cases {
+        report.push(Figure::new(format!("{mails} mails, {name}, 1 node"), "median", *one, Unit::Seconds));
     }
     report.note(format!("{} cores; no network between the nodes", cores()));
     Ok(report)
 }
 
-/// What each of so many nodes has of the group.
-fn scopes(low: u32, nodes: u16) -> Result<Vec<ViewScope>, Error> {
+/// A query, and what one node makes of it.
+struct Case {
+    name: &'static str,
+    query: Prepared,
+    expected: PartialResult,
+    /// The median of its times, in seconds.
+    one: f64,
+}
+
+/// A node with a store of its own.
+struct LargeNode {
+    engine: Engine,
+    scope: ViewScope,
+}
+
+impl LargeNode {
+    /// One that has these parts of the group; where there are none, one that has it whole.
+    fn with(directory: &Path, parts: Vec<BucketId>, mails: u64) -> Result<Self, Error> {
+        let engine = Engine::open(directory, None)?;
+        let group = Group::Name(application::group_name(GROUP));
+        if !parts.is_empty() {
+            let low = group.location_bits().unwrap_or_default();
+            engine.store().divide(BITS, &[(low, PART_BITS)]).map_err(Error::failed)?;
+        }
+        let own: HashSet<BucketId> = parts.iter().copied().collect();
+        let is_own =
+            |id: &DocumentId| own.is_empty() || own.contains(&BucketId::new(PART_BITS, id.location().bits()));
+        let mut maker = Maker::new()?;
+        let all = (0..mails).map(|name| maker.mail(GROUP, name, MAIL_BYTES));
+        load(engine.store(), all.filter(|mail| mail.as_ref().map_or(true, |mail| is_own(&mail.id))))?;
+        let scope = match parts.is_empty() {
+            true => ViewScope::Groups(vec![group]),
+            false => ViewScope::GroupsIn(vec![group], parts),
+        };
+        Ok(LargeNode { engine, scope })
+    }
+}
+
+/// The parts of the group that each of so many nodes has.
+fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
     let members = Members::Nodes((0..nodes).map(|key| Node { key, capacity: 1.0 }).collect());
     let root = millrace_placement::Group { key: 0, members };
     let ideal = Topology::new(1, root).map_err(Error::failed)?.ideal(|_| true);
+    let low = Group::Name(application::group_name(GROUP)).location_bits().unwrap_or_default();
     let mut parts = vec![Vec::new(); usize::from(nodes)];
     for part in 0..1_u64 << (PART_BITS - BucketId::GROUP_BITS) {
         let bucket = BucketId::new(PART_BITS, part << BucketId::GROUP_BITS | u64::from(low));
@@ -94,29 +138,27 @@ fn scopes(low: u32, nodes: u16) -> Result<Vec<ViewScope>, Error> {
             parts[usize::from(node)].push(bucket);
         }
     }
-    let group = Group::Name(application::group_name(0));
-    Ok(parts.into_iter().map(|parts| ViewScope::GroupsIn(vec![group.clone()], parts)).collect())
+    Ok(parts)
 }
 
-/// The median time of a query over nodes that have these.
+/// The median time of a query over nodes.
 fn gathered(
-    engine: &Engine,
+    nodes: &[LargeNode],
     query: &Prepared,
-    scopes: &[ViewScope],
     budget: Duration,
-    expected: &millrace_result::PartialResult,
+    expected: &PartialResult,
 ) -> Result<f64, Error> {
     let mut samples = measure::Samples::new();
     let mut left = 20_u32;
     let begun = Instant::now();
     while left > 0 || begun.elapsed() < budget {
         left = left.saturating_sub(1);
-        let (took, found) = gather(engine, query, scopes)?;
+        let (took, found) = gather(nodes, query)?;
         let same = found.total_count == expected.total_count
             && format!("{:?}", found.groupings) == format!("{:?}", expected.groupings)
             && found.hits.iter().map(|hit| hit.relevance).eq(expected.hits.iter().map(|hit| hit.relevance));
         if !same {
-            return Err(Error::failed(format!("{} nodes find something else than one", scopes.len())));
+            return Err(Error::failed(format!("{} nodes find something else than one", nodes.len())));
         }
         samples.add(took);
     }
@@ -124,15 +166,11 @@ fn gathered(
 }
 
 /// Asks all nodes until there is a result; how long that took, as if each node had a core of its own.
-fn gather(
-    engine: &Engine,
-    query: &Prepared,
-    scopes: &[ViewScope],
-) -> Result<(Duration, millrace_result::PartialResult), Error> {
-    let mut sessions: Vec<(&ViewScope, Option<Session>)> = scopes.iter().map(|scope| (scope, None)).collect();
-    let side_by_side = scopes.len() <= cores();
+fn gather(nodes: &[LargeNode], query: &Prepared) -> Result<(Duration, PartialResult), Error> {
+    let mut sessions: Vec<(&LargeNode, Option<Session>)> = nodes.iter().map(|node| (node, None)).collect();
+    let side_by_side = nodes.len() <= cores();
     let mut took = Duration::ZERO;
-    let mut gathering = Gathering::new(vec![query.search()], scopes.len());
+    let mut gathering = Gathering::new(vec![query.search()], nodes.len());
     let mut replies = Vec::new();
     loop {
         let begun = Instant::now();
@@ -145,11 +183,11 @@ fn gather(
             }
             Next::Ask(asks) => asks,
         };
-        let answer = |((scope, session), ask): (&mut (&ViewScope, Option<Session>), Ask)| {
+        let answer = |((node, session), ask): (&mut (&LargeNode, Option<Session>), Ask)| {
             let begun = Instant::now();
             let mut own = match session.take() {
                 Some(session) => session,
-                None => engine.session(query, scope)?,
+                None => node.engine.session(query, &node.scope)?,
             };
             let reply: Reply =
                 travelled(&own.answer(travelled(&ask)?, &Engine::deadline()).map_err(Error::failed)?)?;

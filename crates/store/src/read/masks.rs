@@ -322,6 +322,15 @@ pub(crate) fn is_set(mask: &Mask, row: usize) -> bool {
     mask.as_ref().is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1)
 }
 
+/// Adds the versions of another mask of a chunk of so many.
+pub(crate) fn unite(mask: &mut Mask, other: Mask, documents: u32) {
+    let (Some(words), Some(others)) = (mask.as_mut(), other) else { return *mask = None };
+    words.iter_mut().zip(others).for_each(|(word, other)| *word |= other);
+    if *words == all(documents as usize) {
+        *mask = None;
+    }
+}
+
 fn all(documents: usize) -> Vec<u64> {
     let mut words = vec![u64::MAX; documents.div_ceil(64)];
     if let Some(last) = words.last_mut()

@@ -5,6 +5,7 @@
 //! lies. Rows of the tail are mostly newer than what is sealed; those that came from a replica need not be.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use millrace_document::Group;
 use millrace_segment::{ChunkInfo, Segment};
 
 use crate::read::found::{Found, TailKey};
-use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear};
+use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, unite};
 use crate::shared::Shared;
 use crate::state::{Bucket, State, is_of_divided};
 use crate::tail::chunk::{self, TailChunk};
@@ -92,7 +93,8 @@ impl<'a> Reading<'a> {
             parts.extend(self.resolve(&GroupIn { document_type, location, group: &key, places }, found)?);
             Ok::<_, Error>(())
         };
-        for bucket in self.state.buckets_of(location) {
+        let buckets = self.state.buckets_of(location);
+        for bucket in buckets {
             match within {
                 None => of_bucket(bucket)?,
                 Some(within) => {
@@ -100,7 +102,7 @@ impl<'a> Reading<'a> {
                 }
             }
         }
-        Ok(parts)
+        Ok(if buckets.len() > 1 { once_each(parts) } else { parts })
     }
 
     /// Where a group's documents are. `prefix`: what their sort keys begin with.
@@ -122,7 +124,14 @@ impl<'a> Reading<'a> {
             keep_reaching(&mut chunks, bucket);
             found.segments.push(SegmentChunks { segment: Arc::clone(segment), section, chunks });
         }
-        found.tail = self.tail_keys(prefix, after(prefix).as_deref(), |row| {
+        let (mut from, mut to) = (prefix.to_vec(), after(prefix));
+        if is_of_divided(bucket.id) {
+            // The group is followed by the rest of the location, the low half of the reversed one.
+            let (first, last) = bucket.places();
+            from.extend_from_slice(&(first as u32).to_be_bytes());
+            to = (last as u32).checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
+        }
+        found.tail = self.tail_keys(&from, to.as_deref(), |row| {
             row.document_type() == document_type && bucket.has(row.reversed_location())
         })?;
         Ok(found)
@@ -413,6 +422,30 @@ impl<'a> Reading<'a> {
         };
         Part { source: Source::Tail(chunk), info, newest, live }
     }
+}
+
+/// The chunks of a divided group, of which the parts can have some together: each once, with what counts in any part, in the order in which
+/// they lie in their files.
+fn once_each(parts: Vec<Part>) -> Vec<Part> {
+    let mut of_segments: BTreeMap<(u64, u32), Part> = BTreeMap::new();
+    let mut of_tail = Vec::new();
+    for part in parts {
+        let Source::Segment { segment, chunk, .. } = &part.source else {
+            of_tail.push(part);
+            continue;
+        };
+        match of_segments.entry((segment.number(), *chunk)) {
+            Entry::Vacant(place) => {
+                place.insert(part);
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                unite(&mut known.newest, part.newest, part.info.documents);
+                unite(&mut known.live, part.live, part.info.documents);
+            }
+        }
+    }
+    of_segments.into_values().chain(of_tail).collect()
 }
 
 /// Keeps those of a group's chunks that can have documents of a bucket.

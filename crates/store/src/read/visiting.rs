@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_bucket::{BucketId, SortKey};
+use millrace_bucket::{BucketId, SortKey, reversed_location};
 use millrace_column::{Bytes, Column, ColumnKey, Form};
 use millrace_document::{DocumentId, Group, Timestamp};
 
@@ -300,17 +300,6 @@ impl Walk<'_, '_> {
 /// Which of so many slices a location is in.
 fn slice_of(location: u32, slices: u32) -> u32 {
     ((u64::from(location) * u64::from(slices.max(1))) >> 32) as u32
-}
-
-/// The reversed location that a sort key has in its two parts.
-fn reversed_location(key: &[u8]) -> u64 {
-    let word = |at: usize| {
-        key.get(at..at + 4)
-            .and_then(|bytes| bytes.first_chunk::<4>())
-            .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-    };
-    let group_end = key.iter().skip(4).position(|byte| *byte == 0).map_or(key.len(), |end| 4 + end + 1);
-    u64::from(word(0)) << 32 | u64::from(word(group_end))
 }
 
 /// No document of a part has a higher reversed location than this.

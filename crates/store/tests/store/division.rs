@@ -37,6 +37,15 @@ fn of_scope(store: &Store, scope: ViewScope) -> BTreeMap<String, i64> {
     shown(&*store.view("mail", &scope).expect("a view"))
 }
 
+/// The rows that a query of each group goes through.
+fn rows(store: &Store) -> Vec<usize> {
+    let of_group = |group| {
+        let view = store.view("mail", &ViewScope::Groups(vec![Group::Number(group)])).expect("a view");
+        view.chunks().iter().map(|chunk| chunk.documents).sum()
+    };
+    GROUPS.map(of_group).to_vec()
+}
+
 fn all(store: &Store, scope: ViewScope) -> Vec<(String, Option<i64>, Timestamp)> {
     visited(store, &Visit { tombstones: true, wanted: 50, scope, ..Visit::all(&["mail", "note"]) })
 }
@@ -66,8 +75,15 @@ fn check_parts(store: &Store, bits: u8, expected: &[(String, Option<i64>, Timest
             assert_eq!(found, wanted, "{group} in {part}");
         }
     }
+    let others: Vec<BucketId> = parts(bits).into_iter().step_by(2).collect();
     for group in GROUPS.map(Group::Number) {
         let wanted = expected.iter().filter(|(text, ..)| *id(text).group() == group);
+        let of_others =
+            wanted.clone().filter(|(text, ..)| others.iter().any(|part| part.contains(id(text).location())));
+        let of_others: BTreeMap<_, _> =
+            of_others.filter_map(|(text, number, _)| Some((text.clone(), (*number)?))).collect();
+        let found = of_scope(store, ViewScope::GroupsIn(vec![group.clone()], others.clone()));
+        assert_eq!(found, of_others, "{group} in every other part");
         let wanted: BTreeMap<_, _> =
             wanted.filter_map(|(text, number, _)| Some((text.clone(), (*number)?))).collect();
         assert_eq!(of_scope(store, ViewScope::Groups(vec![group.clone()])), wanted, "{group}");
@@ -95,9 +111,11 @@ fn a_divided_group_is_what_it_was_in_parts() {
         fill(&store, 200, 200);
         let before = all(&store, ViewScope::All);
         let info = infos(&store, &[whole()])[0].expect("a replica");
+        let rows_before = rows(&store);
 
         store.divide(BITS, &[(LOW, 34)]).expect("divided");
         check_parts(&store, 34, &before);
+        assert_eq!(rows(&store), rows_before, "what parts share is read once");
         let replicas: Vec<BucketId> = parts(34).into_iter().chain([whole()]).collect();
         assert!(replicas.iter().all(|bucket| store.has_replica(*bucket)));
         let sum = |infos: Vec<Option<millrace_store::ReplicaInfo>>| {
