@@ -22,8 +22,8 @@ pub(crate) struct Finishing {
 }
 
 impl Driver {
-    /// Asks the owner to end it.
-    pub(crate) fn finish_elsewhere(&self, owner: NodeKey, version: u64, finishing: Finishing) {
+    /// Asks the owner to end it, as soon as there is one.
+    pub(crate) fn finish_elsewhere(&self, owner: Option<NodeKey>, version: u64, finishing: Finishing) {
         let inputs = self.inputs.clone();
         let request = Request::Finish(finishing.unfinished.clone());
         let answered = move |reply: Option<Reply>| {
@@ -31,7 +31,7 @@ impl Driver {
             let _ = inputs.send(Input::Finished { finishing, reply });
         };
         let fence = Fence { from: self.parts.me, version, number: 0, void_below: 0 };
-        match self.address(owner) {
+        match owner.and_then(|owner| self.address(owner)) {
             Some(address) => self.parts.peers.send(&address, fence, request, answered),
             None => answered(None),
         }
@@ -45,6 +45,7 @@ impl Driver {
                 let timestamp = unfinished.content.timestamp();
                 done(Ok(Written { timestamp, existed: None, changed: true, replicas }));
             }
+            Some(Response::Failed(Failure::Differs)) => done(Err(RequestError::Overtaken)),
             _ if Instant::now() + AGAIN >= deadline => done(Err(RequestError::Unknown)),
             _ => {
                 let inputs = self.inputs.clone();
@@ -70,6 +71,7 @@ impl Driver {
                 Err(RequestError::Moved { .. }) => Response::Refused(Refused::NotOwner),
                 Err(RequestError::Overloaded) => Response::Refused(Refused::Busy),
                 Err(RequestError::Failed(failure)) => Response::Failed(failure),
+                Err(RequestError::Overtaken) => Response::Failed(Failure::Differs),
                 Err(RequestError::Late | RequestError::Unknown | RequestError::Refused(_)) => {
                     Response::Failed(Failure::Interrupted)
                 }

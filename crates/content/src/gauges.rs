@@ -46,6 +46,11 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
         ),
         level("vds.idealstate.bucket_replicas_copying_in", "Replicas on their way to this node", copying_in),
         level(
+            "vds.idealstate.bucket_replicas_copying_out",
+            "Replicas that other nodes fetch from this one",
+            node.leaving(),
+        ),
+        level(
             "vds.idealstate.merge_bucket.pending",
             "Merges that wait until their nodes have time",
             figures.merges_pending,
@@ -79,6 +84,16 @@ pub(crate) fn of(node: &ContentNode) -> Vec<Gauge> {
         ),
         level("millrace.cluster.operations", "Operations on buckets that run", figures.running),
         level("millrace.cluster.requests", "Clients' operations that this node orders now", figures.requests),
+        Gauge::counted(
+            "millrace.peer.requests",
+            "Requests to other nodes about the buckets that this node owns",
+            node.peers().sent(),
+        ),
+        Gauge::counted(
+            "millrace.peer.requests_lost",
+            "Requests to other nodes to which no answer came: a connection broke, or could not be made",
+            node.peers().lost(),
+        ),
         Gauge::counted(
             "vds.filestor.allthreads.bytesmerged",
             "Bytes of replicas that this node sent or received",

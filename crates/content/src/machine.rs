@@ -455,11 +455,7 @@ impl Driver {
             distributor::Effect::Written { ticket, outcome } => {
                 let Some((deadline, done)) = self.writes.remove(&ticket) else { return };
                 match outcome {
-                    Err(RequestError::Moved {
-                        owner: Some(owner),
-                        version,
-                        unfinished: Some(unfinished),
-                    }) => {
+                    Err(RequestError::Moved { owner, version, unfinished: Some(unfinished) }) => {
                         let finishing = Finishing { unfinished, deadline, done };
                         self.finish_elsewhere(owner, version, finishing);
                     }

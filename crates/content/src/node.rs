@@ -61,6 +61,8 @@ pub struct ContentNode {
     store: Store,
     machine: Arc<Machine>,
     throttle: Arc<Throttle>,
+    peers: Arc<Peers>,
+    source: Arc<StoreSource>,
     /// Whether requests are handed on to the port for nodes.
     is_encrypted: bool,
     membership: Membership,
@@ -88,12 +90,13 @@ impl ContentNode {
         let (adopting, bits) = (Arc::clone(&replicas), state.distribution().bits);
         let adopted = runtime.spawn_blocking(move || adopting.adopt(bits)).await;
         adopted.map_err(std::io::Error::other)?.map_err(std::io::Error::other)?;
+        let peers = Arc::new(Peers::new(runtime.clone(), trust.clone()));
         let machine = Arc::new(Machine::start(Parts {
             me,
             incarnation,
             replicas: Arc::clone(&replicas),
             throttle: Arc::clone(&throttle),
-            peers: Arc::new(Peers::new(runtime.clone(), trust.clone())),
+            peers: Arc::clone(&peers),
             membership: membership.clone(),
             trust: trust.clone(),
             runtime,
@@ -102,7 +105,8 @@ impl ContentNode {
         let (stop, stopped) = watch::channel(false);
         let growth = growth::watch(Arc::clone(&replicas), membership.clone());
         let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
-        let answers = Arc::new(Answers { machine: Arc::clone(&machine), source, handed_on });
+        let answers =
+            Arc::new(Answers { machine: Arc::clone(&machine), source: Arc::clone(&source), handed_on });
         let is_encrypted = trust.is_some();
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, trust, answers, stopped)),
@@ -111,7 +115,18 @@ impl ContentNode {
             tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
             tokio::spawn(growth),
         ];
-        Ok(Arc::new(ContentNode { me, store, machine, throttle, is_encrypted, membership, stop, tasks }))
+        Ok(Arc::new(ContentNode {
+            me,
+            store,
+            machine,
+            throttle,
+            peers,
+            source,
+            is_encrypted,
+            membership,
+            stop,
+            tasks,
+        }))
     }
 
     /// This node's key.
@@ -137,6 +152,16 @@ impl ContentNode {
     /// How fast data moves from and to this node, and what holds it back.
     pub fn throttle(&self) -> &Throttle {
         &self.throttle
+    }
+
+    /// Replicas that other nodes fetch from this one now.
+    pub(crate) fn leaving(&self) -> u64 {
+        self.source.leaving()
+    }
+
+    /// Its connections to other nodes.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// The version of the cluster state that it acts by, and whether it is sure that none is newer.
@@ -464,6 +489,7 @@ fn refused(error: RequestError) -> WriteError {
         RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
             WriteError::Unknown("not all replicas answered in time".to_owned())
         }
+        RequestError::Overtaken => WriteError::Unknown(error.to_string()),
         RequestError::Failed(Failure::DiskFull { reason }) => WriteError::DiskFull(reason),
         RequestError::Failed(failure) => WriteError::Failed(failure.to_string()),
     }

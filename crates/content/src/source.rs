@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, Timestamp, Version};
@@ -23,23 +24,53 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct StoreSource {
     replicas: Arc<Replicas>,
     throttle: Arc<Throttle>,
+    leaving: Arc<AtomicU64>,
 }
 
 impl StoreSource {
     pub(crate) fn new(replicas: Arc<Replicas>, throttle: Arc<Throttle>) -> Self {
-        StoreSource { replicas, throttle }
+        StoreSource { replicas, throttle, leaving: Arc::default() }
+    }
+
+    /// Buckets that others have asked for as a whole, and may not have all of.
+    pub fn leaving(&self) -> u64 {
+        self.leaving.load(Ordering::Relaxed)
     }
 
     /// Of a store that is in no cluster.
     pub fn of(store: &millrace_store::Store, throttle: Arc<Throttle>) -> Self {
-        StoreSource { replicas: Arc::new(Replicas::new(store.clone())), throttle }
+        StoreSource::new(Arc::new(Replicas::new(store.clone())), throttle)
+    }
+}
+
+/// Buckets that leave as long as this is kept.
+struct Leaving {
+    all: Arc<AtomicU64>,
+    buckets: u64,
+}
+
+impl Leaving {
+    fn new(all: &Arc<AtomicU64>, buckets: usize) -> Self {
+        let buckets = buckets as u64;
+        all.fetch_add(buckets, Ordering::Relaxed);
+        Leaving { all: Arc::clone(all), buckets }
+    }
+}
+
+impl std::ops::Drop for Leaving {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.buckets, Ordering::Relaxed);
     }
 }
 
 impl Source for StoreSource {
     fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
         let parcels = self.replicas.store().export(buckets).map_err(|error| error.to_string())?;
-        let parcel = |parcel| Box::new(StoreParcel { parcel, throttle: Arc::clone(&self.throttle) });
+        let leaving = Arc::new(Leaving::new(&self.leaving, buckets.len()));
+        let parcel = |parcel| {
+            let (throttle, leaving) = (Arc::clone(&self.throttle), Arc::clone(&leaving));
+            Box::new(StoreParcel { parcel, throttle, _leaving: leaving })
+        };
         Ok(parcels.into_iter().map(|of| parcel(of) as Box<dyn Parcel>).collect())
     }
 
@@ -78,6 +109,8 @@ impl Source for StoreSource {
 struct StoreParcel {
     parcel: millrace_store::Parcel,
     throttle: Arc<Throttle>,
+    /// The connection keeps the parcels of an export until it ends, or asks for another.
+    _leaving: Arc<Leaving>,
 }
 
 impl Parcel for StoreParcel {

@@ -431,7 +431,7 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
         let row = version_of(start, 1, 2, 3);
         let bucket =
             membership.states().borrow().as_ref().expect("there is a state").bucket(id(1, 2).location());
-        let unfinished = Unfinished { bucket, content: row.content };
+        let unfinished = Unfinished { bucket, content: row.content, base: None };
         let fence = Fence { from: NodeKey(9), version, number: 0, void_below: 0 };
         let (sender, answer) = mpsc::channel();
         peers.send(&address, fence, Request::Finish(unfinished), move |reply| {

@@ -11,7 +11,7 @@ use millrace_bucket::BucketId;
 use millrace_column::{BytesBuilder, Column, ColumnKey};
 use millrace_content::{StoreSource, Throttle, take_over};
 use millrace_document::{DataType, Document, DocumentId, Timestamp, Value, Version};
-use millrace_peer::serve_bulk;
+use millrace_peer::{Source, serve_bulk};
 use millrace_store::{Layout, Options, Store};
 
 const BITS: u8 = 3;
@@ -65,6 +65,19 @@ fn fill(store: &Store, numbers: std::ops::Range<u64>) {
     store.apply(numbers.map(version).collect(), move |outcome| drop(sender.send(outcome)));
     done.recv().expect("every write is answered").expect("they are durable");
     store.seal().expect("sealed");
+}
+
+#[test]
+fn replicas_leave_as_long_as_they_are_asked_for() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = open(&directory);
+    fill(&store, 0..20);
+    let source = StoreSource::of(&store, Arc::new(Throttle::new(None)));
+    assert_eq!(source.leaving(), 0);
+    let parcels = source.export(&buckets()).expect("it can be read");
+    assert_eq!(source.leaving(), 8);
+    drop(parcels);
+    assert_eq!(source.leaving(), 0);
 }
 
 fn infos(store: &Store, buckets: &[BucketId]) -> Vec<Option<(u64, u64)>> {

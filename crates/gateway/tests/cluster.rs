@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hyper::Method;
@@ -117,6 +120,68 @@ fn a_change_of_many_documents_that_broke_off_is_not_made_twice() {
         let (status, answer) = nodes.call(node, Method::PUT, &chosen, undo);
         assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(3)), "{answer}");
     }
+}
+
+#[test]
+fn a_write_that_was_refused_without_effect_is_routed_again() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let path = "/document/v1/notes/note/group/even/2";
+    let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
+    for (round, node) in [owner, stranger].into_iter().enumerate() {
+        nodes.world.refusals.store(3, Ordering::SeqCst);
+        let (status, answer) = nodes.call(node, Method::PUT, path, increment);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(nodes.world.refusals.load(Ordering::SeqCst), 0);
+        let (_, answer) = nodes.call(node, Method::GET, path, "");
+        assert_eq!(answer["fields"]["stars"], 2 + 100 * (1 + round as u64), "{answer}");
+        // Where it goes on like that, the client hears of it in its own time.
+        nodes.world.refusals.store(usize::MAX, Ordering::SeqCst);
+        refused(nodes.call(node, Method::PUT, &format!("{path}?timeout=300ms"), increment));
+        nodes.world.refusals.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Takes connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its own address again.
+fn stand_in(nodes: &Nodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let own = std::mem::replace(&mut nodes.world.addresses.lock().unwrap()[node], address);
+    let world = Arc::clone(&nodes.world);
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody connects");
+        // That there are no settings to tell.
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
+        let (mut read, mut came) = ([0; 4096], Vec::new());
+        while !came.windows(9).any(|bytes| bytes == b"increment") {
+            let length = stream.read(&mut read).expect("it sends");
+            came.extend_from_slice(&read[..length]);
+        }
+        world.addresses.lock().unwrap()[node] = own;
+        stream.write_all(answer).expect("it reads");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        // Until the other end has seen it, or else what was written may be lost.
+        while stream.read(&mut read).is_ok_and(|length| length > 0) {}
+    })
+}
+
+#[test]
+fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let path = "/document/v1/notes/note/group/even/2?timeout=5s";
+    let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
+    // It stops, and no request has been begun with; the same, but for the first request; the connection only breaks.
+    let nothing_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let one_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+    for (answer, expected) in [(&nothing_begun[..], 200), (&one_begun[..], 504), (&[], 504)] {
+        let ends = stand_in(&nodes, owner, answer);
+        let (status, told) = nodes.call(stranger, Method::PUT, path, increment);
+        assert_eq!(status, expected, "{answer:?}: {told}");
+        ends.join().expect("it has ended");
+    }
+    let (_, answer) = nodes.call(stranger, Method::GET, path, "");
+    assert_eq!(answer["fields"]["stars"], 102, "{answer}");
 }
 
 /// Every bucket on two nodes, of which one has it and another orders its writes.

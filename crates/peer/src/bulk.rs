@@ -105,6 +105,9 @@ const PIECE_BYTES: usize = 256 << 10;
 /// After so long without a byte the connection is given up.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20);
 
+/// After so long without a question the connection is given up: whoever asks writes what it has got to its disk before it asks on.
+pub(crate) const QUESTION_PATIENCE: Duration = Duration::from_secs(300);
+
 /// How long a node may take to accept a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -262,6 +265,7 @@ impl Bulk {
 pub fn serve_bulk(stream: TcpStream, source: &dyn Source) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
+    stream.set_read_timeout(Some(QUESTION_PATIENCE))?;
     serve(BulkStream::Plain(stream), source)
 }
 

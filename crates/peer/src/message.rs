@@ -37,8 +37,9 @@ pub(crate) fn write_request(fence: &Fence, request: &Request) -> Vec<u8> {
             rows.iter().for_each(|row| write_row(&mut out, row));
         }
         Request::Finish(unfinished) => {
-            out.push(9);
+            out.push(if unfinished.base.is_some() { 10 } else { 9 });
             bucket(&mut out, unfinished.bucket);
+            unfinished.base.iter().for_each(|base| number(&mut out, base.0));
             write_row_content(&mut out, &unfinished.content);
         }
         Request::Read { bucket: of, id } => {
@@ -97,8 +98,9 @@ pub(crate) fn read_request(bytes: &[u8]) -> Result<(Fence, Request), Error> {
         },
         7 => Request::Complete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
         8 => Request::Delete { bucket: reader.bucket()?, expected: read_content(&mut reader)? },
-        9 => Request::Finish(Unfinished {
+        kind @ (9 | 10) => Request::Finish(Unfinished {
             bucket: reader.bucket()?,
+            base: (kind == 10).then(|| reader.timestamp()).transpose()?,
             content: Arc::new(read_row_content(&mut reader)?),
         }),
         _ => return Err(Error::Message("a request is of no known kind")),
@@ -325,7 +327,12 @@ mod tests {
                 row(drop(DropScope::Type("mail".to_owned())), None),
             ]),
             Request::Read { bucket: of, id: id() },
-            Request::Finish(Unfinished { bucket: of, content: Arc::new(version(Some(b"body"))) }),
+            Request::Finish(Unfinished { bucket: of, content: Arc::new(version(Some(b"body"))), base: None }),
+            Request::Finish(Unfinished {
+                bucket: of,
+                content: Arc::new(version(None)),
+                base: Some(Timestamp(6)),
+            }),
             Request::Create(of),
             Request::Pull { bucket: of, from: NodeKey(3), pull: Pull::Whole },
             Request::Pull { bucket: of, from: NodeKey(3), pull: Pull::Missing },

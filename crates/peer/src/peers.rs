@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Peers {
     runtime: Handle,
     trust: Option<Arc<Trust>>,
     links: Mutex<HashMap<String, mpsc::Sender<Outgoing>>>,
+    sent: AtomicU64,
+    lost: Arc<AtomicU64>,
 }
 
 struct Outgoing {
@@ -46,7 +49,7 @@ struct Outgoing {
 impl Peers {
     /// Connections whose tasks run on this runtime; where there is trust, encrypted and to nodes alone.
     pub fn new(runtime: Handle, trust: Option<Arc<Trust>>) -> Self {
-        Peers { runtime, trust, links: Mutex::default() }
+        Peers { runtime, trust, links: Mutex::default(), sent: AtomicU64::default(), lost: Arc::default() }
     }
 
     /// Sends a request to the node at `address` (`host:port`). `answered` is called with the answer, or with `None` when none will come:
@@ -58,6 +61,12 @@ impl Peers {
         request: Request,
         answered: impl FnOnce(Option<Reply>) + Send + 'static,
     ) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        let lost = Arc::clone(&self.lost);
+        let answered = move |reply: Option<Reply>| {
+            lost.fetch_add(u64::from(reply.is_none()), Ordering::Relaxed);
+            answered(reply);
+        };
         let mut outgoing = Outgoing { fence, request, answered: Box::new(answered) };
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let link = links.entry(address.to_owned()).or_insert_with(|| self.link(address));
@@ -69,6 +78,16 @@ impl Peers {
         }
         std::mem::drop(links);
         (outgoing.answered)(None);
+    }
+
+    /// Requests that were sent, or were to be.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Of these, those to which no answer will come.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Forgets connections to nodes other than these.

@@ -135,6 +135,7 @@ async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result
 }
 
 async fn serve_bulk(stream: Stream, source: Arc<dyn Source>) -> io::Result<()> {
-    let stream = stream.blocking(bulk::SILENCE_MAX)?;
+    // The thread does not end with this task, but with its connection.
+    let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_PATIENCE)?;
     tokio::task::spawn_blocking(move || bulk::serve(stream, &*source)).await.map_err(io::Error::other)?
 }

@@ -1,7 +1,8 @@
 //! A connection as it is used: waiting for the network or by a thread that blocks, encrypted or not.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream as BlockingTcp, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream as BlockingTcp, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use millrace_trust::{Blocking, Connection, Purpose, Trust};
@@ -53,19 +54,34 @@ impl Stream {
         }
     }
 
-    /// For a thread that blocks, whose writes fail after `silence`.
-    pub(crate) fn blocking(self, silence: Duration) -> io::Result<BulkStream> {
-        match self {
+    /// For a thread that blocks, whose writes fail after `silence`, and whose reads after `patience`. It ends with what comes with it.
+    pub(crate) fn blocking(self, silence: Duration, patience: Duration) -> io::Result<(BulkStream, Ends)> {
+        let socket = match &self {
+            Stream::Plain(stream) => stream.as_fd(),
+            Stream::Encrypted(stream) => stream.get_ref().0.as_fd(),
+        };
+        let ends = Ends(BlockingTcp::from(socket.try_clone_to_owned()?));
+        ends.0.set_read_timeout(Some(patience))?;
+        let stream = match self {
             Stream::Plain(stream) => {
                 let stream = stream.into_std()?;
                 stream.set_nonblocking(false)?;
                 stream.set_write_timeout(Some(silence))?;
-                Ok(BulkStream::Plain(stream))
+                BulkStream::Plain(stream)
             }
-            Stream::Encrypted(stream) => {
-                Ok(BulkStream::Encrypted(millrace_trust::blocking(*stream, silence)?))
-            }
-        }
+            Stream::Encrypted(stream) => BulkStream::Encrypted(millrace_trust::blocking(*stream, silence)?),
+        };
+        Ok((stream, ends))
+    }
+}
+
+/// Dropped, it ends the connection, so that a thread that waits for bytes of it goes on.
+pub(crate) struct Ends(BlockingTcp);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 

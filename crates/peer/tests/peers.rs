@@ -167,8 +167,10 @@ fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() 
         },
     );
     assert_eq!(ask(&peers, &address, &[2, 3], &Request::Ping), [Some(2), Some(3)]);
+    assert_eq!((peers.sent(), peers.lost()), (4, 1), "one found nobody there, one is not answered yet");
     stop.send_replace(true);
     assert_eq!(lost.recv_timeout(Duration::from_secs(30)), Ok(None));
+    assert_eq!((peers.sent(), peers.lost()), (4, 2));
     let (other, _stop) = node(&runtime);
     assert_eq!(ask(&peers, &other, &[4, 5], &Request::Ping), [Some(4), Some(5)]);
 }
@@ -182,9 +184,9 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
         b"GET / HTTP/1.1\r\n\r\n",
         b"MILLREQ\x01\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
         b"MILLREQ\x01\x03\0\0\0\0\0\0\0\0\0\0\0abc",
-        b"MILLBLK\x01\xff\xff\xff\xff",
-        b"MILLBLK\x01\x01\0\0\0\x09",
-        b"MILLBLK\x01\x05\0\0\0\x01\xff\xff\xff\xff",
+        b"MILLBLK\x02\xff\xff\xff\xff",
+        b"MILLBLK\x02\x01\0\0\0\x09",
+        b"MILLBLK\x02\x05\0\0\0\x01\xff\xff\xff\xff",
     ];
     for bytes in hostile {
         let ended = runtime.block_on(async {
@@ -196,6 +198,23 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
         assert!(ended.is_ok(), "{bytes:?}");
         assert_eq!(ask(&peers, &address, &[1, 2], &Request::Ping), [Some(1), Some(2)]);
     }
+}
+
+#[test]
+fn a_server_ends_at_once_though_a_transfer_is_silent() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, stop) = node(&runtime);
+    let mut bulk = Bulk::connect(&address, None).expect("the node listens");
+    assert_eq!(bulk.export(&[BUCKET]).expect("it can be read").len(), 3);
+    stop.send_replace(true);
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        // That waits for all threads that block.
+        std::mem::drop(runtime);
+        let _ = sender.send(());
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(30)), Ok(()), "a thread waits for bytes");
+    assert!(matches!(bulk.export(&[BUCKET]), Err(Error::Connection { .. })));
 }
 
 #[test]

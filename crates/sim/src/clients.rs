@@ -86,6 +86,7 @@ impl World {
             Err(
                 RequestError::Moved { unfinished: Some(_), .. }
                 | RequestError::Unknown
+                | RequestError::Overtaken
                 | RequestError::Failed(_),
             ) => Heard::Unknown,
             Err(_) => Heard::NotWritten,

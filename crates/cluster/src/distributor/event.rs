@@ -51,7 +51,7 @@ pub enum Change {
         /// Which of its documents.
         scope: DropScope,
     },
-    /// What another owner began, to be ended under its own timestamp.
+    /// What another owner began, to be ended under its own timestamp, unless somebody has written the document since.
     Finish(Unfinished),
 }
 
@@ -77,6 +77,9 @@ pub struct Unfinished {
     pub bucket: BucketId,
     /// What it says.
     pub content: Arc<RowContent>,
+    /// The version of the document that it was decided from, 0 where there was none: it may be written only if nobody has written another
+    /// since. `None`: it does not depend on what was there.
+    pub base: Option<Timestamp>,
 }
 
 impl fmt::Debug for Change {
@@ -140,6 +143,12 @@ pub enum RequestError {
         "not all replicas answered in time: it is not known whether the write is there; read it, or send it again"
     )]
     Unknown,
+    /// The bucket changed owner while the row was on its way, and somebody has written the document since: whether the row came before that
+    /// cannot be told any more.
+    #[error(
+        "the document changed owner during the write, and another write came: it is not known whether this one is there; read it, or send it again"
+    )]
+    Overtaken,
     /// The modification refused what it found. Nothing was written.
     #[error("{0}")]
     Refused(Refusal),

@@ -9,8 +9,8 @@ use millrace_document::Timestamp;
 use super::buckets::{Bucket, Replica};
 use super::machine::Distributor;
 use super::peers::Purpose;
-use super::requests::{Kind, RequestId, Stage};
-use super::{Effect, RequestError, Unfinished};
+use super::requests::{RequestId, Stage};
+use super::{Effect, RequestError};
 use crate::confirmation::lapse;
 use crate::owners::Owners;
 use crate::{ClusterState, NodeKey, ReplicaInfo, Request};
@@ -36,7 +36,8 @@ impl Distributor {
         self.peers.begin(self.version, &|node| stays.contains(&node));
         let asked = self.nodes_to_hear(&state);
         let divided = self.divided_buckets(&state);
-        self.owners = takes_part.then(|| Owners::new(state));
+        let owners = Owners::new(state);
+        (self.owners, self.elsewhere) = if takes_part { (Some(owners), None) } else { (None, Some(owners)) };
         self.unheard = if takes_part { asked } else { BTreeSet::new() };
         self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
         self.keep_buckets(&stays, &divided);
@@ -130,17 +131,16 @@ impl Distributor {
                 continue;
             }
             let Some(request) = self.requests.slots.get_mut(&id) else { continue };
+            if !continues {
+                request.outdate();
+            }
             match &mut request.stage {
+                // Whatever it waited for, it waits anew.
+                Stage::Waiting if !continues => self.advance(id, effects),
                 Stage::InLane | Stage::Waiting | Stage::Deciding => {}
                 Stage::Reading { .. } => self.advance(id, effects),
-                // It is heard from all again who has it; the same row to all of them ends it. What a decision was made from may not hold
-                // any more: another owner can have come between.
-                Stage::Flying(_) | Stage::Durable(_) if !continues && request.kind.is_blind() => {
-                    self.relaunch(id, effects);
-                }
-                Stage::Flying(_) | Stage::Durable(_) if !continues => {
-                    self.finish(id, Err(RequestError::Unknown), effects);
-                }
+                // It is heard from all again who has it; the same row to all of them ends it.
+                Stage::Flying(_) | Stage::Durable(_) if !continues => self.relaunch(id, effects),
                 Stage::Flying(flight) => {
                     let here = &self.buckets[&bucket];
                     flight.waiting_for.retain(|node| here.replica(*node).is_some());
@@ -162,15 +162,15 @@ impl Distributor {
         let state = self.owners.as_ref().map(|owners| Arc::clone(owners.state()));
         let request = self.requests.slots.get_mut(&id)?;
         let Some(state) = state else { return Some(request.bucket) };
-        match (&request.id, &request.kind) {
-            (Some(document), _) => request.bucket = state.bucket(document.location()),
-            (None, Kind::Blind(row)) if !row.drops_within(&state, request.bucket) => {
+        match &request.id {
+            Some(document) => request.bucket = state.bucket(document.location()),
+            None if !request.drops_within(&state) => {
                 let (bucket, sent) = (request.bucket, request.sent().is_some());
                 let error = if sent { RequestError::Unknown } else { self.moved(bucket) };
                 self.finish(id, Err(error), effects);
                 return None;
             }
-            (None, _) => {}
+            None => {}
         }
         Some(request.bucket)
     }
@@ -178,16 +178,8 @@ impl Distributor {
     /// The bucket has another owner now.
     fn hand_on(&mut self, id: RequestId, effects: &mut Vec<Effect>) {
         let Some(request) = self.requests.slots.get(&id) else { return };
-        let bucket = request.bucket;
-        let error = match request.sent().cloned() {
-            None => self.moved(bucket),
-            Some(content) if request.kind.is_blind() => {
-                let unfinished = Some(Unfinished { bucket, content });
-                RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished }
-            }
-            // What the decision was made from may not hold any more for the next owner.
-            Some(_) => RequestError::Unknown,
-        };
+        let (bucket, unfinished) = (request.bucket, request.unfinished());
+        let error = RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished };
         self.finish(id, Err(error), effects);
     }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
@@ -13,7 +14,7 @@ use super::{RequestError, Settings};
 use crate::clock::HybridClock;
 use crate::confirmation::Confirmation;
 use crate::owners::Owners;
-use crate::{NodeKey, Now, Refused, Reply, Request, Response};
+use crate::{ClusterState, NodeKey, Now, Refused, Reply, Request, Response};
 
 /// The owner's side of the buckets that a node owns. See the module for how it is driven.
 pub struct Distributor {
@@ -25,6 +26,8 @@ pub struct Distributor {
     pub(super) confirmation: Confirmation,
     /// The newest state, once there is one in which this run of the node serves.
     pub(super) owners: Option<Owners>,
+    /// The newest state, where this run of the node has no part in it.
+    pub(super) elsewhere: Option<Owners>,
     /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of service and may not know.
     pub(super) unheard: BTreeSet<NodeKey>,
     /// By then those who do not serve know, or have nothing more that confirms them.
@@ -48,6 +51,7 @@ impl Distributor {
             clock: HybridClock::default(),
             confirmation: Confirmation::new(settings.confirm),
             owners: None,
+            elsewhere: None,
             unheard: BTreeSet::new(),
             unheard_until: None,
             buckets: Buckets::new(),
@@ -110,8 +114,19 @@ impl Distributor {
         self.is_confirmed(self.now.monotonic)
     }
 
+    /// Who owns a bucket by the newest state. Where this run of the node has no part in that, it is another node.
     pub(super) fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
-        self.owners.as_mut().and_then(|owners| owners.owner(bucket))
+        match (&mut self.owners, &mut self.elsewhere) {
+            (Some(owners), _) => owners.owner(bucket),
+            // An earlier run of this node may have a part in it still.
+            (None, Some(owners)) => owners.owner(bucket).filter(|owner| *owner != self.me),
+            (None, None) => None,
+        }
+    }
+
+    /// The newest state, whether this run of the node has a part in it or not.
+    pub(super) fn known_state(&self) -> Option<&Arc<ClusterState>> {
+        self.owners.as_ref().or(self.elsewhere.as_ref()).map(Owners::state)
     }
 
     pub(super) fn serves(&self, node: NodeKey) -> bool {

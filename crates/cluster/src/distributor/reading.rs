@@ -1,7 +1,7 @@
 //! Reads: which replica to ask, and reading documents for clients and for modifications.
 
 use millrace_bucket::BucketId;
-use millrace_document::Version;
+use millrace_document::{Timestamp, Version};
 
 use super::buckets::Bucket;
 use super::machine::Distributor;
@@ -77,8 +77,7 @@ impl Distributor {
     }
 
     pub(super) fn read(&mut self, read: Read, effects: &mut Vec<Effect>) {
-        let Some(bucket) = self.owners.as_ref().map(|owners| owners.state().bucket(read.id.location()))
-        else {
+        let Some(bucket) = self.known_state().map(|state| state.bucket(read.id.location())) else {
             let error = RequestError::Moved { owner: None, version: self.version, unfinished: None };
             return effects.push(Effect::Found { ticket: read.ticket, outcome: Err(error) });
         };
@@ -94,6 +93,7 @@ impl Distributor {
             kind: Kind::Read,
             stage: Stage::Waiting,
             row: None,
+            outdated: false,
             bytes,
         });
         self.advance(id, effects);
@@ -168,6 +168,10 @@ impl Distributor {
             return self.finish(request, Err(RequestError::Failed(failure)), effects);
         }
         let newest: Option<Version> = newest.take();
+        if slot.outdated {
+            let newest = newest.map(|version| version.timestamp).unwrap_or_default();
+            return self.looked_again(request, newest, effects);
+        }
         match &mut slot.kind {
             Kind::Modify { modify, found, .. } => {
                 *found = Some(newest.as_ref().map_or(Found::default(), |version| Found {
@@ -180,6 +184,23 @@ impl Distributor {
             }
             Kind::Read | Kind::Blind(_) => self.found(request, newest, effects),
         }
+    }
+
+    /// What is there now is known, where another owner may have come between.
+    fn looked_again(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<Effect>) {
+        self.clock.observe(newest);
+        let Some(slot) = self.requests.slots.get_mut(&request) else { return };
+        if slot.still_holds(newest) {
+            slot.outdated = false;
+            return self.relaunch(request, effects);
+        }
+        let (bucket, is_sent) = (slot.bucket, slot.sent().is_some());
+        let error = match is_sent {
+            // Nothing was written: the operation can begin anew.
+            false => self.moved(bucket),
+            true => RequestError::Overtaken,
+        };
+        self.finish(request, Err(error), effects);
     }
 
     fn found(&mut self, request: RequestId, newest: Option<Version>, effects: &mut Vec<Effect>) {

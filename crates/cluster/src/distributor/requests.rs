@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
 
 use super::Modify;
-use super::event::{Modification, Ticket};
+use super::event::{Modification, Ticket, Unfinished};
 use super::lanes::Lanes;
 use crate::{ClusterState, Failure, NodeKey, RowContent};
 
@@ -25,6 +25,9 @@ pub(super) struct ClientRequest {
     pub stage: Stage,
     /// What it writes, from when it has its timestamp.
     pub row: Option<Arc<RowContent>>,
+    /// Another owner may have written the document since it was looked at, or since the row was sent: before the row goes out, it is
+    /// looked whether one has.
+    pub outdated: bool,
     /// What it counts against the limit.
     pub bytes: usize,
 }
@@ -33,7 +36,7 @@ pub(super) struct ClientRequest {
 pub(super) enum Kind {
     /// A row that is known from the start.
     Blind(BlindRow),
-    /// A function that decides; taken out when it runs.
+    /// A function that decides; taken out when it runs, or run by the owner before.
     Modify {
         modify: Option<Modify>,
         found: Option<Found>,
@@ -61,7 +64,6 @@ impl Kind {
         OVERHEAD
             + match self {
                 Kind::Blind(BlindRow::Put(body)) => body.len(),
-                Kind::Blind(BlindRow::Finish(content)) => content.bytes(),
                 _ => 0,
             }
     }
@@ -72,27 +74,64 @@ impl ClientRequest {
     pub fn must_read(&self) -> bool {
         match &self.kind {
             Kind::Read => true,
+            // A drop is of no one document.
+            _ if self.outdated => self.id.is_some(),
             Kind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
             Kind::Blind(_) => false,
         }
     }
 
+    /// Whether what it drops, if it drops something, lies in its bucket.
+    pub fn drops_within(&self, state: &ClusterState) -> bool {
+        let scope = match (&self.kind, self.row.as_deref()) {
+            (_, Some(RowContent::Drop(Drop { scope, .. }))) => scope,
+            (Kind::Blind(BlindRow::Drop(scope)), _) => scope,
+            _ => return true,
+        };
+        match scope {
+            DropScope::Group { group, .. } => state.buckets_of(group).contains(&self.bucket),
+            DropScope::Type(_) => true,
+        }
+    }
+
+    /// Another owner may have come between.
+    pub fn outdate(&mut self) {
+        let has_looked = matches!(&self.kind, Kind::Modify { found: Some(_), .. });
+        self.outdated |= has_looked || self.sent().is_some();
+    }
+
+    /// Whether the row may go out though another owner may have come between, where the newest version of the document is of this time
+    /// (0: there is none). It may if nobody has written since: then what is there is the row itself, or what it was decided from.
+    pub fn still_holds(&self, newest: Timestamp) -> bool {
+        let sent = self.sent().map(|row| row.timestamp());
+        match &self.kind {
+            Kind::Modify { found, .. } => {
+                sent == Some(newest) || found.is_some_and(|found| found.timestamp == newest)
+            }
+            Kind::Blind(_) => sent.is_none_or(|sent| newest <= sent),
+            Kind::Read => true,
+        }
+    }
+
+    /// The row that may have reached replicas, for another owner.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let content = Arc::clone(self.sent()?);
+        let base = match &self.kind {
+            Kind::Modify { found, .. } => Some(found.unwrap_or_default().timestamp),
+            Kind::Blind(_) | Kind::Read => None,
+        };
+        Some(Unfinished { bucket: self.bucket, content, base })
+    }
+
     /// The row that may have reached replicas.
     pub fn sent(&self) -> Option<&Arc<RowContent>> {
-        match &self.kind {
-            Kind::Blind(BlindRow::Finish(content)) => Some(content),
-            _ => self.row.as_ref(),
-        }
+        self.row.as_ref()
     }
 
     /// What is to be written: the first time it gets a timestamp, and keeps it. `None`: nothing.
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {
             let body = match &mut self.kind {
-                Kind::Blind(BlindRow::Finish(content)) => {
-                    self.row = Some(Arc::clone(content));
-                    return self.row.clone();
-                }
                 Kind::Blind(BlindRow::Drop(scope)) => {
                     let drop = Drop { scope: scope.clone(), timestamp: timestamp() };
                     self.row = Some(Arc::new(RowContent::Drop(drop)));
@@ -105,7 +144,7 @@ impl ClientRequest {
                     Modification::Remove => None,
                     Modification::Nothing => return None,
                 },
-                Kind::Read => return None,
+                Kind::Blind(BlindRow::Finish) | Kind::Read => return None,
             };
             let id = self.id.clone()?;
             self.row = Some(Arc::new(RowContent::Version(Version { id, timestamp: timestamp(), body })));
@@ -119,26 +158,8 @@ pub(super) enum BlindRow {
     Put(Arc<[u8]>),
     Remove,
     Drop(DropScope),
-    /// It has its timestamp from the owner before.
-    Finish(Arc<RowContent>),
-}
-
-impl BlindRow {
-    /// Whether what it drops, if it drops something, lies in this bucket.
-    pub fn drops_within(&self, state: &ClusterState, bucket: BucketId) -> bool {
-        let scope = match self {
-            BlindRow::Drop(scope) => scope,
-            BlindRow::Finish(content) => match &**content {
-                RowContent::Drop(Drop { scope, .. }) => scope,
-                RowContent::Version(_) => return true,
-            },
-            BlindRow::Put(_) | BlindRow::Remove => return true,
-        };
-        match scope {
-            DropScope::Group { group, .. } => state.buckets_of(group).contains(&bucket),
-            DropScope::Type(_) => true,
-        }
-    }
+    /// The owner before has made it.
+    Finish,
 }
 
 /// How far an operation is.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{Refusal, Version};
+use millrace_document::{Refusal, Timestamp, Version};
 
 use super::buckets::Replica;
 use super::event::{BoxedModify, Decision};
@@ -37,7 +37,7 @@ impl Distributor {
 
     pub(super) fn write(&mut self, write: Write, effects: &mut Vec<Effect>) {
         let Write { ticket, deadline, change } = write;
-        let Some(owners) = &self.owners else {
+        let Some(state) = self.known_state() else {
             let unfinished = match change {
                 Change::Finish(unfinished) => Some(unfinished),
                 _ => None,
@@ -45,7 +45,7 @@ impl Distributor {
             let error = RequestError::Moved { owner: None, version: self.version, unfinished };
             return effects.push(Effect::Written { ticket, outcome: Err(error) });
         };
-        let state = owners.state();
+        let mut row = None;
         let (bucket, id, kind) = match change {
             Change::Put { id, body } => {
                 (state.bucket(id.location()), Some(id), Kind::Blind(BlindRow::Put(body)))
@@ -56,46 +56,44 @@ impl Distributor {
                 (state.bucket(id.location()), Some(id), kind)
             }
             Change::Drop { bucket, scope } => (bucket, None, Kind::Blind(BlindRow::Drop(scope))),
-            Change::Finish(Unfinished { bucket, content }) => {
+            Change::Finish(Unfinished { bucket, content, base }) => {
                 let id = match &*content {
                     RowContent::Version(version) => Some(version.id.clone()),
                     RowContent::Drop(_) => None,
                 };
                 // It may have been divided since.
                 let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
-                (bucket, id, Kind::Blind(BlindRow::Finish(content)))
+                let kind = match base {
+                    None => Kind::Blind(BlindRow::Finish),
+                    Some(timestamp) => {
+                        let found = Found { exists: timestamp > Timestamp::default(), timestamp };
+                        Kind::Modify { modify: None, found: Some(found), decided: None }
+                    }
+                };
+                row = Some(content);
+                (bucket, id, kind)
             }
         };
-        let within = match &kind {
-            Kind::Blind(row) if id.is_none() => row.drops_within(state, bucket),
-            _ => true,
-        };
+        let alone = !kind.is_blind();
+        let row_bytes = row.as_ref().map_or(0, |row: &Arc<RowContent>| row.bytes());
+        let bytes = kind.bytes() + row_bytes + id.as_ref().map_or(0, |id| id.as_str().len());
+        let lane = id.clone();
+        let outdated = row.is_some();
+        let stage = Stage::InLane;
+        let request = ClientRequest { ticket, deadline, bucket, id, kind, stage, row, outdated, bytes };
+        let within = request.drops_within(state);
         let admitted = if within { self.admit(bucket) } else { Err(self.moved(bucket)) };
         if let Err(mut error) = admitted {
-            if let Kind::Blind(BlindRow::Finish(content)) = kind {
+            if let Some(begun) = request.unfinished() {
                 match &mut error {
                     // A drop of what is divided now can only be begun anew.
-                    RequestError::Moved { unfinished, .. } if within => {
-                        *unfinished = Some(Unfinished { bucket, content })
-                    }
+                    RequestError::Moved { unfinished, .. } if within => *unfinished = Some(begun),
                     other => *other = RequestError::Unknown,
                 }
             }
             return effects.push(Effect::Written { ticket, outcome: Err(error) });
         }
-        let alone = !kind.is_blind();
-        let bytes = kind.bytes() + id.as_ref().map_or(0, |id| id.as_str().len());
-        let lane = id.clone();
-        let request = self.requests.insert(ClientRequest {
-            ticket,
-            deadline,
-            bucket,
-            id,
-            kind,
-            stage: Stage::InLane,
-            row: None,
-            bytes,
-        });
+        let request = self.requests.insert(request);
         if lane.is_none_or(|lane| self.requests.lanes.enter(&lane, request, alone)) {
             self.advance(request, effects);
         }
@@ -287,7 +285,10 @@ impl Distributor {
             Some(failure) => {
                 let owners = self.owners.as_ref();
                 let node = owners.and_then(|owners| owners.state().nodes().get(&from));
-                flight.failure = Some(failure.of(node.map_or("", |node| &node.name)));
+                flight.failure = Some(match node {
+                    Some(node) => failure.of(&node.name),
+                    None => failure,
+                });
             }
         }
         flight.waiting_for.retain(|node| *node != from);

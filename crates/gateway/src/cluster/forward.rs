@@ -124,9 +124,23 @@ impl Forwarder {
             Forwarder::Plain(client) => client.request(outgoing).await,
             Forwarder::Encrypted(client) => client.request(outgoing).await,
         };
-        let answer = answer.map_err(|error| unreachable(with_causes(&error), !error.is_connect()))?;
+        let answer = answer.map_err(|error| {
+            let sent = !error.is_connect() && !was_left_alone(&error);
+            unreachable(with_causes(&error), sent)
+        })?;
         Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
     }
+}
+
+/// Whether the other node has said that it has not looked at the request: it stops, or has too many at a time. Then it can be sent
+/// elsewhere, whatever it is.
+fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
+        let stops = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (stops || refuses)
+    })
 }
 
 /// An error and what it came of, which its own text leaves out.

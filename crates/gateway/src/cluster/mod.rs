@@ -26,7 +26,7 @@ use millrace_store::{Write, Written};
 pub(crate) use self::forward::{Forwarded, Forwarder};
 pub(crate) use self::hop::{HOP, HasAll, Hop, is_unsettled, unsettled};
 pub(crate) use self::readers::{READERS_PATH, bucket_of, parts_of, readers_of_all, tell_readers};
-pub(crate) use self::route::{Access, PATIENCE, Subject, Vouch, Way, check_held, hand_on};
+pub(crate) use self::route::{Access, Looks, PATIENCE, Subject, Vouch, Way, check_held, hand_on};
 pub use crate::metrics::Gauge;
 
 /// A node that can be asked.

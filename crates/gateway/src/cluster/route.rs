@@ -23,6 +23,33 @@ pub(crate) enum Access {
 /// How long a request waits for the cluster to agree on who answers it, between two looks.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
+/// The longest pause of [`Looks`]: owners change within some tenths of a second.
+const PAUSE_MAX: Duration = Duration::from_millis(160);
+
+/// The pauses of a request that is routed again, each twice as long as the one before.
+pub(crate) struct Looks {
+    next: Duration,
+    deadline: Instant,
+}
+
+impl Looks {
+    /// As long as an answer can come by then.
+    pub(crate) fn until(deadline: Instant) -> Self {
+        Looks { next: PATIENCE, deadline }
+    }
+
+    /// Waits. Answers whether there is time for another look; where there is none, that is known at once.
+    pub(crate) async fn again(&mut self) -> bool {
+        let pause = self.next;
+        if Instant::now() + pause >= self.deadline {
+            return false;
+        }
+        self.next = PAUSE_MAX.min(pause * 2);
+        tokio::time::sleep(pause).await;
+        true
+    }
+}
+
 /// Who answers a request.
 pub(crate) enum Way {
     /// This node; what it reads counts if this holds afterwards.
@@ -111,6 +138,7 @@ pub(crate) async fn hand_on(
     let Some(cluster) = node.cluster() else { return Ok(Way::Here(Vouch::default())) };
     let Subject { location, group, part } = subject;
     let asked = Asked { node, cluster: &**cluster, location, access, hop, part, request };
+    let mut looks = Looks::until(deadline);
     loop {
         // A bucket that has all of the group by the state of one node is, by that of another, only one of several.
         let divided = |group| cluster.buckets_of(group).is_ok_and(|buckets| buckets.len() > 1);
@@ -126,10 +154,8 @@ pub(crate) async fn hand_on(
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only who was asked by the client looks again: the others' answers come back to it.
-        let again = *hop == Hop::Client
-            && !(may_have_arrived && access != Access::Read)
-            && Instant::now() + PATIENCE < deadline;
-        if !again {
+        let may_look_again = *hop == Hop::Client && !(may_have_arrived && access != Access::Read);
+        if !(may_look_again && looks.again().await) {
             return Err(match error {
                 // Not that it can be sent again: the other node may have written it, or be about to.
                 Error::Unreachable { address, reason, sent: true } if access != Access::Read => {
@@ -138,7 +164,6 @@ pub(crate) async fn hand_on(
                 error => error,
             });
         }
-        tokio::time::sleep(PATIENCE).await;
     }
 }
 

@@ -18,11 +18,26 @@ const SPEED_MAX: f64 = 10.0;
 /// `GET …/reindexing`.
 pub(super) fn status(node: &Node) -> Result<Response, Error> {
     let deployment = active(node)?;
-    Ok(http::json(StatusCode::OK, &node.reindexings().render(&deployment)))
+    let mut status = node.reindexings().render(&deployment);
+    status["enabled"] = json!(node.cluster().is_none());
+    Ok(http::json(StatusCode::OK, &status))
+}
+
+/// Refuses what would never begin.
+fn check_enabled(node: &Node) -> Result<(), Error> {
+    match node.cluster() {
+        None => Ok(()),
+        Some(_) => Err(Error::BadRequest(
+            "nodes of a cluster do not reindex: feed the documents again, with 'millrace visit > all.jsonl' and \
+             'millrace feed all.jsonl'"
+                .to_owned(),
+        )),
+    }
 }
 
 /// `POST …/reindex`: marks document types as ready; the next deployment begins.
 pub(super) fn mark(node: &Node, parameters: &Parameters) -> Result<Response, Error> {
+    check_enabled(node)?;
     let deployment = active(node)?;
     let speed = speed(parameters)?.unwrap_or(1.0);
     if speed == 0.0 {
@@ -39,6 +54,7 @@ pub(super) fn mark(node: &Node, parameters: &Parameters) -> Result<Response, Err
 
 /// `PUT …/reindex`: sets the speed, from the next deployment on.
 pub(super) fn set_speed(node: &Node, parameters: &Parameters) -> Result<Response, Error> {
+    check_enabled(node)?;
     let deployment = active(node)?;
     let Some(speed) = speed(parameters)? else {
         return Err(Error::parameter("speed", "must be set: a number from 0 to 10; 0 halts"));

@@ -19,7 +19,7 @@ use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
-use crate::cluster::{self, Access, Forwarded, Hop, PATIENCE, Subject, Vouch, Way};
+use crate::cluster::{self, Access, Forwarded, Hop, Looks, Subject, Vouch, Way};
 use crate::error::Kind;
 use crate::http::{self, Parameters};
 use crate::metrics::Metric;
@@ -137,6 +137,8 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     }
     call.hop = Hop::of(request.headers())?;
     let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
+    let is_read = request.method == Method::GET;
+    let mut looks = Looks::until(call.deadline());
     loop {
         let vouch = match hand_on(call, &target, &request).await? {
             Way::Here(vouch) => vouch,
@@ -146,14 +148,14 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
                 Vouch::default()
             }
         };
-        let is_read = request.method == Method::GET;
-        let response = operate(call, target.clone(), request.clone().into_request()).await?;
-        match vouch.check(&call.node) {
-            Err(error) if is_read && (call.hop != Hop::Client || call.left() < PATIENCE) => {
-                return Err(error);
-            }
-            Err(_) if is_read => tokio::time::sleep(PATIENCE).await,
-            _ => return Ok(response),
+        let outcome = match operate(call, target.clone(), request.clone().into_request()).await {
+            Ok(response) if is_read => vouch.check(&call.node).map(|()| response),
+            outcome => outcome,
+        };
+        match outcome {
+            // What was read does not count, and nothing was written: another node owns the documents, or is about to.
+            Err(Error::Unsettled(_)) if call.hop == Hop::Client && looks.again().await => {}
+            outcome => return outcome,
         }
     }
 }

@@ -183,7 +183,7 @@ impl Reindexings {
         let content = deployment.application.content.iter();
         let clusters: serde_json::Map<String, Value> =
             content.map(|of| (of.id.to_string(), cluster(&of.id))).collect();
-        serde_json::json!({ "enabled": true, "clusters": clusters })
+        serde_json::json!({ "clusters": clusters })
     }
 
     /// The share that is done of what goes on; of several, of the one that is least far; 1 where nothing goes on.

@@ -52,6 +52,8 @@ pub struct World {
     pub last_first: AtomicBool,
     /// After so many writes the others are refused, until this is changed.
     pub writes_left: AtomicUsize,
+    /// So many writes are refused, by an owner that is none any more.
+    pub refusals: AtomicUsize,
 }
 
 impl World {
@@ -173,7 +175,10 @@ impl Cluster for Member {
 
     fn write(&self, write: Write, _: Instant, done: Done) {
         let left = |left: usize| left.checked_sub(1);
-        if self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err() {
+        let is_refused = self.world.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+        if is_refused
+            || self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err()
+        {
             return done(Err(WriteError::Unavailable("the documents have got another owner".to_owned())));
         }
         let holders = self.world.holders(self.world.bucket(write.id.location()));
@@ -244,6 +249,7 @@ impl Nodes {
             partial: AtomicBool::new(false),
             last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
+            refusals: AtomicUsize::new(0),
         });
         let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]
             .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))

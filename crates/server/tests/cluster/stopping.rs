@@ -4,23 +4,23 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::Method;
-use millrace_client::{Answer, Client, Error, Protocol, Request};
+use millrace_client::{Client, Protocol, Request};
 use serde_json::json;
 
 use crate::nodes::{Etcd, count, is_ideal, node, put, services, until};
 use crate::support::{NOTE, Server};
 
-/// Sends requests to a node, one after another; answers how many, and those that failed.
+/// Sends requests to a node, one after another; answers how many documents it wrote, and what went wrong.
 struct Load {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<(usize, Vec<String>)>,
 }
 
 impl Load {
-    /// Writes and reads in turn, of documents that nobody else writes.
+    /// Writes documents that nobody else writes, changes each twice, and reads it. Nothing is sent twice.
     fn on(server: &Server, from: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (url, stopped) = (server.url(), Arc::clone(&stop));
@@ -28,24 +28,41 @@ impl Load {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let client = Client::new(&url, Protocol::Http2).expect("an address");
-            let (mut sent, mut failed) = (0, Vec::new());
+            let (mut written, mut failed) = (0, Vec::new());
             for number in from.. {
                 if stopped.load(Ordering::SeqCst) {
                     break;
                 }
                 let path = format!("/document/v1/notes/note/group/g{}/{number}", number % 20);
-                let body = json!({ "fields": { "stars": number } }).to_string();
-                let write = Request::new(Method::POST, &*path).body("application/json", body);
-                for request in [write, Request::new(Method::GET, &*path)] {
-                    sent += 1;
-                    match runtime.block_on(sent_until_taken(&client, request)) {
-                        Ok(answer) if answer.status == 200 => {}
-                        Ok(answer) => failed.push(format!("{path}: {} {}", answer.status, answer.message())),
-                        Err(error) => failed.push(format!("{path}: {error}")),
+                let put = json!({ "fields": { "stars": number } });
+                let increment = json!({ "fields": { "stars": { "increment": 1 } } });
+                let condition = format!("note.stars == {}", number + 1);
+                let assign =
+                    json!({ "condition": condition, "fields": { "stars": { "assign": number + 2 } } });
+                let changes = [(Method::POST, put), (Method::PUT, increment), (Method::PUT, assign)];
+                let requests = changes.map(|(method, body)| {
+                    let request = Request::new(method.clone(), &*path);
+                    (method, request.body("application/json", body.to_string()))
+                });
+                let get = (Method::GET, Request::new(Method::GET, &*path));
+                for (method, request) in requests.into_iter().chain([get]) {
+                    match runtime.block_on(client.send(request)) {
+                        Ok(answer) if answer.status != 200 => {
+                            failed.push(format!("{method} {path}: {} {}", answer.status, answer.message()));
+                        }
+                        Ok(answer) if method == Method::GET => {
+                            let stars = answer.json()["fields"]["stars"].as_u64();
+                            if stars != Some(u64::from(number) + 2) {
+                                failed.push(format!("{path} has {stars:?} stars"));
+                            }
+                        }
+                        Ok(_) => {}
+                        Err(error) => failed.push(format!("{method} {path}: {error}")),
                     }
                 }
+                written += 1;
             }
-            (sent, failed)
+            (written, failed)
         });
         Load { stop, thread }
     }
@@ -53,19 +70,6 @@ impl Load {
     fn end(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.join().expect("it does not panic")
-    }
-}
-
-/// Sends a request, and again for a while, as clients that feed do, if it was refused (503: nothing was done) or its outcome is not known
-/// (504: a replica went while it was on its way). To send these again changes nothing.
-async fn sent_until_taken(client: &Client, request: Request) -> Result<Answer, Error> {
-    let began = Instant::now();
-    loop {
-        let answer = client.send(request.clone()).await?;
-        if !matches!(answer.status.as_u16(), 503 | 504) || began.elapsed() > Duration::from_secs(10) {
-            return Ok(answer);
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -83,11 +87,11 @@ fn three(etcd: &Etcd) -> Vec<Server> {
 fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
     let Some(etcd) = Etcd::start() else { return };
     let mut nodes = three(&etcd);
-    let mut sent = 0;
+    let mut written = 0;
     for at in 0..3 {
-        let load: Vec<Load> = (0..3)
-            .filter(|other| *other != at)
-            .map(|other| Load::on(&nodes[other], 1_000_000 * (1 + 3 * at as u32 + other as u32)))
+        let load: Vec<Load> = (0..6)
+            .filter(|client| client % 3 != at)
+            .map(|client| Load::on(&nodes[client % 3], 1_000_000 * (1 + 6 * at as u32 + client as u32)))
             .collect();
         thread::sleep(Duration::from_millis(500));
         nodes[at].terminate();
@@ -96,12 +100,12 @@ fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
         let other = (at + 1) % 3;
         until("it is back", &true, || is_ideal(&nodes[at], &nodes[other]));
         for load in load {
-            let (requests, failed) = load.end();
+            let (documents, failed) = load.end();
             assert!(failed.is_empty(), "stopping {at}: {failed:#?}");
-            sent += requests;
+            written += documents;
         }
     }
-    assert_eq!(count(&nodes[0]), Some(sent as u64 / 2));
+    assert_eq!(count(&nodes[0]), Some(written as u64));
 }
 
 /// Sends a signal to a node.

@@ -1,0 +1,285 @@
+//! What an owner does with writes while its buckets change owner: an owner that is told all that happens, and what it asks for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::{
+    Change, Distributor, Effect, Event, Modification, RequestError, Settings, Ticket, Unfinished, Write,
+    Written,
+};
+use millrace_cluster::{
+    ClusterState, Distribution, Fence, Layout, NodeEntry, NodeKey, NodeState, Now, ReplicaInfo, Reply,
+    Request, Response, RowContent,
+};
+use millrace_document::{DocumentId, Timestamp, Version};
+
+const ME: NodeKey = NodeKey(0);
+
+/// Of each node a letter: it is up, or in maintenance.
+fn state(version: u64, letters: &str) -> Arc<ClusterState> {
+    let entry = |(key, letter): (usize, char)| {
+        let state = if letter == 'u' { NodeState::Up } else { NodeState::Maintenance };
+        let entry = NodeEntry {
+            name: format!("n{key}"),
+            address: String::new(),
+            state,
+            capacity: 1.0,
+            incarnation: 1,
+            lease_ended: false,
+        };
+        (NodeKey(key as u16), entry)
+    };
+    let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
+    let layout = Layout::Nodes(nodes.keys().copied().collect());
+    let state = ClusterState::new(version, nodes, Distribution { bits: 8, redundancy: 2, layout });
+    Arc::new(state.expect("all nodes of the layout are listed"))
+}
+
+/// A document that node 0 owns while all serve.
+fn id() -> DocumentId {
+    let all = state(1, "uuu");
+    let ids = (0..).map(|number| DocumentId::parse(&format!("id:n:note:n={number}:x")).expect("an id"));
+    ids.into_iter().find(|id| all.owner(all.bucket(id.location())) == Some(ME)).expect("it owns some")
+}
+
+fn bucket() -> BucketId {
+    state(1, "uuu").bucket(id().location())
+}
+
+fn version(timestamp: u64) -> Version {
+    Version { id: id(), timestamp: Timestamp(timestamp), body: Some(Arc::from(&b"body"[..])) }
+}
+
+/// Node 0's distributor, and what it has asked of nodes and not heard of.
+struct Owner {
+    distributor: Distributor,
+    now: Duration,
+    asked: Vec<(NodeKey, Fence, Request)>,
+    decisions: Vec<Effect>,
+    written: Vec<Result<Written, RequestError>>,
+    version: u64,
+    tickets: u64,
+}
+
+impl Owner {
+    /// By a state in which all serve, and each node has said what it has of the bucket: nodes 0 and 1 have this.
+    fn new(newest: u64) -> Self {
+        let mut owner = Owner::unheard();
+        owner.hear(newest);
+        owner
+    }
+
+    fn unheard() -> Self {
+        let mut owner = Owner {
+            distributor: Distributor::new(ME, 1, Settings::default()),
+            now: Duration::from_secs(100),
+            asked: Vec::new(),
+            decisions: Vec::new(),
+            written: Vec::new(),
+            version: 0,
+            tickets: 0,
+        };
+        owner.adopt(1, "uuu");
+        owner
+    }
+
+    fn handle(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.now += Duration::from_millis(1);
+        let now = Now { monotonic: self.now, wall_us: 1_000_000 + self.now.as_micros() as u64 };
+        let mut effects = Vec::new();
+        self.distributor.handle(now, events, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Send { to, fence, request } => self.asked.push((to, fence, request)),
+                Effect::Written { outcome, .. } => self.written.push(outcome),
+                Effect::Decide { .. } => self.decisions.push(effect),
+                Effect::Found { .. } | Effect::FetchState { .. } => {}
+            }
+        }
+    }
+
+    fn adopt(&mut self, version: u64, letters: &str) {
+        self.version = version;
+        self.asked.clear();
+        let asked = self.now;
+        self.handle([Event::State(state(version, letters)), Event::Confirmed { version, asked }]);
+    }
+
+    /// Answers all that was asked of this kind.
+    fn answer(&mut self, with: impl Fn(NodeKey, &Request) -> Option<Response>) {
+        let version = self.version;
+        let mut replies = Vec::new();
+        self.asked.retain(|(from, fence, request)| {
+            let response = with(*from, request);
+            let number = fence.number;
+            replies.extend(response.clone().map(|response| Event::Reply {
+                from: *from,
+                number,
+                reply: Reply { version, response },
+            }));
+            response.is_none()
+        });
+        self.handle(replies);
+    }
+
+    /// All nodes say what they have: 0 and 1 a replica with something of this time, unless that is 0.
+    fn hear(&mut self, newest: u64) {
+        self.answer(|from, request| {
+            let info = ReplicaInfo { complete: true, newest: Timestamp(newest), ..ReplicaInfo::default() };
+            let has = from.0 < 2 && newest > 0;
+            let replicas = if has { vec![(bucket(), info)] } else { Vec::new() };
+            matches!(request, Request::Owned { .. })
+                .then_some(Response::Replicas { replicas, newest: Timestamp(newest) })
+        });
+    }
+
+    /// Whoever is asked for the document has this version of it, or none where the time is 0.
+    fn read(&mut self, newest: u64) {
+        self.answer(|_, request| {
+            matches!(request, Request::Read { .. })
+                .then(|| Response::Document((newest > 0).then(|| version(newest))))
+        });
+    }
+
+    fn write(&mut self, change: Change) {
+        self.tickets += 1;
+        let deadline = self.now + Duration::from_secs(100);
+        self.handle([Event::Write(Write { ticket: Ticket(self.tickets), deadline, change })]);
+    }
+
+    fn modify(&mut self) {
+        let modify = Box::new(|_| Ok(Modification::Put(Arc::from(&b"changed"[..]))));
+        self.write(Change::Modify { id: id(), modify });
+    }
+
+    /// Runs what is to be decided.
+    fn decide(&mut self) {
+        for effect in std::mem::take(&mut self.decisions) {
+            let Effect::Decide { decision, modify, current } = effect else { continue };
+            self.handle([Event::Decided { decision, outcome: (modify.0)(current) }]);
+        }
+    }
+
+    /// The times of the rows that were sent and are not answered, for each node.
+    fn rows(&self) -> Vec<(u16, u64)> {
+        let rows = |(to, _, request): &(NodeKey, Fence, Request)| match request {
+            Request::Apply(rows) => rows.iter().map(|row| (to.0, row.content.timestamp().0)).collect(),
+            _ => Vec::new(),
+        };
+        let mut rows: Vec<(u16, u64)> = self.asked.iter().flat_map(rows).collect();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// What an error is, in a word; what is to be ended elsewhere with what it was decided from.
+fn told(outcome: &Result<Written, RequestError>) -> String {
+    match outcome {
+        Ok(_) => "written".to_owned(),
+        Err(RequestError::Moved { unfinished: None, .. }) => "moved".to_owned(),
+        Err(RequestError::Moved { owner, unfinished: Some(Unfinished { base, .. }), .. }) => {
+            let (owner, base) = (owner.map(|owner| owner.0), base.map(|base| base.0));
+            format!("to be ended by {owner:?} after {base:?}")
+        }
+        Err(RequestError::Overtaken) => "overtaken".to_owned(),
+        Err(other) => other.to_string(),
+    }
+}
+
+#[test]
+fn what_waits_for_a_bucket_waits_on_when_another_state_comes() {
+    let mut owner = Owner::unheard();
+    owner.write(Change::Put { id: id(), body: Arc::from(&b"body"[..]) });
+    assert_eq!(owner.rows(), [], "not all nodes have said what they have");
+    owner.adopt(2, "uum");
+    owner.hear(5);
+    assert_eq!(owner.rows().iter().map(|(node, _)| *node).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn what_was_decided_is_written_only_if_nobody_has_written_since() {
+    /// Decided from the version of time 5, and sent before the state changed or not; then the newest is of this time.
+    #[track_caller]
+    fn check(is_sent: bool, newest_later: u64, expected: &str) {
+        let mut owner = Owner::new(5);
+        owner.modify();
+        owner.read(5);
+        if is_sent {
+            owner.decide();
+        }
+        let sent = owner.rows().first().map(|(_, timestamp)| *timestamp);
+        assert_eq!(sent.is_some(), is_sent);
+        // A state between was missed: another may have owned by it.
+        owner.adopt(3, "uuu");
+        let newest = if newest_later == u64::MAX { sent.expect("it was sent") } else { newest_later };
+        owner.hear(newest);
+        owner.decide();
+        owner.read(newest);
+        let rows = owner.rows();
+        match owner.written.first() {
+            Some(outcome) => assert_eq!(told(outcome), expected),
+            None => {
+                assert_eq!(expected, "sent");
+                assert_eq!(rows.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [0, 1]);
+                assert!(sent.is_none_or(|sent| rows[0].1 == sent), "under its timestamp");
+            }
+        }
+    }
+    check(false, 5, "sent");
+    check(false, 6, "moved");
+    check(true, 5, "sent");
+    // Some replica has it already.
+    check(true, u64::MAX, "sent");
+    check(true, 6, "overtaken");
+}
+
+#[test]
+fn a_new_owner_ends_what_still_holds() {
+    /// A row of time 20, decided from what was at `base`; the newest is of this time.
+    #[track_caller]
+    fn check(base: Option<u64>, newest: u64, expected: &str) {
+        let mut owner = Owner::new(newest);
+        let content = Arc::new(RowContent::Version(version(20)));
+        let base = base.map(Timestamp);
+        owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base }));
+        owner.read(newest);
+        match owner.written.first() {
+            Some(outcome) => assert_eq!(told(outcome), expected),
+            None => assert_eq!((expected, owner.rows()), ("sent", vec![(0, 20), (1, 20)])),
+        }
+    }
+    check(None, 5, "sent");
+    check(None, 20, "sent");
+    check(None, 21, "overtaken");
+    check(Some(5), 5, "sent");
+    check(Some(5), 20, "sent");
+    check(Some(5), 6, "overtaken");
+    check(Some(5), 21, "overtaken");
+    check(Some(0), 5, "overtaken");
+}
+
+#[test]
+fn who_stops_says_who_can_end_what_it_has_begun() {
+    let body = || Arc::from(&b"body"[..]);
+    let heir = state(2, "muu").owner(bucket()).expect("two serve").0;
+    let mut owner = Owner::new(5);
+    owner.write(Change::Put { id: id(), body: body() });
+    owner.adopt(2, "muu");
+    assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after None"));
+
+    let mut owner = Owner::new(5);
+    owner.modify();
+    owner.read(5);
+    owner.decide();
+    owner.adopt(2, "muu");
+    assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after Some(5)"));
+
+    // What comes later, or is on the way to another owner itself, goes there.
+    owner.write(Change::Remove(id()));
+    let content = Arc::new(RowContent::Version(version(20)));
+    owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base: Some(Timestamp(9)) }));
+    assert_eq!(told(&owner.written[1]), "moved");
+    assert_eq!(told(&owner.written[2]), format!("to be ended by Some({heir}) after Some(9)"));
+}
