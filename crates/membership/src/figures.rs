@@ -12,6 +12,9 @@ pub struct NodeFigures {
     pub version: u64,
     /// Whether it is sure that no newer one is in force.
     pub confirmed: bool,
+    /// What an operator should change about how the node was started.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Its buckets.
     pub buckets: BucketFigures,
     /// Documents on it, in all replicas: exact where replicas were counted since their files changed, as every merge of replicas does; before,
