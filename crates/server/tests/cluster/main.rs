@@ -6,6 +6,7 @@ mod full_disk;
 mod groups;
 mod lives;
 mod nodes;
+mod starting;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
