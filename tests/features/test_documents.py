@@ -46,6 +46,14 @@ def test_updates(notes, field, before, update, after):
     assert document["fields"].get(field) == after
 
 
+def test_cells_are_shown_with_all_digits_by_themselves_and_with_their_own_in_results(notes):
+    assert notes.call("POST", PATH, {"fields": {"vec": [0.1, 2, 3]}})[0] == 200
+    _, document = notes.call("GET", f"{PATH}?format.tensors=short-value")
+    assert document["fields"]["vec"] == [0.10000000149011612, 2, 3]
+    _, visited = notes.call("GET", "/document/v1/n/note/docid?format.tensors=short-value&wantedDocumentCount=100")
+    assert [0.10000000149011612, 2, 3] in [document["fields"].get("vec") for document in visited["documents"]]
+
+
 # A condition on a note with year 1999, two numbers, an owner and a label; and whether it holds.
 CONDITIONS = [
     ("note.year == 1999", True),

@@ -160,3 +160,26 @@ def test_what_is_wrong_is_named(notes, parameters, named):
     status, answer = notes.call("POST", "/search/", parameters)
     assert status == 400
     assert named in answer["root"]["errors"][0]["message"]
+
+
+UNSHOWN = [
+    ("titel", "there is no field 'titel' to select (did you mean 'title'?)"),
+    ("title, zzzzzzzzzz", "there is no field 'zzzzzzzzzz' to select"),
+    ("title, documentid, sddocname, summaryfeatures, matchfeatures, rankfeatures", None),
+]
+
+
+@pytest.mark.parametrize("fields, told", UNSHOWN)
+def test_a_selected_field_that_is_not_there_is_told_of_beside_the_hits(notes, fields, told):
+    root = notes.search(yql=f"select {fields} from note where true")
+    assert (root["status"], root["fields"]["totalCount"]) == (200, 8)
+    messages = [error["message"] for error in root.get("errors", [])]
+    assert messages == ([told] if told else [])
+
+
+def test_sources_that_are_there_are_asked_beside_others(notes):
+    root = notes.search(yql="select * from note, nosuch where true")
+    assert (root["status"], root["fields"]["totalCount"]) == (200, 8)
+    told = "Could not resolve source ref 'nosuch'. Valid source refs are "
+    assert [error["message"].startswith(told) for error in root["errors"]] == [True]
+    assert notes.search(yql="select * from nosuch, other where true")["status"] == 400

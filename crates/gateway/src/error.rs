@@ -151,7 +151,7 @@ pub enum Error {
     #[error("{0}")]
     Plan(#[from] millrace_plan::Error),
     /// The query asks for a schema or content cluster that is not there.
-    #[error("there is no source '{name}'; there are {known}")]
+    #[error("Could not resolve source ref '{name}'. Valid source refs are {known}.")]
     UnknownSource {
         /// As asked.
         name: String,

@@ -13,6 +13,9 @@ use crate::{
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write_node(f, &self.root)?;
+        if !self.joined_ranges.is_empty() {
+            write!(f, "\nOptimized query ranges of {}", self.joined_ranges.join(", "))?;
+        }
         match &self.scope {
             Scope::Groups(groups) => {
                 let names: Vec<String> = groups.iter().map(Group::to_string).collect();

@@ -69,7 +69,7 @@ impl Plan {
         let inputs = Inputs::read(&query, profile, context)?;
         let mut tree = Tree::new(schema, &query, context, &inputs, profile_name);
         let root = tree.root()?;
-        let (leaves, mut terms) = (tree.leaves, tree.terms);
+        let (leaves, mut terms, joined_ranges) = (tree.leaves, tree.terms, tree.joined_ranges);
         significance::annotate(&mut terms, &leaves, &query, profile, context.significance)?;
         let sorting = sorting::columns(&query, schema, context)?;
         let now = match query.ranking.now {
@@ -86,6 +86,7 @@ impl Plan {
             root,
             leaves,
             terms,
+            joined_ranges,
             profile: profile_name.to_owned(),
             inputs: inputs.values,
             feature_values: Inputs::feature_values(&query)?,

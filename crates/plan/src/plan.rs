@@ -22,6 +22,8 @@ pub struct Plan {
     pub leaves: Vec<Leaf>,
     /// The terms, numbered as ranking counts them.
     pub terms: Vec<Term>,
+    /// The fields of which several ranges became one; for traces.
+    pub joined_ranges: Vec<String>,
     /// The rank profile's name; the schema has it.
     pub profile: String,
     /// `query(name)` of the profile's inputs, typed; defaults are filled in.

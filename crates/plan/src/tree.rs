@@ -1,5 +1,6 @@
 //! Items of a query to nodes, leaves and terms over a schema.
 
+mod ranges;
 mod terms;
 mod text;
 
@@ -30,6 +31,8 @@ pub(crate) struct Tree<'a> {
     profile: &'a str,
     pub leaves: Vec<Leaf>,
     pub terms: Vec<Term>,
+    /// The fields of which several ranges became one.
+    pub joined_ranges: Vec<String>,
     /// The first field that typed text is about and that is not there.
     unknown: RefCell<Option<Error>>,
 }
@@ -52,7 +55,17 @@ impl<'a> Tree<'a> {
         profile: &'a str,
     ) -> Self {
         let unknown = RefCell::new(None);
-        Tree { schema, query, context, inputs, profile, leaves: Vec::new(), terms: Vec::new(), unknown }
+        Tree {
+            schema,
+            query,
+            context,
+            inputs,
+            profile,
+            leaves: Vec::new(),
+            terms: Vec::new(),
+            joined_ranges: Vec::new(),
+            unknown,
+        }
     }
 
     /// What is known of the languages of query and documents.
@@ -89,7 +102,10 @@ impl<'a> Tree<'a> {
         Ok(Some(match item {
             Item::True => Node::True,
             Item::False => Node::False,
-            Item::And(children) => return Ok(self.nodes(children, place)?.map(and)),
+            Item::And(children) => {
+                let joined = self.join_ranges(children, place);
+                return Ok(self.nodes(joined.as_deref().unwrap_or(children), place)?.map(and));
+            }
             Item::Or(children) | Item::WeakAnd { children, .. } => {
                 return Ok(self.nodes(children, place)?.map(or));
             }

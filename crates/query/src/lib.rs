@@ -7,6 +7,7 @@ mod brief;
 mod build;
 mod display;
 mod embed;
+mod encoding;
 mod error;
 mod grammar;
 mod item;
@@ -23,6 +24,7 @@ mod yql;
 pub use brief::Brief;
 pub use build::{OPERATORS, Operator, OperatorPlace};
 pub use embed::EmbedCall;
+pub use encoding::double_encoded;
 pub use error::Error;
 pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,

@@ -128,6 +128,8 @@ pub struct Container {
     pub document_api: bool,
     /// The rate limiting searcher is in a chain: queries are refused when their client asks more than they say it may.
     pub limits_rates: bool,
+    /// The searcher that checks texts is in a chain: queries are refused whose text looks encoded as UTF-8 twice.
+    pub checks_encoding: bool,
     /// The handler of the Model Context Protocol is there: assistants can search at `/mcp/`.
     pub assistants: bool,
     /// `ignore-undefined-fields` of the document API.

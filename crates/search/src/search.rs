@@ -121,6 +121,11 @@ impl Search {
             .filter_map(|(number, request)| Some((number, request.as_ref().err()?)))
     }
 
+    /// Whether its hits can have a field of this name.
+    pub fn shows(&self, field: &str) -> bool {
+        SHOWN_FEATURES.contains(&field) || millrace_summary::shows(&self.plan, field)
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -330,6 +335,8 @@ impl Search {
 const MATCH_FEATURES: &str = "matchfeatures";
 const SUMMARY_FEATURES: &str = "summaryfeatures";
 const RANK_FEATURES: &str = "rankfeatures";
+/// The fields of features that hits can have.
+const SHOWN_FEATURES: [&str; 3] = [MATCH_FEATURES, SUMMARY_FEATURES, RANK_FEATURES];
 
 type UnderName = (&'static str, Features);
 

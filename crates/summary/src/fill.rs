@@ -28,6 +28,14 @@ pub fn fill(plan: &Plan, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>,
     Filler::new(plan, None, &Style::default())?.fill(view, hits)
 }
 
+/// Whether hits of a plan can have a field of this name: its document summary, or the default one, has it.
+pub fn shows(plan: &Plan, name: &str) -> bool {
+    const OF_ALL: [&str; 2] = ["sddocname", "documentid"];
+    let default = plan.schema.summaries.get("default");
+    let mut fields = default.into_iter().chain([&plan.summary]).flat_map(|summary| &summary.fields);
+    OF_ALL.contains(&name) || fields.any(|field| &*field.name == name)
+}
+
 /// How hits of a plan are shown by one document summary.
 pub struct Filler<'p> {
     document_type: Arc<str>,

@@ -15,5 +15,5 @@ mod highlight;
 mod snippet;
 
 pub use error::Error;
-pub use fill::{Fields, Filler, Place, fill};
+pub use fill::{Fields, Filler, Place, fill, shows};
 pub use highlight::Style;

@@ -11,4 +11,4 @@ mod write;
 pub use read::TensorSeed;
 pub use skip::Skipped;
 pub use update::{ModifySeed, RemoveSeed};
-pub use write::{Format, Rendered, Shape};
+pub use write::{Digits, Format, Rendered, Shape};

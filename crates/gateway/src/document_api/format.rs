@@ -2,12 +2,12 @@
 
 use millrace_document::json::{FieldsJson, fields};
 use millrace_document::{Document, FieldSet};
-use millrace_tensor::json::Format;
+use millrace_tensor::json::{Digits, Format};
 
 use super::Call;
 use crate::{Deployment, Error};
 
-/// How a request wants its documents.
+/// How a request wants its documents. Cells of tensors are written as doubles, so that what is fed again is the same.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) field_set: FieldSet,
@@ -37,7 +37,7 @@ impl Shape {
                 text.parse().map_err(|reason: String| Error::parameter("format.tensors", reason))?
             }
         };
-        Ok(Shape { field_set, tensors })
+        Ok(Shape { field_set, tensors: tensors.with_digits(Digits::OfDouble) })
     }
 
     /// The fields of a document that are shown.

@@ -32,6 +32,7 @@ pub(super) fn result(
         source: None,
         transient: Some(true),
     });
+    let unresolved = found.unresolved.as_ref().map(message);
     let lacking = found.lacking.iter().map(|schema| ErrorMessage {
         code: 3,
         summary: "Illegal query".to_owned(),
@@ -52,7 +53,15 @@ pub(super) fn result(
         source: Some(ungrouped.schema.to_string()),
         transient: None,
     });
-    let errors: Vec<ErrorMessage> = timed_out.into_iter().chain(lacking).chain(ungrouped).collect();
+    let unshown = found.unshown.iter().map(|reason| ErrorMessage {
+        code: 3,
+        summary: "Illegal query".to_owned(),
+        message: Some(reason.clone()),
+        source: None,
+        transient: None,
+    });
+    let errors: Vec<ErrorMessage> =
+        timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown).collect();
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = found.plans.as_ref().map(|plans| trace::of(query, found, plans, started));
     let response = Response {
@@ -81,6 +90,13 @@ pub(super) fn result(
 
 /// The answer to a query that failed.
 pub(super) fn error(error: &Error, format: Format) -> Vec<u8> {
+    let errors = [message(error)];
+    let response = Response { errors: &errors, ..Response::default() };
+    format.write(&response, &Options::default())
+}
+
+/// An error as results tell of it.
+fn message(error: &Error) -> ErrorMessage {
     let (code, summary) = match error {
         Error::UnknownSource { .. } => (0, "Could not resolve source"),
         _ => match error.kind() {
@@ -93,16 +109,13 @@ pub(super) fn error(error: &Error, format: Format) -> Vec<u8> {
             Kind::Conflict | Kind::Storage | Kind::Internal => (5, "Unspecified error"),
         },
     };
-    let message = ErrorMessage {
+    ErrorMessage {
         code,
         summary: summary.to_owned(),
         message: Some(error.to_string()),
         source: None,
         transient: None,
-    };
-    let errors = [message];
-    let response = Response { errors: &errors, ..Response::default() };
-    format.write(&response, &Options::default())
+    }
 }
 
 fn timing(found: &Found, started: Instant) -> Timing {

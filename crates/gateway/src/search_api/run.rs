@@ -1,6 +1,6 @@
 //! A query, run over the documents of every schema that it asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,12 +12,12 @@ use millrace_document::Group;
 use millrace_plan::{Context, Embedding, Plan, Scope, has_field, parsed};
 use millrace_query::{Brief, Query};
 use millrace_result::PartialResult;
-use millrace_schema::DocumentMode;
+use millrace_schema::did_you_mean;
 use millrace_search::{Collapsing, Deadline, Gathering, Outcome, Search, Session, Trace, run_all};
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
-use crate::deployment::{ClusterOfKind, DocumentKind};
+use super::sources::{Asked, Reached};
 use crate::models::Embeddings;
 use crate::{Deployment, Error, Node};
 
@@ -33,10 +33,14 @@ pub(super) struct Found {
     pub(super) planned: Duration,
     /// For traces: what was searched in short, and the plan for each schema.
     pub(super) plans: Option<Plans>,
+    /// That some of the sources are not there.
+    pub(super) unresolved: Option<Error>,
     /// Schemas left out, since they lack the document summary asked for.
     pub(super) lacking: Vec<Arc<str>>,
     /// Schemas that have no part in the groups of a request, by its number, since they lack a field: why.
     pub(super) ungrouped: Vec<Ungrouped>,
+    /// For each field that is selected and that no hit can have: why.
+    pub(super) unshown: Vec<String>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
     pub(super) timeout: Duration,
 }
@@ -61,6 +65,24 @@ impl Ungrouped {
         };
         searches.iter().flat_map(of).collect()
     }
+}
+
+/// Why selected fields are in no hit, of those that are in none of any schema.
+fn unshown(query: &Query, searches: &[Arc<Search>]) -> Vec<String> {
+    let schemas = || searches.iter().map(|search| &search.plan().schema);
+    let why = |name: &String| {
+        if schemas().any(|schema| schema.fields.contains_key(name.as_str())) {
+            return format!(
+                "the selected field '{name}' is in no document summary: add 'summary' to its indexing"
+            );
+        }
+        let shown =
+            schemas().flat_map(|schema| schema.summaries.values()).flat_map(|summary| &summary.fields);
+        let hint = did_you_mean(name, shown.map(|field| &*field.name));
+        format!("there is no field '{name}' to select{hint}")
+    };
+    let is_shown = |name: &&String| searches.iter().any(|search| search.shows(name));
+    query.presentation.fields.iter().filter(|name| !is_shown(name)).map(why).collect()
 }
 
 /// A query on its way: what each step of it needs.
@@ -89,9 +111,11 @@ pub(super) fn session(request: &Request, buckets: &[BucketId]) -> Result<(Sessio
         ViewScope::Groups(mut groups) => {
             let is_here = |group: &Group| buckets.iter().any(|bucket| bucket.intersects(group));
             groups.retain(is_here);
-            ViewScope::Groups(groups)
+            ViewScope::GroupsIn(groups, buckets.to_vec())
         }
-        ViewScope::Buckets(_) | ViewScope::All => ViewScope::Buckets(buckets.to_vec()),
+        ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
+            ViewScope::Buckets(buckets.to_vec())
+        }
     };
     let prepared = Prepared::new(request)?;
     let views = prepared.views(scope)?;
@@ -113,6 +137,7 @@ pub(super) fn gathered(request: &Request, outcomes: Vec<Outcome>, nodes: u32) ->
 struct Prepared<'r> {
     request: &'r Request,
     kinds: Vec<Asked<'r>>,
+    unresolved: Option<Error>,
     lacking: Vec<Arc<str>>,
     /// One for each kind.
     searches: Vec<Arc<Search>>,
@@ -124,7 +149,8 @@ struct Prepared<'r> {
 impl<'r> Prepared<'r> {
     fn new(request: &'r Request) -> Result<Self, Error> {
         let Request { deployment, query, started, gone, .. } = request;
-        let (kinds, lacking) = showing(asked(deployment, query)?, query);
+        let Reached { kinds, unresolved } = Reached::by(query, deployment)?;
+        let (kinds, lacking) = showing(kinds, query);
         let searches = kinds
             .iter()
             .map(|asked| plan(asked, &kinds, request).map(Arc::new))
@@ -133,7 +159,7 @@ impl<'r> Prepared<'r> {
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(1.0));
         let deadline = Deadline::at(*started + looking).or_when(Arc::clone(gone));
         let planned = started.elapsed();
-        Ok(Prepared { request, kinds, lacking, searches, planned, timeout, deadline })
+        Ok(Prepared { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
     }
 
     /// The documents of each kind.
@@ -167,7 +193,8 @@ impl<'r> Prepared<'r> {
         result.coverage.nodes = nodes;
         let end = query.offset.saturating_add(query.hits).min(result.hits.len());
         let ungrouped = Ungrouped::all(&self.searches);
-        let Prepared { planned, timeout, lacking, .. } = self;
+        let unshown = unshown(query, &self.searches);
+        let Prepared { planned, timeout, unresolved, lacking, .. } = self;
         Found {
             hits: query.offset.min(end)..end,
             result,
@@ -175,8 +202,10 @@ impl<'r> Prepared<'r> {
             planned,
             timeout,
             plans,
+            unresolved,
             lacking,
             ungrouped,
+            unshown,
         }
     }
 }
@@ -220,7 +249,7 @@ fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc
 /// The texts that the query wants embedded, over all schemas that it asks.
 pub(super) fn embeddings(deployment: &Deployment, query: &Query) -> Result<Vec<Embedding>, Error> {
     let mut wanted = Vec::new();
-    for asked in asked(deployment, query)? {
+    for asked in Reached::by(query, deployment)?.kinds {
         wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
     }
     Ok(wanted)
@@ -236,124 +265,6 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
     if !sorted {
         whole.hits.sort_by(|one, other| one.order(other));
     }
-}
-
-/// A schema that the query asks.
-struct Asked<'d> {
-    kind: &'d Arc<DocumentKind>,
-    /// The clusters it is asked in, by their places among those of the type.
-    clusters: BTreeSet<usize>,
-}
-
-impl Asked<'_> {
-    fn cluster(&self) -> Option<&ClusterOfKind> {
-        self.kind.clusters.get(*self.clusters.first()?)
-    }
-
-    /// How long a query may look at them, where a cluster limits that.
-    fn query_time_max(&self) -> Option<Duration> {
-        self.clusters.iter().filter_map(|at| self.kind.clusters[*at].limits.query_time_max).min()
-    }
-
-    /// What documents must match to be in one of the clusters, where not all of the type's documents are.
-    fn within(&self) -> Vec<Arc<Selection>> {
-        let asked = || self.clusters.iter().map(|at| &self.kind.clusters[*at]);
-        // A document that is kept is in some cluster, so all of them together show everything.
-        if self.clusters.len() == self.kind.clusters.len() || asked().any(|cluster| cluster.belongs.is_none())
-        {
-            return Vec::new();
-        }
-        asked().filter_map(|cluster| cluster.belongs.clone()).collect()
-    }
-}
-
-/// The schemas that the query asks, in the order of their names.
-fn asked<'d>(deployment: &'d Deployment, query: &Query) -> Result<Vec<Asked<'d>>, Error> {
-    let mut kinds: Vec<&Arc<DocumentKind>> = deployment.kinds().collect();
-    kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
-    let sources = Sources::of(deployment, query)?;
-    let asked = kinds.into_iter().map(|kind| {
-        let is_asked = |(at, cluster): (usize, &ClusterOfKind)| {
-            (cluster.mode == DocumentMode::Streaming && sources.include(&kind.schema.name, &cluster.id))
-                .then_some(at)
-        };
-        Asked { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
-    });
-    let asked: Vec<Asked<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
-    if asked.is_empty() {
-        return Err(Error::BadRequest(format!(
-            "none of the sources can be searched; there are {}",
-            known_sources(deployment)
-        )));
-    }
-    Ok(asked)
-}
-
-/// The schemas and clusters that the query names; empty where it names none.
-struct Sources {
-    names: Vec<Source>,
-    /// Only these of them, where there are any.
-    within: Vec<Source>,
-}
-
-enum Source {
-    Schema(String),
-    Cluster(Arc<str>),
-}
-
-impl Sources {
-    fn of(deployment: &Deployment, query: &Query) -> Result<Self, Error> {
-        let all = |names: &[String]| -> Result<Vec<Source>, Error> {
-            names.iter().map(|name| Source::of(deployment, name)).collect()
-        };
-        Ok(match &query.sources {
-            millrace_query::Sources::All => Sources { names: Vec::new(), within: Vec::new() },
-            millrace_query::Sources::Named(names) => Sources { names: all(names)?, within: Vec::new() },
-            millrace_query::Sources::Restricted { schemas, within } => {
-                Sources { names: all(schemas)?, within: all(within)? }
-            }
-        })
-    }
-
-    fn include(&self, schema: &str, cluster: &str) -> bool {
-        let any = |sources: &[Source]| {
-            sources.is_empty() || sources.iter().any(|source| source.is(schema, cluster))
-        };
-        any(&self.names) && any(&self.within)
-    }
-}
-
-impl Source {
-    fn of(deployment: &Deployment, name: &str) -> Result<Self, Error> {
-        let application = &deployment.application;
-        if let Some(cluster) = application.providers.get(name) {
-            return Ok(Source::Cluster(Arc::clone(cluster)));
-        }
-        // A cluster that providers name is known by their names only.
-        let named_otherwise =
-            |cluster: &Arc<str>| application.providers.values().any(|known| known == cluster);
-        let own = application.content.iter().map(|cluster| &cluster.id).find(|id| ***id == *name);
-        match own.filter(|id| !named_otherwise(id)) {
-            Some(cluster) => Ok(Source::Cluster(Arc::clone(cluster))),
-            None if deployment.kinds().any(|kind| *kind.schema.name == *name) => {
-                Ok(Source::Schema(name.to_owned()))
-            }
-            None => Err(Error::UnknownSource { name: name.to_owned(), known: known_sources(deployment) }),
-        }
-    }
-
-    fn is(&self, schema: &str, cluster: &str) -> bool {
-        match self {
-            Source::Schema(name) => name == schema,
-            Source::Cluster(id) => **id == *cluster,
-        }
-    }
-}
-
-fn known_sources(deployment: &Deployment) -> String {
-    let mut names: Vec<&str> = deployment.kinds().map(|kind| &*kind.schema.name).collect();
-    names.sort_unstable();
-    names.join(", ")
 }
 
 /// The query as it runs over one schema; `all` are the schemas of the request.

@@ -143,15 +143,7 @@ impl Parser<'_> {
             } else if self.lexer.take_symbol('{') {
                 let key = match self.lexer.string()? {
                     Some(key) => Step::Key(key),
-                    None if self.lexer.take_word("attribute") => Step::KeyOf(self.parenthesised_name()?),
-                    None => match self.lexer.number()? {
-                        Some(Number::Long(key)) => Step::Key(key.to_string()),
-                        _ => {
-                            return Err(self
-                                .lexer
-                                .expected("a key, as in map{\"key\"} or map{attribute(field)}"));
-                        }
-                    },
+                    None => self.bare_key()?,
                 };
                 self.lexer.symbol('}')?;
                 steps.push(key);
@@ -160,6 +152,18 @@ impl Parser<'_> {
             }
         }
         Ok(Expression::Field { path: FieldPath { field, steps }, wrapped })
+    }
+
+    /// A key without quotes: the field that has it, a word or a whole number.
+    fn bare_key(&mut self) -> Result<Step, Error> {
+        if let Some(Number::Long(key)) = self.lexer.number()? {
+            return Ok(Step::Key(key.to_string()));
+        }
+        match self.lexer.word() {
+            Some("attribute") if self.lexer.peek_symbol('(') => Ok(Step::KeyOf(self.parenthesised_name()?)),
+            Some(key) => Ok(Step::Key(key.to_owned())),
+            None => Err(self.lexer.expected("a key, as in map{\"key\"} or map{attribute(field)}")),
+        }
     }
 
     pub(super) fn quantiles(&mut self) -> Result<Expression, Error> {

@@ -9,6 +9,7 @@ mod closest;
 mod distance;
 mod distance_to_path;
 mod dump;
+mod field_info;
 mod foreach;
 mod multivalue;
 mod native;

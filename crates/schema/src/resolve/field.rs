@@ -130,6 +130,11 @@ fn with_type(
     if let Some(hnsw) = decl.index.as_ref().and_then(|index| index.hnsw.as_ref()) {
         warnings.push(format!("{hnsw}: hnsw has no effect: nearest neighbours are found exactly"));
     }
+    if decl.linguistics.is_some() {
+        warnings.push(format!(
+            "{place}: the linguistics profile of '{name}' has no effect: profiles are those of Lucene's linguistics, which is Java; 'match', 'stemming' and 'normalizing' say how its text becomes words"
+        ));
+    }
     let matching = matching(decl, &data_type, index.as_ref(), defaults);
     if let Some(bolding) = decl.bolding.as_ref().filter(|bolding| bolding.value && !holds_text(&data_type)) {
         return invalid(

@@ -56,6 +56,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         document_api: document_api.is_some(),
         assistants: handlers.contains(&ASSISTANTS),
         limits_rates: searchers().any(|searcher| class_of(searcher) == RATE_LIMITING),
+        checks_encoding: searchers().any(|searcher| class_of(searcher) == CHECKING),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
         document_size_max: size.map(document_size).transpose()?,
         embedders,
@@ -136,6 +137,9 @@ fn handler<'a>(node: Node<'a, '_>) -> Result<&'a str, Error> {
 /// The platform's searcher that refuses queries of clients that ask too many, which the node does itself.
 const RATE_LIMITING: &str = "com.yahoo.search.searchers.RateLimitingSearcher";
 
+/// The platform's searcher that refuses queries whose text was encoded twice, which the node does itself.
+const CHECKING: &str = "com.yahoo.search.searchers.InputCheckingSearcher";
+
 /// The class of a component.
 pub(super) fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
     let id = component.attribute("id").or(component.attribute("idref")).unwrap_or_default();
@@ -153,7 +157,7 @@ fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error>
         // What it refers to is looked at where it stands.
         return Ok(());
     }
-    if class_of(node) == RATE_LIMITING || language::is_searcher(class_of(node)) {
+    if [RATE_LIMITING, CHECKING].contains(&class_of(node)) || language::is_searcher(class_of(node)) {
         return Ok(());
     }
     if !HARMLESS_SEARCHERS.contains(&class_of(node)) {

@@ -151,6 +151,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
     let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
+    let checks_encoding = containers.iter().any(|(_, container)| container.checks_encoding);
     let assistants = containers.iter().any(|(_, container)| container.assistants);
     let all = || containers.iter().map(|(_, container)| container);
     let embedders = once(all().flat_map(|container| &container.embedders), |one| &one.id);
@@ -169,6 +170,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     container.search = search;
     container.document_api = document_api;
     container.limits_rates = limits_rates;
+    container.checks_encoding = checks_encoding;
     container.assistants = assistants;
     container.embedders = embedders;
     container.language_models = language_models;

@@ -11,6 +11,25 @@ pub struct Format {
     pub shape: Shape,
     /// Write the content alone, not in an object that has the type.
     pub direct: bool,
+    /// With how many digits numbers are written.
+    pub digits: Digits,
+}
+
+/// With how many digits the cells of a tensor are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Digits {
+    /// As few as tell the cell from others of its type: `0.1` for a float.
+    OfCell,
+    /// As few as tell the cell's value from other doubles: `0.10000000149011612` for a float of 0.1. Who reads numbers as
+    /// doubles then has the very value.
+    OfDouble,
+}
+
+impl Format {
+    /// The same, with other digits.
+    pub const fn with_digits(self, digits: Digits) -> Self {
+        Format { digits, ..self }
+    }
 }
 
 /// How the content of a tensor is written.
@@ -26,7 +45,7 @@ pub enum Shape {
 
 impl Default for Format {
     fn default() -> Self {
-        Format { shape: Shape::Short, direct: false }
+        Format { shape: Shape::Short, direct: false, digits: Digits::OfCell }
     }
 }
 
@@ -47,7 +66,7 @@ impl FromStr for Format {
                 ));
             }
         };
-        Ok(Format { shape, direct })
+        Ok(Format { shape, direct, digits: Digits::OfCell })
     }
 }
 
@@ -67,7 +86,7 @@ pub struct Rendered<'a> {
 
 impl Serialize for Rendered<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let content = Content { tensor: self.tensor, shape: self.format.shape };
+        let content = Content { of: *self };
         if self.format.direct {
             return content.serialize(serializer);
         }
@@ -86,22 +105,21 @@ impl Serialize for Rendered<'_> {
 }
 
 struct Content<'a> {
-    tensor: &'a Tensor,
-    shape: Shape,
+    of: Rendered<'a>,
 }
 
 impl Serialize for Content<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tensor_type = self.tensor.tensor_type();
+        let tensor_type = self.of.tensor.tensor_type();
         let mapped = tensor_type.mapped().count();
-        let block = |subspace| Block { tensor: self.tensor, subspace, shape: self.shape };
-        match (self.shape, mapped) {
+        let block = |subspace| Block { of: self.of, subspace };
+        match (self.of.format.shape, mapped) {
             (Shape::Long, _) => {
                 let dense = tensor_type.dense_size();
-                let mut seq = serializer.serialize_seq(Some(self.tensor.cells().len()))?;
-                for at in 0..self.tensor.cells().len() {
+                let mut seq = serializer.serialize_seq(Some(self.of.tensor.cells().len()))?;
+                for at in 0..self.of.tensor.cells().len() {
                     seq.serialize_element(&LongCell {
-                        tensor: self.tensor,
+                        of: self.of,
                         subspace: at / dense,
                         index: Some(at % dense),
                     })?;
@@ -110,17 +128,17 @@ impl Serialize for Content<'_> {
             }
             (_, 0) => block(0).serialize(serializer),
             (_, 1) => {
-                let mut map = serializer.serialize_map(Some(self.tensor.subspaces()))?;
-                for subspace in 0..self.tensor.subspaces() {
-                    map.serialize_entry(&self.tensor.labels(subspace)[0], &block(subspace))?;
+                let mut map = serializer.serialize_map(Some(self.of.tensor.subspaces()))?;
+                for subspace in 0..self.of.tensor.subspaces() {
+                    map.serialize_entry(&self.of.tensor.labels(subspace)[0], &block(subspace))?;
                 }
                 map.end()
             }
             _ => {
-                let mut seq = serializer.serialize_seq(Some(self.tensor.subspaces()))?;
-                for subspace in 0..self.tensor.subspaces() {
+                let mut seq = serializer.serialize_seq(Some(self.of.tensor.subspaces()))?;
+                for subspace in 0..self.of.tensor.subspaces() {
                     if tensor_type.indexed().next().is_none() {
-                        seq.serialize_element(&LongCell { tensor: self.tensor, subspace, index: Some(0) })?;
+                        seq.serialize_element(&LongCell { of: self.of, subspace, index: Some(0) })?;
                     } else {
                         seq.serialize_element(&AddressedBlock(block(subspace)))?;
                     }
@@ -133,29 +151,28 @@ impl Serialize for Content<'_> {
 
 /// The cells of one subspace: nested lists, digits, or a number where no dimension is indexed.
 struct Block<'a> {
-    tensor: &'a Tensor,
+    of: Rendered<'a>,
     subspace: usize,
-    shape: Shape,
 }
 
 impl Serialize for Block<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let sizes: Vec<usize> = self.tensor.tensor_type().indexed().map(|(_, size)| size).collect();
-        let dense = self.tensor.tensor_type().dense_size();
+        let sizes: Vec<usize> = self.of.tensor.tensor_type().indexed().map(|(_, size)| size).collect();
+        let dense = self.of.tensor.tensor_type().dense_size();
         let at = self.subspace * dense;
         if sizes.is_empty() {
-            Number(self.tensor.cells(), at).serialize(serializer)
-        } else if self.shape == Shape::Hex {
-            serializer.serialize_str(&self.tensor.cells().to_hex(at..at + dense))
+            self.of.number(at).serialize(serializer)
+        } else if self.of.format.shape == Shape::Hex {
+            serializer.serialize_str(&self.of.tensor.cells().to_hex(at..at + dense))
         } else {
-            Nested { tensor: self.tensor, at, sizes: &sizes }.serialize(serializer)
+            Nested { of: self.of, at, sizes: &sizes }.serialize(serializer)
         }
     }
 }
 
 /// A list over the outermost of `sizes`, of lists over the others.
 struct Nested<'a> {
-    tensor: &'a Tensor,
+    of: Rendered<'a>,
     at: usize,
     sizes: &'a [usize],
 }
@@ -163,16 +180,16 @@ struct Nested<'a> {
 impl Serialize for Nested<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some((&size, inner)) = self.sizes.split_first() else {
-            return Number(self.tensor.cells(), self.at).serialize(serializer);
+            return self.of.number(self.at).serialize(serializer);
         };
         let stride: usize = inner.iter().product();
         let mut seq = serializer.serialize_seq(Some(size))?;
         for index in 0..size {
             let at = self.at + index * stride;
             if inner.is_empty() {
-                seq.serialize_element(&Number(self.tensor.cells(), at))?;
+                seq.serialize_element(&self.of.number(at))?;
             } else {
-                seq.serialize_element(&Nested { tensor: self.tensor, at, sizes: inner })?;
+                seq.serialize_element(&Nested { of: self.of, at, sizes: inner })?;
             }
         }
         seq.end()
@@ -181,18 +198,18 @@ impl Serialize for Nested<'_> {
 
 /// `{"address": {…}, "value": 1}`.
 struct LongCell<'a> {
-    tensor: &'a Tensor,
+    of: Rendered<'a>,
     subspace: usize,
     index: Option<usize>,
 }
 
 impl Serialize for LongCell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let at = self.subspace * self.tensor.tensor_type().dense_size() + self.index.unwrap_or(0);
-        let address = AddressOf { tensor: self.tensor, subspace: self.subspace, index: self.index };
+        let at = self.subspace * self.of.tensor.tensor_type().dense_size() + self.index.unwrap_or(0);
+        let address = AddressOf { of: self.of, subspace: self.subspace, index: self.index };
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("address", &address)?;
-        map.serialize_entry("value", &Number(self.tensor.cells(), at))?;
+        map.serialize_entry("value", &self.of.number(at))?;
         map.end()
     }
 }
@@ -202,7 +219,7 @@ struct AddressedBlock<'a>(Block<'a>);
 
 impl Serialize for AddressedBlock<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let address = AddressOf { tensor: self.0.tensor, subspace: self.0.subspace, index: None };
+        let address = AddressOf { of: self.0.of, subspace: self.0.subspace, index: None };
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("address", &address)?;
         map.serialize_entry("values", &self.0)?;
@@ -212,16 +229,16 @@ impl Serialize for AddressedBlock<'_> {
 
 /// Dimension names with labels; with those of the indexed dimensions where a cell is meant.
 struct AddressOf<'a> {
-    tensor: &'a Tensor,
+    of: Rendered<'a>,
     subspace: usize,
     index: Option<usize>,
 }
 
 impl Serialize for AddressOf<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let dimensions = self.tensor.tensor_type().dimensions();
-        let mut labels = self.tensor.labels(self.subspace).iter();
-        let mut stride = self.tensor.tensor_type().dense_size();
+        let dimensions = self.of.tensor.tensor_type().dimensions();
+        let mut labels = self.of.tensor.labels(self.subspace).iter();
+        let mut stride = self.of.tensor.tensor_type().dense_size();
         let mut map = serializer.serialize_map(None)?;
         for dimension in dimensions {
             match dimension.kind {
@@ -238,22 +255,40 @@ impl Serialize for AddressOf<'_> {
     }
 }
 
-/// A cell, with as many digits as its type needs; or the text that stands for a number that JSON cannot hold.
-struct Number<'c>(&'c Cells, usize);
+/// A cell, or the text that stands for a number that JSON cannot hold.
+enum Number {
+    Float(f32),
+    Double(f64),
+}
 
-impl Serialize for Number<'_> {
+impl Rendered<'_> {
+    fn number(&self, at: usize) -> Number {
+        let (cells, number) = (self.tensor.cells(), self.tensor.cells().get(at));
+        match (cells, self.format.digits) {
+            (Cells::Double(_), _) | (_, Digits::OfDouble) => Number::Double(number),
+            // The cell is one of these, so nothing is rounded.
+            (Cells::Float(_) | Cells::BFloat16(_) | Cells::Int8(_), Digits::OfCell) => {
+                Number::Float(number as f32)
+            }
+        }
+    }
+}
+
+impl Serialize for Number {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let number = self.0.get(self.1);
+        let number = match self {
+            Number::Float(number) => f64::from(*number),
+            Number::Double(number) => *number,
+        };
         if number.is_nan() {
             return serializer.serialize_str("NaN");
         }
         if number.is_infinite() {
             return serializer.serialize_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
         }
-        match self.0 {
-            Cells::Double(_) => serializer.serialize_f64(number),
-            // The cell is one of these, so nothing is rounded.
-            Cells::Float(_) | Cells::BFloat16(_) | Cells::Int8(_) => serializer.serialize_f32(number as f32),
+        match self {
+            Number::Float(number) => serializer.serialize_f32(*number),
+            Number::Double(number) => serializer.serialize_f64(*number),
         }
     }
 }

@@ -1,0 +1,170 @@
+//! What the sources that a query names lead to: schemas, content clusters, and providers, which are clusters by other names.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_query::Query;
+use millrace_schema::DocumentMode;
+use millrace_selection::Selection;
+
+use crate::deployment::{ClusterOfKind, DocumentKind};
+use crate::{Deployment, Error};
+
+/// A schema that the query asks.
+pub(super) struct Asked<'d> {
+    pub(super) kind: &'d Arc<DocumentKind>,
+    /// The clusters it is asked in, by their places among those of the type.
+    clusters: BTreeSet<usize>,
+}
+
+impl Asked<'_> {
+    pub(super) fn cluster(&self) -> Option<&ClusterOfKind> {
+        self.kind.clusters.get(*self.clusters.first()?)
+    }
+
+    /// How long a query may look at them, where a cluster limits that.
+    pub(super) fn query_time_max(&self) -> Option<Duration> {
+        self.clusters.iter().filter_map(|at| self.kind.clusters[*at].limits.query_time_max).min()
+    }
+
+    /// What documents must match to be in one of the clusters, where not all of the type's documents are.
+    pub(super) fn within(&self) -> Vec<Arc<Selection>> {
+        let asked = || self.clusters.iter().map(|at| &self.kind.clusters[*at]);
+        // A document that is kept is in some cluster, so all of them together show everything.
+        if self.clusters.len() == self.kind.clusters.len() || asked().any(|cluster| cluster.belongs.is_none())
+        {
+            return Vec::new();
+        }
+        asked().filter_map(|cluster| cluster.belongs.clone()).collect()
+    }
+}
+
+/// What the sources that a query names lead to.
+pub(super) struct Reached<'d> {
+    /// The schemas, in the order of their names.
+    pub(super) kinds: Vec<Asked<'d>>,
+    /// That some of the sources are not there. The others are asked all the same.
+    pub(super) unresolved: Option<Error>,
+}
+
+impl<'d> Reached<'d> {
+    /// By the sources of a query.
+    ///
+    /// # Errors
+    /// None of them can be searched.
+    pub(super) fn by(query: &Query, deployment: &'d Deployment) -> Result<Self, Error> {
+        let mut kinds: Vec<&Arc<DocumentKind>> = deployment.kinds().collect();
+        kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
+        let sources = Sources::of(deployment, query)?;
+        let asked = kinds.into_iter().map(|kind| {
+            let is_asked = |(at, cluster): (usize, &ClusterOfKind)| {
+                (cluster.mode == DocumentMode::Streaming && sources.include(&kind.schema.name, &cluster.id))
+                    .then_some(at)
+            };
+            Asked { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
+        });
+        let asked: Vec<Asked<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
+        if asked.is_empty() {
+            return Err(Error::BadRequest(format!(
+                "none of the sources can be searched; there are {}",
+                known_sources(deployment)
+            )));
+        }
+        Ok(Reached { kinds: asked, unresolved: sources.unresolved })
+    }
+}
+
+/// The schemas and clusters that the query names; empty where it names none.
+struct Sources {
+    names: Vec<Source>,
+    /// Only these of them, where there are any.
+    within: Vec<Source>,
+    /// That others are not there.
+    unresolved: Option<Error>,
+}
+
+enum Source {
+    Schema(String),
+    Cluster(Arc<str>),
+}
+
+impl Sources {
+    fn of(deployment: &Deployment, query: &Query) -> Result<Self, Error> {
+        let mut unresolved = None;
+        let mut known = |names| Source::known(deployment, names, &mut unresolved);
+        let (names, within) = match &query.sources {
+            millrace_query::Sources::All => (Vec::new(), Vec::new()),
+            millrace_query::Sources::Named(names) => (known(names)?, Vec::new()),
+            millrace_query::Sources::Restricted { schemas, within } => (known(schemas)?, known(within)?),
+        };
+        Ok(Sources { names, within, unresolved })
+    }
+
+    fn include(&self, schema: &str, cluster: &str) -> bool {
+        let any = |sources: &[Source]| {
+            sources.is_empty() || sources.iter().any(|source| source.is(schema, cluster))
+        };
+        any(&self.names) && any(&self.within)
+    }
+}
+
+impl Source {
+    /// Those of these names that there are, with the error of the first that is not there; only the error where none is.
+    fn known(
+        deployment: &Deployment,
+        names: &[String],
+        unresolved: &mut Option<Error>,
+    ) -> Result<Vec<Self>, Error> {
+        let (mut sources, mut first) = (Vec::with_capacity(names.len()), None);
+        for name in names {
+            match Source::of(deployment, name) {
+                Ok(source) => sources.push(source),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        match first {
+            Some(error) if sources.is_empty() => return Err(error),
+            Some(error) => *unresolved = Some(error),
+            None => {}
+        }
+        Ok(sources)
+    }
+
+    fn of(deployment: &Deployment, name: &str) -> Result<Self, Error> {
+        let application = &deployment.application;
+        if let Some(cluster) = application.providers.get(name) {
+            return Ok(Source::Cluster(Arc::clone(cluster)));
+        }
+        match clusters(deployment).find(|id| ***id == *name) {
+            Some(cluster) => Ok(Source::Cluster(Arc::clone(cluster))),
+            None if deployment.kinds().any(|kind| *kind.schema.name == *name) => {
+                Ok(Source::Schema(name.to_owned()))
+            }
+            None => Err(Error::UnknownSource { name: name.to_owned(), known: known_sources(deployment) }),
+        }
+    }
+
+    fn is(&self, schema: &str, cluster: &str) -> bool {
+        match self {
+            Source::Schema(name) => name == schema,
+            Source::Cluster(id) => **id == *cluster,
+        }
+    }
+}
+
+/// The content clusters that are known by their own names: one that providers name is known by theirs only.
+fn clusters(deployment: &Deployment) -> impl Iterator<Item = &Arc<str>> {
+    let application = &deployment.application;
+    let named_otherwise = |id: &Arc<str>| application.providers.values().any(|known| known == id);
+    application.content.iter().map(|cluster| &cluster.id).filter(move |id| !named_otherwise(id))
+}
+
+/// The names of all sources.
+fn known_sources(deployment: &Deployment) -> String {
+    let schemas = deployment.kinds().map(|kind| &*kind.schema.name);
+    let providers = deployment.application.providers.keys().map(String::as_str);
+    let names: BTreeSet<&str> =
+        schemas.chain(clusters(deployment).map(|id| &**id)).chain(providers).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,64 @@
+//! Text that was encoded as UTF-8 twice: `Ã¥` where `å` was typed. It finds nothing, and whoever sent it does not see why.
+
+use crate::{Item, TermText, UserText};
+
+/// The first text of an item and of those inside it that looks encoded as UTF-8 twice; none where all look right.
+pub fn double_encoded(item: &Item) -> Option<&str> {
+    match item {
+        Item::And(items)
+        | Item::Or(items)
+        | Item::Rank(items)
+        | Item::WeakAnd { children: items, .. }
+        | Item::Equiv { words: items, .. }
+        | Item::SameElement { children: items, .. } => items.iter().find_map(double_encoded),
+        Item::Not { positive, negatives } => {
+            double_encoded(positive).or_else(|| negatives.iter().find_map(double_encoded))
+        }
+        Item::Near { words, excluded, .. } => words.iter().chain(excluded).find_map(double_encoded),
+        Item::Term { text, .. } => looks_so(&text.text),
+        Item::Phrase { words, .. } => words.iter().find_map(|TermText { text, .. }| looks_so(text)),
+        Item::Alternatives { words, .. } => words.iter().find_map(|(word, _)| looks_so(word)),
+        Item::In { values, .. } => values.iter().find_map(|value| looks_so(value)),
+        Item::Weighted { tokens, .. } => tokens.iter().find_map(|(token, _)| looks_so(token)),
+        Item::Text(UserText { text, filter, .. }) => {
+            looks_so(text).or_else(|| filter.as_deref().and_then(looks_so))
+        }
+        Item::True
+        | Item::False
+        | Item::Range { .. }
+        | Item::NearestNeighbor(_)
+        | Item::GeoLocation { .. }
+        | Item::GeoBoundingBox { .. }
+        | Item::Predicate { .. } => None,
+    }
+}
+
+/// The text, where its characters, taken for bytes, are UTF-8 and not all ASCII.
+fn looks_so(text: &str) -> Option<&str> {
+    if text.is_ascii() {
+        return None;
+    }
+    let bytes: Vec<u8> = text.chars().map(u8::try_from).collect::<Result<_, _>>().ok()?;
+    std::str::from_utf8(&bytes).is_ok().then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_so;
+
+    #[test]
+    fn only_texts_that_make_sense_decoded_once_more_look_double_encoded() {
+        for (text, expected) in [
+            ("plain", false),
+            ("åååå", false),
+            ("Ã¥Ã¥Ã¥", true),
+            ("a word and Ã¥", true),
+            ("Ã¥ and å", false),
+            ("naïve café", false),
+            ("日本", false),
+            ("æ\u{97}¥", true),
+        ] {
+            assert_eq!(looks_so(text).is_some(), expected, "{text}");
+        }
+    }
+}
