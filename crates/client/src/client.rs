@@ -261,16 +261,20 @@ impl Client {
         *out.headers_mut() = request.headers;
         self.http.request(out).await.map_err(|error| {
             let address = self.base.clone();
-            let tls = tls_error(&error);
+            let tls = causes(&error).find_map(<dyn std::error::Error>::downcast_ref);
+            let is_no_http =
+                causes(&error).filter_map(<dyn std::error::Error>::downcast_ref).any(hyper::Error::is_parse);
             let reason = match tls {
                 Some(tls) => millrace_trust::in_words(tls),
+                None if is_no_http => "what it says is no HTTP; does it speak TLS (https://)?".to_owned(),
                 // What the system says lies deepest.
                 None => causes(&error).last().map_or_else(String::new, ToString::to_string),
             };
             match tls {
                 Some(rustls::Error::InvalidCertificate(_)) => Error::Certificate { address, reason },
+                Some(_) => Error::Tls { address, reason },
                 None if error.is_connect() => Error::Unreachable { address, reason },
-                _ => Error::Broken { address, reason },
+                None => Error::Broken { address, reason },
             }
         })
     }
@@ -304,11 +308,6 @@ fn trusting_nobody() -> Result<rustls::ClientConfig, rustls::Error> {
     let builder =
         rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-}
-
-/// What TLS has to say about a failure.
-fn tls_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
-    causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 /// An error, and what lies behind it, deeper and deeper.

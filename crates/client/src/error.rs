@@ -30,6 +30,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The two sides do not come to speak TLS.
+    #[error("{address}: {reason}")]
+    Tls {
+        /// Where.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The connection broke before the whole answer was there.
     #[error("the answer of {address} broke off: {reason}")]
     Broken {

@@ -150,7 +150,7 @@ fn no_command_waits_for_ever() {
         let expected = format!("{url} did not answer within 0.2 seconds");
         assert!(output.status.code() == Some(1) && error.contains(&expected), "{command:?}: {error}");
     }
-    let wrong = Command::new(MILLRACE).args(["status", "--timeout", "-1"]).output().expect("it runs");
+    let wrong = Command::new(MILLRACE).args(["status", "--timeout=-1"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("no number of seconds above 0"), "{wrong:?}");
 }
 
@@ -161,7 +161,10 @@ fn a_feed_without_an_application_is_not_begun() {
     write_files(directory.path(), &[("feed.jsonl", r#"{"put":"id:n:note::1","fields":{}}"#)]);
     let feed = directory.path().join("feed.jsonl").display().to_string();
     let error = refusal(&server, &["feed", &feed]);
-    assert!(error.contains("no application is deployed: deploy one with 'millrace deploy DIR'"), "{error}");
+    assert!(
+        error.starts_with("error: no application is deployed: deploy one with 'millrace deploy DIR'"),
+        "{error}"
+    );
 }
 
 #[test]

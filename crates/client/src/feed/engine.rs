@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Group, OperationKind};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -108,9 +107,13 @@ pub async fn feed(
 async fn greet(client: &Client) -> Result<(), Error> {
     let request = Request::new(Method::GET, "/state/v1/health").timeout(GREETING);
     let answer = client.send(request).await?;
+    let health = answer.json();
+    let told = |name: &str| health["status"][name].as_str();
     // Whatever else it answers, it is there: what is wrong with an operation it says to the operation.
-    match answer.json().pointer("/status/code").and_then(Value::as_str) {
-        Some("initializing") => answer.checked().map(drop),
+    match (told("code"), told("message")) {
+        (Some("initializing"), Some(message)) => {
+            Err(Error::Refused { status: answer.status.as_u16(), message: message.to_owned() })
+        }
         _ => Ok(()),
     }
 }
