@@ -86,6 +86,35 @@ def test_ports_volumes_and_names_fit_together(objects):
     assert volumes == set(mounts) and env["MILLRACE_DATA_DIR"] in mounts.values()
 
 
+def test_certificates_between_nodes_fit_what_they_say(settings, objects):
+    """The overlay names what is there: patches are by name, and names of hosts, files and secrets stand in several places."""
+    tls = DEPLOY / "kubernetes/tls"
+    base, overlay = (yaml.safe_load((at / "kustomization.yaml").read_text()) for at in [tls.parent, tls])
+    assert base["resources"] == ["millrace.yaml"] and overlay["resources"][0] == ".."
+    with open(tls / overlay["resources"][1]) as file:
+        made = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(file) if each}
+    patch = yaml.safe_load((tls / overlay["patches"][0]["path"]).read_text())
+    patched = objects[patch["kind"], patch["metadata"]["name"]]["spec"]
+    pod = patch["spec"]["template"]["spec"]
+    [container], [volume] = pod["containers"], pod["volumes"]
+    [mount] = container["volumeMounts"]
+    before = patched["template"]["spec"]["containers"][0]
+    assert container["name"] == before["name"] and mount["name"] == volume["name"]
+    env = {each["name"]: each["value"] for each in container["env"]}
+    assert set(env) <= settings[0]
+    for variable, file in [("AUTHORITY", "ca.crt"), ("CERTIFICATE", "tls.crt"), ("KEY", "tls.key")]:
+        assert env[f"MILLRACE_PEER_TLS_{variable}"] == f"{mount['mountPath']}/{file}"
+    nodes = made["Certificate", "millrace-nodes"]
+    assert volume["secret"]["secretName"] == nodes["secretName"] == "millrace-nodes"
+    name, host = env["MILLRACE_ADVERTISE"].split(".", 1)
+    assert name == "$(POD_NAME)" and nodes["dnsNames"] == [f"*.{host}"]
+    assert host.split(".")[0] == patched["serviceName"]
+    assert {"server auth", "client auth"} <= set(nodes["usages"])
+    for each in [nodes, made["Certificate", "millrace-authority"]]:
+        assert (each["issuerRef"]["kind"], each["issuerRef"]["name"]) in made
+    assert made["Issuer", "millrace-authority"]["ca"]["secretName"] == made["Certificate", "millrace-authority"]["secretName"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
 def test_the_unit_is_one(tmp_path):
     unit = (DEPLOY / "systemd/millrace.service").read_text().replace("/usr/local/bin/millrace", str(BIN))

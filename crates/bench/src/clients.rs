@@ -30,6 +30,15 @@ pub(crate) struct Seen {
     pub lasted: Duration,
 }
 
+/// What a query was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Documents that match.
+    pub matches: u64,
+    /// Hits and groups that came with the answer.
+    pub hits: usize,
+}
+
 /// The time of one request that went well, and how often it was refused before.
 type Outcome = Result<(Duration, u64), Error>;
 
@@ -56,6 +65,17 @@ impl Clients {
             .map_err(Error::failed)?
             .checked()
             .map_err(Error::failed)
+    }
+
+    /// Asks a query once.
+    pub fn query(&self, request: Request) -> Result<Found, Error> {
+        let answer = self.ask(request)?.json();
+        let matches = answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64);
+        let hits = answer.pointer("/root/children").and_then(|hits| hits.as_array()).map_or(0, Vec::len);
+        match matches {
+            Some(matches) => Ok(Found { matches, hits }),
+            None => Err(Error::failed(format!("a query was answered with {answer}"))),
+        }
     }
 
     /// `count` clients ask, each as soon as its last answer has come, for so long; requests are numbered from `first` on.

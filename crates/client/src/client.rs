@@ -12,10 +12,14 @@ use serde_json::Value;
 use crate::Error;
 use crate::id::Encoded;
 
+/// How long an answer may take where nobody says otherwise.
+const PATIENCE: Duration = Duration::from_secs(200);
+
 /// One port of a node. Clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     base: String,
+    patience: Duration,
     http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
@@ -35,7 +39,8 @@ pub struct Request {
     target: String,
     headers: HeaderMap,
     body: Bytes,
-    timeout: Duration,
+    /// Where it is another than the client's.
+    timeout: Option<Duration>,
 }
 
 /// What was answered.
@@ -61,13 +66,7 @@ pub struct Streaming {
 impl Request {
     /// A request of `method` for a path, which is percent-encoded already.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Request {
-            method,
-            target: path.into(),
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            timeout: Duration::from_secs(200),
-        }
+        Request { method, target: path.into(), headers: HeaderMap::new(), body: Bytes::new(), timeout: None }
     }
 
     /// With one more parameter.
@@ -94,10 +93,10 @@ impl Request {
         self
     }
 
-    /// With another time to wait for the answer than 200 seconds.
+    /// With another time to wait for the answer than the client has for all.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
     }
 }
@@ -182,7 +181,15 @@ impl Client {
             .http2_only(protocol == Protocol::Http2)
             .http2_initial_stream_window_size(1 << 20)
             .http2_initial_connection_window_size(16 << 20);
-        Ok(Client { base: with_scheme.trim_end_matches('/').to_owned(), http: builder.build(connector) })
+        let base = with_scheme.trim_end_matches('/').to_owned();
+        Ok(Client { base, patience: PATIENCE, http: builder.build(connector) })
+    }
+
+    /// The same, waiting so long for answers, rather than 200 seconds.
+    #[must_use]
+    pub fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Where the node is.
@@ -195,30 +202,37 @@ impl Client {
     /// # Errors
     /// Nobody answers, in time or at all.
     pub async fn send(&self, request: Request) -> Result<Answer, Error> {
-        let timeout = request.timeout;
+        let timeout = request.timeout.unwrap_or(self.patience);
         let exchange = async {
             let response = self.begin(request).await?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| self.broken(&error))?.to_bytes();
             Ok(Answer { status: parts.status, headers: parts.headers, body })
         };
-        match tokio::time::timeout(timeout, exchange).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Error::Timeout { address: self.base.clone(), seconds: timeout.as_secs() }),
-        }
+        self.within(timeout, exchange).await
     }
 
-    /// Sends a request and hands each piece of the answer's body to `sink` as it comes. An answer that is not a success is read
-    /// whole and becomes an error.
+    /// Sends a request and hands each piece of the answer's body to `sink` as it comes: the first one within the time to wait, and
+    /// each other one within as long again. An answer that is not a success is read whole and becomes an error.
     ///
     /// # Errors
-    /// Nobody answers; the answer breaks off; the node refuses.
+    /// Nobody answers; the answer breaks off, or goes on too slowly; the node refuses.
     pub async fn stream(&self, request: Request, mut sink: impl FnMut(&[u8])) -> Result<HeaderMap, Error> {
-        let mut answer = self.open(request).await?;
-        while let Some(piece) = answer.next().await? {
+        let timeout = request.timeout.unwrap_or(self.patience);
+        let mut answer = self.within(timeout, self.open(request)).await?;
+        while let Some(piece) = self.within(timeout, answer.next()).await? {
             sink(&piece);
         }
         Ok(answer.headers)
+    }
+
+    async fn within<T>(
+        &self,
+        timeout: Duration,
+        exchange: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let late = || Error::Timeout { address: self.base.clone(), seconds: timeout.as_secs_f64() };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Sends a request and waits for the beginning of the answer. An answer that is not a success is read whole and becomes an
@@ -246,12 +260,21 @@ impl Client {
         *out.uri_mut() = uri;
         *out.headers_mut() = request.headers;
         self.http.request(out).await.map_err(|error| {
-            let reason = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
             let address = self.base.clone();
-            match error.is_connect() {
-                true if reason.contains("certificate") => Error::Certificate { address, reason },
-                true => Error::Unreachable { address, reason },
-                false => Error::Broken { address, reason },
+            let tls = causes(&error).find_map(<dyn std::error::Error>::downcast_ref);
+            let is_no_http =
+                causes(&error).filter_map(<dyn std::error::Error>::downcast_ref).any(hyper::Error::is_parse);
+            let reason = match tls {
+                Some(tls) => millrace_trust::in_words(tls),
+                None if is_no_http => "what it says is no HTTP; does it speak TLS (https://)?".to_owned(),
+                // What the system says lies deepest.
+                None => causes(&error).last().map_or_else(String::new, ToString::to_string),
+            };
+            match tls {
+                Some(rustls::Error::InvalidCertificate(_)) => Error::Certificate { address, reason },
+                Some(_) => Error::Tls { address, reason },
+                None if error.is_connect() => Error::Unreachable { address, reason },
+                None => Error::Broken { address, reason },
             }
         })
     }
@@ -285,4 +308,14 @@ fn trusting_nobody() -> Result<rustls::ClientConfig, rustls::Error> {
     let builder =
         rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+}
+
+/// An error, and what lies behind it, deeper and deeper.
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| match error.downcast_ref::<std::io::Error>() {
+        Some(io) => io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static)),
+        None => error.source(),
+    })
 }

@@ -13,7 +13,9 @@ pub enum Error {
         reason: String,
     },
     /// Nobody answers there.
-    #[error("cannot reach {address}: {reason}; is the node running? Start one with: millrace serve")]
+    #[error(
+        "cannot reach {address}: {reason}; is the node running, and is that its address? Start one with: millrace serve"
+    )]
     Unreachable {
         /// Where.
         address: String,
@@ -28,6 +30,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The two sides do not come to speak TLS.
+    #[error("{address}: {reason}")]
+    Tls {
+        /// Where.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The connection broke before the whole answer was there.
     #[error("the answer of {address} broke off: {reason}")]
     Broken {
@@ -37,12 +47,14 @@ pub enum Error {
         reason: String,
     },
     /// No answer came in time.
-    #[error("{address} did not answer within {seconds} seconds")]
+    #[error(
+        "{address} did not answer within {seconds} seconds: it is busy, or no Millrace node; its log tells more. Give it longer with --timeout"
+    )]
     Timeout {
         /// Where.
         address: String,
         /// How long was waited.
-        seconds: u64,
+        seconds: f64,
     },
     /// The node refuses, or fails.
     #[error("{message} (HTTP {status})")]

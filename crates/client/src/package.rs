@@ -29,13 +29,18 @@ pub fn pack(directory: &Path) -> Result<Vec<u8>, Error> {
 
 /// Where services.xml lies: in the directory itself, or below src/main/application.
 fn root_of(directory: &Path) -> Result<PathBuf, Error> {
+    let fail = |reason: &str| Error::Package { path: directory.to_owned(), reason: reason.to_owned() };
+    match fs::metadata(directory) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return Err(fail("it is a file; name the directory in which services.xml is")),
+        Err(error) => {
+            return Err(fail(&format!("{error}; name the directory in which services.xml is")));
+        }
+    }
     [directory.to_owned(), directory.join("src/main/application")]
         .into_iter()
         .find(|root| root.join("services.xml").is_file())
-        .ok_or_else(|| Error::Package {
-            path: directory.to_owned(),
-            reason: "there is no services.xml in it, so it is not an application package".to_owned(),
-        })
+        .ok_or_else(|| fail("there is no services.xml in it, so it is not an application package"))
 }
 
 /// All files below `root`, by their path in the package.
@@ -85,8 +90,16 @@ mod tests {
 
     #[test]
     fn what_is_no_package_is_refused() {
+        #[track_caller]
+        fn check(path: &Path, expected: &str) {
+            let error = pack(path).expect_err("it is none").to_string();
+            assert!(error.contains(expected) && error.contains(&path.display().to_string()), "{error}");
+        }
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let error = pack(directory.path()).expect_err("it is empty").to_string();
-        assert!(error.contains("services.xml"), "{error}");
+        check(directory.path(), "there is no services.xml in it");
+        check(&directory.path().join("nope"), "No such file or directory");
+        let file = directory.path().join("app.zip");
+        fs::write(&file, "").expect("a file");
+        check(&file, "it is a file; name the directory");
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Change, Changes, Coordination, Entry, Error, Revision};
+use crate::{Change, Changes, Coordination, Entry, Error, Operation, Revision};
 
 /// How long a stream of changes may say nothing before another one is asked for: a connection that broke without a word looks just
 /// like keys that do not change.
@@ -16,13 +16,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 ///
 /// It never fails and never ends: where coordination cannot be reached it goes on trying, and what it knew stays known. After a
 /// broken connection it goes on with the first change that it has not seen. Where that is forgotten already, it reads what there is
-/// and tells the difference; of a key that changed several times it then tells the last change.
+/// and tells the difference; of a key that changed several times it then tells the last change. The same where what was seen never
+/// happened there: coordination was restored from a backup, or begun anew. Revisions may then be lower than before.
 pub struct Watch {
     coordination: Arc<dyn Coordination>,
     prefix: String,
     entries: BTreeMap<String, Entry>,
     /// The newest revision that `entries` has; none before it was read first.
     seen: Option<Revision>,
+    histories: u64,
     changes: Option<Box<dyn Changes>>,
     pause: Duration,
 }
@@ -35,6 +37,7 @@ impl Watch {
             prefix: prefix.into(),
             entries: BTreeMap::new(),
             seen: None,
+            histories: 1,
             changes: None,
             pause: PAUSE,
         }
@@ -50,7 +53,14 @@ impl Watch {
         self.seen
     }
 
-    /// The next changes, in their order; the first time, a put of every key there is, and none where there is none. Nothing is lost
+    /// How many histories have been followed: one, and one more each time that coordination was found to have gone back. Revisions of
+    /// different histories say nothing of each other.
+    pub fn histories(&self) -> u64 {
+        self.histories
+    }
+
+    /// The next changes, in their order; the first time, a put of every key there is, and none where there is none; none as well where
+    /// another history differs in nothing. Nothing is lost
     /// when it is dropped before it is done.
     pub async fn next(&mut self) -> Vec<Change> {
         loop {
@@ -80,13 +90,21 @@ impl Watch {
             let (revision, entries) = self.coordination.list(&self.prefix).await?;
             return Ok(Some(self.replace(revision, entries)));
         };
-        let stream = match &mut self.changes {
-            Some(stream) => stream,
-            none => match self.coordination.changes(&self.prefix, seen).await {
-                Ok(stream) => none.insert(stream),
+        if self.changes.is_none() {
+            let stream = match self.coordination.changes(&self.prefix, seen).await {
+                Ok(stream) => stream,
                 Err(error) => return self.after(error).await,
-            },
-        };
+            };
+            if !continues(&*self.coordination, &self.prefix, seen, &self.entries).await? {
+                tracing::warn!(
+                    prefix = self.prefix,
+                    "coordination has gone back to an earlier moment, as by a restored backup: all of it is read again"
+                );
+                return self.read_again(true).await;
+            }
+            self.changes = Some(stream);
+        }
+        let Some(stream) = &mut self.changes else { return Ok(None) };
         match tokio::time::timeout(QUIET, stream.next()).await {
             Ok(Ok(changes)) => Ok(Some(self.take(changes))),
             Ok(Err(error)) => self.after(error).await,
@@ -101,9 +119,16 @@ impl Watch {
     async fn after(&mut self, error: Error) -> Result<Option<Vec<Change>>, Error> {
         let Error::Compacted { .. } = error else { return Err(error) };
         self.changes = None;
+        self.read_again(false).await
+    }
+
+    /// Reads everything, of another history where that is known already or revisions say so.
+    async fn read_again(&mut self, gone_back: bool) -> Result<Option<Vec<Change>>, Error> {
         let (revision, entries) = self.coordination.list(&self.prefix).await?;
+        let gone_back = gone_back || Some(revision) < self.seen;
+        self.histories += u64::from(gone_back);
         let changes = self.replace(revision, entries);
-        Ok(if changes.is_empty() { None } else { Some(changes) })
+        Ok(if changes.is_empty() && !gone_back { None } else { Some(changes) })
     }
 
     /// Notes changes that follow those seen; drops what was seen already.
@@ -133,4 +158,19 @@ impl Watch {
         self.seen = Some(revision);
         changes
     }
+}
+
+/// Whether what coordination has now can have come of what was seen of it: nothing is as of an earlier moment, and whatever was there
+/// before that moment has been seen.
+async fn continues(
+    coordination: &dyn Coordination,
+    prefix: &str,
+    seen: Revision,
+    known: &BTreeMap<String, Entry>,
+) -> Result<bool, Error> {
+    let now = coordination.apply(Operation::Keys(prefix.to_owned())).await?;
+    let follows = |entry: &Entry| {
+        entry.changed > seen || known.get(&entry.key).is_some_and(|known| known.changed == entry.changed)
+    };
+    Ok(now.revision >= seen && now.entries(0).iter().all(follows))
 }

@@ -41,13 +41,8 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// Certificate or key do not work.
-    #[error("TLS: {}: {reason}", file.display())]
-    Tls {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("TLS: {0}")]
+    Tls(String),
     /// Threads cannot be had.
     #[error("cannot start threads: {0}")]
     Threads(std::io::Error),

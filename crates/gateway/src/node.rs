@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use millrace_cluster::distributor::Settings as DistributorSettings;
 use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::Application;
-use millrace_store::{Options, Store};
+use millrace_store::{Options, Store, Tuning};
 
 use crate::access_log::AccessLog;
 use crate::cluster::{Cluster, Forwarder};
@@ -61,7 +62,7 @@ impl Node {
         let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
             Ok(deployment) => {
-                options.tuning = store_tuning(&deployment.application);
+                options.tuning = store_tuning(&deployment.application, Duration::ZERO);
                 deployment.layout()
             }
             Err(_) => Arc::new(Columns::default()),
@@ -113,6 +114,9 @@ impl Node {
         if self.cluster.set(cluster).is_err() {
             tracing::warn!("the node is one of a cluster already");
         }
+        if let Ok(deployment) = self.deployments.current() {
+            self.store.set_tuning(self.tuning(&deployment.application));
+        }
     }
 
     /// The cluster that it is one of.
@@ -160,6 +164,16 @@ impl Node {
         let current = self.deployments.current().ok();
         let deployment = Deployment::compile(application, generation, current.as_deref(), &self.models)?;
         self.activate(Arc::new(deployment), based_on)
+    }
+
+    /// Compiles an application as for a deployment, and lets it go: whatever is wrong with it is said, and nothing changes.
+    ///
+    /// # Errors
+    /// The application is refused.
+    pub fn check(&self, application: Application) -> Result<(), Error> {
+        let current = self.deployments.current().ok();
+        let generation = self.deployments.generation() + 1;
+        Deployment::compile(application, generation, current.as_deref(), &self.models).map(drop)
     }
 
     /// The generation of the active application; 0 where there is none.
@@ -216,7 +230,7 @@ impl Node {
         let before = self.deployments.current().ok();
         let layout = deployment.layout();
         self.deployments.activate(Arc::clone(&deployment), based_on, || self.store.set_layout(layout))?;
-        self.store.set_tuning(store_tuning(&deployment.application));
+        self.store.set_tuning(self.tuning(&deployment.application));
         self.reindexings.deployed(&deployment).map_err(|error| kept(&error))?;
         self.upkeep.wake();
         for document_type in before.iter().flat_map(|before| before.application.schemas.keys()) {
@@ -225,6 +239,21 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    /// How the store keeps an application's documents. In a cluster removals are remembered for as long as its nodes compare them.
+    fn tuning(&self, application: &Application) -> Tuning {
+        let tuning = store_tuning(application, Duration::ZERO);
+        let least = DistributorSettings::default().remembered_min();
+        if self.cluster().is_none() || tuning.tombstone_retention >= least {
+            return tuning;
+        }
+        tracing::warn!(
+            "removed-db/prune/age in services.xml is {} s, and the nodes of a cluster compare removals for longer: they are remembered for {} s",
+            tuning.tombstone_retention.as_secs(),
+            least.as_secs()
+        );
+        store_tuning(application, least)
     }
 
     /// Takes the application away, and its documents.
@@ -237,7 +266,7 @@ impl Node {
             self.store.drop_type(document_type)?;
         }
         self.store.set_layout(Arc::new(Columns::default()));
-        self.store.set_tuning(millrace_store::Tuning::default());
+        self.store.set_tuning(Tuning::default());
         self.reindexings.clear().map_err(|error| kept(&error))
     }
 
@@ -246,7 +275,11 @@ impl Node {
         let status = self.store.status();
         let gauge = Gauge::new;
         let mut gauges = vec![
-            gauge("content.proton.documentdb.documents.total", "Documents stored", status.documents as f64),
+            gauge(
+                "content.proton.documentdb.documents.total",
+                "Documents stored, about: versions that others have replaced count until they are merged away",
+                status.documents as f64,
+            ),
             gauge(
                 "content.proton.documentdb.disk_usage",
                 "Bytes of segment files",

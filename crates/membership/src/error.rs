@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 /// What can go wrong in a cluster's common affairs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,6 +17,19 @@ pub enum Error {
         name: String,
         /// Where the other node is.
         address: String,
+    },
+    /// The directory is another node's.
+    #[error(
+        "{} belongs to the node '{owner}', with all that it has; start it as --name {owner}, or give '{name}' a data directory of its own",
+        directory.display()
+    )]
+    Resident {
+        /// The directory.
+        directory: PathBuf,
+        /// Whose it is.
+        owner: String,
+        /// The node that was to be started.
+        name: String,
     },
     /// The name cannot be one.
     #[error("'{0}' is no name of a node: use 1 to 100 letters, digits, points, dashes and underscores")]

@@ -12,6 +12,9 @@ pub struct NodeFigures {
     pub version: u64,
     /// Whether it is sure that no newer one is in force.
     pub confirmed: bool,
+    /// What an operator should change about how the node was started.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// Its buckets.
     pub buckets: BucketFigures,
     /// Groups of the cluster that were too large for one bucket, and have several.

@@ -1,4 +1,4 @@
-//! What a node keeps over restarts: the last cluster state, and the number that names its directory.
+//! What a node keeps over restarts: the last cluster state, the node's name, and the number that names its directory.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -20,12 +20,43 @@ pub(crate) struct Kept {
     pub(crate) state: Option<Arc<ClusterState>>,
 }
 
+/// The file with the node's name.
+const NAME: &str = "name";
+
+/// The file with the directory's number.
+const HOME: &str = "home";
+
+/// Whose directory this is: the name of a node of a cluster, which is empty where nobody has written it down; `None` where it is no such
+/// node's.
+///
+/// # Errors
+/// [`Error::Disk`].
+pub fn resident(directory: &Path) -> Result<Option<String>, Error> {
+    let read = |file: &str| read_file(&RealDisk, &directory.join(file)).map_err(failed);
+    match read(NAME)? {
+        Some(name) => Ok(Some(String::from_utf8_lossy(&name).trim().to_owned())),
+        None => Ok(read(HOME)?.map(|_| String::new())),
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::Disk(error.to_string())
+}
+
 impl Kept {
-    pub(crate) fn open(directory: &Path) -> Result<Self, Error> {
+    /// The directory of the node of this name: nobody else's.
+    pub(crate) fn open(directory: &Path, name: &str) -> Result<Self, Error> {
         let disk = RealDisk;
-        let fail = |error: io::Error| Error::Disk(error.to_string());
+        let fail = failed;
         disk.create_directory(directory).map_err(fail)?;
-        let path = directory.join("home");
+        match resident(directory)?.as_deref() {
+            Some(other) if !other.is_empty() && other != name => {
+                let (directory, owner) = (directory.to_owned(), other.to_owned());
+                return Err(Error::Resident { directory, owner, name: name.to_owned() });
+            }
+            _ => {}
+        }
+        let path = directory.join(HOME);
         let home = match read_file(&disk, &path).map_err(fail)? {
             Some(bytes) => std::str::from_utf8(&bytes)
                 .ok()
@@ -46,6 +77,14 @@ impl Kept {
             }
         });
         Ok(Kept { directory: directory.to_owned(), home, state })
+    }
+
+    /// From now on the directory is that of the node of this name.
+    pub(crate) fn take(&self, name: &str) -> Result<(), Error> {
+        match resident(&self.directory)? {
+            Some(own) if own == name => Ok(()),
+            _ => replace_file(&RealDisk, &self.directory.join(NAME), name.as_bytes()).map_err(failed),
+        }
     }
 
     /// Keeps every state that becomes known, until the node leaves.

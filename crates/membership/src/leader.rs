@@ -52,13 +52,13 @@ async fn lead(shared: &Shared, leadership: &Leadership) {
     let began = Instant::now();
     let mut controller = Controller::new(shared.settings.controller.clone());
     let mut pictures = shared.pictures();
-    // What is decided must not be older than what was published last.
-    let mut published = Revision::default();
+    // What is decided must not be older than what was published last, in the same history.
+    let mut published = (0, Revision::default());
     loop {
         let picture = Arc::clone(&pictures.borrow_and_update());
         let known = shared.known();
         let mut pause = None;
-        if picture.revision >= published
+        if (picture.history, picture.revision) >= published
             && let Some(mut step) = decide(&mut controller, began.elapsed(), &picture, known.as_deref())
         {
             pause = step.wake.map(|wake| wake.saturating_sub(began.elapsed()));
@@ -69,7 +69,7 @@ async fn lead(shared: &Shared, leadership: &Leadership) {
             }
             match publish(shared, leadership, &picture, &step).await {
                 Ok(Published::Nothing) => {}
-                Ok(Published::At(revision)) => published = revision,
+                Ok(Published::At(revision)) => published = (picture.history, revision),
                 Ok(Published::Deposed) => return,
                 Err(error) => {
                     tracing::debug!(%error, "publishing");

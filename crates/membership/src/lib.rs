@@ -24,6 +24,7 @@ mod settings;
 
 pub use error::Error;
 pub use figures::{BucketFigures, IdealFigures, NodeFigures, OperationFigures, PaceFigures, TransferFigures};
+pub use kept::resident;
 pub use membership::{Confirmation, Membership};
 pub use packages::{PACKAGE_BYTES_MAX, Package};
 pub use picture::{Member, Picture, WishRecord};

@@ -70,7 +70,7 @@ impl Membership {
     /// The name is another's or none; the directory cannot be used.
     pub async fn join(coordination: Arc<dyn Coordination>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
-        let kept = Kept::open(&settings.directory)?;
+        let kept = Kept::open(&settings.directory, &settings.name)?;
         let own = Member {
             registration: Registration {
                 address: settings.address.clone(),
@@ -91,6 +91,7 @@ impl Membership {
         if let Some(other) = registered.ok().flatten().as_ref().and_then(member::another(&own)) {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
+        kept.take(&settings.name)?;
         let shared = Arc::new(Shared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
@@ -307,6 +308,7 @@ async fn follow(shared: Arc<Shared>) {
             picture.apply(&shared.keys, &change);
         }
         picture.revision = watch.revision().unwrap_or_default();
+        picture.history = watch.histories();
         if let Some(state) = &picture.state {
             shared.offer(Arc::clone(state));
         }

@@ -59,6 +59,8 @@ pub struct Picture {
     pub(crate) state_changed: Option<Revision>,
     pub(crate) assignments_changed: Option<Revision>,
     pub(crate) revision: Revision,
+    /// In which of coordination's histories the revisions are.
+    pub(crate) history: u64,
 }
 
 impl Picture {

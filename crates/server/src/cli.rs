@@ -1,8 +1,11 @@
 //! What the command line understands.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::settings::ServeArguments;
 
@@ -17,6 +20,35 @@ pub struct Cli {
     pub format: Format,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// What the process was started with. Ends it where that makes no sense, or asks for help.
+    pub fn of_arguments() -> Self {
+        Cli::try_parse().unwrap_or_else(|error| with_plain_usage(error).exit())
+    }
+}
+
+/// The error with the usage of the command as its help has it. By itself it has every flag that a variable of the environment stands
+/// for, as if that had to be typed.
+fn with_plain_usage(mut error: clap::Error) -> clap::Error {
+    if error.get(ContextKind::Usage).is_none() {
+        return error;
+    }
+    let mut cli = Cli::command();
+    cli.build();
+    let usage = usage_of(&mut cli, &mut std::env::args().skip(1));
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    error
+}
+
+/// The usage of the command that these words name.
+fn usage_of(command: &mut clap::Command, words: &mut impl Iterator<Item = String>) -> StyledStr {
+    let named = words.find(|word| command.find_subcommand(word).is_some());
+    if let Some(found) = named.and_then(|word| command.find_subcommand_mut(word)) {
+        return usage_of(found, words);
+    }
+    command.render_usage()
 }
 
 /// The heading of options that stand with every command, so that those of its own come first.
@@ -42,6 +74,21 @@ pub struct NodeArguments {
     /// Where applications are deployed.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:19071", env = "MILLRACE_CONFIG_URL")]
     pub config_url: String,
+}
+
+/// How long a node may take.
+#[derive(Args)]
+pub struct Patience {
+    /// Seconds that the node has for its answer.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: Duration,
+}
+
+/// A time in seconds, or parts of them.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is no number of seconds above 0, such as 10 or 0.5");
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong)
 }
 
 /// How results are written.
@@ -76,7 +123,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   millrace feed mails.jsonl
-  zcat mails.jsonl.gz | millrace feed -
+  millrace feed mails.jsonl.gz
+  millrace corpus | millrace feed -
   millrace feed --resume mails.resume mails.jsonl     go on where the last run stopped
 
 An operation is one of
@@ -114,10 +162,10 @@ Examples:
 Examples:
   millrace visit > all.jsonl
   millrace visit --selection 'mail.date > 1700000000' --fields mail:subject,date
-  millrace visit --namespace mail --type mail --group me")]
+  millrace visit --group me")]
     Visit(Visit),
     /// Tell how a node is, and the cluster that it is in.
-    Status,
+    Status(Patience),
     /// Say what a node of the cluster should be.
     #[command(
         subcommand,
@@ -202,20 +250,22 @@ pub struct NodeChange {
     /// Do it though another node is away, or though the node has what nobody else has.
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub patience: Patience,
 }
 
 /// What to do with the whole cluster.
 #[derive(Subcommand)]
 pub enum ClusterCommand {
     /// Show the nodes, their states, and what moves between them.
-    Show,
-    /// Wait until it is up. The exit status is 1 when the time is over before that.
+    Show(Patience),
+    /// Wait until it is up and every node that is expected back is there. The exit status is 1 when the time is over before that.
     Wait(Wait),
 }
 
 #[derive(Args)]
 pub struct Wait {
-    /// Wait until every replica is where it should be.
+    /// Wait until every replica is where it should be, and no node is under maintenance.
     #[arg(long)]
     pub ideal: bool,
     /// Seconds to wait.
@@ -227,11 +277,14 @@ pub struct Wait {
 pub struct Deploy {
     /// A directory with services.xml and schemas.
     pub application: PathBuf,
+    /// Seconds that the node has for its answer: it may fetch and load models first.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub timeout: Duration,
 }
 
 #[derive(Args)]
 pub struct Feed {
-    /// Files, or - for standard input.
+    /// Files, or - for standard input; either may be compressed by gzip.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// Connections to the node.
@@ -244,8 +297,11 @@ pub struct Feed {
     #[arg(long)]
     pub resume: Option<PathBuf>,
     /// Seconds that an operation is tried again while the node is overloaded or away.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
+    /// Seconds that the node has for one attempt at an operation.
+    #[arg(long, value_name = "SECONDS", default_value = "180", value_parser = seconds)]
+    pub timeout: Duration,
     /// Stop at the first operation that fails.
     #[arg(long)]
     pub stop_at_failure: bool,
@@ -259,6 +315,8 @@ pub struct Query {
     /// Parameters as NAME=VALUE; text that begins with 'select' is the parameter yql.
     #[arg(required = true)]
     pub parameters: Vec<String>,
+    #[command(flatten)]
+    pub patience: Patience,
 }
 
 #[derive(Args)]
@@ -268,6 +326,8 @@ pub struct Get {
     /// Which fields: `[all]`, `[document]`, or `TYPE:FIELD,FIELD`.
     #[arg(long)]
     pub fields: Option<String>,
+    #[command(flatten)]
+    pub patience: Patience,
 }
 
 #[derive(Args)]
@@ -286,6 +346,8 @@ pub struct Write {
     /// Make the document if it is not there.
     #[arg(long)]
     pub create: bool,
+    #[command(flatten)]
+    pub patience: Patience,
 }
 
 #[derive(Args)]
@@ -295,6 +357,8 @@ pub struct Remove {
     /// Only if the stored document matches this selection.
     #[arg(long)]
     pub condition: Option<String>,
+    #[command(flatten)]
+    pub patience: Patience,
 }
 
 #[derive(Args)]
@@ -309,17 +373,20 @@ pub struct Visit {
     #[arg(long)]
     pub cluster: Option<String>,
     /// Only documents of this namespace.
-    #[arg(long, requires = "document_type")]
+    #[arg(long)]
     pub namespace: Option<String>,
     /// Only documents of this type.
-    #[arg(long = "type", requires = "namespace")]
+    #[arg(long = "type")]
     pub document_type: Option<String>,
-    /// Only documents of this group.
-    #[arg(long, requires = "namespace")]
+    /// Only documents of this group: those with g=GROUP in their ids.
+    #[arg(long)]
     pub group: Option<String>,
     /// Also say which documents were removed lately.
     #[arg(long)]
     pub removes: bool,
+    /// Seconds that the node may say nothing.
+    #[arg(long, value_name = "SECONDS", default_value = "200", value_parser = seconds)]
+    pub timeout: Duration,
 }
 
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! A server that is one node of a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ use tokio::task::JoinHandle;
 use crate::cluster_figures::figures;
 use crate::error::Error;
 
+/// Where in its data directory a node keeps what it must know of its cluster after a restart.
+pub const CLUSTER_DIRECTORY: &str = "cluster";
+
 /// How a node takes part in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
@@ -36,8 +39,10 @@ pub struct ClusterSettings {
     pub roles: Vec<Role>,
     /// The port that other nodes speak to.
     pub peer_port: u16,
-    /// The host by which others reach this node.
-    pub advertise: String,
+    /// The host by which others reach this node; `None`: by the address that it listens at.
+    pub advertise: Option<String>,
+    /// Where it listens.
+    pub listen: IpAddr,
     /// The most bytes of replicas that it sends and receives in a second.
     pub transfer_rate_max: Option<u64>,
     /// Where it keeps what it must know of the cluster after a restart.
@@ -45,12 +50,36 @@ pub struct ClusterSettings {
 }
 
 impl ClusterSettings {
+    /// The host by which others reach this node.
+    fn host(&self) -> String {
+        self.advertise.clone().unwrap_or_else(|| match self.listen {
+            // Listening everywhere is no address; at this one at least others on the same machine come through.
+            listen if listen.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+            IpAddr::V4(address) => address.to_string(),
+        })
+    }
+
+    /// What an operator should change.
+    pub fn warnings(&self) -> Vec<String> {
+        let unreachable = self.advertise.is_none() && self.listen.is_unspecified();
+        let warning = || {
+            format!(
+                "it listens at {} without --advertise, so that other nodes are told to reach it at {}, where nobody on another \
+                 machine does; start it with --advertise and the host by which they reach it",
+                self.listen,
+                self.host()
+            )
+        };
+        unreachable.then(warning).into_iter().collect()
+    }
+
     /// What the node trusts others by, where nodes have certificates.
     ///
     /// # Errors
     /// The certificates do not work.
     pub fn trust(&self) -> Result<Option<Arc<Trust>>, Error> {
-        let load = |files: &TrustFiles| Trust::load(files.clone(), &self.advertise).map(Arc::new);
+        let load = |files: &TrustFiles| Trust::load(files.clone(), &self.host()).map(Arc::new);
         let trust = self.nodes_tls.as_ref().map(load).transpose();
         trust.map_err(|error| Error::Cluster(format!("TLS between nodes: {error}")))
     }
@@ -69,6 +98,8 @@ const RENEW: Duration = Duration::from_secs(30);
 pub struct ClusterNode {
     membership: Membership,
     joining: Arc<Joining>,
+    /// What an operator should change.
+    warnings: Arc<[String]>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -76,31 +107,38 @@ impl ClusterNode {
     /// Joins; the node's part follows as soon as the cluster has given it one.
     ///
     /// # Errors
-    /// The settings are none, the name is another's, or the port is taken.
+    /// The settings are none, the name or the data directory is another's, or the port is taken.
     pub async fn join(
         node: &Arc<Node>,
         settings: &ClusterSettings,
-        listen: IpAddr,
         data: SocketAddr,
         intake: Intake,
     ) -> Result<Self, Error> {
+        let status = node.store().status();
+        if millrace_membership::resident(&settings.directory).is_ok_and(|resident| resident.is_none())
+            && status.documents > 0
+        {
+            return Err(Error::Cluster(format!(
+                "{} has documents of a node that was alone, which a cluster would not find; give the node an empty data directory, \
+                 and bring the documents along with millrace visit and millrace feed",
+                node.settings().data_dir.display()
+            )));
+        }
+        let warnings = settings.warnings();
+        warnings.iter().for_each(|warning| tracing::warn!(node = settings.name, "{warning}"));
         let etcd_tls = settings.etcd_tls.as_ref().map(ServiceFiles::load).transpose();
         let etcd_tls = etcd_tls.map_err(|error| Error::Cluster(format!("TLS to etcd: {error}")))?;
         let etcd =
             Etcd::new(&settings.coordination, etcd_tls).map_err(|error| Error::Cluster(error.to_string()))?;
-        let listener = TcpListener::bind((listen, settings.peer_port))
+        let listener = TcpListener::bind((settings.listen, settings.peer_port))
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
         let peer_port = listener.local_addr().map_err(Error::Runtime)?.port();
         let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
         let own = Settings {
             roles: settings.roles.clone(),
-            url: format!("{scheme}://{}:{}", settings.advertise, data.port()),
-            ..Settings::new(
-                &settings.name,
-                format!("{}:{peer_port}", settings.advertise),
-                &settings.directory,
-            )
+            url: format!("{scheme}://{}:{}", settings.host(), data.port()),
+            ..Settings::new(&settings.name, format!("{}:{peer_port}", settings.host()), &settings.directory)
         };
         let membership =
             Membership::join(Arc::new(etcd), own).await.map_err(|error| Error::Cluster(error.to_string()))?;
@@ -123,14 +161,17 @@ impl ClusterNode {
             tokio::spawn(follow_packages(Arc::clone(node), membership.clone())),
         ];
         tasks.extend(trust.map(|trust| tokio::spawn(renew(trust))));
-        Ok(ClusterNode { membership, joining, tasks })
+        Ok(ClusterNode { membership, joining, warnings: warnings.into(), tasks })
     }
 
     /// The endpoints of a cluster's node: on the data port, and on that of deployment.
     pub fn routers(&self, node: &Arc<Node>) -> (Router, Router) {
         let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
-        let of_node = Arc::clone(node);
-        let figures = Arc::new(move || figures(&of_node, &membership, &joining));
+        let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
+        let figures = Arc::new(move || NodeFigures {
+            warnings: warnings.to_vec(),
+            ..figures(&of_node, &membership, &joining)
+        });
         let own = Arc::clone(&figures);
         let own_key = self.membership.clone();
         let clusters = Arc::clone(node);
@@ -148,11 +189,16 @@ impl ClusterNode {
         (data, rest::router(Arc::new(shown)))
     }
 
-    /// Makes the application of a fresh cluster the active one; where there is one already, that stays.
+    /// Makes the application of a fresh cluster the active one, if it works; where there is one already, that stays.
     ///
     /// # Errors
-    /// Coordination cannot be reached.
-    pub async fn publish_first(&self, application: &Application) -> Result<(), Error> {
+    /// Coordination cannot be reached; the application is refused.
+    pub async fn publish_first(
+        &self,
+        node: &Arc<Node>,
+        path: &Path,
+        application: &Application,
+    ) -> Result<(), Error> {
         // What coordination says first is all that there is.
         let mut pictures = self.membership.pictures();
         let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
@@ -163,6 +209,14 @@ impl ClusterNode {
         if self.membership.package().is_some() {
             return Ok(());
         }
+        let (checking, files) = (Arc::clone(node), application.files.clone());
+        let check = move || {
+            let application = Application::from_files(files).map_err(|error| error.to_string())?;
+            checking.check(application).map_err(|error| error.to_string())
+        };
+        // Its models may have to be fetched.
+        let checked = tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()));
+        checked.map_err(|reason| Error::Application { path: path.to_owned(), reason })?;
         let archive =
             millrace_gateway::pack(&application.files).map_err(|error| Error::Cluster(error.to_string()))?;
         match self.membership.publish(&archive, &application.topology(), 1).await {
@@ -184,15 +238,6 @@ impl ClusterNode {
             part.stop();
         }
         self.membership.leave().await;
-    }
-}
-
-/// The host by which others reach a node that listens at this address.
-pub fn host_of(listen: IpAddr) -> String {
-    match listen {
-        IpAddr::V4(address) if address == Ipv4Addr::UNSPECIFIED => "127.0.0.1".to_owned(),
-        IpAddr::V6(address) => format!("[{address}]"),
-        IpAddr::V4(address) => address.to_string(),
     }
 }
 

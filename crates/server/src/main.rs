@@ -6,14 +6,13 @@ mod cluster_figures;
 mod commands;
 mod error;
 mod file_limit;
+mod input;
 mod lines;
 mod output;
 mod overview;
 mod settings;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use cli::{Cli, Command};
 use error::Error;
@@ -23,7 +22,7 @@ use output::Output;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::of_arguments();
     let output = Output::new(cli.format);
     match run(cli, &output) {
         Ok(code) => code,
@@ -45,7 +44,7 @@ fn run(cli: Cli, output: &Output) -> Result<ExitCode, Error> {
         Command::Demo(arguments) => wait(commands::demo::run(&arguments, output)),
         Command::Import(arguments) => wait(commands::import::run(&node, &arguments, output)),
         Command::Deploy(arguments) => wait(commands::deploy::run(&node, &arguments, output)),
-        Command::Status => wait(commands::status::run(&node, output)),
+        Command::Status(patience) => wait(commands::status::run(&node, &patience, output)),
         Command::Node(command) => wait(commands::cluster::node(&node, &command, output)),
         Command::Cluster(command) => wait(commands::cluster::cluster(&node, &command, output)),
         Command::Feed(arguments) => wait(commands::feed::run(&node, &arguments, output)),

@@ -29,6 +29,10 @@ pub struct NodeView {
     pub name: String,
     /// What the cluster state says of it.
     pub state: String,
+    /// What an operator wishes it to be.
+    wished: String,
+    /// Whether it says that it runs.
+    runs: bool,
     key: u64,
     reason: String,
     url: Option<String>,
@@ -62,6 +66,8 @@ impl Overview {
             Some(NodeView {
                 name: attributes["name"].as_str()?.to_owned(),
                 state: generated["state"].as_str()?.to_owned(),
+                wished: node["state"]["user"]["state"].as_str().unwrap_or("up").to_owned(),
+                runs: node["state"]["unit"]["state"] == "up",
                 key: key.parse().ok()?,
                 reason: generated["reason"].as_str().unwrap_or("").to_owned(),
                 url: attributes["url"].as_str().filter(|url| !url.is_empty()).map(str::to_owned),
@@ -100,12 +106,24 @@ impl Overview {
         }
     }
 
-    /// What is left to do until the cluster is up and all nodes go by its newest state; or until it is in the ideal state.
+    /// What is left to do until the cluster is up, whoever is expected back is there, and all nodes go by its newest state; or until it is
+    /// in the ideal state.
     pub fn left(&self, ideal: bool) -> Option<String> {
         if let Err(reason) = &self.up {
             return Some(format!("the cluster is down: {reason}"));
         }
-        self.nodes.iter().filter(|node| node.serves()).find_map(|node| node.left(self.version, ideal))
+        self.nodes.iter().find_map(|node| match node.serves() {
+            true => node.left(self.version, ideal),
+            false => node.expected(ideal),
+        })
+    }
+
+    /// Which nodes the cluster does without; `None`: all serve.
+    pub fn away(&self) -> Option<String> {
+        let away = self.nodes.iter().filter(|node| !node.serves() && node.wished != "removed");
+        let away: Vec<String> =
+            away.map(|node| format!("{} is not there ({})", node.name, node.state)).collect();
+        (!away.is_empty()).then(|| away.join(", "))
     }
 
     /// As JSON.
@@ -172,6 +190,7 @@ impl Overview {
         }
         for node in &self.nodes {
             let Some(Ok(figures)) = &node.told else { continue };
+            lines.extend(figures.warnings.iter().map(|warning| format!("{}: warning: {warning}", node.name)));
             if let Some(limit) = figures.pace.limit {
                 lines.push(format!(
                     "{} moves {}/s, {:.0} % of the {}/s that it may now",
@@ -211,7 +230,28 @@ impl NodeView {
         let request = Request::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
         let answer = client.send(request).await.and_then(millrace_client::Answer::checked);
         let body = answer.map_err(|error| error.to_string())?.body;
-        serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))
+        let figures: NodeFigures =
+            serde_json::from_slice(&body).map_err(|error| format!("{url}: {error}"))?;
+        match figures.name == self.name {
+            true => Ok(figures),
+            false => Err(format!(
+                "at {url}, where it says that it is, there is '{}'; start it with --advertise and the host by which others reach it",
+                figures.name
+            )),
+        }
+    }
+
+    /// Why a node that does not serve is waited for.
+    fn expected(&self, ideal: bool) -> Option<String> {
+        let name = &self.name;
+        match (&*self.state, &*self.wished) {
+            ("maintenance", "maintenance") => ideal.then(|| {
+                format!("{name} is under maintenance, and what it has is not made anew; when it is back: millrace node up {name}")
+            }),
+            ("maintenance", _) => Some(format!("{name} is away, and expected back")),
+            ("down", "up" | "retired") if self.runs => Some(format!("{name} runs, and does not serve yet")),
+            _ => None,
+        }
     }
 
     fn left(&self, version: u64, ideal: bool) -> Option<String> {

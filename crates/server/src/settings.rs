@@ -10,7 +10,7 @@ use millrace_membership::Role;
 use millrace_trust::{ServiceFiles, TrustFiles};
 use serde::Deserialize;
 
-use crate::cluster::{ClusterSettings, host_of};
+use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 
 /// Every setting; what is not given has its default. The TOML file has the same names.
@@ -193,13 +193,10 @@ impl ServeArguments {
                 name: self.name.clone().or(file.name).map_or_else(machine_name, Ok)?,
                 roles,
                 peer_port: self.peer_port.or(file.peer_port).unwrap_or(19_100),
-                advertise: self
-                    .advertise
-                    .clone()
-                    .or(file.advertise)
-                    .unwrap_or_else(|| host_of(settings.listen)),
+                advertise: self.advertise.clone().or(file.advertise),
+                listen: settings.listen,
                 transfer_rate_max: self.transfer_rate_max.or(file.transfer_rate_max),
-                directory: settings.data_dir.join("cluster"),
+                directory: settings.data_dir.join(CLUSTER_DIRECTORY),
             })
         });
         Ok(Resolved {

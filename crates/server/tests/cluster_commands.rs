@@ -18,8 +18,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Two nodes in this process, with figures that the test makes up, behind one address.
+/// Two nodes in this process, with figures that the test makes up.
 struct Cluster {
+    /// Of the first.
     address: String,
     figures: Arc<Mutex<NodeFigures>>,
     members: Vec<Membership>,
@@ -35,26 +36,29 @@ impl Cluster {
         let (address, members) = runtime.block_on(async {
             let coordination: Arc<dyn Coordination> =
                 Arc::new(Embedded::open(directory.path()).expect("it opens"));
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-            let address = format!("http://{}", listener.local_addr().expect("it is bound"));
-            let mut members = Vec::new();
+            let (mut members, mut listeners) = (Vec::new(), Vec::new());
             for name in ["n0", "n1"] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
                 let mut settings = Settings::new(name, format!("{name}:1"), directory.path().join(name));
-                settings.url.clone_from(&address);
+                settings.url = format!("http://{}", listener.local_addr().expect("it is bound"));
                 let member = Membership::join(Arc::clone(&coordination), settings).await.expect("it joins");
                 members.push(member);
+                listeners.push(listener);
             }
             members[0].publish(b"", &configuration(), 1).await.expect("it is published");
             let mut states = members[0].states();
             let both = states.wait_for(|state| state.as_ref().is_some_and(|state| all_serve(state)));
             drop(tokio::time::timeout(Duration::from_secs(60), both).await.expect("both are up"));
-            let shown = Shown {
-                membership: members[0].clone(),
-                clusters: || vec!["mail".to_owned()],
-                figures: |_: NodeKey| None,
-            };
-            tokio::spawn(serve(listener, router(Arc::new(shown)), Arc::clone(&figures)));
-            (address, members)
+            for (member, listener) in members.iter().zip(listeners) {
+                let shown = Shown {
+                    membership: members[0].clone(),
+                    clusters: || vec!["mail".to_owned()],
+                    figures: |_: NodeKey| None,
+                };
+                let name = member.settings().name.clone();
+                tokio::spawn(serve(listener, router(Arc::new(shown)), name, Arc::clone(&figures)));
+            }
+            (members[0].settings().url.clone(), members)
         });
         let cluster = Cluster { address, figures, members, runtime, _directory: directory };
         cluster.tell(|_| {});
@@ -109,9 +113,13 @@ fn configuration() -> Configuration {
     Configuration { nodes, layout: Layout::Nodes(vec![NodeKey(0), NodeKey(1)]), ..Configuration::default() }
 }
 
-async fn serve(listener: TcpListener, endpoints: Router, figures: Arc<Mutex<NodeFigures>>) {
+async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: Arc<Mutex<NodeFigures>>) {
     let tell = move || async move {
-        let figures = figures.lock().expect("nobody panicked with it").clone();
+        let mut figures = figures.lock().expect("nobody panicked with it").clone();
+        // Where the test says no other name, it is the node's own.
+        if figures.name.is_empty() {
+            figures.name = name;
+        }
         serde_json::to_string(&figures).expect("it has a JSON form")
     };
     let endpoints = endpoints.route("/state/v1/cluster", get(tell));
@@ -163,6 +171,36 @@ fn a_wait_ends_when_nothing_is_left_to_do() {
     cluster.tell(|figures| figures.version = 0);
     let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
     assert!(code == 1 && told.contains("n0 does not go by state"), "{told}");
+}
+
+#[test]
+fn a_wait_is_not_over_while_a_node_is_expected_back() {
+    let cluster = Cluster::start();
+    // An operator's maintenance is none of the others' business, but nothing is where it should be meanwhile.
+    assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
+    cluster.wait_for("Up Maintenance ");
+    cluster.tell(|_| {});
+    let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "60"]);
+    assert!(code == 0 && told.contains("n1 is not there (maintenance)"), "{told}");
+    let (code, told) = cluster.told(&["cluster", "wait", "--ideal", "--timeout", "0"]);
+    assert!(code == 1 && told.contains("n1 is under maintenance"), "{told}");
+    assert_eq!(cluster.told(&["node", "up", "n1"]).0, 0);
+    cluster.wait_for("Up Up ");
+    // One that goes by itself is waited for.
+    cluster.runtime.block_on(cluster.members[1].stopping());
+    cluster.tell(|_| {});
+    let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
+    assert!(code == 1 && told.contains("n1 is away, and expected back"), "{told}");
+}
+
+#[test]
+fn what_is_wrong_with_how_a_node_was_started_is_told() {
+    let cluster = Cluster::start();
+    cluster.tell(|figures| figures.warnings = vec!["it listens everywhere".to_owned()]);
+    assert!(cluster.told(&["cluster", "show"]).1.contains("n1: warning: it listens everywhere"));
+    cluster.tell(|figures| figures.name = "n0".to_owned());
+    let (_, told) = cluster.told(&["cluster", "show"]);
+    assert!(told.contains("where it says that it is, there is 'n0'; start it with --advertise"), "{told}");
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 mod support;
 
-use std::process::Command;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use support::{MILLRACE, NOTE, SERVICES, Server, write_files};
 
@@ -106,6 +110,188 @@ fn errors_name_the_cure() {
     assert!(stdout(&run(&["completions", "bash"])).contains("millrace"));
     let settings = run(&["serve", "--config", "/nowhere/millrace.toml"]);
     assert!(String::from_utf8_lossy(&settings.stderr).contains("/nowhere/millrace.toml"));
+}
+
+/// What a command says on standard error; it must fail.
+fn refusal(server: &Server, arguments: &[&str]) -> String {
+    let output = server.millrace(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Connections are taken, and nothing comes back.
+#[test]
+fn no_command_waits_for_ever() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", silent.local_addr().expect("it is bound"));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]);
+    let application = directory.path().display().to_string();
+    let commands: [&[&str]; 10] = [
+        &["status"],
+        &["cluster", "show"],
+        &["node", "up", "n0"],
+        &["deploy", &application],
+        &["query", "select * from note where true"],
+        &["get", "id:n:note::1"],
+        &["put", "id:n:note::1", "{}"],
+        &["update", "id:n:note::1", "{}"],
+        &["remove", "id:n:note::1"],
+        &["visit", "--cluster", "notes"],
+    ];
+    for command in commands {
+        let output = Command::new(MILLRACE)
+            .args(["--url", &url, "--config-url", &url])
+            .args(command)
+            .args(["--timeout", "0.2"])
+            .output()
+            .expect("the binary runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("{url} did not answer within 0.2 seconds");
+        assert!(output.status.code() == Some(1) && error.contains(&expected), "{command:?}: {error}");
+    }
+    let wrong = Command::new(MILLRACE).args(["status", "--timeout=-1"]).output().expect("it runs");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("no number of seconds above 0"), "{wrong:?}");
+}
+
+#[test]
+fn a_feed_without_an_application_is_not_begun() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("feed.jsonl", r#"{"put":"id:n:note::1","fields":{}}"#)]);
+    let feed = directory.path().join("feed.jsonl").display().to_string();
+    let error = refusal(&server, &["feed", &feed]);
+    assert!(
+        error.starts_with("error: no application is deployed: deploy one with 'millrace deploy DIR'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_feed_may_be_compressed() {
+    let server = Server::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let packed = |number: u32| {
+        let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+        writeln!(packer, r#"{{"put":"id:n:note:g=ann:{number}","fields":{{}}}}"#)
+            .expect("memory can be written");
+        packer.finish().expect("memory can be written")
+    };
+    // Archives one after another are one, as for zcat.
+    let path = directory.path().join("feed.jsonl.gz");
+    std::fs::write(&path, [packed(1), packed(2)].concat()).expect("a file");
+    let fed = server.millrace(&["feed", &path.display().to_string()]);
+    assert!(fed.status.success() && stdout(&fed).contains("2 done, 0 failed"), "{fed:?}");
+    let mut feed = Command::new(MILLRACE)
+        .args(["--url", &server.url(), "feed", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    feed.stdin.take().expect("it is piped").write_all(&packed(3)).expect("it reads");
+    let fed = feed.wait_with_output().expect("it ends");
+    assert!(fed.status.success() && stdout(&fed).contains("standard input: 1 done"), "{fed:?}");
+}
+
+#[test]
+fn what_fails_for_one_reason_is_told_a_few_times() {
+    let server = Server::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let line = |number| format!("{{\"put\":\"id:n:nope::{number}\",\"fields\":{{}}}}\n");
+    write_files(directory.path(), &[("feed.jsonl", &(0..300).map(line).collect::<String>())]);
+    let fed = server.millrace(&["feed", &directory.path().join("feed.jsonl").display().to_string()]);
+    let told = stdout(&fed);
+    assert_eq!(told.matches("Document type nope does not exist").count(), 3, "{told}");
+    assert!(told.contains("… and 297 more") && told.contains("0 done, 300 failed"), "{told}");
+}
+
+/// They are stored, and no query of a group finds them.
+#[test]
+fn documents_without_a_group_are_told_of() {
+    let server = Server::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let put = |id: &str| json!({ "put": id, "fields": { "stars": 1 } }).to_string();
+    let remove = json!({ "remove": "id:n:note::3" }).to_string();
+    let lines = [put("id:n:note::1"), put("id:n:note::2"), put("id:n:note:g=ann:1"), remove];
+    write_files(directory.path(), &[("feed.jsonl", &lines.join("\n"))]);
+    let fed = server.millrace(&["feed", &directory.path().join("feed.jsonl").display().to_string()]);
+    assert!(fed.status.success(), "{fed:?}");
+    let told = stdout(&fed);
+    assert!(
+        told.contains("note: 2 of them have no group") && told.contains("streaming.selection=true"),
+        "{told}"
+    );
+    let over_all = ["query", "select * from note where true", "streaming.selection=true"];
+    assert!(stdout(&server.millrace(&over_all)).contains("3 documents match"));
+    let said = |id: &str| {
+        let output = server.millrace(&["put", id, "{\"fields\":{}}"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said("id:n:note::1").contains("without a group"));
+    assert_eq!(said("id:n:note:g=ann:1"), "");
+}
+
+#[test]
+fn a_visit_chooses_by_any_part_of_the_id() {
+    let server = Server::with_notes();
+    for id in ["id:n:note:g=ann:1", "id:m:note:g=ann:2", "id:n:note:g=bob:3", "id:n:note:g=a\"b:4"] {
+        let stars = format!("{{\"fields\":{{\"stars\":{}}}}}", &id[id.len() - 1..]);
+        assert!(server.millrace(&["put", id, &stars]).status.success(), "{id}");
+    }
+    let check = |arguments: &[&str], expected: usize| {
+        let output = server.millrace(&[&["visit"], arguments].concat());
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert_eq!(stdout(&output).lines().count(), expected, "{arguments:?}: {}", stdout(&output));
+    };
+    check(&[], 4);
+    check(&["--group", "ann"], 2);
+    check(&["--group", "a\"b"], 1);
+    check(&["--group", "ann", "--selection", "note.stars == 1 or note.stars == 3"], 1);
+    check(&["--namespace", "n"], 3);
+    check(&["--type", "note"], 4);
+    check(&["--namespace", "n", "--type", "note", "--group", "ann"], 1);
+}
+
+#[test]
+fn what_cannot_be_deployed_is_named() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("app.zip", "")]);
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    for (path, expected) in [
+        (path("nope"), "nope: No such file or directory"),
+        (path("app.zip"), "app.zip: it is a file; name the directory"),
+        (path("."), "there is no services.xml in it"),
+    ] {
+        let error = refusal(&server, &["deploy", &path]);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Neither values of variables nor the flags that they stand for are part of what is to be typed.
+#[test]
+fn usage_is_the_same_whatever_the_environment() {
+    let run = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let output = Command::new(MILLRACE)
+            .env_remove("MILLRACE_URL")
+            .envs(variables.iter().copied())
+            .args(arguments)
+            .output()
+            .expect("the binary runs");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        text.lines().find(|line| line.starts_with("Usage:")).map(str::to_owned)
+    };
+    let set =
+        [("MILLRACE_URL", "http://search:8080"), ("MILLRACE_FORMAT", "json"), ("MILLRACE_DATA_DIR", "/data")];
+    for arguments in
+        [&["get"][..], &["get", "--help"], &["feed"], &["serve", "--help"], &["serve", "--prot", "1"]]
+    {
+        let plain = run(&[], arguments);
+        assert!(plain.is_some(), "{arguments:?}");
+        assert_eq!(run(&set, arguments), plain, "{arguments:?}");
+    }
 }
 
 #[test]

@@ -2,18 +2,13 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-use std::sync::Once;
-
 use hyper::Method;
-use millrace_client::{Protocol, Request, pack};
 use serde_json::{Value, json};
-use support::Server;
+use support::{Server, file_of, onnxruntime, services_with};
 
-const SERVICES: &str = "<services version='1.0'>
-  <container id='default' version='1.0'>
-    <search/><document-api/>
+fn services() -> String {
+    services_with(
+        "    <search/><document-api/>
     <component id='tiny' type='hugging-face-embedder'>
       <transformer-model path='models/model.onnx'/>
       <tokenizer-model path='models/tokenizer.json'/>
@@ -25,13 +20,9 @@ const SERVICES: &str = "<services version='1.0'>
       <transformer-model path='models/model.onnx'/>
       <tokenizer-model path='models/tokenizer.json'/>
       <transformer-token-type-ids/>
-    </component>
-  </container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>";
+    </component>",
+    )
+}
 
 const NOTE: &str = "schema note {
   document note {
@@ -77,43 +68,21 @@ const NOTE: &str = "schema note {
   }
 }";
 
-/// ONNX Runtime, which models need: fetched where it is not there yet.
-fn onnxruntime() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/onnxruntime");
-        let fetched = Command::new(script).status().expect("the script runs");
-        assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
-    });
-}
-
 /// Deploys a package with these two files and the tiny model.
 fn deploy(server: &Server, services: &str, note: &str) -> (u16, Value) {
     onnxruntime();
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../embedding/tests/data");
-    let write = |path: &str, content: &[u8]| {
-        let path = directory.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("it lies in the package")).expect("a directory");
-        std::fs::write(path, content).expect("it is written");
-    };
-    write("services.xml", services.as_bytes());
-    write("schemas/note.sd", note.as_bytes());
-    for name in ["model.onnx", "tokenizer.json"] {
-        write(
-            &format!("models/{name}"),
-            &std::fs::read(models.join(name)).expect("a file of the repository"),
-        );
-    }
-    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
-        .body("application/zip", pack(directory.path()).expect("a package"));
-    let answer = server.send(&server.config_url(), Protocol::Http1, request);
-    (answer.status.as_u16(), answer.json())
+    let of_crate = |name: &str| file_of(&format!("embedding/tests/data/{name}"));
+    server.deploy_bytes(&[
+        ("services.xml", services.as_bytes()),
+        ("schemas/note.sd", note.as_bytes()),
+        ("models/model.onnx", &of_crate("model.onnx")),
+        ("models/tokenizer.json", &of_crate("tokenizer.json")),
+    ])
 }
 
 fn server() -> Server {
     let server = Server::start();
-    let (status, answer) = deploy(&server, SERVICES, NOTE);
+    let (status, answer) = deploy(&server, &services(), NOTE);
     assert_eq!(status, 200, "{answer}");
     server
 }
@@ -292,36 +261,36 @@ fn what_cannot_work_is_refused_when_it_is_deployed() {
     let empty = Server::start();
     for (services, note, expected) in [
         (
-            SERVICES.replace("models/model.onnx", "models/other.onnx"),
+            services().replace("models/model.onnx", "models/other.onnx"),
             NOTE.to_owned(),
             "the package has no file 'models/other.onnx'",
         ),
         (
-            SERVICES.replace("models/model.onnx", "models/tokenizer.json"),
+            services().replace("models/model.onnx", "models/tokenizer.json"),
             NOTE.to_owned(),
             "services.xml:4:5: embedder 'tiny'",
         ),
         (
-            SERVICES.replacen("<transformer-token-type-ids/>", "", 1),
+            services().replacen("<transformer-token-type-ids/>", "", 1),
             NOTE.to_owned(),
             "Model does not contain required input: 'token_type_ids'. Model contains: 'input_ids' int64[batch_size,sequence_length]",
         ),
         (
-            SERVICES.to_owned(),
+            services(),
             NOTE.replace("tensor<bfloat16>(x[16])", "tensor<bfloat16>(x[384])"),
             "the model's vectors have 16 cells",
         ),
         (
-            SERVICES.to_owned(),
+            services(),
             NOTE.replace("tensor<float>(chunk{},x[16])", "tensor<float>(x[16])"),
             "expected a type such as tensor<float>(chunk{},x[16])",
         ),
         (
-            SERVICES.to_owned(),
+            services(),
             NOTE.replace("embed loose", "embed"),
             "several embedders, so name one of 'tiny', 'loose'",
         ),
-        (SERVICES.to_owned(), NOTE.replace("chunk sentence", "chunk page"), "there is no chunker 'page'"),
+        (services(), NOTE.replace("chunk sentence", "chunk page"), "there is no chunker 'page'"),
     ] {
         let (status, answer) = deploy(&empty, &services, &note);
         assert_eq!(status, 400, "{answer}");
@@ -330,7 +299,10 @@ fn what_cannot_work_is_refused_when_it_is_deployed() {
     }
     let server = server();
     feed(&server);
-    assert_eq!(deploy(&server, &SERVICES.replace("models/model.onnx", "models/tokenizer.json"), NOTE).0, 400);
+    assert_eq!(
+        deploy(&server, &services().replace("models/model.onnx", "models/tokenizer.json"), NOTE).0,
+        400
+    );
     let hits = nearest(&server, "whole", "embed(tiny, 'red invoice The race pays the invoice.')", &[]);
     assert_eq!(hits[0].0, "red invoice", "the application stays as it was");
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use millrace_client::{Protocol, Request};
 use serde_json::{Value, json};
-use support::{NOTE, Server};
+use support::{NOTE, Server, services_with};
 
 /// A service that answers with what a prompt asks for by a word: `steps` streams what comes through a channel, `poison` is refused; all other
 /// prompts get two tokens.
@@ -104,10 +104,8 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, steps: &Mutex<Receiver<
 }
 
 fn services(url: &str) -> String {
-    format!(
-        "<services version='1.0'>
-  <container id='default' version='1.0'>
-    <document-api/>
+    services_with(&format!(
+        "    <document-api/>
     <component id='far' class='ai.vespa.llm.clients.OpenAI'>
       <config name='ai.vespa.llm.clients.llm-client'>
         <apiKeySecretRef>myKey</apiKeySecretRef>
@@ -125,14 +123,8 @@ fn services(url: &str) -> String {
           <config name='ai.vespa.search.llm.llm-searcher'><propertyPrefix>say</propertyPrefix><stream>false</stream></config>
         </searcher>
       </chain>
-    </search>
-  </container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>"
-    )
+    </search>"
+    ))
 }
 
 /// A server with two notes, and a service to ask about them.

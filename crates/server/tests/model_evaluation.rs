@@ -2,21 +2,12 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-
 use hyper::Method;
-use millrace_client::{Protocol, Request, pack};
+use millrace_client::{Protocol, Request};
 use serde_json::{Value, json};
-use support::Server;
+use support::{Server, file_of, onnxruntime, services_with};
 
-const SERVICES: &str = "<services version='1.0'>
-  <container id='default' version='1.0'><search/><document-api/><model-evaluation/></container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>";
+const CONTAINER: &str = "<search/><document-api/><model-evaluation/>";
 
 const XGBOOST: &str = r#"[{"nodeid":0,"split":"length","split_condition":0.5,"yes":1,"no":2,"missing":2,"children":[
   {"nodeid":1,"leaf":1.5},{"nodeid":2,"split":"age","split_condition":3,"yes":3,"no":4,"missing":3,"children":[
@@ -29,33 +20,25 @@ const LIGHTGBM: &str = r#"{"feature_names":["size","kind"],"pandas_categorical":
     "left_child":{"leaf_value":40},"right_child":{"leaf_value":0}}}]}"#;
 
 /// Deploys a package with these models, and others that are none.
-fn deploy(server: &Server, services: &str, more: &[(&str, &str)]) -> (u16, Value) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/onnxruntime");
-    let fetched = Command::new(script).status().expect("the script runs");
-    assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let write = |path: &str, content: &[u8]| {
-        let path = directory.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("it lies in the package")).expect("a directory");
-        std::fs::write(path, content).expect("it is written");
-    };
-    write("services.xml", services.as_bytes());
-    write("schemas/note.sd", b"schema note { document note { field a type string { indexing: index } } }");
-    let linear = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/data/linear.onnx");
-    write("models/linear.onnx", &std::fs::read(linear).expect("a file of the repository"));
-    write("models/trees.json", XGBOOST.as_bytes());
-    write("models/deep/light.v2.json", LIGHTGBM.as_bytes());
-    write("models/tokenizer.json", br#"{"model":{"vocab":{}}}"#);
-    more.iter().for_each(|(path, content)| write(path, content.as_bytes()));
-    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
-        .body("application/zip", pack(directory.path()).expect("a package"));
-    let answer = server.send(&server.config_url(), Protocol::Http1, request);
-    (answer.status.as_u16(), answer.json())
+fn deploy(server: &Server, container: &str, more: &[(&str, &str)]) -> (u16, Value) {
+    onnxruntime();
+    let schema = "schema note { document note { field a type string { indexing: index } } }";
+    let (services, linear) = (services_with(container), file_of("model/tests/data/linear.onnx"));
+    let mut files: Vec<(&str, &[u8])> = vec![
+        ("services.xml", services.as_bytes()),
+        ("schemas/note.sd", schema.as_bytes()),
+        ("models/linear.onnx", &linear),
+        ("models/trees.json", XGBOOST.as_bytes()),
+        ("models/deep/light.v2.json", LIGHTGBM.as_bytes()),
+        ("models/tokenizer.json", br#"{"model":{"vocab":{}}}"#),
+    ];
+    files.extend(more.iter().map(|(path, content)| (*path, content.as_bytes())));
+    server.deploy_bytes(&files)
 }
 
 fn server() -> Server {
     let server = Server::start();
-    let (status, answer) = deploy(&server, SERVICES, &[]);
+    let (status, answer) = deploy(&server, CONTAINER, &[]);
     assert_eq!(status, 200, "{answer}");
     server
 }
@@ -142,13 +125,13 @@ fn what_cannot_be_evaluated_is_told() {
         let error = answer["error"].as_str().unwrap_or_default();
         assert!(found == status && error.contains(expected), "{path}: {found} {answer}");
     }
-    let (status, answer) = deploy(&server, SERVICES, &[("models/broken.onnx", "no model")]);
+    let (status, answer) = deploy(&server, CONTAINER, &[("models/broken.onnx", "no model")]);
     assert!(
         status == 400 && answer["message"].as_str().unwrap_or_default().contains("models/broken.onnx"),
         "{answer}"
     );
     let quiet = Server::start();
-    deploy(&quiet, &SERVICES.replace("<model-evaluation/>", ""), &[]);
+    deploy(&quiet, &CONTAINER.replace("<model-evaluation/>", ""), &[]);
     let (status, answer) = quiet.get("/model-evaluation/v1/linear");
     assert!(status == 404 && answer.to_string().contains("add <model-evaluation/>"), "{answer}");
 }

@@ -2,25 +2,11 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-use std::sync::Once;
-
-use hyper::Method;
-use millrace_client::{Protocol, Request, pack};
 use serde_json::{Value, json};
-use support::Server;
+use support::{Server, file_of, onnxruntime, services_with};
 
-const SERVICES: &str = "<services version='1.0'>
-  <container id='default' version='1.0'>
-    <search/><document-api/>
-    <component id='tokenizer' type='hugging-face-tokenizer'><model path='models/tokenizer.json'/></component>
-  </container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>";
+const CONTAINER: &str = "    <search/><document-api/>
+    <component id='tokenizer' type='hugging-face-tokenizer'><model path='models/tokenizer.json'/></component>";
 
 const NOTE: &str = "schema note {
   document note {
@@ -68,44 +54,17 @@ const NOTES: [(&str, &str, [f64; 3]); 3] = [
     ("3", "blue letter", [3.0, 0.0, 1.0]),
 ];
 
-/// ONNX Runtime, which models need: fetched where it is not there yet.
-fn onnxruntime() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/onnxruntime");
-        let fetched = Command::new(script).status().expect("the script runs");
-        assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
-    });
-}
-
 /// Deploys a package with this schema and the models of the tests.
 fn deploy(server: &Server, note: &str) -> (u16, Value) {
     onnxruntime();
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let write = |path: &str, content: &[u8]| {
-        let path = directory.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("it lies in the package")).expect("a directory");
-        std::fs::write(path, content).expect("it is written");
-    };
-    write("services.xml", SERVICES.as_bytes());
-    write("schemas/note.sd", note.replace("freshness(nothing)", "0").as_bytes());
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for path in [
-        "embedding/tests/data/tokenizer.json",
-        "model/tests/data/linear.onnx",
-        "model/tests/data/cross-encoder.onnx",
-    ] {
-        let name = path.rsplit('/').next().expect("a name");
-        write(
-            &format!("models/{name}"),
-            &std::fs::read(crates.join(path)).expect("a file of the repository"),
-        );
-    }
-    write("models/corrupt.onnx", b"no model");
-    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
-        .body("application/zip", pack(directory.path()).expect("a package"));
-    let answer = server.send(&server.config_url(), Protocol::Http1, request);
-    (answer.status.as_u16(), answer.json())
+    server.deploy_bytes(&[
+        ("services.xml", services_with(CONTAINER).as_bytes()),
+        ("schemas/note.sd", note.replace("freshness(nothing)", "0").as_bytes()),
+        ("models/tokenizer.json", &file_of("embedding/tests/data/tokenizer.json")),
+        ("models/linear.onnx", &file_of("model/tests/data/linear.onnx")),
+        ("models/cross-encoder.onnx", &file_of("model/tests/data/cross-encoder.onnx")),
+        ("models/corrupt.onnx", b"no model"),
+    ])
 }
 
 fn server() -> Server {

@@ -59,6 +59,11 @@ fn from_the_deployment_to_the_end() {
         "{answer}"
     );
     assert_eq!(status(&server), json!({ "pending": { "note": 2 }, "ready": {} }));
+    let told = |expected: &str| {
+        let told = String::from_utf8_lossy(&server.millrace(&["status"]).stdout).into_owned();
+        assert!(told.contains(expected), "{expected}: {told}");
+    };
+    told("reindexing: note needs it since generation 2");
     assert_eq!(made(&server), json!(0));
 
     let expected = "Reindexing document types [note] in 'notes' of application default.default";
@@ -68,11 +73,13 @@ fn from_the_deployment_to_the_end() {
     );
     let marked = status(&server);
     assert_eq!((&marked["pending"], &marked["ready"]["note"]["state"]), (&json!({}), &json!("pending")));
+    told("reindexing: note begins with the next deployment");
     assert_eq!(made(&server), json!(0), "the next deployment begins it");
 
     let answer = deploy(&server, &with_shout());
     assert_eq!(answer["configChangeActions"]["reindex"], json!([]));
     poll("it ends", || status(&server)["ready"]["note"]["state"] == "successful");
+    told("nothing is to be reindexed");
     assert_eq!(made(&server), json!(300));
     let ended = status(&server)["ready"]["note"].clone();
     assert!(ended["readyMillis"].as_u64() <= ended["startedMillis"].as_u64(), "{ended}");

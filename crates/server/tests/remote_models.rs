@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::Method;
 use serde_json::{Value, json};
-use support::Server;
+use support::{Server, services_with};
 
 const NOTE: &str = "schema note {
   document note { field title type string { indexing: summary | index } }
@@ -85,23 +85,15 @@ fn embeddings(request: &Value) -> (u16, Vec<u8>) {
 }
 
 fn services(url: &str) -> String {
-    format!(
-        "<services version='1.0'>
-  <container id='default' version='1.0'>
-    <search/><document-api/>
+    services_with(&format!(
+        "    <search/><document-api/>
     <component id='far' type='openai-embedder'>
       <model>letters</model><dimensions>3</dimensions>
       <api-key-secret-ref>the-key</api-key-secret-ref>
       <endpoint>{url}/v1/embeddings</endpoint>
     </component>
-    <component id='tokens' type='hugging-face-tokenizer'><model url='{url}/tokenizer.json'/></component>
-  </container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>"
-    )
+    <component id='tokens' type='hugging-face-tokenizer'><model url='{url}/tokenizer.json'/></component>"
+    ))
 }
 
 #[test]

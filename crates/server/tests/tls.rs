@@ -41,10 +41,46 @@ fn both_ports_speak_tls() {
     run(&["put", "id:n:note:g=ann:1", "{\"fields\":{\"stars\":5}}"]);
     assert!(run(&["get", "id:n:note:g=ann:1"]).contains('5'));
     let stranger = millrace(&fixture("stranger.pem"), &["get", "id:n:note:g=ann:1"]);
+    let error = String::from_utf8_lossy(&stranger.stderr);
     assert!(!stranger.status.success(), "an authority that did not sign the certificate");
+    assert!(error.contains("it is not signed by an authority that is trusted here"), "{error}");
+    assert!(error.contains("SSL_CERT_FILE"), "{error}");
     let plain = Command::new(MILLRACE)
         .args(["--url", &server.url(), "get", "id:n:note:g=ann:1"])
         .output()
         .expect("the binary runs");
-    assert!(!plain.status.success(), "without TLS there is no answer");
+    let error = String::from_utf8_lossy(&plain.stderr);
+    assert!(!plain.status.success() && error.contains("does it speak TLS (https://)?"), "{error}");
+}
+
+#[test]
+fn an_address_without_tls_is_told_from_one_with() {
+    let server = Server::start();
+    let output = Command::new(MILLRACE)
+        .env("SSL_CERT_FILE", fixture("authority.pem"))
+        .args(["--url", &server.url().replace("http:", "https:"), "get", "id:n:note:g=ann:1"])
+        .output()
+        .expect("the binary runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("the other side does not speak TLS"), "{error}");
+}
+
+#[test]
+fn files_that_do_not_belong_together_end_the_start() {
+    for (certificate, key, expected) in [
+        ("server.pem", "server.pem", "server.pem: it has no PRIVATE KEY block that can be read"),
+        ("server.key", "server.key", "server.key: it has no CERTIFICATE block: it is a private key"),
+        ("authority.pem", "server.key", "key and certificate do not belong together"),
+        ("nothing.pem", "server.key", "nothing.pem: No such file"),
+    ] {
+        let data = tempfile::tempdir().expect("a temporary directory");
+        let output = Command::new(MILLRACE)
+            .args(["serve", "--port", "0", "--config-port", "0", "--data-dir"])
+            .arg(data.path())
+            .args(["--tls-certificate", &fixture(certificate), "--tls-key", &fixture(key)])
+            .output()
+            .expect("the binary runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(expected), "{error}");
+    }
 }

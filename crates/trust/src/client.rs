@@ -5,6 +5,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::Error;
 use crate::files;
+use crate::words::in_words;
 
 /// How a service other than a node is trusted, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl ServiceFiles {
         }
         let failed = |file: &PathBuf, error: rustls::Error| Error::File {
             file: file.clone(),
-            reason: error.to_string(),
+            reason: in_words(&error),
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)

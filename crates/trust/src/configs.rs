@@ -7,6 +7,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::files::Contents;
+use crate::words::{in_words, of_certificate};
 use crate::{Error, Purpose, TrustFiles};
 
 /// What is made of the files: how this node makes connections, and how it takes them.
@@ -47,7 +48,7 @@ impl Configs {
         check(&own, host, &*servers, &*clients).map_err(refused)?;
         let unfit = |error: rustls::Error| Error::File {
             file: files.key.clone(),
-            reason: format!("it does not go with {}: {error}", files.certificate.display()),
+            reason: format!("with {}: {}", files.certificate.display(), in_words(&error)),
         };
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -89,11 +90,18 @@ fn check(
     let now = UnixTime::now();
     servers
         .verify_server_cert(certificate, between, &name, &[], now)
-        .map_err(|error| format!("as a server's: {error}"))?;
+        .map_err(|error| format!("as a server's: {}", own_words(&error)))?;
     clients
         .verify_client_cert(certificate, between, now)
-        .map_err(|error| format!("as a client's: {error}"))?;
+        .map_err(|error| format!("as a client's: {}", own_words(&error)))?;
     Ok(())
+}
+
+fn own_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(reason) => of_certificate(reason),
+        other => other.to_string(),
+    }
 }
 
 /// A host as it stands in certificates: a name, or an address, which may be in brackets.

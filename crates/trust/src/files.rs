@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
@@ -56,12 +56,35 @@ pub(crate) fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer
         .collect::<Result<_, _>>()
         .map_err(|error| failed(error.to_string()))?;
     match certificates.is_empty() {
-        true => Err(failed("it has no CERTIFICATE block".to_owned())),
+        true => {
+            let what = if key(file, pem).is_ok() { ": it is a private key" } else { "" };
+            Err(failed(format!("it has no CERTIFICATE block{what}; name a file of certificates in PEM form")))
+        }
         false => Ok(certificates),
     }
 }
 
 pub(crate) fn key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
-    PrivateKeyDer::from_pem_slice(pem)
-        .map_err(|error| Error::File { file: file.to_owned(), reason: error.to_string() })
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
+        let reason = match error {
+            PemError::NoItemsFound => {
+                "it has no PRIVATE KEY block that can be read; name a private key in PEM form, not encrypted \
+                                       (openssl pkey -in FILE -out CLEAR takes the encryption away)"
+                    .to_owned()
+            }
+            other => other.to_string(),
+        };
+        Error::File { file: file.to_owned(), reason }
+    })
+}
+
+/// What a server shows its clients: the certificates in one file, and their key in another.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn certificate_and_key(
+    certificate: &Path,
+    own_key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
+    Ok((certificates(certificate, &read(certificate)?)?, key(own_key, &read(own_key)?)?))
 }

@@ -5,12 +5,14 @@
 //! connection can go on waiting for a runtime or by blocking a thread ([`blocking`]).
 //!
 //! Certificates are renewed while connections live: [`Trust::renew`] reads the files again, and the next connection goes by what is new.
-//! What is said over a connection is none of this crate's matter. [`ServiceFiles`] is how a node trusts what is no node: etcd.
+//! What is said over a connection is none of this crate's matter. [`ServiceFiles`] is how a node trusts what is no node: etcd;
+//! [`certificate_and_key`] reads what a node shows its clients, and [`in_words`] says what is wrong with either, for them too.
 
 mod client;
 mod configs;
 mod error;
 mod files;
+mod words;
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +28,8 @@ use files::Contents;
 
 pub use client::ServiceFiles;
 pub use error::Error;
-pub use files::TrustFiles;
+pub use files::{TrustFiles, certificate_and_key};
+pub use words::in_words;
 
 /// How long the other side may take for its part of a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -186,7 +189,7 @@ pub fn explained(error: io::Error) -> io::Error {
             reason @ (rustls::Error::InvalidCertificate(_)
             | rustls::Error::NoCertificatesPresented
             | rustls::Error::AlertReceived(_)),
-        ) => io::Error::other(Error::Refused { reason: reason.to_string() }),
+        ) => io::Error::other(Error::Refused { reason: in_words(reason) }),
         _ => error,
     }
 }

@@ -93,14 +93,25 @@ fn what_is_wrong_with_the_files_is_said() {
         assert!(error.contains(expected), "{error}");
     };
     check(TrustFiles { authority: good.key.with_file_name("nothing.pem"), ..good.clone() }, "nothing.pem");
-    check(TrustFiles { authority: good.key.clone(), ..good.clone() }, "no CERTIFICATE block");
+    check(
+        TrustFiles { authority: good.key.clone(), ..good.clone() },
+        "no CERTIFICATE block: it is a private key",
+    );
+    check(
+        TrustFiles { certificate: good.authority.clone(), ..good.clone() },
+        "it is an authority's certificate (CA:TRUE) and cannot be a server's",
+    );
+    check(
+        TrustFiles { authority: good.certificate.clone(), ..good.clone() },
+        "it is not signed by an authority that is trusted here",
+    );
     check(
         TrustFiles { key: good.certificate.clone(), ..good.clone() },
         &good.certificate.display().to_string(),
     );
     check(
         TrustFiles { key: another.sign(&Certificate::default()).key, ..good.clone() },
-        "it does not go with",
+        "do not belong together",
     );
     check(TrustFiles { authority: another.file(), ..good }, "signed by the authority");
     check(authority.sign(&Certificate { is_over: true, ..Certificate::default() }), "expired");

@@ -71,10 +71,12 @@ fn look(clients: &Clients, over: &AtomicBool) -> Result<(Samples, Samples, Sampl
             .parameter("yql", &yql)
             .parameter("streaming.groupname", &group)
             .parameter("presentation.summary", "short");
-        let answer = clients.ask(ask)?.json();
+        let answer = clients.query(ask)?;
         let found = Instant::now();
-        if answer.pointer("/root/fields/totalCount").and_then(serde_json::Value::as_u64) != Some(1) {
-            return Err(Error::Failed(format!("document {number} was acknowledged and not found: {answer}")));
+        if answer.matches != 1 {
+            return Err(Error::Failed(format!(
+                "document {number} was acknowledged and not found: {answer:?}"
+            )));
         }
         put.add(acknowledged - began);
         query.add(found - acknowledged);

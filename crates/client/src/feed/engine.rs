@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
-use millrace_document::{DocumentId, OperationKind};
+use millrace_document::{DocumentId, Group, OperationKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -20,6 +20,9 @@ const READ_AHEAD: usize = 256;
 
 /// How often progress is told and the resume file written.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How long the node may take to say that it is there.
+const GREETING: Duration = Duration::from_secs(20);
 
 /// How a feed is sent.
 #[derive(Debug, Clone)]
@@ -99,11 +102,20 @@ pub async fn feed(
     Ok(report)
 }
 
-/// Asks whether the node is there, so that a wrong address does not fail operation by operation.
+/// Asks whether the node is there and has an application, so that neither a wrong address nor a forgotten deployment fails operation by
+/// operation.
 async fn greet(client: &Client) -> Result<(), Error> {
-    let path = "/document/v1/feeder/handshake/docid/dummy?dryRun=true";
-    // Whatever it answers, it is there: what is wrong with an operation it says to the operation.
-    client.send(Request::new(Method::POST, path).timeout(Duration::from_secs(20))).await.map(drop)
+    let request = Request::new(Method::GET, "/state/v1/health").timeout(GREETING);
+    let answer = client.send(request).await?;
+    let health = answer.json();
+    let told = |name: &str| health["status"][name].as_str();
+    // Whatever else it answers, it is there: what is wrong with an operation it says to the operation.
+    match (told("code"), told("message")) {
+        (Some("initializing"), Some(message)) => {
+            Err(Error::Refused { status: answer.status.as_u16(), message: message.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A feed under way.
@@ -128,6 +140,7 @@ struct Feeding<'a> {
 /// What became of an operation.
 struct Sent {
     id: DocumentId,
+    kind: OperationKind,
     place: Place,
     bytes: usize,
     /// Status and message.
@@ -236,6 +249,8 @@ impl Feeding<'_> {
                     true => progress.done += 1,
                     false => progress.condition_not_met += 1,
                 }
+                let without_group = sent.kind == OperationKind::Put && matches!(sent.id.group(), Group::None);
+                progress.without_group += u64::from(status.is_success() && without_group);
                 progress.sent_bytes += sent.bytes as u64;
                 self.latency_sum += sent.latency;
                 self.report.latency_max = self.report.latency_max.max(sent.latency);
@@ -280,7 +295,7 @@ async fn deliver(client: Client, operation: Operation, patience: Duration, timeo
         OperationKind::Update => Method::PUT,
         OperationKind::Remove => Method::DELETE,
     };
-    let Operation { id, target, body, place, .. } = operation;
+    let Operation { id, kind, target, body, place } = operation;
     let bytes = body.len();
     let body = hyper::body::Bytes::from(body);
     let begun = Instant::now();
@@ -301,7 +316,7 @@ async fn deliver(client: Client, operation: Operation, patience: Duration, timeo
                 let message = if answer.status.is_success() { String::new() } else { answer.message() };
                 (answer.status, message)
             });
-            return Sent { id, place, bytes, result, latency: attempt.elapsed(), retries, overloaded };
+            return Sent { id, kind, place, bytes, result, latency: attempt.elapsed(), retries, overloaded };
         }
         retries += 1;
         let pause = Duration::from_millis(20 << retries.min(7));

@@ -5,6 +5,8 @@ use std::time::Duration;
 pub struct Progress {
     /// Operations that the node carried out.
     pub done: u64,
+    /// Of these, puts of documents without a group.
+    pub without_group: u64,
     /// Operations whose condition did not hold.
     pub condition_not_met: u64,
     /// Operations that failed for good.

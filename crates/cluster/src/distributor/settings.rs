@@ -34,6 +34,14 @@ pub struct Settings {
     pub operations_max: usize,
 }
 
+impl Settings {
+    /// Every node has to remember removals and drops for at least so long: twice [`Settings::removals`], and as long again for clocks that
+    /// differ and for a node that prunes before another does.
+    pub fn remembered_min(&self) -> Duration {
+        self.removals * 3
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Settings {

@@ -164,7 +164,10 @@ fn refused(status: StatusCode, body: &Value, message: String) -> Failure {
 fn unanswered(error: millrace_client::Error) -> Failure {
     use millrace_client::Error as Client;
     match error {
-        Client::Unreachable { reason, .. } | Client::Certificate { reason, .. } => Failure::NotDone(reason),
+        Client::Unreachable { reason, .. } => Failure::NotDone(reason),
+        Client::Certificate { reason, .. } => Failure::NotDone(format!(
+            "its certificate is not taken ({reason}); etcd-tls-authority names the authority whose certificates are"
+        )),
         other => Failure::Unknown(other.to_string()),
     }
 }

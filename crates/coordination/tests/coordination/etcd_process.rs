@@ -55,6 +55,18 @@ impl EtcdProcess {
         self.answers().await;
     }
 
+    /// What it has kept, once it has ended.
+    pub fn backup(&self) -> TempDir {
+        let backup = tempfile::tempdir().expect("a temporary directory");
+        copy(self.directory.path(), backup.path());
+        backup
+    }
+
+    /// Puts what was kept then in place of what there is now, once it has ended.
+    pub fn bring_back(&mut self, backup: TempDir) {
+        self.directory = backup;
+    }
+
     /// Lets it stand still: connections stay open, and nothing is answered.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
@@ -86,6 +98,19 @@ impl Drop for EtcdProcess {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("it can be listed") {
+        let entry = entry.expect("it can be listed");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            std::fs::create_dir(&target).expect("there is nothing yet");
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("it can be copied");
+        }
     }
 }
 

@@ -77,6 +77,40 @@ async fn a_watch_reads_everything_where_changes_are_forgotten() {
     assert_eq!(values_until(&mut watch, "three").await, ["three"]);
 }
 
+/// Whether revisions are lower than what was seen, or have passed it by other changes.
+#[tokio::test]
+async fn a_watch_starts_over_where_etcd_was_restored_from_a_backup() {
+    for others in [0, 20] {
+        let Some(mut etcd) = EtcdProcess::start().await else { return };
+        let coordination = client(&etcd);
+        let mut watch = Watch::new(Arc::clone(&coordination), "a/");
+        put(&coordination, "a/1", "one").await;
+        put(&coordination, "a/2", "stays").await;
+        etcd.kill();
+        let backup = etcd.backup();
+        etcd.restart().await;
+        for value in ["two", "three", "four"] {
+            put(&coordination, "a/1", value).await;
+        }
+        put(&coordination, "a/3", "new").await;
+        assert_eq!(values_until(&mut watch, "new").await, ["four", "stays", "new"]);
+        assert_eq!(watch.histories(), 1);
+        etcd.kill();
+        etcd.bring_back(backup);
+        etcd.restart().await;
+        let other = client(&etcd);
+        for number in 0..others {
+            put(&other, "b", &number.to_string()).await;
+        }
+        put(&other, "a/4", "after").await;
+        // What is gone, then what is otherwise.
+        assert_eq!(values_until(&mut watch, "after").await, ["-a/3", "one", "after"]);
+        assert_eq!(watch.histories(), 2);
+        put(&other, "a/1", "later").await;
+        assert_eq!(values_until(&mut watch, "later").await, ["later"]);
+    }
+}
+
 async fn compact(etcd: &EtcdProcess, revision: u64) {
     let client = Client::new(&etcd.url(), Protocol::Http1).expect("it is an address");
     let body = format!(r#"{{"revision":"{revision}","physical":true}}"#);

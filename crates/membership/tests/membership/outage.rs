@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_cluster::controller::Wish;
 use millrace_coordination::{Coordination, Etcd};
 use millrace_membership::{Membership, Settings};
 
@@ -72,6 +73,40 @@ async fn losing_etcd_takes_no_node_out() {
     assert_eq!(c.confirmation(), None);
     etcd.restart().await;
     confirmed(&c).await;
+}
+
+/// Nobody has to be restarted: nodes register again, and the state that they know is published again.
+#[tokio::test]
+async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
+    let Some(mut etcd) = EtcdProcess::start().await else { return };
+    let address = etcd.address();
+    let client = || Arc::new(Etcd::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>;
+    let cluster = Cluster::by(client());
+    let join = async |name| Membership::join(client(), cluster.settings(name)).await.expect("it joins");
+    let (a, b) = (join("a").await, join("b").await);
+    a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
+    sees(&b, |picture| picture.package.is_some()).await;
+    etcd.kill();
+    let backup = etcd.backup();
+    etcd.restart().await;
+    let c = join("c").await;
+    let before = reaches(&c, "a:up b:up c:up").await;
+    a.wish("b", Wish::Retired, "to have one more state").await.expect("it is known");
+    reaches(&c, "a:up b:retired c:up").await;
+
+    etcd.kill();
+    etcd.bring_back(backup);
+    etcd.restart().await;
+    let late = join("d").await;
+    // The wish is forgotten, and whoever runs takes part.
+    let after = reaches(&a, "a:up b:up c:up d:up").await;
+    assert!(after.version() > before.version(), "{} {}", after.version(), before.version());
+    for node in [&a, &b, &c, &late] {
+        reaches(node, "a:up b:up c:up d:up").await;
+        confirmed(node).await;
+        let everybody = ["a", "b", "c", "d"];
+        sees(node, |picture| everybody.iter().all(|name| picture.members.contains_key(*name))).await;
+    }
 }
 
 #[tokio::test]

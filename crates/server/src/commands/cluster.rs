@@ -15,9 +15,11 @@ use crate::overview::Overview;
 /// The pause between two looks at the cluster.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// How long one look may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Sets what a node should be. The exit status is 1 when the cluster does not do it.
 pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) -> Result<ExitCode, Error> {
-    let client = Client::new(&node.config_url, Protocol::Http1)?;
     let (state, change) = match command {
         NodeCommand::Retire(change) => ("retired", change),
         NodeCommand::Maintenance(change) => ("maintenance", change),
@@ -25,6 +27,7 @@ pub async fn node(node: &NodeArguments, command: &NodeCommand, output: &Output) 
         NodeCommand::Up(change) => ("up", change),
         NodeCommand::Remove(change) => ("removed", change),
     };
+    let client = Client::new(&node.config_url, Protocol::Http1)?.patient(change.patience.timeout);
     let overview = Overview::read(&client).await?;
     let path = overview.path_of(&change.name)?;
     let request = match command {
@@ -82,13 +85,14 @@ pub async fn cluster(
 ) -> Result<ExitCode, Error> {
     let client = Client::new(&node.config_url, Protocol::Http1)?;
     match command {
-        ClusterCommand::Show => {
+        ClusterCommand::Show(patience) => {
+            let client = client.patient(patience.timeout);
             let mut overview = Overview::read(&client).await?;
             overview.ask_nodes().await;
             output.print(|| overview.text(), &overview.value());
             Ok(ExitCode::SUCCESS)
         }
-        ClusterCommand::Wait(arguments) => wait(&client, arguments, output).await,
+        ClusterCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments, output).await,
     }
 }
 
@@ -98,12 +102,12 @@ async fn wait(client: &Client, wait: &Wait, output: &Output) -> Result<ExitCode,
     let end = began + Duration::from_secs(wait.timeout);
     let mut seen = 0;
     loop {
-        let left = match Overview::read(client).await {
+        let (left, away) = match Overview::read(client).await {
             Ok(mut overview) => {
                 overview.ask_nodes().await;
-                overview.left(wait.ideal)
+                (overview.left(wait.ideal), overview.away())
             }
-            Err(Error::Client(error)) => Some(error.to_string()),
+            Err(Error::Client(error)) => (Some(error.to_string()), None),
             Err(error) => return Err(error),
         };
         // Twice in a row: between a new state and what follows from it, nobody has found out yet that there is something to do.
@@ -113,7 +117,8 @@ async fn wait(client: &Client, wait: &Wait, output: &Output) -> Result<ExitCode,
             output.print(|| text, &json!({ "done": left.is_none(), "seconds": seconds, "left": left }));
         };
         if seen == 2 {
-            told(format!("done after {seconds:.1} seconds"), None);
+            let away = away.map_or_else(String::new, |away| format!("; {away}"));
+            told(format!("done after {seconds:.1} seconds{away}"), None);
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= end {

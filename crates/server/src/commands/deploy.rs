@@ -13,7 +13,7 @@ use crate::output::Output;
 /// Sends an application package, and shows what the node says about it.
 pub async fn run(node: &NodeArguments, arguments: &Deploy, output: &Output) -> Result<ExitCode, Error> {
     let package = pack(&arguments.application)?;
-    let client = Client::new(&node.config_url, Protocol::Http1)?;
+    let client = Client::new(&node.config_url, Protocol::Http1)?.patient(arguments.timeout);
     let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
         .body("application/zip", package);
     let answer = client.send(request).await?.checked()?.json();

@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
 use millrace_client::{Client, Protocol, Request, document_path};
+use millrace_document::{DocumentId, Group};
 use serde_json::{Value, json};
 
-use crate::cli::{Get, NodeArguments, Remove, Write};
+use crate::cli::{Get, NodeArguments, Patience, Remove, Write};
+use crate::commands::feed::WITHOUT_GROUP;
 use crate::error::Error;
 use crate::output::Output;
 
@@ -18,7 +20,7 @@ pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Resu
     if let Some(fields) = &arguments.fields {
         request = request.parameter("fieldSet", fields);
     }
-    let answer = Client::new(&node.url, Protocol::Http1)?.send(request).await?;
+    let answer = client(node, &arguments.patience)?.send(request).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let value = json!({ "id": arguments.id, "found": false });
         output.print(|| format!("{} does not exist", arguments.id), &value);
@@ -53,14 +55,22 @@ async fn write(
         (None, Some(path)) => read(path)?,
         (None, None) => return Err(Error::Argument("give the document's JSON, or --file".to_owned())),
     };
-    let mut request = Request::new(method, document_path(&arguments.id)?).body("application/json", body);
+    let mut request =
+        Request::new(method.clone(), document_path(&arguments.id)?).body("application/json", body);
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
     if arguments.create {
         request = request.parameter("create", "true");
     }
-    done(node, request, &arguments.id, output).await
+    client(node, &arguments.patience)?.send(request).await?.checked()?;
+    let id = &arguments.id;
+    output.print(|| format!("done: {id}"), &json!({ "id": id }));
+    let without_group = DocumentId::parse(id).is_ok_and(|id| matches!(id.group(), Group::None));
+    if method == Method::POST && without_group {
+        eprintln!("note: {WITHOUT_GROUP}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Removes a document.
@@ -69,13 +79,13 @@ pub async fn remove(node: &NodeArguments, arguments: &Remove, output: &Output) -
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
-    done(node, request, &arguments.id, output).await
+    client(node, &arguments.patience)?.send(request).await?.checked()?;
+    output.print(|| format!("done: {}", arguments.id), &json!({ "id": arguments.id }));
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn done(node: &NodeArguments, request: Request, id: &str, output: &Output) -> Result<ExitCode, Error> {
-    Client::new(&node.url, Protocol::Http1)?.send(request).await?.checked()?;
-    output.print(|| format!("done: {id}"), &json!({ "id": id }));
-    Ok(ExitCode::SUCCESS)
+fn client(node: &NodeArguments, patience: &Patience) -> Result<Client, Error> {
+    Ok(Client::new(&node.url, Protocol::Http1)?.patient(patience.timeout))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

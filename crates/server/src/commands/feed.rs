@@ -1,8 +1,6 @@
 //! `millrace feed`.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +10,11 @@ use serde_json::{Value, json};
 
 use crate::cli::{Feed, NodeArguments};
 use crate::error::Error;
+use crate::input::Input;
 use crate::output::Output;
+
+/// Of failures for the same reason, so many are told one by one.
+const ALIKE_MAX: usize = 3;
 
 /// Feeds all files. The exit status is 1 when an operation failed.
 pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Result<ExitCode, Error> {
@@ -20,8 +22,8 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
         connections: arguments.connections,
         in_flight_max: arguments.in_flight,
         patience: Duration::from_secs(arguments.patience),
+        timeout: arguments.timeout,
         stop_at_failure: arguments.stop_at_failure,
-        ..Options::default()
     };
     let mut resume = arguments.resume.as_deref().map(Resume::open).transpose()?;
     let mut clean = true;
@@ -43,31 +45,6 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
         _ => {}
     }
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// What is fed.
-struct Input {
-    name: String,
-    /// Its length in bytes, where it is known.
-    size: Option<u64>,
-    stream: Box<dyn Read + Send>,
-}
-
-impl Input {
-    /// A file, or standard input for `-`.
-    fn open(path: &Path) -> Result<Self, Error> {
-        if path.as_os_str() == "-" {
-            return Ok(Input {
-                name: "standard input".to_owned(),
-                size: None,
-                stream: Box::new(std::io::stdin()),
-            });
-        }
-        let fail = |source| Error::File { path: path.to_owned(), source };
-        let file = File::open(path).map_err(fail)?;
-        let size = file.metadata().map_err(fail)?.len();
-        Ok(Input { name: path.display().to_string(), size: Some(size), stream: Box::new(file) })
-    }
 }
 
 /// How far a feed is, for people.
@@ -110,18 +87,26 @@ impl Bar {
     }
 }
 
+/// What a document without a group means for those who search.
+pub const WITHOUT_GROUP: &str = "without a group in the id, a document is found by no query with streaming.groupname, only by those over all groups \
+                                 (streaming.selection=true); write id:NAMESPACE:TYPE:g=GROUP:NAME";
+
 /// A report, for people.
 pub fn text(name: &str, report: &Report) -> String {
     let progress = &report.progress;
-    let mut lines: Vec<String> = report
-        .failures
-        .iter()
+    let mut alike: HashMap<&str, usize> = HashMap::new();
+    let told = report.failures.iter().filter(|failure| {
+        let of_message = alike.entry(&failure.message).or_default();
+        *of_message += 1;
+        *of_message <= ALIKE_MAX
+    });
+    let mut lines: Vec<String> = told
         .map(|failure| {
             let id = if failure.id.is_empty() { String::new() } else { format!("{}: ", failure.id) };
             format!("failed: {}, byte {}: {id}{}", failure.input, failure.offset, failure.message)
         })
         .collect();
-    let hidden = progress.failed.saturating_sub(report.failures.len() as u64);
+    let hidden = progress.failed.saturating_sub(lines.len() as u64);
     if hidden > 0 {
         lines.push(format!("… and {hidden} more"));
     }
@@ -138,6 +123,9 @@ pub fn text(name: &str, report: &Report) -> String {
         report.latency_max.as_secs_f64() * 1e3,
         progress.retried,
     ));
+    if progress.without_group > 0 {
+        lines.push(format!("note: {} of them have no group: {WITHOUT_GROUP}", progress.without_group));
+    }
     lines.join("\n")
 }
 
@@ -156,6 +144,7 @@ fn value(name: &str, report: &Report) -> Value {
     json!({
         "input": name,
         "done": progress.done,
+        "without_group": progress.without_group,
         "failed": progress.failed,
         "condition_not_met": progress.condition_not_met,
         "retried": progress.retried,

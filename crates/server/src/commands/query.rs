@@ -18,7 +18,7 @@ pub async fn run(node: &NodeArguments, arguments: &Query, output: &Output) -> Re
         let (name, value) = named(parameter)?;
         parameters.insert(name.to_owned(), Value::String(value.to_owned()));
     }
-    let client = Client::new(&node.url, Protocol::Http1)?;
+    let client = Client::new(&node.url, Protocol::Http1)?.patient(arguments.patience.timeout);
     let body = Value::Object(parameters).to_string();
     let started = Instant::now();
     let answer = client.send(Request::new(Method::POST, "/search/").body("application/json", body)).await?;

@@ -1,6 +1,7 @@
 //! `millrace serve`.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use millrace_schema::Application;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::cluster::{ClusterNode, ClusterSettings};
+use crate::cluster::{CLUSTER_DIRECTORY, ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{Resolved, ServeArguments};
@@ -23,8 +24,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     settings.open_files_max = file_limit::raise();
     let workers = settings.threads;
-    let listen = settings.listen;
     settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
+    if cluster.is_none() {
+        is_nobodys(&settings.data_dir)?;
+    }
     let node = Node::open(settings)?;
     let application = app.map(|path| {
         let fail = |reason: String| Error::Application { path: path.clone(), reason };
@@ -45,9 +48,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         let member = match &cluster {
             None => None,
             Some(settings) => {
-                let member = ClusterNode::join(&node, settings, listen, data, server.intake()).await?;
-                if let Some((_, application)) = &application {
-                    member.publish_first(application).await?;
+                let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
+                if let Some((path, application)) = &application {
+                    member.publish_first(&node, path, application).await?;
                 }
                 let (of_data, of_config) = member.routers(&node);
                 server = server.beside(of_data, of_config);
@@ -76,4 +79,23 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         server.run_and_leave(stop, leave).await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Refuses to serve alone what a node of a cluster has: writes would never come to the others.
+fn is_nobodys(data_dir: &Path) -> Result<(), Error> {
+    let directory = data_dir.join(CLUSTER_DIRECTORY);
+    let resident =
+        millrace_membership::resident(&directory).map_err(|error| Error::Cluster(error.to_string()))?;
+    let Some(name) = resident else { return Ok(()) };
+    Err(Error::Argument(format!(
+        "{} belongs to {}; start it with --cluster as before, or give this server a data directory of its own. \
+         To make it a server that is alone for good, with the replicas that it has, remove {}",
+        data_dir.display(),
+        if name.is_empty() {
+            "a node of a cluster".to_owned()
+        } else {
+            format!("the node '{name}' of a cluster")
+        },
+        directory.display()
+    )))
 }

@@ -7,23 +7,27 @@ use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{Client, Protocol, Request};
 use serde_json::{Map, Value, json};
 
-use crate::cli::NodeArguments;
+use crate::cli::{NodeArguments, Patience};
 use crate::error::Error;
 use crate::output::Output;
 use crate::overview::Overview;
 
+/// Where the application is asked for.
+const APPLICATION: &str = "/application/v2/tenant/default/application/default";
+
 /// Tells what is deployed and how much is stored. The exit status is 1 when there is no application.
-pub async fn run(node: &NodeArguments, output: &Output) -> Result<ExitCode, Error> {
-    let config = Client::new(&node.config_url, Protocol::Http1)?;
-    let application = "/application/v2/tenant/default/application/default";
-    let answer = config.send(Request::new(Method::GET, application)).await?;
+pub async fn run(node: &NodeArguments, patience: &Patience, output: &Output) -> Result<ExitCode, Error> {
+    let config = Client::new(&node.config_url, Protocol::Http1)?.patient(patience.timeout);
+    let answer = config.send(Request::new(Method::GET, APPLICATION)).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let cure = "no application is deployed: millrace deploy DIR";
         output.print(|| cure.to_owned(), &json!({ "generation": null, "message": cure }));
         return Ok(ExitCode::FAILURE);
     }
     let generation = answer.checked()?.json()["generation"].clone();
-    let data = Client::new(&node.url, Protocol::Http1)?;
+    let path = format!("{APPLICATION}/reindexing");
+    let reindexing = config.send(Request::new(Method::GET, path)).await?.checked()?.json();
+    let data = Client::new(&node.url, Protocol::Http1)?.patient(patience.timeout);
     let metrics = data.send(Request::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
     let mut values = Map::new();
     for metric in metrics["metrics"]["values"].as_array().into_iter().flatten() {
@@ -43,9 +47,10 @@ pub async fn run(node: &NodeArguments, output: &Output) -> Result<ExitCode, Erro
     };
     let text = || {
         let cluster = overview.as_ref().map_or_else(String::new, |overview| format!("\n{}", overview.text()));
-        format!("application  generation {generation}\n{}{cluster}", told(&values))
+        format!("application  generation {generation}\n{}{cluster}", told(&values, &reindexing))
     };
-    let mut value = json!({ "generation": generation, "metrics": values });
+    let mut value =
+        json!({ "generation": generation, "metrics": values, "reindexing": reindexing["clusters"] });
     if let Some(overview) = &overview {
         value["cluster"] = overview.value();
     }
@@ -54,14 +59,14 @@ pub async fn run(node: &NodeArguments, output: &Output) -> Result<ExitCode, Erro
 }
 
 /// The metrics that say how a node is, for people.
-fn told(metrics: &Map<String, Value>) -> String {
+fn told(metrics: &Map<String, Value>, reindexing: &Value) -> String {
     let value = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let count = |name: &str| HumanCount(value(name) as u64);
     let bytes = |name: &str| HumanBytes(value(name) as u64);
     let (hits, misses) = (value("millrace.store.cache_hits"), value("millrace.store.cache_misses"));
     [
         format!(
-            "documents    {} in {} buckets, {} segments; {} wait to be sealed",
+            "documents    about {} in {} buckets, {} segments: replaced versions count until they are merged away; {} wait to be sealed",
             count("content.proton.documentdb.documents.total"),
             count("vds.datastored.alldisks.buckets"),
             count("millrace.store.segments"),
@@ -94,11 +99,38 @@ fn told(metrics: &Map<String, Value>) -> String {
             100.0 * hits / (hits + misses).max(1.0),
         ),
         format!(
-            "background   {} documents collected as garbage; reindexing {:.0} % done",
+            "background   {} documents collected as garbage; {}",
             count("vds.idealstate.garbage_collection.documents_removed"),
-            100.0 * value("reindexing.progress"),
+            reindexing_told(reindexing),
         ),
         "All metrics: millrace --format json status".to_owned(),
     ]
     .join("\n")
+}
+
+/// What is to be reindexed, and how far that is.
+fn reindexing_told(answer: &Value) -> String {
+    let of_types = |clusters: &'static str| {
+        let clusters_of = answer["clusters"].as_object().into_iter().flatten();
+        clusters_of.flat_map(move |(_, cluster)| cluster[clusters].as_object().into_iter().flatten())
+    };
+    let pending = of_types("pending").map(|(name, generation)| {
+        format!("{name} needs it since generation {generation} (POST {APPLICATION}/reindex to the config port, then deploy)")
+    });
+    let asked = of_types("ready").filter_map(|(name, status)| match status["state"].as_str()? {
+        "pending" => Some(format!("{name} begins with the next deployment")),
+        "running" => {
+            Some(format!("{name} is {:.0} % done", 100.0 * status["progress"].as_f64().unwrap_or(0.0)))
+        }
+        "failed" => Some(format!(
+            "{name} fails and is tried again: {}",
+            status["message"].as_str().unwrap_or("see the log")
+        )),
+        _ => None,
+    });
+    let told: Vec<String> = pending.chain(asked).collect();
+    match told.is_empty() {
+        true => "nothing is to be reindexed".to_owned(),
+        false => format!("reindexing: {}", told.join("; ")),
+    }
 }

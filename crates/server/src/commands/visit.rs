@@ -13,11 +13,11 @@ use crate::output::print_all;
 
 /// Writes all documents of all clusters, or of one.
 pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Error> {
-    let client = Client::new(&node.url, Protocol::Http1)?;
+    let client = Client::new(&node.url, Protocol::Http1)?.patient(arguments.timeout);
     let clusters = match &arguments.cluster {
         Some(cluster) => vec![Some(cluster.clone())],
         // A path with a document type says enough.
-        None if arguments.document_type.is_some() => vec![None],
+        None if of_type(arguments).is_some() => vec![None],
         None => clusters(&client).await?.into_iter().map(Some).collect(),
     };
     for cluster in clusters {
@@ -39,6 +39,7 @@ async fn clusters(client: &Client) -> Result<Vec<String>, Error> {
 }
 
 async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Result<(), Error> {
+    let selection = selection(arguments);
     let mut continuation: Option<String> = None;
     loop {
         let mut request = Request::new(Method::GET, path(arguments))
@@ -47,7 +48,7 @@ async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Res
             .parameter("includeRemoves", if arguments.removes { "true" } else { "false" });
         let parameters = [
             ("cluster", cluster),
-            ("selection", arguments.selection.as_deref()),
+            ("selection", selection.as_deref()),
             ("fieldSet", arguments.fields.as_deref()),
             ("continuation", continuation.as_deref()),
         ];
@@ -71,17 +72,40 @@ async fn visit(client: &Client, arguments: &Visit, cluster: Option<&str>) -> Res
     }
 }
 
+/// Namespace and document type, where both are given: a path has both or none.
+fn of_type(arguments: &Visit) -> Option<(&str, &str)> {
+    arguments.namespace.as_deref().zip(arguments.document_type.as_deref())
+}
+
 fn path(arguments: &Visit) -> String {
     let encode = |text: &str| millrace_client::encoded(text);
-    match (&arguments.namespace, &arguments.document_type, &arguments.group) {
-        (Some(namespace), Some(document_type), group) => {
-            let start = format!("/document/v1/{}/{}", encode(namespace), encode(document_type));
-            match group {
-                Some(group) => format!("{start}/group/{}/", encode(group)),
-                None => format!("{start}/docid/"),
-            }
-        }
-        _ => "/document/v1/".to_owned(),
+    let Some((namespace, document_type)) = of_type(arguments) else { return "/document/v1/".to_owned() };
+    let start = format!("/document/v1/{}/{}", encode(namespace), encode(document_type));
+    match &arguments.group {
+        Some(group) => format!("{start}/group/{}/", encode(group)),
+        None => format!("{start}/docid/"),
+    }
+}
+
+/// What selects the documents, beside what the path says.
+fn selection(arguments: &Visit) -> Option<String> {
+    let own = &arguments.selection;
+    if of_type(arguments).is_some() {
+        return own.clone();
+    }
+    let parts = [
+        ("namespace", &arguments.namespace),
+        ("type", &arguments.document_type),
+        ("group", &arguments.group),
+    ];
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let is =
+        |(part, value): (&str, &Option<String>)| Some(format!("id.{part} == {}", quoted(value.as_deref()?)));
+    let parts: Vec<String> = parts.into_iter().filter_map(is).collect();
+    match (own, parts.is_empty()) {
+        (own, true) => own.clone(),
+        (None, false) => Some(parts.join(" and ")),
+        (Some(own), false) => Some(format!("({own}) and {}", parts.join(" and "))),
     }
 }
 

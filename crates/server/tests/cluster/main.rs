@@ -7,6 +7,7 @@ mod groups;
 mod large_group;
 mod lives;
 mod nodes;
+mod starting;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;

@@ -8,6 +8,7 @@ pub mod writers;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -26,6 +27,37 @@ pub const SERVICES: &str = "<services version='1.0'>
     <documents><document type='note' mode='streaming'/></documents>
   </content>
 </services>";
+
+/// services.xml with this inside of its container, from the third line on.
+pub fn services_with(container: &str) -> String {
+    format!(
+        "<services version='1.0'>
+  <container id='default' version='1.0'>
+{container}
+  </container>
+  <content id='notes' version='1.0'>
+    <min-redundancy>1</min-redundancy>
+    <documents><document type='note' mode='streaming'/></documents>
+  </content>
+</services>"
+    )
+}
+
+/// ONNX Runtime, which models need: fetched where it is not there yet.
+pub fn onnxruntime() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/onnxruntime");
+        let fetched = Command::new(script).status().expect("the script runs");
+        assert!(fetched.success(), "ONNX Runtime is not there and cannot be fetched");
+    });
+}
+
+/// A file of the tests of another crate, such as a model: by its path from where the crates lie.
+pub fn file_of(path: &str) -> Vec<u8> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::fs::read(crates.join(path)).expect("a file of the repository")
+}
 
 /// The schema of the test application.
 pub const NOTE: &str = "schema note {
@@ -220,8 +252,13 @@ impl Server {
 
     /// Deploys a package of these files.
     pub fn deploy(&self, files: &[(&str, &str)]) -> (u16, Value) {
+        self.deploy_bytes(&bytes_of(files))
+    }
+
+    /// The same of files that are no text.
+    pub fn deploy_bytes(&self, files: &[(&str, &[u8])]) -> (u16, Value) {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        write_files(directory.path(), files);
+        write_bytes(directory.path(), files);
         let package = pack(directory.path()).expect("a package");
         let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
             .body("application/zip", package);
@@ -264,11 +301,19 @@ pub fn poll(what: &str, holds: impl Fn() -> bool) {
 
 /// Writes files by their paths below `directory`.
 pub fn write_files(directory: &Path, files: &[(&str, &str)]) {
+    write_bytes(directory, &bytes_of(files));
+}
+
+fn write_bytes(directory: &Path, files: &[(&str, &[u8])]) {
     for (name, content) in files {
         let path = directory.join(name);
         std::fs::create_dir_all(path.parent().expect("the path has a directory")).expect("a directory");
         std::fs::write(path, content).expect("a file");
     }
+}
+
+fn bytes_of<'a>(files: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a [u8])> {
+    files.iter().map(|(path, content)| (*path, content.as_bytes())).collect()
 }
 
 fn spawn(data_dir: &Path, port: u16, config_port: u16, environment: &[(String, String)]) -> Child {

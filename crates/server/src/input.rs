@@ -1,0 +1,49 @@
+//! What commands read documents from.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use crate::error::Error;
+
+/// How every file that gzip has made begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// A file or standard input, unpacked where gzip has compressed it.
+pub struct Input {
+    /// What it is called in messages.
+    pub name: String,
+    /// How many bytes will be read, where that is known.
+    pub size: Option<u64>,
+    /// The bytes.
+    pub stream: Box<dyn Read + Send>,
+}
+
+impl Input {
+    /// A file, or standard input for `-`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::File { path: path.to_owned(), source };
+        if path.as_os_str() == "-" {
+            let stream = unpacked(io::stdin()).map_err(fail)?.0;
+            return Ok(Input { name: "standard input".to_owned(), size: None, stream });
+        }
+        let file = File::open(path).map_err(fail)?;
+        let size = file.metadata().map_err(fail)?.len();
+        let (stream, packed) = unpacked(file).map_err(fail)?;
+        Ok(Input { name: path.display().to_string(), size: (!packed).then_some(size), stream })
+    }
+}
+
+/// The bytes as they were before gzip, and whether it was there: the first bytes tell.
+fn unpacked(mut bytes: impl Read + Send + 'static) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let mut first = Vec::with_capacity(GZIP.len());
+    bytes.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
+    let packed = first == GZIP;
+    let all = Cursor::new(first).chain(bytes);
+    Ok(if packed { (Box::new(MultiGzDecoder::new(all)), true) } else { (Box::new(all), false) })
+}

@@ -1,0 +1,48 @@
+//! What is wrong with how a node is started.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::nodes::{Etcd, free_port, node, node_with, until};
+use crate::support::{MILLRACE, NOTE, SERVICES, write_files};
+
+#[test]
+fn a_package_that_cannot_work_is_not_published() {
+    let Some(etcd) = Etcd::start() else { return };
+    let application = tempfile::tempdir().expect("a temporary directory");
+    let write = |note: &str| {
+        write_files(application.path(), &[("services.xml", SERVICES), ("schemas/note.sd", note)]);
+    };
+    // What the package says of itself is right, and the rank profile cannot be compiled.
+    write(&NOTE.replace("bm25(title)", "bm25(stars)"));
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let ports = [free_port(), free_port(), free_port()].map(|port| port.to_string());
+    let output = Command::new(MILLRACE)
+        .args(["serve", "--cluster", &etcd.url, "--name", "a", "--app"])
+        .arg(application.path())
+        .args(["--port", &ports[0], "--config-port", &ports[1], "--peer-port", &ports[2], "--data-dir"])
+        .arg(data.path())
+        .output()
+        .expect("the binary runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && error.contains("--app") && error.contains("bm25"), "{error}");
+
+    write(NOTE);
+    let path = application.path().display().to_string();
+    let started = node_with(&etcd, "b", &[("MILLRACE_APP", &path)]);
+    let active = || started.get("/ApplicationStatus").1["application"]["meta"]["generation"].clone();
+    until("the first that was published", &Value::from(1), active);
+}
+
+#[test]
+fn a_node_that_others_cannot_reach_is_warned_of() {
+    let Some(etcd) = Etcd::start() else { return };
+    let warnings =
+        |server: &crate::support::Server| server.get("/state/v1/cluster").1["warnings"].to_string();
+    let everywhere = node_with(&etcd, "a", &[("MILLRACE_LISTEN", "0.0.0.0")]);
+    assert!(warnings(&everywhere).contains("start it with --advertise"), "{}", warnings(&everywhere));
+    let named = [("MILLRACE_LISTEN", "0.0.0.0"), ("MILLRACE_ADVERTISE", "localhost")];
+    assert_eq!(warnings(&node_with(&etcd, "b", &named)), "[]");
+    assert_eq!(warnings(&node(&etcd, "c")), "[]");
+}

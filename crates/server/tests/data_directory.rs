@@ -1,0 +1,54 @@
+//! A data directory is one server's: alone, or a node of a cluster by its name.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use support::{MILLRACE, Server, write_files};
+
+/// Starts a server that must not start, and says why not.
+fn refusal(data_dir: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(MILLRACE)
+        .args(["serve", "--port", "0", "--config-port", "0", "--peer-port", "0", "--data-dir"])
+        .arg(data_dir)
+        .args(arguments)
+        .output()
+        .expect("the binary runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    error
+}
+
+/// Nothing is asked of coordination before it is known whose directory it is.
+const CLUSTER: [&str; 2] = ["--cluster", "etcd://127.0.0.1:1"];
+
+#[test]
+fn a_directory_of_a_node_is_no_one_elses() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("cluster/home", "17"), ("cluster/name", "n0")]);
+    let error = refusal(directory.path(), &[]);
+    assert!(error.contains("belongs to the node 'n0' of a cluster; start it with --cluster"), "{error}");
+    let error = refusal(directory.path(), &[&CLUSTER[..], &["--name", "n1"]].concat());
+    assert!(error.contains("belongs to the node 'n0'") && error.contains("start it as --name n0"), "{error}");
+    // One that was made before names were written down.
+    std::fs::remove_file(directory.path().join("cluster/name")).expect("it is there");
+    let error = refusal(directory.path(), &[]);
+    assert!(error.contains("belongs to a node of a cluster"), "{error}");
+    // As the message says.
+    std::fs::remove_dir_all(directory.path().join("cluster")).expect("it is there");
+    let data_dir = directory.path().to_owned();
+    drop(Server::start_in(directory, data_dir, &[]));
+}
+
+#[test]
+fn documents_of_a_server_that_was_alone_are_not_lost_in_a_cluster() {
+    let mut server = Server::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", "{}");
+    server.terminate();
+    let error = refusal(&server.data_dir(), &[&CLUSTER[..], &["--name", "n0"]].concat());
+    assert!(
+        error.contains("has documents of a node that was alone") && error.contains("millrace visit"),
+        "{error}"
+    );
+}

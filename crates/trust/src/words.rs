@@ -1,0 +1,62 @@
+use rustls::{AlertDescription, CertificateError, Error};
+
+/// What is wrong between two sides of TLS, and what to do about it: in words, where those of the library are names of its own.
+pub fn in_words(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(reason) => format!("invalid peer certificate: {}", of_certificate(reason)),
+        Error::InvalidMessage(_) => {
+            "the other side does not speak TLS; is its address one without (http://, etcd://)?".to_owned()
+        }
+        Error::InconsistentKeys(_) => {
+            "key and certificate do not belong together; name the key that the certificate was signed for"
+                .to_owned()
+        }
+        Error::NoCertificatesPresented | Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "a certificate is wanted of whoever connects, and none was shown".to_owned()
+        }
+        Error::AlertReceived(AlertDescription::UnknownCA) => {
+            "the other side does not know the authority that has signed this side's certificate".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The same of a certificate alone.
+pub(crate) fn of_certificate(error: &CertificateError) -> String {
+    use CertificateError as Is;
+    match error {
+        Is::UnknownIssuer => {
+            "it is not signed by an authority that is trusted here; name that authority's certificate, or have \
+             another one signed"
+                .to_owned()
+        }
+        Is::BadSignature => {
+            "its signature is not that of the authority, though the authority has the same name; an authority that was made anew \
+             has to sign again"
+                .to_owned()
+        }
+        Is::Other(other) => match &*format!("{other:?}") {
+            of if of.contains("CaUsedAsEndEntity") => {
+                "it is an authority's certificate (CA:TRUE) and cannot be a server's or client's as well: sign one with it \
+                 that says CA:FALSE"
+                    .to_owned()
+            }
+            of if of.contains("EndEntityUsedAsCa") => {
+                "it is signed by a certificate that is no authority's (CA:FALSE); sign it with one that says CA:TRUE".to_owned()
+            }
+            of if of.contains("UnsupportedCertVersion") => {
+                "it is an X.509 certificate of version 1, without names of hosts; sign it with extensions \
+                 (openssl x509 -req -extfile FILE)"
+                    .to_owned()
+            }
+            _ => error.to_string(),
+        },
+        Is::NotValidForNameContext { expected, presented } if presented.is_empty() => {
+            format!(
+                "it is for no host, and should be for '{}'; sign it with a subjectAltName (a common name does not count)",
+                expected.to_str()
+            )
+        }
+        other => other.to_string(),
+    }
+}
