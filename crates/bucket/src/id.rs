@@ -10,6 +10,10 @@ pub struct BucketId {
 }
 
 impl BucketId {
+    /// The bits that all documents of one group share: a bucket that uses more is a part of a large group (or of several whose names
+    /// have the same digest).
+    pub const GROUP_BITS: u8 = 32;
+
     /// The bucket of every location.
     pub const ROOT: BucketId = BucketId { used_bits: 0, bits: 0 };
 
@@ -37,10 +41,15 @@ impl BucketId {
         location.bits() & mask(self.used_bits) == self.bits
     }
 
+    /// Whether every location of `other` falls into it.
+    pub const fn covers(self, other: BucketId) -> bool {
+        other.used_bits >= self.used_bits && other.bits & mask(self.used_bits) == self.bits
+    }
+
     /// Whether documents of `group` can fall into it.
     pub fn intersects(self, group: &Group) -> bool {
         group.location_bits().is_none_or(|low| {
-            let common = mask(self.used_bits.min(32));
+            let common = mask(self.used_bits.min(Self::GROUP_BITS));
             u64::from(low) & common == self.bits & common
         })
     }

@@ -30,6 +30,20 @@ impl SortKey {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The [reversed](millrace_document::Location::reversed) location of the document.
+    pub fn reversed_location(&self) -> u64 {
+        reversed_location(&self.0)
+    }
+}
+
+/// The [reversed](millrace_document::Location::reversed) location that a [`SortKey`] has in its two places, by its bytes or those that it begins
+/// with: a place that is not there counts as 0.
+pub fn reversed_location(key: &[u8]) -> u64 {
+    let bits = |bytes: &[u8]| bytes.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let after_location = key.get(4..).unwrap_or_default();
+    let mut around_zero = after_location.splitn(2, |byte| *byte == 0).skip(1);
+    u64::from(bits(key)) << 32 | u64::from(around_zero.next().map_or(0, bits))
 }
 
 /// What every [`SortKey`] of `group` begins with, and no key of another group does; `None` for [`Group::None`], whose

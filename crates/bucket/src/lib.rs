@@ -11,4 +11,4 @@ mod id;
 mod key;
 
 pub use id::BucketId;
-pub use key::{SortKey, group_prefix};
+pub use key::{SortKey, group_prefix, reversed_location};

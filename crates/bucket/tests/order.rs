@@ -40,6 +40,27 @@ proptest! {
         prop_assert!(changes <= 2 && (changes < 2 || !inside[0]), "{inside:?}");
     }
 
+    /// Past 32 bits a bucket is one range in each group, since nothing but the group comes between the two parts of a location.
+    #[test]
+    fn past_32_bits_a_bucket_is_one_range_of_each_group(
+        names in prop::collection::vec("[a-z]{1,6}", 1..80), used_bits in 33u8..=58, pick in any::<prop::sample::Index>(),
+    ) {
+        let mut ids: Vec<DocumentId> = names.iter().map(|name| id(&Group::Number(5), name)).collect();
+        let bucket = BucketId::new(used_bits, pick.get(&ids).location().bits());
+        ids.sort_by_key(SortKey::new);
+        let inside: Vec<bool> = ids.iter().map(|id| bucket.contains(id.location())).collect();
+        let changes = inside.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        prop_assert!(changes <= 2 && (changes < 2 || !inside[0]), "{inside:?}");
+        prop_assert!(ids.iter().all(|id| BucketId::new(32, 5).contains(id.location())));
+    }
+
+    #[test]
+    fn a_key_tells_its_location(group in "[a-z]{0,3}", name in "[a-z0-9]{1,8}") {
+        let group = if group.is_empty() { Group::None } else { Group::Name(group) };
+        let id = id(&group, &name);
+        prop_assert_eq!(SortKey::new(&id).reversed_location(), id.location().reversed());
+    }
+
     #[test]
     fn children_part_their_parent(used_bits in 0u8..58, bits in any::<u64>(), location in any::<u64>()) {
         let bucket = BucketId::new(used_bits, bits);
@@ -49,6 +70,9 @@ proptest! {
         prop_assert_eq!(bucket.contains(location), inside[0] || inside[1]);
         prop_assert!(!(inside[0] && inside[1]));
         prop_assert_eq!(children.map(BucketId::parent), [Some(bucket), Some(bucket)]);
+        for child in children {
+            prop_assert!(bucket.covers(child) && child.covers(child) && !child.covers(bucket));
+        }
         let (first, last) = bucket.reversed_range();
         prop_assert_eq!(bucket.contains(location), (first..=last).contains(&location.reversed()));
     }

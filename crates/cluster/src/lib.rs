@@ -24,6 +24,7 @@ mod owners;
 mod rate;
 pub mod replica;
 pub mod scheduler;
+mod spread;
 mod state;
 mod time;
 
@@ -34,6 +35,7 @@ pub use message::{
     Birth, Content, Failure, Fence, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row, RowContent,
 };
 pub use rate::Rate;
+pub use spread::Spread;
 pub use state::{ClusterState, Distribution, Layout, NodeEntry, NodeKey, NodeState};
 pub use time::Now;
 

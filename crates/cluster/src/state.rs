@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use millrace_bucket::BucketId;
-use millrace_document::Location;
+use millrace_document::{Group as DocumentGroup, Location};
 use millrace_placement::{Group, IdealState, Members, Node, Topology};
 use serde::{Deserialize, Serialize};
 
-use crate::{Earlier, Error};
+use crate::{Earlier, Error, Spread};
 
 /// A node's distribution key: its own for ever, whatever machine it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,7 +62,8 @@ pub struct NodeEntry {
 /// How replicas are spread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Buckets are locations that share so many lowest bits. Never changes in the life of a cluster.
+    /// Buckets are locations that share so many lowest bits, but for groups that are divided ([`Spread`]). Never changes in the life of a
+    /// cluster.
     pub bits: u8,
     /// Replicas of each bucket.
     pub redundancy: u16,
@@ -93,6 +94,7 @@ pub struct ClusterState {
     distribution: Distribution,
     /// Of the nodes that should have replicas.
     ideal: IdealState,
+    spread: Spread,
     earlier: Vec<Earlier>,
 }
 
@@ -102,6 +104,8 @@ struct Written {
     version: u64,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: Distribution,
+    #[serde(default, skip_serializing_if = "Spread::is_empty")]
+    spread: Spread,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<Earlier>,
 }
@@ -130,7 +134,8 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
-        Ok(ClusterState { version, nodes, distribution, ideal, earlier: Vec::new() })
+        let spread = Spread::default();
+        Ok(ClusterState { version, nodes, distribution, ideal, spread, earlier: Vec::new() })
     }
 
     /// Reads what [`ClusterState::to_json`] wrote.
@@ -140,8 +145,17 @@ impl ClusterState {
     pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
         let written: Written =
             serde_json::from_slice(bytes).map_err(|error| Error::Format { reason: error.to_string() })?;
+        if !written.spread.is_valid() {
+            let reason = "a group is divided into buckets of fewer or more bits than can be".to_owned();
+            return Err(Error::Format { reason });
+        }
         let state = Self::new(written.version, written.nodes, written.distribution)?;
-        Ok(state.following(written.earlier))
+        Ok(state.spreading(written.spread).following(written.earlier))
+    }
+
+    /// The same, with groups divided so.
+    pub fn spreading(self, spread: Spread) -> Self {
+        ClusterState { spread, ..self }
     }
 
     /// The same, with the earlier states that nodes may still act by.
@@ -160,6 +174,7 @@ impl ClusterState {
             version: self.version,
             nodes: self.nodes.clone(),
             distribution: self.distribution.clone(),
+            spread: self.spread.clone(),
             earlier: self.earlier.clone(),
         };
         serde_json::to_vec(&written).expect("numbers, texts and lists of them always have a JSON form")
@@ -185,20 +200,45 @@ impl ClusterState {
         &self.distribution
     }
 
-    /// The bucket of a location.
-    pub fn bucket(&self, location: Location) -> BucketId {
-        BucketId::new(self.distribution.bits, location.bits())
+    /// Which groups are divided into several buckets.
+    pub fn spread(&self) -> &Spread {
+        &self.spread
     }
 
-    /// All buckets.
+    /// The bucket of a location.
+    pub fn bucket(&self, location: Location) -> BucketId {
+        self.spread.bucket(self.distribution.bits, location)
+    }
+
+    /// The buckets that a group's documents are in: one, unless it is divided; none in particular where there is no group.
+    pub fn buckets_of(&self, group: &DocumentGroup) -> Vec<BucketId> {
+        match (self.spread.buckets_of(group), group.location_bits()) {
+            (Some(buckets), _) => buckets.collect(),
+            (None, Some(low)) => vec![BucketId::new(self.distribution.bits, u64::from(low))],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// All buckets: in order, then those of divided groups.
     pub fn buckets(&self) -> impl Iterator<Item = BucketId> {
         let bits = self.distribution.bits;
-        (0..1_u64 << bits).map(move |number| BucketId::new(bits, number))
+        (0..1_u64 << bits).map(move |number| BucketId::new(bits, number)).chain(self.spread.buckets())
     }
 
     /// The nodes that should have a replica of a bucket, the most preferred first. Some of them may be under maintenance.
     pub fn ideal(&self, bucket: BucketId) -> Vec<NodeKey> {
-        self.ideal.nodes(bucket).into_iter().map(NodeKey).collect()
+        self.ideal.nodes(self.placed(bucket)).into_iter().map(NodeKey).collect()
+    }
+
+    /// What a bucket draws as: a part of a divided group as the bucket that it was in, with the bits of the part, so that the first part stays
+    /// where all of it was.
+    fn placed(&self, bucket: BucketId) -> BucketId {
+        if bucket.used_bits() <= BucketId::GROUP_BITS {
+            return bucket;
+        }
+        let part = bucket.bits() >> BucketId::GROUP_BITS << BucketId::GROUP_BITS;
+        let within = BucketId::new(self.distribution.bits, bucket.bits());
+        BucketId::new(bucket.used_bits(), part | within.bits())
     }
 
     /// The node that orders the writes of a bucket and knows its replicas: the most preferred one that serves; where none
@@ -253,6 +293,8 @@ pub(crate) fn test_state(states: &str, redundancy: u16, version: u64) -> Cluster
 
 #[cfg(test)]
 mod tests {
+    use millrace_document::DocumentId;
+
     use super::*;
 
     fn state(states: &str, redundancy: u16) -> ClusterState {
@@ -284,8 +326,30 @@ mod tests {
     }
 
     #[test]
+    fn a_divided_group_is_in_several_buckets_on_several_nodes() {
+        let whole = state("uuuu", 1);
+        let divided = whole.clone().spreading(Spread::default().with([(0x1_2345, 36)]));
+        let group = DocumentGroup::Number(0x1_2345);
+        let parts = divided.buckets_of(&group);
+        assert_eq!((whole.buckets_of(&group).len(), parts.len()), (1, 16));
+        assert_eq!(divided.buckets().count(), whole.buckets().count() + 16);
+        assert_eq!(divided.ideal(parts[0]), whole.ideal(whole.buckets_of(&group)[0]), "the first part stays");
+        let owners: std::collections::BTreeSet<_> = parts.iter().map(|part| divided.owner(*part)).collect();
+        assert_eq!(owners.len(), 4);
+        for name in ["a", "b", "c", "d", "e"] {
+            let id = DocumentId::new("n", "mail", &group, name).expect("an id");
+            let inside: Vec<_> = parts.iter().filter(|part| part.contains(id.location())).collect();
+            assert_eq!(inside, [&divided.bucket(id.location())]);
+        }
+        // Its neighbours are where they were.
+        for other in [DocumentGroup::Number(0x45), DocumentGroup::Number(0x2_2345), DocumentGroup::None] {
+            assert_eq!(divided.buckets_of(&other), whole.buckets_of(&other));
+        }
+    }
+
+    #[test]
     fn a_state_is_what_was_written() {
-        let written = state("urmd", 3);
+        let written = state("urmd", 3).spreading(Spread::default().with([(5, 34)]));
         assert_eq!(ClusterState::from_json(&written.to_json()), Ok(written));
     }
 
@@ -305,6 +369,10 @@ mod tests {
         check(
             r#"{"version":1,"nodes":{},"distribution":{"bits":40,"redundancy":1,"layout":{"nodes":[]}}}"#,
             "40 distribution bits",
+        );
+        check(
+            r#"{"version":1,"nodes":{},"distribution":{"bits":8,"redundancy":1,"layout":{"nodes":[]}},"spread":{"5":60}}"#,
+            "divided into buckets of fewer or more bits",
         );
     }
 }

@@ -104,6 +104,7 @@ impl Cluster {
                     stopping: false,
                     capacity: 1.0,
                     group: vec![],
+                    too_large: Some(BTreeSet::new()),
                 };
                 self.departed.remove(name);
                 self.registrations.insert(name.to_owned(), registration);
@@ -188,6 +189,31 @@ fn a_registration_that_vanishes_for_a_moment_changes_nothing() {
     cluster.run("5 gone a b");
     cluster.registrations = kept;
     assert_eq!(cluster.run("5\n30").told, ["0 uu"]);
+}
+
+#[test]
+fn a_group_that_is_too_large_is_divided_once_all_nodes_know_how() {
+    let mut cluster = Cluster::new(flat(2));
+    cluster.run("0 start a b");
+    let says = |cluster: &mut Cluster, name: &str, groups: Option<&[(u32, u8)]>| {
+        let registration = cluster.registrations.get_mut(name).expect("it is there");
+        registration.too_large = groups.map(|groups| groups.iter().copied().collect());
+    };
+    let divided = |cluster: &Cluster| {
+        let state = cluster.state.as_ref().expect("there is one");
+        state.spread().groups().collect::<Vec<_>>()
+    };
+    says(&mut cluster, "a", Some(&[(7, 34)]));
+    says(&mut cluster, "b", None);
+    assert_eq!(cluster.run("1").told.len(), 1);
+    says(&mut cluster, "b", Some(&[(9, 33)]));
+    assert_eq!(cluster.run("2").told.len(), 2);
+    assert_eq!(divided(&cluster), [(7, 34), (9, 33)]);
+    // It stays so, whoever leads, and is divided further.
+    says(&mut cluster, "a", Some(&[]));
+    says(&mut cluster, "b", Some(&[(7, 35), (9, 33)]));
+    assert_eq!(cluster.run("3 lead\n20").told.len(), 3);
+    assert_eq!(divided(&cluster), [(7, 35), (9, 33)]);
 }
 
 #[test]

@@ -56,8 +56,8 @@ impl Batch {
 
 /// Takes in all that there is of buckets, with one manifest.
 pub(crate) fn install(store: &Store, all: &[&Whole]) -> Result<(), Failure> {
-    let mut drops = all.iter().flat_map(|whole| &whole.drops);
-    drops.try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))?;
+    let mut drops = all.iter().flat_map(|whole| whole.drops.iter().map(|drop| (whole.bucket, drop)));
+    drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
     let mut files: Vec<(&Arc<Arrived>, Vec<BucketId>)> = Vec::new();
     for whole in all {
         for file in &whole.files {

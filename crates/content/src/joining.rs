@@ -73,6 +73,14 @@ impl Cluster for Joining {
         self.node()?.bucket(location)
     }
 
+    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+        self.node()?.buckets_of(group)
+    }
+
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
+        self.node()?.buckets()
+    }
+
     fn gauges(&self) -> Vec<Gauge> {
         self.node().map(|node| node.gauges()).unwrap_or_default()
     }
@@ -84,9 +92,16 @@ impl Cluster for Joining {
         }
     }
 
-    fn drop_group(&self, document_type: Option<&str>, group: &Group, deadline: Instant, done: Done) {
+    fn drop_group(
+        &self,
+        document_type: Option<&str>,
+        group: &Group,
+        part: Option<BucketId>,
+        deadline: Instant,
+        done: Done,
+    ) {
         match self.node() {
-            Ok(node) => node.drop_group(document_type, group, deadline, done),
+            Ok(node) => node.drop_group(document_type, group, part, deadline, done),
             Err(reason) => done(Err(WriteError::Unavailable(reason))),
         }
     }

@@ -9,6 +9,7 @@
 
 mod finishing;
 mod gauges;
+mod growth;
 mod incoming;
 mod installing;
 mod joining;

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::Throttle;
 use crate::gauges;
+use crate::growth;
 use crate::incoming::Transfer;
 use crate::machine::{Input, Machine, Parts};
 use crate::nearness::Nearness;
@@ -99,6 +100,7 @@ impl ContentNode {
         })?);
         machine.send(Input::State(state));
         let (stop, stopped) = watch::channel(false);
+        let growth = growth::watch(Arc::clone(&replicas), membership.clone());
         let source = Arc::new(StoreSource::new(replicas, Arc::clone(&throttle)));
         let answers = Arc::new(Answers { machine: Arc::clone(&machine), source, handed_on });
         let is_encrypted = trust.is_some();
@@ -107,6 +109,7 @@ impl ContentNode {
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
+            tokio::spawn(growth),
         ];
         Ok(Arc::new(ContentNode { me, store, machine, throttle, is_encrypted, membership, stop, tasks }))
     }
@@ -288,9 +291,7 @@ impl Cluster for ContentNode {
             return Ok(Owners { version: state.version(), nodes });
         };
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
-        let locations =
-            groups.iter().filter_map(Group::location_bits).map(|bits| Location::new(u64::from(bits)));
-        let buckets: BTreeSet<BucketId> = locations.map(|location| state.bucket(location)).collect();
+        let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();
         for bucket in buckets {
             let owner = state.owner(bucket).ok_or_else(|| "no node of the cluster serves now".to_owned())?;
             nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
@@ -305,6 +306,9 @@ impl Cluster for ContentNode {
             Some(buckets) => buckets.to_vec(),
             None => state.buckets().filter(own).collect(),
         };
+        if buckets.iter().any(|bucket| state.bucket(Location::new(bucket.bits())) != *bucket) {
+            return Err("the nodes do not agree yet which groups are divided".to_owned());
+        }
         let nearness = Nearness::new(&state, near, self.me);
         let found = self.machine.ask(|distributor, now| {
             let mut found = Vec::with_capacity(buckets.len());
@@ -331,7 +335,9 @@ impl Cluster for ContentNode {
     }
 
     fn vouches(&self, version: u64) -> bool {
-        self.machine.ask(|distributor, now| distributor.vouches(version, now))
+        // The newest state that is known may not have come to the distributor yet, and the store may act by it.
+        self.state().is_ok_and(|state| state.version() == version)
+            && self.machine.ask(|distributor, now| distributor.vouches(version, now))
     }
 
     fn holds(&self, bucket: BucketId) -> bool {
@@ -340,6 +346,15 @@ impl Cluster for ContentNode {
 
     fn bucket(&self, location: Location) -> Result<BucketId, String> {
         Ok(self.state()?.bucket(location))
+    }
+
+    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+        Ok(self.state()?.buckets_of(group))
+    }
+
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
+        let state = self.state()?;
+        Ok((state.distribution().bits, state.spread().buckets().collect()))
     }
 
     fn gauges(&self) -> Vec<Gauge> {
@@ -360,12 +375,19 @@ impl Cluster for ContentNode {
         self.send(change, deadline, done);
     }
 
-    fn drop_group(&self, document_type: Option<&str>, group: &Group, deadline: Instant, done: Done) {
+    fn drop_group(
+        &self,
+        document_type: Option<&str>,
+        group: &Group,
+        part: Option<BucketId>,
+        deadline: Instant,
+        done: Done,
+    ) {
         let Some(bits) = group.location_bits() else {
             let reason = "documents without a group lie everywhere: remove them one by one".to_owned();
             return done(Err(WriteError::Unavailable(reason)));
         };
-        let bucket = match self.bucket(Location::new(u64::from(bits))) {
+        let bucket = match part.map_or_else(|| self.bucket(Location::new(u64::from(bits))), Ok) {
             Ok(bucket) => bucket,
             Err(reason) => return done(Err(WriteError::Unavailable(reason))),
         };

@@ -26,7 +26,7 @@ pub(crate) enum LaidAside {
     /// All that a bucket has.
     Whole(Whole),
     Versions(Vec<Version>),
-    Drops(Vec<Drop>),
+    Drops(BucketId, Vec<Drop>),
 }
 
 impl LaidAside {
@@ -35,8 +35,8 @@ impl LaidAside {
         match self {
             LaidAside::Whole(whole) => installing::install(store, &[&whole]),
             LaidAside::Versions(versions) => storage::apply(store, versions),
-            LaidAside::Drops(drops) => {
-                drops.iter().try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))
+            LaidAside::Drops(bucket, drops) => {
+                drops.iter().try_for_each(|drop| store.apply_drop(bucket, drop).map_err(storage::failure))
             }
         }
     }
@@ -197,7 +197,7 @@ impl Missing {
         let known = self.replicas.store().drops(self.bucket)?;
         let mut drops = bulk.drops(self.bucket)?;
         drops.retain(|drop| !known.contains(drop));
-        if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(drops)) }
+        if drops.is_empty() { Ok(()) } else { self.lay_aside(LaidAside::Drops(self.bucket, drops)) }
     }
 
     /// The newest versions of these documents, in as many answers as it takes.

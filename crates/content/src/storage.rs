@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::Storage;
-use millrace_cluster::{Birth, Content, Failure, ReplicaInfo, Row, RowContent};
+use millrace_cluster::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row, RowContent};
 use millrace_document::{DocumentId, Timestamp, Version};
 use millrace_store::{Error, Store};
 
@@ -57,6 +57,11 @@ pub(crate) fn failure(error: Error) -> Failure {
 }
 
 impl Storage for Replicas {
+    fn divide(&self, state: &ClusterState) -> Result<(), Failure> {
+        let groups: Vec<(u32, u8)> = state.spread().groups().collect();
+        self.store.divide(state.distribution().bits, &groups).map_err(failure)
+    }
+
     fn replicas(
         &self,
         wanted: &dyn Fn(BucketId) -> bool,
@@ -97,7 +102,9 @@ impl Storage for Replicas {
                     places.push(place);
                     versions.push(version.clone());
                 }
-                RowContent::Drop(drop) => outcomes[place] = self.store.apply_drop(drop).map_err(failure),
+                RowContent::Drop(drop) => {
+                    outcomes[place] = self.store.apply_drop(row.bucket, drop).map_err(failure);
+                }
             }
         }
         let Err(failure) = apply(&self.store, versions) else { return outcomes };

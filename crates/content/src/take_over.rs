@@ -31,7 +31,8 @@ pub fn take_over(
         Ended::Failed(failure) => failure,
     })?;
     let drops = all.drops.into_inner().unwrap_or_else(PoisonError::into_inner);
-    drops.values().flatten().try_for_each(|drop| store.apply_drop(drop).map_err(storage::failure))?;
+    let mut drops = drops.iter().flat_map(|(bucket, drops)| drops.iter().map(|drop| (*bucket, drop)));
+    drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
     let arrived = all.files.into_inner().unwrap_or_else(PoisonError::into_inner);
     let files: Vec<(&Arrived, &[BucketId])> = arrived.iter().map(|file| (file, buckets)).collect();
     Arrived::install_all(&files).map_err(storage::failure)?;

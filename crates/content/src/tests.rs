@@ -1,5 +1,6 @@
 //! The store's replicas beside a model of them: whatever is written, dropped, fetched, deleted and opened again, both show the same.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,16 +9,18 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::Unfinished;
 use millrace_cluster::replica::Storage;
 use millrace_cluster::{
-    Birth, Configuration, Content, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
-    RowContent,
+    Birth, ClusterState, Configuration, Content, Distribution, Fence, Layout, NodeKey, Pull, Refused,
+    ReplicaInfo, Reply, Request, Response, Row, RowContent, Spread,
 };
 use millrace_column::{Column, ColumnKey, ValueBuilder};
 use millrace_coordination::Embedded;
-use millrace_document::{DataType, Document, DocumentId, Drop, DropScope, Group, Timestamp, Value, Version};
+use millrace_document::{
+    DataType, Document, DocumentId, Drop, DropScope, Group, Location, Timestamp, Value, Version,
+};
 use millrace_membership::{Membership, Settings};
 use millrace_peer::{Peers, Service, Source};
 use millrace_sim::ModelStorage;
-use millrace_store::{Layout, Options, Store};
+use millrace_store::{Options, Store};
 use millrace_trust::Connection;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -34,7 +37,7 @@ const GROUPS: u64 = 6;
 
 struct Numbers;
 
-impl Layout for Numbers {
+impl millrace_store::Layout for Numbers {
     fn columns(&self, _: &str) -> Option<Vec<ColumnKey>> {
         Some(vec![ColumnKey::value("number")])
     }
@@ -189,6 +192,13 @@ fn version_of(start: u64, group: u64, name: u64, number: u64) -> Row {
     Row { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), birth: None }
 }
 
+fn of_row(row: &Row) -> Location {
+    match &*row.content {
+        RowContent::Version(version) => version.id.location(),
+        RowContent::Drop(_) => Location::new(row.bucket.bits()),
+    }
+}
+
 fn drop_of(start: u64, group: u64, number: u64) -> Row {
     let scope = DropScope::Group { document_type: None, group: Group::Number(group) };
     let drop = Drop { scope, timestamp: Timestamp(start + number) };
@@ -207,9 +217,16 @@ fn equal(infos: &[Option<ReplicaInfo>]) -> Vec<bool> {
     contents.iter().flat_map(|one| contents.iter().map(move |other| one == other)).collect()
 }
 
+/// A state in which these groups are divided. Nothing else is looked at in it.
+fn divided(spread: Spread) -> ClusterState {
+    let distribution = Distribution { bits: BITS, redundancy: 1, layout: Layout::Nodes(Vec::new()) };
+    let state = ClusterState::new(1, BTreeMap::new(), distribution);
+    state.expect("no node has to be placed").spreading(spread)
+}
+
 #[track_caller]
-fn check_same(nodes: &[Node], what: &str) {
-    for bucket in (0..1 << BITS).map(bucket_of) {
+fn check_same(nodes: &[Node], state: &ClusterState, what: &str) {
+    for bucket in state.buckets() {
         let (found, expected): (Vec<_>, Vec<_>) = nodes.iter().map(|node| node.info(bucket)).unzip();
         let shown = |infos: &[Option<ReplicaInfo>]| -> Vec<_> {
             infos.iter().map(|info| info.map(|info| (info.content.documents, info.complete))).collect()
@@ -219,7 +236,8 @@ fn check_same(nodes: &[Node], what: &str) {
     }
     for node in nodes {
         for (group, name) in (0..GROUPS).flat_map(|group| (0..3).map(move |name| (group, name))) {
-            let (bucket, id) = (bucket_of(group), id(group, name));
+            let id = id(group, name);
+            let bucket = state.bucket(id.location());
             let there = node.model.exists(bucket);
             assert_eq!(node.replicas.exists(bucket), there, "{what}: {bucket}");
             if there {
@@ -235,13 +253,15 @@ fn check_same(nodes: &[Node], what: &str) {
 fn live(seed: u64, runtime: &Runtime) {
     let (mut random, start) = (Random(seed), start());
     let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(runtime)).collect();
+    let mut state = divided(Spread::default());
     for step in 0..120 {
         let place = random.below(3) as usize;
         let group = random.below(GROUPS);
-        let bucket = bucket_of(group);
+        let name = random.below(3);
+        let bucket = state.bucket(id(group, name).location());
         let node = &nodes[place];
         let there = node.model.exists(bucket);
-        let what = match random.below(20) {
+        let what = match random.below(21) {
             0..3 => {
                 let birth = if random.below(2) == 0 { Birth::Complete } else { Birth::Incomplete };
                 node.replicas.create(bucket, birth).expect("it can be made");
@@ -251,12 +271,14 @@ fn live(seed: u64, runtime: &Runtime) {
             3..10 if there => {
                 let rows: Vec<Row> = (0..1 + random.below(4))
                     .map(|_| version_of(start, group, random.below(3), 1 + random.below(200)))
+                    .filter(|row| bucket.contains(of_row(row)))
+                    .map(|row| Row { bucket, ..row })
                     .collect();
                 node.apply(&rows);
                 format!("{rows:?}")
             }
             10..12 if there => {
-                let row = drop_of(start, group, 1 + random.below(200));
+                let row = Row { bucket, ..drop_of(start, group, 1 + random.below(200)) };
                 node.apply(std::slice::from_ref(&row));
                 format!("{row:?}")
             }
@@ -291,6 +313,15 @@ fn live(seed: u64, runtime: &Runtime) {
                 }
                 "seal".to_owned()
             }
+            20 => {
+                let spread = state.spread().with([(group as u32, 33 + random.below(2) as u8)]);
+                state = divided(spread);
+                for node in &nodes {
+                    node.replicas.divide(&state).expect("it can be divided");
+                    node.model.divide(&state).expect("a model can be divided");
+                }
+                format!("{:?}", state.spread())
+            }
             19 => {
                 let node = nodes.remove(place).restart(runtime);
                 nodes.insert(place, node);
@@ -298,7 +329,7 @@ fn live(seed: u64, runtime: &Runtime) {
             }
             _ => continue,
         };
-        check_same(&nodes, &format!("seed {seed}, step {step}, node {place}: {what}"));
+        check_same(&nodes, &state, &format!("seed {seed}, step {step}, node {place}: {what}"));
     }
 }
 
@@ -357,7 +388,7 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
         for to in [1, 2, 3] {
             nodes[to].pull(bucket, &nodes[0], Pull::Missing);
         }
-        check_same(&nodes, "all have all");
+        check_same(&nodes, &divided(Spread::default()), "all have all");
         let whole = nodes[0].info(bucket).0.map(|info| info.content).unwrap_or_default();
         assert_eq!(whole.documents, 3 * DOCUMENTS);
         for node in &nodes[1..] {

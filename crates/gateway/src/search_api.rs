@@ -19,7 +19,7 @@ use axum::extract::{self, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use millrace_document::Location;
+use millrace_document::{Group, Location};
 use millrace_model::Purpose;
 use millrace_query::Query;
 use millrace_store::ViewScope;
@@ -29,7 +29,7 @@ use self::format::Format;
 use self::language::Question;
 use self::run::{Found, Request};
 use crate::caller::Caller;
-use crate::cluster::{self, Access, Hop, PATIENCE, Vouch, Way};
+use crate::cluster::{self, Access, Hop, PATIENCE, Subject, Vouch, Way};
 use crate::error::Kind;
 use crate::metrics::Metric;
 use crate::models::Embeddings;
@@ -141,15 +141,22 @@ async fn search(
     let gone = Arc::clone(&caller.gone);
     loop {
         let mut vouch = Vouch::default();
-        let location = one_location(node, &query)?;
-        let gathers = hop == Hop::Client && location.is_none();
-        if let Some(location) = location {
+        let one = one_location(node, &query)?;
+        let mut gathers = hop == Hop::Client && one.is_none();
+        if let Some((location, group)) = one {
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
-            match cluster::hand_on(node, location, Access::Read, &hop, None, &request, deadline).await? {
+            let subject = Subject { location, group: Some(&group), part: None };
+            match cluster::hand_on(node, subject, Access::Read, &hop, &request, deadline).await? {
                 Way::Here(here) => vouch = here,
                 Way::There(response) => return Ok(Answer::Response(response)),
+                Way::Divided => gathers = true,
             }
+        } else if node.cluster().is_some() && hop != Hop::Client {
+            // Whoever has handed it on takes it for a query of one bucket.
+            return Err(Error::Unsettled(
+                "the nodes do not agree yet whether the group is divided".to_owned(),
+            ));
         }
         let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
         let request = Request {
@@ -234,8 +241,8 @@ fn finish(request: &Request, found: &Found, aim: &Aim) -> Result<Made, Error> {
 }
 
 /// A location of the bucket that has all documents which a query reads, where one of the cluster's has: where it reads one group, which
-/// lies in one bucket.
-fn one_location(node: &Node, query: &Query) -> Result<Option<Location>, Error> {
+/// lies in one bucket. And the group.
+fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, Group)>, Error> {
     let Some(cluster) = node.cluster() else { return Ok(None) };
     let ViewScope::Groups(groups) = run::scope(query)? else { return Ok(None) };
     let [group] = &groups[..] else { return Ok(None) };
@@ -245,7 +252,7 @@ fn one_location(node: &Node, query: &Query) -> Result<Option<Location>, Error> {
         Err(_) => 1,
     };
     let location = group.location_bits().filter(|_| buckets == 1);
-    Ok(location.map(|bits| Location::new(u64::from(bits))))
+    Ok(location.map(|bits| (Location::new(u64::from(bits)), group.clone())))
 }
 
 /// The texts of the query that become tensors, embedded on a thread that may wait.

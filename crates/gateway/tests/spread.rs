@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use support::{Nodes, low_bits};
+use support::Nodes;
 
 const NOTE: &str = "schema note {
   document note {
@@ -58,11 +58,11 @@ fn fields(number: u32) -> Value {
     json!({ "title": title, "body": body, "stars": number, "folder": format!("f{}", number % 7) })
 }
 
-/// So many nodes with the same documents; where the group `large` is split, its documents lie in eight buckets.
-fn nodes(count: usize, split: bool) -> Nodes {
+/// So many nodes with the same documents; where the group `large` is divided, its documents lie in eight buckets.
+fn nodes(count: usize, divided: bool) -> Nodes {
     let nodes = Nodes::start(count, NOTE);
-    if split {
-        nodes.world.split.lock().unwrap().insert(low_bits("large"), 3);
+    if divided {
+        nodes.divide("large", 3);
     }
     for number in 0..240 {
         let group = ["large", "a", "large", "b", "large", "c"][number as usize % 6];
@@ -83,7 +83,7 @@ fn result(nodes: &Nodes, node: usize, parameters: &Value) -> Value {
 
 #[test]
 fn three_nodes_answer_as_one() {
-    let (one, three, split) = (nodes(1, false), nodes(3, false), nodes(3, true));
+    let (one, three, divided) = (nodes(1, false), nodes(3, false), nodes(3, true));
     let everywhere = json!({ "streaming.selection": "true" });
     let two_groups = json!({ "streaming.selection": "id.group == \"a\" or id.group == \"large\"" });
     let large = json!({ "streaming.groupname": "large" });
@@ -98,8 +98,15 @@ fn three_nodes_answer_as_one() {
         "select * from note where body contains 'gate' | all(group(fixedwidth(stars, 50)) each(output(count())))",
     ];
     let mut compared = 0;
-    for (scope, several) in [(&everywhere, &three), (&two_groups, &three), (&large, &three), (&large, &split)]
-    {
+    let cases = [
+        (&everywhere, &three),
+        (&two_groups, &three),
+        (&large, &three),
+        (&everywhere, &divided),
+        (&two_groups, &divided),
+        (&large, &divided),
+    ];
+    for (scope, several) in cases {
         for yql in matching {
             for profile in ["words", "native", "twice", "lower", "global", "fused"] {
                 if profile != "words" && yql.contains("order by") {

@@ -14,6 +14,9 @@ pub struct NodeFigures {
     pub confirmed: bool,
     /// Its buckets.
     pub buckets: BucketFigures,
+    /// Groups of the cluster that were too large for one bucket, and have several.
+    #[serde(default)]
+    pub divided_groups: u64,
     /// Documents on it, in all replicas: exact where replicas were counted since their files changed, as every merge of replicas does; before,
     /// and of what was written last, versions that newer ones have replaced count as well.
     pub documents: u64,

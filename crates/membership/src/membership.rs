@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,7 @@ impl Membership {
                 stopping: false,
                 capacity: settings.capacity,
                 group: settings.group.clone(),
+                too_large: Some(BTreeSet::new()),
             },
             roles: settings.roles.clone(),
             url: settings.url.clone(),
@@ -188,6 +190,15 @@ impl Membership {
         self.tasks
             .own
             .send_if_modified(|own| std::mem::replace(&mut own.generation, generation) != generation);
+    }
+
+    /// Tells which groups this node has seen to be too large, see [`Registration::too_large`].
+    pub fn too_large(&self, groups: BTreeSet<(u32, u8)>) {
+        let own = &self.tasks.own;
+        own.send_if_modified(|own| {
+            let known = own.registration.too_large.get_or_insert_default();
+            std::mem::replace(known, groups.clone()) != groups
+        });
     }
 
     /// Tells which cluster state this node acts by, see [`Registration::adopted`].

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+use millrace_document::{DocumentId, Drop, DropScope, Group, Location, Timestamp, Version};
 
 use crate::Error;
 
@@ -120,8 +120,8 @@ impl<'b> Reader<'b> {
 
     pub(crate) fn bucket(&mut self) -> Result<BucketId, Error> {
         let used_bits = self.byte()?;
-        if used_bits > 32 {
-            return Err(Error::Message("a bucket uses more than 32 bits"));
+        if u32::from(used_bits) > Location::BITS {
+            return Err(Error::Message("a bucket uses more bits than a location has"));
         }
         Ok(BucketId::new(used_bits, self.number()?))
     }

@@ -9,7 +9,6 @@ mod events;
 mod protocol;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
@@ -23,6 +22,7 @@ pub use self::protocol::Inference;
 use crate::http::{silent, whole};
 use crate::protocol::message;
 use crate::retry::{Failure, Next, Pause, choose};
+use crate::usage::Counters;
 use crate::{Error, Http, Usage};
 
 /// Answers under way at the same time.
@@ -44,10 +44,7 @@ struct Shared {
     http: Http,
     answers: Arc<Semaphore>,
     pause: Pause,
-    requests: AtomicU64,
-    texts: AtomicU64,
-    retries: AtomicU64,
-    failed: AtomicU64,
+    counters: Counters,
 }
 
 /// What is asked, and on which terms.
@@ -83,10 +80,7 @@ impl LanguageModel {
             http,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
             pause: Pause::default(),
-            requests: AtomicU64::new(0),
-            texts: AtomicU64::new(0),
-            retries: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            counters: Counters::default(),
         }))
     }
 
@@ -99,20 +93,14 @@ impl LanguageModel {
             .try_acquire_owned()
             .map_err(|_| Error::Overloaded { service: self.0.endpoint.clone(), waiting: ANSWERS_MAX })?;
         let (sender, receiver) = channel(PIECES_MAX);
-        self.0.texts.fetch_add(1, Ordering::Relaxed);
+        self.0.counters.texts(1);
         self.0.http.spawn(Arc::clone(&self.0).answer(prompt, sender, permit));
         Ok(Pieces(receiver))
     }
 
     /// What was asked of it.
     pub fn usage(&self) -> Usage {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Usage {
-            requests: of(&self.0.requests),
-            texts: of(&self.0.texts),
-            retries: of(&self.0.retries),
-            failed: of(&self.0.failed),
-        }
+        self.0.counters.usage()
     }
 }
 
@@ -129,7 +117,7 @@ impl Shared {
             () = sender.closed() => return,
         };
         if let Err(error) = outcome {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.counters.failed();
             // Who does not take it has left.
             let _ = sender.send(Err(error)).await;
         }
@@ -146,7 +134,7 @@ impl Shared {
 
     /// The answer as soon as it begins, tried again where that may help.
     async fn begin(&self, prompt: &Prompt) -> Result<Response<Incoming>, Error> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.counters.request();
         let body = protocol::request(&prompt.text, &prompt.inference, prompt.streams);
         let until = Instant::now() + prompt.patience;
         let mut tries = 0;
@@ -168,7 +156,7 @@ impl Shared {
             let (service, status) = (self.endpoint.clone(), failure.status());
             match choose(failure, tries) {
                 Next::Again(pause) if Instant::now() + pause < until => {
-                    self.retries.fetch_add(1, Ordering::Relaxed);
+                    self.counters.retry();
                     self.pause.begin(failure, pause).await;
                 }
                 Next::Again(_) | Next::Later => return Err(Error::Retry { service, status, reason }),

@@ -6,7 +6,6 @@
 //!    pause, all requests do.
 //! 3. A request of several texts that is refused for what it asks is taken apart, so that only the text at fault is refused.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,8 @@ use crate::queue::{Call, Entry, Queue};
 use crate::retry::{Failure, Next, Pause, choose};
 use millrace_model::Caller;
 
-use crate::{Error, Http, protocol};
+use crate::usage::Counters;
+use crate::{Error, Http, Usage, protocol};
 
 /// Requests under way at the same time.
 const REQUESTS_MAX: usize = 4;
@@ -48,10 +48,7 @@ struct Shared {
     http: Http,
     state: Mutex<State>,
     pause: Pause,
-    requests: AtomicU64,
-    texts: AtomicU64,
-    retries: AtomicU64,
-    failed: AtomicU64,
+    counters: Counters,
 }
 
 #[derive(Default)]
@@ -59,19 +56,6 @@ struct State {
     queue: Queue,
     /// Requests under way.
     running: usize,
-}
-
-/// What was asked of a service since the node started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
-    /// Requests, without those that were tried again.
-    pub requests: u64,
-    /// Texts in them.
-    pub texts: u64,
-    /// Tries after the first.
-    pub retries: u64,
-    /// Texts without a vector in the end.
-    pub failed: u64,
 }
 
 impl Embeddings {
@@ -83,10 +67,7 @@ impl Embeddings {
             http,
             state: Mutex::default(),
             pause: Pause::default(),
-            requests: AtomicU64::new(0),
-            texts: AtomicU64::new(0),
-            retries: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            counters: Counters::default(),
         }))
     }
 
@@ -119,13 +100,7 @@ impl Embeddings {
 
     /// What was asked of it.
     pub fn usage(&self) -> Usage {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Usage {
-            requests: of(&self.0.requests),
-            texts: of(&self.0.texts),
-            retries: of(&self.0.retries),
-            failed: of(&self.0.failed),
-        }
+        self.0.counters.usage()
     }
 }
 
@@ -170,7 +145,7 @@ impl Shared {
 
     /// Asks for a batch, and apart where its texts are refused together.
     async fn serve(&self, batch: Vec<Entry>) {
-        self.texts.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.counters.texts(batch.len());
         match self.ask(&batch).await {
             Ok(vectors) => {
                 for (entry, vector) in batch.into_iter().zip(vectors) {
@@ -193,14 +168,14 @@ impl Shared {
 
     fn finish(&self, entry: Entry, result: Result<Vec<f32>, Error>) {
         if result.is_err() {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.counters.failed();
         }
         entry.finish(result);
     }
 
     /// The vectors of some texts: as many.
     async fn ask(&self, batch: &[Entry]) -> Result<Vec<Vec<f32>>, Error> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.counters.request();
         let options = &self.options;
         let service = || options.endpoint.clone();
         let texts: Vec<&str> = batch.iter().map(|entry| entry.text.as_str()).collect();
@@ -238,7 +213,7 @@ impl Shared {
             let status = failure.status();
             match choose(failure, tries) {
                 Next::Again(pause) => {
-                    self.retries.fetch_add(1, Ordering::Relaxed);
+                    self.counters.retry();
                     self.pause.begin(failure, pause).await;
                 }
                 Next::Later => return Err(Error::Retry { service: service(), status, reason }),

@@ -16,9 +16,11 @@ mod http;
 mod protocol;
 mod queue;
 mod retry;
+mod usage;
 
 pub use chat::{Inference, LanguageModel, Pieces, Prompt};
 pub use download::download;
-pub use embeddings::{Embeddings, Options, Usage};
+pub use embeddings::{Embeddings, Options};
 pub use error::Error;
 pub use http::Http;
+pub use usage::Usage;

@@ -9,6 +9,7 @@ use millrace_env::AppendFile;
 use crate::chunk::{Place, RowLayout};
 use crate::directory::{Directory, write_end};
 use crate::format::{BLOCK, header};
+use crate::ranges::span;
 use crate::{ChunkInfo, Error, GroupEntry, Segment};
 
 /// A segment, or what it has of some locations.
@@ -46,11 +47,11 @@ impl Cut {
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
-    pub fn whole(segment: &Arc<Segment>, locations: &[(u32, u32)]) -> Result<Self, Error> {
+    pub fn whole(segment: &Arc<Segment>, locations: &[(u64, u64)]) -> Result<Self, Error> {
         let mut shares = Shares::new(locations);
         let mut places = Vec::new();
         for (number, section) in segment.sections().iter().enumerate() {
-            visit_chunks(segment, number, (0, u32::MAX), |chunk, row| {
+            visit_chunks(segment, number, (0, u64::MAX), |chunk, row| {
                 let before = places.len();
                 places.extend(places_of(row, section.columns.len()).filter(|place| place.length > 0));
                 shares.add(&chunk, &places[before..]);
@@ -72,12 +73,13 @@ impl Cut {
         Ok(Cut { segment: Arc::clone(segment), pieces, bytes: segment.bytes(), shares: shares.counted })
     }
 
-    /// What there is of locations (the low 32 bits, reversed) in these ranges, both ends included, which are in order and do not reach into each
-    /// other. Documents without a group that share a chunk with such are in it as well. `None`: there is nothing.
+    /// What there is of locations ([reversed](millrace_document::Location::reversed)) in these ranges, both ends included, which are in order and
+    /// do not reach into each other. Documents that share a chunk with such are in it as well: those without a group, and those of a group of
+    /// which a range has only a part. `None`: there is nothing.
     ///
     /// # Errors
     /// The directory cannot be read or is damaged.
-    pub fn of(segment: &Arc<Segment>, locations: &[(u32, u32)]) -> Result<Option<Self>, Error> {
+    pub fn of(segment: &Arc<Segment>, locations: &[(u64, u64)]) -> Result<Option<Self>, Error> {
         let mut shares = Shares::new(locations);
         let mut pieces = vec![Piece::Made(header().to_vec())];
         let mut offset = BLOCK as u64;
@@ -207,11 +209,11 @@ impl Window<'_> {
     }
 }
 
-/// Whether a segment can have documents between two locations (the low 32 bits, reversed), both included: where this is `false`, it has none.
+/// Whether a segment can have documents between two reversed locations, both included: where this is `false`, it has none.
 ///
 /// # Errors
 /// The directory cannot be read or is damaged.
-pub fn reaches(segment: &Segment, locations: (u32, u32)) -> Result<bool, Error> {
+pub fn reaches(segment: &Segment, locations: (u64, u64)) -> Result<bool, Error> {
     let (first, last) = locations;
     let mut found = false;
     for number in 0..segment.sections().len() {
@@ -226,36 +228,37 @@ pub fn reaches(segment: &Segment, locations: (u32, u32)) -> Result<bool, Error> 
 struct Chunk<'a> {
     entry: &'a GroupEntry,
     info: ChunkInfo,
-    locations: (u32, u32),
+    locations: (u64, u64),
 }
 
 /// Calls `visit` with the chunks of a type that can have documents between two locations, and their rows in the directory.
 fn visit_chunks(
     segment: &Segment,
     number: usize,
-    (first, last): (u32, u32),
+    (first, last): (u64, u64),
     mut visit: impl FnMut(Chunk<'_>, &[u8]),
 ) -> Result<(), Error> {
     let mut entries = Vec::new();
-    segment.groups(number, first, |entry| {
-        let inside = entry.location <= last;
+    let begins_inside = |entry: &GroupEntry| span(entry.location).0 <= last;
+    segment.groups(number, (first >> 32) as u32, |entry| {
+        let inside = begins_inside(&entry);
         entries.push(entry);
         inside
     })?;
-    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.location <= last) {
-        let next = entries.get(place + 1).map_or(u32::MAX, |next| next.location);
+    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| begins_inside(entry)) {
+        // Documents without a group go on until a group begins.
+        let end = match entries.get(place + 1) {
+            _ if !entry.group.is_empty() => span(entry.location).1,
+            Some(next) => span(next.location).1,
+            None => u64::MAX,
+        };
         let chunks = entry.first_chunk..entry.first_chunk.saturating_add(entry.chunks);
         let infos = segment.chunks(number, chunks.clone())?;
-        let location = |info: &ChunkInfo| (info.first_location >> 32) as u32;
         let mut at = 0;
         segment.rows(number, chunks, |row| {
             let info = infos[at];
             at += 1;
-            let locations = if entry.group.is_empty() {
-                (location(&info), infos.get(at).map_or(next, location))
-            } else {
-                (entry.location, entry.location)
-            };
+            let locations = (info.first_location, infos.get(at).map_or(end, |next| next.first_location));
             visit(Chunk { entry, info, locations }, row);
         })?;
     }
@@ -327,12 +330,12 @@ fn between(range: Range<u64>, pieces: &mut Vec<Piece>) {
 
 /// Counts what ranges of locations have.
 struct Shares<'a> {
-    locations: &'a [(u32, u32)],
+    locations: &'a [(u64, u64)],
     counted: Vec<(u64, u64)>,
 }
 
 impl<'a> Shares<'a> {
-    fn new(locations: &'a [(u32, u32)]) -> Self {
+    fn new(locations: &'a [(u64, u64)]) -> Self {
         Shares { locations, counted: vec![(0, 0); locations.len()] }
     }
 

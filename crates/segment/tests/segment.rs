@@ -246,7 +246,7 @@ impl MergePolicy for Policy {
         None
     }
 
-    fn dropped(&self, _: &str, _: u32, group: &str) -> u64 {
+    fn dropped(&self, _: &str, _: u64, group: &str) -> u64 {
         if group == "gann" { self.dropped } else { 0 }
     }
 
@@ -270,7 +270,7 @@ fn check_merge(
     chunk: usize,
     dropped: u64,
     forget: u64,
-    ranges: &[(u32, u32)],
+    ranges: &[(u64, u64)],
 ) {
     let directory = tempfile::tempdir().expect("a directory");
     let groups = ["", "g=ann", "g=bob", "n=1", "n=4294967297"];
@@ -296,8 +296,8 @@ fn check_merge(
             locations: ranges.to_vec(),
         });
     }
-    expected.retain(|key, (id, timestamp, removed)| {
-        let location = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
+    expected.retain(|_, (id, timestamp, removed)| {
+        let location = place(id);
         let is_dropped = id.contains(":g=ann:") && *timestamp <= dropped;
         let inside = ranges.iter().any(|(first, last)| (*first..=*last).contains(&location));
         inside && !is_dropped && !(*removed && *timestamp < forget)
@@ -309,6 +309,18 @@ fn check_merge(
     let merged = open(&path, 99).expect("opened");
     merged.verify().expect("whole");
     assert_eq!(read(&merged), expected.values().cloned().collect::<Vec<_>>());
+}
+
+/// The reversed location of a document.
+fn place(id: &str) -> u64 {
+    DocumentId::parse(id).expect("an id").location().reversed()
+}
+
+/// The reversed locations that begin with these 32 bits.
+fn spans(ranges: &[(u32, u32)]) -> Vec<(u64, u64)> {
+    let span =
+        |(first, last): &(u32, u32)| (u64::from(*first) << 32, u64::from(*last) << 32 | u64::from(u32::MAX));
+    ranges.iter().map(span).collect()
 }
 
 /// A file in memory.
@@ -368,7 +380,7 @@ fn a_cut_has_the_chunks_of_its_locations() {
     let eighth = |number: u32| (number << 29, (number << 29) | (u32::MAX >> 3));
     for ranges in [vec![eighth(0)], vec![eighth(1), eighth(4), eighth(6)], vec![(0, 1 << 31), eighth(7)]] {
         let inside = |location: u32| ranges.iter().any(|(first, last)| (*first..=*last).contains(&location));
-        let Some(cut) = Cut::of(&segment, &ranges).expect("read") else {
+        let Some(cut) = Cut::of(&segment, &spans(&ranges)).expect("read") else {
             panic!("{ranges:x?} have documents")
         };
         let (_, part) = arrived(&cut, &directory.path().join("part.seg"));
@@ -382,14 +394,25 @@ fn a_cut_has_the_chunks_of_its_locations() {
         let counted: u64 = cut.shares().iter().map(|(_, documents)| documents).sum();
         assert_eq!(counted, part.verify().expect("whole").documents, "{ranges:x?}");
     }
+    // Parts of one location, in which there are two groups: whatever is in a part comes along.
+    for part in [0, 1, 2, 7] {
+        let first = place("id:x:mail:n=1:1") >> 32 << 32 | part << 29;
+        let range = (first, first | u64::from(u32::MAX >> 3));
+        let inside = |(id, ..): &Version| (range.0..=range.1).contains(&place(id));
+        let cut = Cut::of(&segment, &[range]).expect("read").expect("two groups have something there");
+        let (_, copy) = arrived(&cut, &directory.path().join("part.seg"));
+        let found: Vec<Version> = read(&copy).into_iter().filter(inside).collect();
+        assert_eq!(found, all.values().filter(|version| inside(version)).cloned().collect::<Vec<_>>());
+        assert!(!found.is_empty() && cut.bytes() < whole.len() as u64 / 4, "part {part}");
+    }
     // A group of one location: all others have none between it and the next.
     let bob = location(&key("id:x:mail:g=bob:1"));
     let alone = versions((0..50u64).map(|n| (format!("id:x:mail:g=bob:{n}"), n + 1, false)));
     write(&path, &alone, 20, true);
     let segment = open(&path, 2).expect("opened");
-    assert!(Cut::of(&segment, &[(0, bob - 1), (bob + 1, u32::MAX)]).expect("read").is_none());
+    assert!(Cut::of(&segment, &spans(&[(0, bob - 1), (bob + 1, u32::MAX)])).expect("read").is_none());
     for (locations, expected) in [((0, bob - 1), false), ((bob, bob), true), ((bob + 1, u32::MAX), false)] {
-        assert_eq!(reaches(&segment, locations).expect("read"), expected, "{locations:x?}");
+        assert_eq!(reaches(&segment, spans(&[locations])[0]).expect("read"), expected, "{locations:x?}");
     }
 }
 
@@ -400,7 +423,7 @@ fn what_comes_damaged_is_seen_as_it_comes() {
     let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
     write(&path, &all, 10, true);
     let segment = open(&path, 1).expect("opened");
-    let cut = Cut::of(&segment, &[(0, u32::MAX >> 1)]).expect("read").expect("half of the groups");
+    let cut = Cut::of(&segment, &[(0, u64::MAX >> 1)]).expect("read").expect("half of the groups");
     let whole = bytes_of(&cut, 0);
     let part = directory.path().join("part.seg");
     let mut misses = Vec::new();
@@ -437,13 +460,16 @@ proptest! {
         dropped in 0..100u64,
         forget in 0..100u64,
         bounds in prop_oneof![
-            Just([0, u32::MAX].into()),
-            proptest::collection::btree_set(any::<u32>(), 2),
-            proptest::collection::btree_set(any::<u32>(), 6),
+            Just([0, u64::MAX].into()),
+            proptest::collection::btree_set(any::<u64>(), 2),
+            proptest::collection::btree_set(any::<u64>(), 6),
+            // Parts of the groups of one location.
+            proptest::collection::btree_set((0..=u32::MAX).prop_map(|low| 1 << 63 | u64::from(low)), 4),
+            Just([1 << 63, (1 << 63) + 999, (1 << 63) + 1000, (1 << 63) + u64::from(u32::MAX)].into()),
         ],
     ) {
-        let bounds: Vec<u32> = bounds.into_iter().collect();
-        let ranges: Vec<(u32, u32)> = bounds.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let bounds: Vec<u64> = bounds.into_iter().collect();
+        let ranges: Vec<(u64, u64)> = bounds.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         check_merge(&sources, chunk, dropped, forget, &ranges);
     }
 }

@@ -29,6 +29,7 @@ pub fn figures(node: &Node, membership: &Membership, joining: &Joining) -> NodeF
     if let Some(part) = joining.part() {
         add_part(&mut figures, part);
         let state = membership.states().borrow().clone();
+        figures.divided_groups = state.as_ref().map_or(0, |state| state.spread().groups().count() as u64);
         let incoming = part.incoming();
         let told = incoming.iter().map(|of| transfer(of, &figures.name, state.as_deref()));
         figures.transfers = told.collect();

@@ -125,12 +125,25 @@ impl Overview {
         })
     }
 
+    /// How many groups the newest state that a node goes by divides.
+    fn divided_groups(&self) -> u64 {
+        let figures = self.nodes.iter().filter_map(|node| node.told.as_ref()?.as_ref().ok());
+        figures.max_by_key(|figures| figures.version).map_or(0, |figures| figures.divided_groups)
+    }
+
     /// As a table, and a line for each transfer.
     pub fn text(&self) -> String {
         let leader = self.leader.as_deref().unwrap_or("nobody");
+        let divided = match self.divided_groups() {
+            0 => String::new(),
+            1 => "; 1 large group is divided".to_owned(),
+            count => format!("; {} large groups are divided", HumanCount(count)),
+        };
         let mut lines = vec![match &self.up {
-            Ok(()) => format!("cluster      up; state {}, {leader} leads", self.version),
-            Err(reason) => format!("cluster      down: {reason}; state {}, {leader} leads", self.version),
+            Ok(()) => format!("cluster      up; state {}, {leader} leads{divided}", self.version),
+            Err(reason) => {
+                format!("cluster      down: {reason}; state {}, {leader} leads{divided}", self.version)
+            }
         }];
         let widest = self.nodes.iter().map(|node| node.name.len()).max().unwrap_or(0).max(4);
         lines.push(format!(

@@ -38,7 +38,16 @@ pub(crate) fn at_rest(world: &World) -> Result<(), String> {
             replicas.entry(bucket).or_default().push((node.key, info));
         }
     }
+    for node in world.nodes.values() {
+        let misplaced = node.storage.misplaced(|id| state.bucket(id.location()));
+        if !misplaced.is_empty() {
+            return Err(format!("n{} has documents in buckets that are not theirs: {misplaced:?}", node.key));
+        }
+    }
     for (bucket, replicas) in replicas {
+        if !state.buckets().any(|known| known == bucket) {
+            return Err(format!("{bucket} is none, and on {replicas:?}"));
+        }
         let mut there: Vec<NodeKey> = replicas.iter().map(|(node, _)| *node).collect();
         let mut ideal = state.ideal(bucket);
         there.sort_unstable();

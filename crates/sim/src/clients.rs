@@ -34,6 +34,10 @@ impl World {
         let floor = self.history.newest(intent.id());
         let Some(state) = self.nodes.get(&key).and_then(|node| node.state.clone()) else { return };
         let bucket = state.bucket(intent.id().location());
+        if let Some(begun) = self.history.operations.get_mut(&operation) {
+            // What a drop of a divided group reaches is a part of it.
+            begun.bucket = Some(bucket);
+        }
         let has = |node: &&Node| {
             node.storage.newest_of(bucket, intent.id()).is_some_and(|version| version.timestamp == floor)
         };

@@ -21,6 +21,8 @@ pub(crate) struct Coordination {
     /// By name, with the end of the lease.
     registrations: BTreeMap<String, (Registration, Duration)>,
     wishes: BTreeMap<String, Wish>,
+    /// What all nodes say of groups.
+    too_large: BTreeMap<u32, u8>,
     state: Option<Arc<ClusterState>>,
 }
 
@@ -39,6 +41,7 @@ impl Coordination {
             assignments: Assignments::default(),
             registrations: BTreeMap::new(),
             wishes: BTreeMap::new(),
+            too_large: BTreeMap::new(),
             state: None,
         }
     }
@@ -57,6 +60,7 @@ impl Coordination {
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),
+            too_large: Some(self.too_large.iter().map(|(low, bits)| (*low, *bits)).collect()),
         };
         let assignment = Assignment { key: node, capacity: 1.0, group: Vec::new() };
         self.assignments.nodes.entry(name.clone()).or_insert(assignment);
@@ -72,6 +76,11 @@ impl Coordination {
 
     pub fn wish(&mut self, node: NodeKey, wish: Wish) {
         self.wishes.insert(name(node), wish);
+    }
+
+    /// A group has grown, so that its buckets should use so many bits.
+    pub fn grows(&mut self, low: u32, bits: u8) {
+        self.too_large.insert(low, bits);
     }
 
     pub fn wishes(&self, wish: Wish) -> usize {

@@ -9,7 +9,7 @@ use crate::world::World;
 pub(crate) fn strike(world: &mut World) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let Some(key) = world.random.pick(&keys) else { return };
-    match world.random.below(20) {
+    match world.random.below(21) {
         0..3 => {
             world.note(|| format!("n{key} crashes"));
             world.crash(key);
@@ -63,6 +63,11 @@ pub(crate) fn strike(world: &mut World) {
             if let Some(node) = world.nodes.get_mut(&key) {
                 node.slow_disk = !node.slow_disk;
             }
+        }
+        19 => {
+            let (low, bits) = (world.random.below(6) as u32, 33 + world.random.below(2) as u8);
+            world.note(|| format!("group {low} is to be divided, to {bits} bits"));
+            world.coordination.grows(low, bits);
         }
         _ => {
             world.note(|| "coordination is lost".to_owned());

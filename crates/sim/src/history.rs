@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Group, Timestamp};
 
 /// Names what a client did.
@@ -47,6 +48,8 @@ pub(crate) enum Heard {
 pub(crate) struct ClientOperation {
     pub intent: Intent,
     pub heard: Heard,
+    /// Where a drop went last: what it reaches.
+    pub bucket: Option<BucketId>,
 }
 
 /// All that clients did.
@@ -55,8 +58,8 @@ pub(crate) struct History {
     pub operations: BTreeMap<OperationId, ClientOperation>,
     /// The newest acknowledged write of each document.
     acknowledged: BTreeMap<DocumentId, (Timestamp, OperationId)>,
-    /// The newest acknowledged drop of each group.
-    dropped: BTreeMap<Group, Timestamp>,
+    /// The acknowledged drops of each group, and what of it they reach.
+    dropped: BTreeMap<Group, Vec<(BucketId, Timestamp)>>,
     /// Groups with drops whose outcome is not known.
     uncertain: BTreeMap<Group, BTreeSet<OperationId>>,
     pub acknowledgements: u64,
@@ -69,7 +72,7 @@ impl History {
         if let Intent::DropGroup(group, _) = &intent {
             self.uncertain.entry(group.clone()).or_default().insert(id);
         }
-        self.operations.insert(id, ClientOperation { intent, heard: Heard::Nothing });
+        self.operations.insert(id, ClientOperation { intent, heard: Heard::Nothing, bucket: None });
         id
     }
 
@@ -86,8 +89,8 @@ impl History {
         self.acknowledgements += 1;
         match &operation.intent {
             Intent::DropGroup(group, _) => {
-                let newest = self.dropped.entry(group.clone()).or_default();
-                *newest = timestamp.max(*newest);
+                let reached = operation.bucket.unwrap_or(BucketId::ROOT);
+                self.dropped.entry(group.clone()).or_default().push((reached, timestamp));
             }
             intent => {
                 let newest = self.acknowledged.entry(intent.id().clone()).or_insert((timestamp, id));
@@ -101,8 +104,9 @@ impl History {
     /// The timestamp below which nothing may be seen of a document any more.
     pub fn newest(&self, id: &DocumentId) -> Timestamp {
         let written = self.acknowledged.get(id).map(|(timestamp, _)| *timestamp).unwrap_or_default();
-        let dropped = self.dropped.get(id.group()).copied().unwrap_or_default();
-        written.max(dropped)
+        let dropped = self.dropped.get(id.group()).into_iter().flatten();
+        let dropped = dropped.filter(|(bucket, _)| bucket.contains(id.location()));
+        dropped.map(|(_, timestamp)| *timestamp).max().unwrap_or_default().max(written)
     }
 
     /// Whether a drop can have taken a document away without anybody knowing.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::replica::Storage;
-use millrace_cluster::{Birth, Content, Failure, ReplicaInfo, Row, RowContent};
+use millrace_cluster::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row, RowContent};
 use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
 
 /// Replicas by bucket. Only what is durable is here: a row is applied at the moment of its sync.
@@ -17,8 +17,10 @@ pub struct ModelStorage {
 #[derive(Debug, Default)]
 struct Inner {
     replicas: BTreeMap<BucketId, ModelReplica>,
-    /// The newest of each scope. They are the node's, and outlive a replica that is deleted.
-    drops: Vec<Drop>,
+    /// The newest of each scope in each bucket. They are the node's, and outlive a replica that is deleted.
+    drops: Vec<(BucketId, Drop)>,
+    /// The groups that are divided here, and the bits of their buckets.
+    divided: BTreeMap<u32, u8>,
     newest: Timestamp,
 }
 
@@ -39,11 +41,11 @@ impl Inner {
                 checksum = checksum.wrapping_add(hash);
             }
         }
-        for drop in self.drops_of(bucket).filter(|drop| drop.timestamp >= removals_since) {
+        for drop in self.drops_of(bucket).into_iter().filter(|drop| drop.timestamp >= removals_since) {
             checksum = checksum.wrapping_add(hash(&format!("{:?}", drop.scope), drop.timestamp, 2));
         }
         let versions = replica.versions.values().map(|version| version.timestamp);
-        let newest = versions.chain(self.drops_of(bucket).map(|drop| drop.timestamp)).max();
+        let newest = versions.chain(self.drops_of(bucket).iter().map(|drop| drop.timestamp)).max();
         let documents = replica.versions.values().filter(|version| version.body.is_some()).count() as u64;
         Some(ReplicaInfo {
             content: Content { documents, checksum, removals_since },
@@ -52,16 +54,54 @@ impl Inner {
         })
     }
 
-    fn drops_of(&self, bucket: BucketId) -> impl Iterator<Item = &Drop> {
-        self.drops.iter().filter(move |drop| match &drop.scope {
-            DropScope::Group { group, .. } => bucket.intersects(group),
-            DropScope::Type(_) => true,
-        })
+    /// The newest drop of each scope that reaches into a bucket.
+    fn drops_of(&self, bucket: BucketId) -> Vec<&Drop> {
+        let mut newest: Vec<&Drop> = Vec::new();
+        for (of, drop) in self.drops.iter().filter(|(of, _)| of.covers(bucket)) {
+            let reaches = match &drop.scope {
+                DropScope::Group { group, .. } => {
+                    let is_part = bucket.used_bits() > BucketId::GROUP_BITS;
+                    let divided = group.location_bits().is_some_and(|low| self.divided.contains_key(&low));
+                    bucket.intersects(group) && is_part == divided
+                }
+                DropScope::Type(_) => *of == bucket,
+            };
+            match newest.iter_mut().find(|known| known.scope == drop.scope) {
+                _ if !reaches => {}
+                Some(known) if known.timestamp >= drop.timestamp => {}
+                Some(known) => *known = drop,
+                None => newest.push(drop),
+            }
+        }
+        newest
     }
 
     /// Up to when a document is dropped.
     fn dropped(&self, id: &DocumentId) -> Option<Timestamp> {
-        self.drops.iter().filter(|drop| covers(&drop.scope, id)).map(|drop| drop.timestamp).max()
+        let reaching = self.drops.iter().filter(|(bucket, drop)| covers(*bucket, &drop.scope, id));
+        reaching.map(|(_, drop)| drop.timestamp).max()
+    }
+
+    /// What there is of a bucket becomes replicas of its parts that have these low bits.
+    fn divide(&mut self, whole: BucketId, (low, bits): (u32, u8)) {
+        let Some(mut replica) = self.replicas.remove(&whole) else { return };
+        let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
+        let (parted, rest) = std::mem::take(&mut replica.versions)
+            .into_iter()
+            .partition(|(id, _): &(DocumentId, Version)| of_group.contains(id.location()));
+        for part in 0..1_u64 << (bits - BucketId::GROUP_BITS) {
+            let part = BucketId::new(bits, part << BucketId::GROUP_BITS | u64::from(low));
+            if whole.covers(part) {
+                let of_part = |(id, _): &(&DocumentId, &Version)| part.contains(id.location());
+                let parted: &BTreeMap<DocumentId, Version> = &parted;
+                let versions = parted.iter().filter(of_part);
+                let versions = versions.map(|(id, version)| (id.clone(), version.clone())).collect();
+                self.replicas.insert(part, ModelReplica { complete: replica.complete, versions });
+            }
+        }
+        if whole.used_bits() <= BucketId::GROUP_BITS {
+            self.replicas.insert(whole, ModelReplica { versions: rest, ..replica });
+        }
     }
 
     fn apply(&mut self, bucket: BucketId, content: &RowContent) -> Result<(), Failure> {
@@ -81,30 +121,31 @@ impl Inner {
                     replica.versions.insert(version.id.clone(), version.clone());
                 }
             }
-            RowContent::Drop(drop) => match self.drops.iter_mut().find(|known| known.scope == drop.scope) {
-                Some(known) if known.timestamp >= drop.timestamp => {}
-                known => {
-                    match known {
-                        Some(known) => known.timestamp = drop.timestamp,
-                        None => self.drops.push(drop.clone()),
-                    }
-                    let gone = |id: &DocumentId, version: &Version| {
-                        covers(&drop.scope, id) && version.timestamp <= drop.timestamp
-                    };
-                    for replica in self.replicas.values_mut() {
-                        replica.versions.retain(|id, version| !gone(id, version));
-                    }
+            RowContent::Drop(drop) => {
+                let same = |(of, known): &&mut (BucketId, Drop)| *of == bucket && known.scope == drop.scope;
+                match self.drops.iter_mut().find(same) {
+                    Some((_, known)) if known.timestamp >= drop.timestamp => return Ok(()),
+                    Some((_, known)) => known.timestamp = drop.timestamp,
+                    None => self.drops.push((bucket, drop.clone())),
                 }
-            },
+                let gone = |id: &DocumentId, version: &Version| {
+                    covers(bucket, &drop.scope, id) && version.timestamp <= drop.timestamp
+                };
+                for replica in self.replicas.values_mut() {
+                    replica.versions.retain(|id, version| !gone(id, version));
+                }
+            }
         }
         Ok(())
     }
 }
 
-fn covers(scope: &DropScope, id: &DocumentId) -> bool {
+fn covers(bucket: BucketId, scope: &DropScope, id: &DocumentId) -> bool {
     match scope {
         DropScope::Group { document_type, group } => {
-            group == id.group() && document_type.as_ref().is_none_or(|name| name == id.document_type())
+            group == id.group()
+                && bucket.contains(id.location())
+                && document_type.as_ref().is_none_or(|name| name == id.document_type())
         }
         DropScope::Type(name) => name == id.document_type(),
     }
@@ -123,7 +164,7 @@ impl ModelStorage {
     pub fn listing(&self, bucket: BucketId, known: Option<&[RowContent]>) -> Option<Vec<RowContent>> {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket)?;
-        let drops = inner.drops_of(bucket).cloned().map(RowContent::Drop);
+        let drops = inner.drops_of(bucket).into_iter().cloned().map(RowContent::Drop);
         let versions = replica.versions.values().cloned().map(RowContent::Version);
         Some(drops.chain(versions).filter(|row| known.is_none_or(|known| !known.contains(row))).collect())
     }
@@ -149,6 +190,16 @@ impl ModelStorage {
         self.read(bucket, id).ok().flatten()
     }
 
+    /// Documents that lie in a replica of a bucket that is not theirs.
+    pub(crate) fn misplaced(&self, bucket_of: impl Fn(&DocumentId) -> BucketId) -> Vec<DocumentId> {
+        let inner = self.inner.borrow();
+        let of = |(bucket, replica): (&BucketId, &ModelReplica)| {
+            let ids = replica.versions.keys().filter(|id| bucket_of(id) != *bucket);
+            ids.cloned().collect::<Vec<_>>()
+        };
+        inner.replicas.iter().flat_map(of).collect()
+    }
+
     /// All replicas, as a reader of the outcome sees them.
     pub(crate) fn all(&self, removals_since: Timestamp) -> Vec<(BucketId, ReplicaInfo)> {
         let inner = self.inner.borrow();
@@ -162,6 +213,25 @@ impl ModelStorage {
 }
 
 impl Storage for ModelStorage {
+    fn divide(&self, state: &ClusterState) -> Result<(), Failure> {
+        let mut inner = self.inner.borrow_mut();
+        for (low, bits) in state.spread().groups() {
+            let known = inner.divided.get(&low).copied();
+            if known.is_some_and(|known| known >= bits) {
+                continue;
+            }
+            let whole: Vec<BucketId> = match known {
+                Some(known) => (0..1_u64 << (known - BucketId::GROUP_BITS))
+                    .map(|part| BucketId::new(known, part << BucketId::GROUP_BITS | u64::from(low)))
+                    .collect(),
+                None => vec![BucketId::new(state.distribution().bits, u64::from(low))],
+            };
+            whole.into_iter().for_each(|bucket| inner.divide(bucket, (low, bits)));
+            inner.divided.insert(low, bits);
+        }
+        Ok(())
+    }
+
     fn replicas(
         &self,
         wanted: &dyn Fn(BucketId) -> bool,

@@ -11,8 +11,8 @@ use millrace_env::pace::{self, Rest};
 use millrace_segment::Cache;
 
 use crate::read::{get, sweep, view, visiting};
-use crate::replica::check_bits;
 use crate::shared::Shared;
+use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::MarkScope;
 use crate::state::open::{Lock, Opened, open};
@@ -103,16 +103,18 @@ impl Store {
         self.inner.writes.apply(versions, Box::new(|outcome| done(outcome.map(drop))));
     }
 
-    /// Drops as another replica has dropped. Versions from before it that come later are dropped too, as long as removals are
+    /// Drops as another replica of a bucket has dropped: what is in the bucket, where that is a part of a divided group. Versions from before it that come later are dropped too, as long as removals are
     /// remembered.
     ///
     /// # Errors
     /// The drop cannot be made durable.
-    pub fn apply_drop(&self, drop: &millrace_document::Drop) -> Result<(), Error> {
+    pub fn apply_drop(&self, bucket: BucketId, drop: &millrace_document::Drop) -> Result<(), Error> {
         let scope = match &drop.scope {
-            DropScope::Group { document_type, group } => {
-                MarkScope::Group { document_type: document_type.clone(), group: group.key() }
-            }
+            DropScope::Group { document_type, group } => MarkScope::Group {
+                document_type: document_type.clone(),
+                group: group.key(),
+                part: is_of_divided(bucket).then_some(bucket),
+            },
             DropScope::Type(name) => MarkScope::Type(name.clone()),
         };
         self.mark(scope, Some(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
@@ -153,7 +155,7 @@ impl Store {
     /// The drop cannot be made durable.
     pub fn drop_group(&self, document_type: Option<&str>, group: &Group) -> Result<(), Error> {
         let document_type = document_type.map(str::to_owned);
-        self.mark(MarkScope::Group { document_type, group: group.key() }, None)
+        self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, None)
     }
 
     /// Drops all documents of a type, as [`Store::drop_group`] does.
@@ -167,9 +169,12 @@ impl Store {
     /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being read.
     ///
     /// # Errors
-    /// The drop cannot be made durable; the bucket uses more than 32 bits.
+    /// The drop cannot be made durable; the bucket is a part of a divided group.
     pub fn drop_bucket(&self, bucket: BucketId) -> Result<(), Error> {
-        check_bits(bucket)?;
+        if is_of_divided(bucket) {
+            let reason = "a part of a divided group is dropped with Store::apply_drop".to_owned();
+            return Err(Error::Io { action: format!("drop {bucket}"), reason });
+        }
         let (first, last) = locations(bucket);
         self.mark(MarkScope::Locations(first, last), None)
     }

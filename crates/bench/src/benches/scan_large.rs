@@ -1,13 +1,19 @@
-//! A large group that lies on one node, on two and on four, each of which searches its part on one thread; what they say to each other is
-//! made into bytes and back, and travels no further.
+//! A large group that lies whole on one node, or divided on two and on four, each of which has a store of its own and searches what it has of
+//! the group on one thread; what they say to each other is made into bytes and back, and travels no further. The group is divided into parts as a
+//! cluster does it, and placement says which node has which part: how unevenly it deals them out is in the figure.
 //!
 //! The peer is one node that has all of the group: so many times its rate is the limit. Where the machine has fewer cores than there are
 //! nodes, the nodes run one after another, and of each step the slowest counts: the case says so.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_document::Group;
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentId, Group};
+use millrace_placement::{Members, Node, Topology};
+use millrace_result::PartialResult;
 use millrace_search::{Ask, Gathering, Next, Reply, Session};
 use millrace_store::ViewScope;
 use serde::Serialize;
@@ -28,65 +34,131 @@ pub(super) const BENCH: Bench = Bench {
 
 const MAILS: u64 = 1_000_000;
 const MAIL_BYTES: usize = 128;
-/// The group lies in so many parts; a node has one or more of them.
-const PARTS: u64 = 4;
+const GROUP: u64 = 0;
+/// The buckets of the divided group use so many bits: 512 of them, as in a cluster.
+const PART_BITS: u8 = BucketId::GROUP_BITS + 9;
+/// Buckets of no divided group, of which there is none here.
+const BITS: u8 = 10;
 const SHARE_MIN: f64 = 0.85;
 
 fn run(settings: &Settings) -> Result<Report, Error> {
     let directory = settings.workplace()?;
-    let engine = Engine::open(directory.path(), None)?;
-    let mut maker = Maker::new()?;
-    let mails = settings.sized(MAILS).max(PARTS);
-    load(engine.store(), (0..mails).map(|name| maker.mail(name % PARTS, name, MAIL_BYTES)))?;
+    let mails = settings.sized(MAILS).max(1);
+    let whole = LargeNode::with(&directory.path().join("whole"), Vec::new(), mails)?;
     let (usual, rare) = (application::word(30), application::word(300));
     let words = format!("select * from mail where text contains \"{usual}\" or text contains \"{rare}\"");
     let counted = "select * from mail where date > 1500000000 limit 0 | all(group(date / 100000000) each(output(count())))";
-    let mut report = Report::new(BENCH.name);
+    let mut cases = Vec::new();
     for (name, yql) in [("two words, bm25", words.as_str()), ("a range of dates, grouped", counted)] {
-        let query = engine.prepare(&[
+        let query = whole.engine.prepare(&[
             ("yql", yql),
-            ("streaming.selection", "true"),
+            ("streaming.groupname", &application::group_name(GROUP)),
             ("presentation.summary", "short"),
             ("timeout", "60s"),
         ])?;
-        let expected = engine.run(&query)?.result;
-        let one = gathered(&engine, &query, 1, settings.time_per_case, &expected)?;
-        for nodes in [2, 4] {
-            let several = gathered(&engine, &query, nodes, settings.time_per_case, &expected)?;
-            let how = if nodes as usize > cores() { ", one after another: computed" } else { "" };
-            let case = format!("{mails} mails, {name}, {nodes} nodes{how}");
+        let expected = whole.engine.run(&query)?.result;
+        let one = gathered(std::slice::from_ref(&whole), &query, settings.time_per_case, &expected)?;
+        cases.push(Case { name, query, expected, one });
+    }
+    drop(whole);
+    let mut report = Report::new(BENCH.name);
+    for count in [2, 4] {
+        let parts = dealt_out(count)?;
+        let node = |(number, parts)| {
+            LargeNode::with(&directory.path().join(format!("{number} of {count}")), parts, mails)
+        };
+        let nodes = parts.into_iter().enumerate().map(node).collect::<Result<Vec<LargeNode>, Error>>()?;
+        for Case { name, query, expected, one } in &cases {
+            let several = gathered(&nodes, query, settings.time_per_case, expected)?;
+            let how = if nodes.len() > cores() { ", one after another: computed" } else { "" };
+            let case = format!("{mails} mails, {name}, {count} nodes{how}");
             let rate = |seconds: f64| mails as f64 / seconds;
             report.push(
                 Figure::new(&case, "rate", rate(several), Unit::PerSecond("documents"))
-                    .beside(format!("{nodes} times one node"), rate(one) * nodes as f64)
+                    .beside(format!("{count} times one node"), rate(*one) * f64::from(count))
                     .at_least(SHARE_MIN),
             );
         }
-        report.push(Figure::new(format!("{mails} mails, {name}, 1 node"), "median", one, Unit::Seconds));
+    }
+    for Case { name, one, .. } in &cases {
+        report.push(Figure::new(format!("{mails} mails, {name}, 1 node"), "median", *one, Unit::Seconds));
     }
     report.note(format!("{} cores; no network between the nodes", cores()));
     Ok(report)
 }
 
-/// The median time of a query over so many nodes.
+/// A query, and what one node makes of it.
+struct Case {
+    name: &'static str,
+    query: Prepared,
+    expected: PartialResult,
+    /// The median of its times, in seconds.
+    one: f64,
+}
+
+/// A node with a store of its own.
+struct LargeNode {
+    engine: Engine,
+    scope: ViewScope,
+}
+
+impl LargeNode {
+    /// One that has these parts of the group; where there are none, one that has it whole.
+    fn with(directory: &Path, parts: Vec<BucketId>, mails: u64) -> Result<Self, Error> {
+        let engine = Engine::open(directory, None)?;
+        let group = Group::Name(application::group_name(GROUP));
+        if !parts.is_empty() {
+            let low = group.location_bits().unwrap_or_default();
+            engine.store().divide(BITS, &[(low, PART_BITS)]).map_err(Error::failed)?;
+        }
+        let own: HashSet<BucketId> = parts.iter().copied().collect();
+        let is_own =
+            |id: &DocumentId| own.is_empty() || own.contains(&BucketId::new(PART_BITS, id.location().bits()));
+        let mut maker = Maker::new()?;
+        let all = (0..mails).map(|name| maker.mail(GROUP, name, MAIL_BYTES));
+        load(engine.store(), all.filter(|mail| mail.as_ref().map_or(true, |mail| is_own(&mail.id))))?;
+        let scope = match parts.is_empty() {
+            true => ViewScope::Groups(vec![group]),
+            false => ViewScope::GroupsIn(vec![group], parts),
+        };
+        Ok(LargeNode { engine, scope })
+    }
+}
+
+/// The parts of the group that each of so many nodes has.
+fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
+    let members = Members::Nodes((0..nodes).map(|key| Node { key, capacity: 1.0 }).collect());
+    let root = millrace_placement::Group { key: 0, members };
+    let ideal = Topology::new(1, root).map_err(Error::failed)?.ideal(|_| true);
+    let low = Group::Name(application::group_name(GROUP)).location_bits().unwrap_or_default();
+    let mut parts = vec![Vec::new(); usize::from(nodes)];
+    for part in 0..1_u64 << (PART_BITS - BucketId::GROUP_BITS) {
+        let bucket = BucketId::new(PART_BITS, part << BucketId::GROUP_BITS | u64::from(low));
+        for node in ideal.nodes(bucket) {
+            parts[usize::from(node)].push(bucket);
+        }
+    }
+    Ok(parts)
+}
+
+/// The median time of a query over nodes.
 fn gathered(
-    engine: &Engine,
+    nodes: &[LargeNode],
     query: &Prepared,
-    nodes: u64,
     budget: Duration,
-    expected: &millrace_result::PartialResult,
+    expected: &PartialResult,
 ) -> Result<f64, Error> {
     let mut samples = measure::Samples::new();
     let mut left = 20_u32;
     let begun = Instant::now();
     while left > 0 || begun.elapsed() < budget {
         left = left.saturating_sub(1);
-        let (took, found) = gather(engine, query, nodes)?;
+        let (took, found) = gather(nodes, query)?;
         let same = found.total_count == expected.total_count
             && format!("{:?}", found.groupings) == format!("{:?}", expected.groupings)
             && found.hits.iter().map(|hit| hit.relevance).eq(expected.hits.iter().map(|hit| hit.relevance));
         if !same {
-            return Err(Error::failed(format!("{nodes} nodes find something else than one")));
+            return Err(Error::failed(format!("{} nodes find something else than one", nodes.len())));
         }
         samples.add(took);
     }
@@ -94,19 +166,11 @@ fn gathered(
 }
 
 /// Asks all nodes until there is a result; how long that took, as if each node had a core of its own.
-fn gather(
-    engine: &Engine,
-    query: &Prepared,
-    nodes: u64,
-) -> Result<(Duration, millrace_result::PartialResult), Error> {
-    let part = |node| {
-        let own = (0..PARTS).filter(|part| part % nodes == node);
-        ViewScope::Groups(own.map(|part| Group::Name(application::group_name(part))).collect())
-    };
-    let mut sessions: Vec<(ViewScope, Option<Session>)> = (0..nodes).map(|node| (part(node), None)).collect();
-    let side_by_side = nodes as usize <= cores();
+fn gather(nodes: &[LargeNode], query: &Prepared) -> Result<(Duration, PartialResult), Error> {
+    let mut sessions: Vec<(&LargeNode, Option<Session>)> = nodes.iter().map(|node| (node, None)).collect();
+    let side_by_side = nodes.len() <= cores();
     let mut took = Duration::ZERO;
-    let mut gathering = Gathering::new(vec![query.search()], nodes as usize);
+    let mut gathering = Gathering::new(vec![query.search()], nodes.len());
     let mut replies = Vec::new();
     loop {
         let begun = Instant::now();
@@ -119,11 +183,11 @@ fn gather(
             }
             Next::Ask(asks) => asks,
         };
-        let answer = |((scope, session), ask): (&mut (ViewScope, Option<Session>), Ask)| {
+        let answer = |((node, session), ask): (&mut (&LargeNode, Option<Session>), Ask)| {
             let begun = Instant::now();
             let mut own = match session.take() {
                 Some(session) => session,
-                None => engine.session(query, scope)?,
+                None => node.engine.session(query, &node.scope)?,
             };
             let reply: Reply =
                 travelled(&own.answer(travelled(&ask)?, &Engine::deadline()).map_err(Error::failed)?)?;

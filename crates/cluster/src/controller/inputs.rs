@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -72,6 +72,10 @@ pub struct Registration {
     /// The keys of the groups that it wants to be in where it is not listed, the outermost first.
     #[serde(default)]
     pub group: Vec<u16>,
+    /// Groups of which it has seen that they are too large for their buckets: the low bits of their locations, and how many bits their buckets
+    /// should use. None at all where it runs a version that knows no divided groups.
+    #[serde(default)]
+    pub too_large: Option<BTreeSet<(u32, u8)>>,
 }
 
 fn one() -> f64 {
@@ -145,6 +149,13 @@ impl Inputs<'_> {
     /// Whether this run of a node is registered.
     pub(super) fn runs(&self, name: &str, incarnation: u64) -> bool {
         self.registrations.get(name).is_some_and(|registration| registration.incarnation == incarnation)
+    }
+
+    /// The groups that are to be divided further, if every node knows how: nothing is divided while one runs that would not follow.
+    pub(super) fn too_large(&self) -> Vec<(u32, u8)> {
+        let all: Option<Vec<&BTreeSet<(u32, u8)>>> =
+            self.registrations.values().map(|registration| registration.too_large.as_ref()).collect();
+        all.into_iter().flatten().flatten().copied().collect()
     }
 
     /// Whether a node is listed, there, or known to the cluster state.

@@ -9,7 +9,8 @@
 //! 5. Nobody is taken out of service who could then go on with others by an earlier state, being a majority of its nodes that has not heard
 //!    of a newer one (`followers`). Nodes that are there are taken out later, when others have heard; where the others are away without a
 //!    word, everything stays as it was. An operator who sets them down or removes them says that they are not cut off.
-//! 6. What differs from the previous state becomes the next one, with a version that is one higher.
+//! 6. Groups that nodes have seen to be too large are divided, and stay so.
+//! 7. What differs from the previous state becomes the next one, with a version that is one higher.
 //!
 //! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
 //! a new one lets nodes that it has not seen yet have some more time.
@@ -229,9 +230,11 @@ fn next(
         layout,
     };
     let version = previous.map_or(0, ClusterState::version) + 1;
-    let next = ClusterState::new(version, nodes, distribution)?;
+    let spread = previous.map(|state| state.spread().clone()).unwrap_or_default();
+    let next = ClusterState::new(version, nodes, distribution)?.spreading(spread.with(inputs.too_large()));
     let same = previous.is_some_and(|previous| {
         previous.distribution() == next.distribution()
+            && previous.spread() == next.spread()
             && previous.nodes().keys().eq(next.nodes().keys())
             && previous.nodes().values().zip(next.nodes().values()).all(|(before, after)| same(before, after))
     });

@@ -9,7 +9,7 @@ use millrace_document::Timestamp;
 use super::buckets::{Bucket, Replica};
 use super::machine::Distributor;
 use super::peers::Purpose;
-use super::requests::{RequestId, Stage};
+use super::requests::{Kind, RequestId, Stage};
 use super::{Effect, RequestError, Unfinished};
 use crate::confirmation::lapse;
 use crate::owners::Owners;
@@ -35,10 +35,11 @@ impl Distributor {
         self.upkeep.forget_all();
         self.peers.begin(self.version, &|node| stays.contains(&node));
         let asked = self.nodes_to_hear(&state);
+        let divided = self.divided_buckets(&state);
         self.owners = takes_part.then(|| Owners::new(state));
         self.unheard = if takes_part { asked } else { BTreeSet::new() };
         self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
-        self.keep_buckets(&stays);
+        self.keep_buckets(&stays, &divided);
         self.sort_requests(effects);
         let removals_since = self.removals_since();
         for node in self.unheard.clone() {
@@ -89,8 +90,15 @@ impl Distributor {
         }
     }
 
-    /// Buckets that are owned still go on with the replicas that stay; the others are forgotten.
-    fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>) {
+    /// The buckets of which groups are divided off, and those that are divided further.
+    fn divided_buckets(&self, new: &ClusterState) -> BTreeSet<BucketId> {
+        let Some(old) = self.owners.as_ref().map(Owners::state) else { return BTreeSet::new() };
+        new.spread().changed(old.spread(), new.distribution().bits).into_iter().collect()
+    }
+
+    /// Buckets that are owned still go on with the replicas that stay; the others are forgotten, and so are those that are divided: what the
+    /// nodes have of them, and of the parts, is to be heard anew, which also tells that they have divided it.
+    fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>, divided: &BTreeSet<BucketId>) {
         let Some(owners) = &mut self.owners else { return self.buckets.clear() };
         let me = self.me;
         self.buckets.retain(|id, bucket| {
@@ -99,6 +107,7 @@ impl Distributor {
             if !bucket.open
                 || bucket.replicas.is_empty()
                 || !stays.contains(&me)
+                || divided.contains(id)
                 || owners.owner(*id) != Some(me)
             {
                 return false;
@@ -114,7 +123,7 @@ impl Distributor {
     fn sort_requests(&mut self, effects: &mut Vec<Effect>) {
         let all: Vec<RequestId> = self.requests.slots.keys().copied().collect();
         for id in all {
-            let Some(bucket) = self.requests.slots.get(&id).map(|request| request.bucket) else { continue };
+            let Some(bucket) = self.settle_bucket(id, effects) else { continue };
             let continues = self.buckets.get(&bucket).is_some_and(|bucket| bucket.open);
             if !continues && self.owner(bucket) != Some(self.me) {
                 self.hand_on(id, effects);
@@ -146,6 +155,24 @@ impl Distributor {
         for id in freed {
             self.advance(id, effects);
         }
+    }
+
+    /// The bucket that an operation belongs to by this state. A drop of what was whole before is ended: its client has to drop the parts.
+    fn settle_bucket(&mut self, id: RequestId, effects: &mut Vec<Effect>) -> Option<BucketId> {
+        let state = self.owners.as_ref().map(|owners| Arc::clone(owners.state()));
+        let request = self.requests.slots.get_mut(&id)?;
+        let Some(state) = state else { return Some(request.bucket) };
+        match (&request.id, &request.kind) {
+            (Some(document), _) => request.bucket = state.bucket(document.location()),
+            (None, Kind::Blind(row)) if !row.drops_within(&state, request.bucket) => {
+                let (bucket, sent) = (request.bucket, request.sent().is_some());
+                let error = if sent { RequestError::Unknown } else { self.moved(bucket) };
+                self.finish(id, Err(error), effects);
+                return None;
+            }
+            (None, _) => {}
+        }
+        Some(request.bucket)
     }
 
     /// The bucket has another owner now.

@@ -170,7 +170,7 @@ impl Distributor {
         self.tend(effects);
         let (requests, buckets) = (&self.requests, &self.buckets);
         let wanted = |node: NodeKey, outgoing: &super::peers::Outgoing| {
-            requests.awaits(outgoing.request, node).then(|| {
+            requests.awaits(outgoing.request, node, outgoing.row.bucket).then(|| {
                 let mut row = outgoing.row.clone();
                 let replica = buckets.get(&row.bucket).and_then(|bucket| bucket.replica(node));
                 row.birth = replica.and_then(|replica| replica.birth);

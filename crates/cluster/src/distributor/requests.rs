@@ -8,7 +8,7 @@ use millrace_document::{DocumentId, Drop, DropScope, Timestamp, Version};
 use super::Modify;
 use super::event::{Modification, Ticket};
 use super::lanes::Lanes;
-use crate::{Failure, NodeKey, RowContent};
+use crate::{ClusterState, Failure, NodeKey, RowContent};
 
 /// Names an operation of a client while it is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,6 +121,24 @@ pub(super) enum BlindRow {
     Drop(DropScope),
     /// It has its timestamp from the owner before.
     Finish(Arc<RowContent>),
+}
+
+impl BlindRow {
+    /// Whether what it drops, if it drops something, lies in this bucket.
+    pub fn drops_within(&self, state: &ClusterState, bucket: BucketId) -> bool {
+        let scope = match self {
+            BlindRow::Drop(scope) => scope,
+            BlindRow::Finish(content) => match &**content {
+                RowContent::Drop(Drop { scope, .. }) => scope,
+                RowContent::Version(_) => return true,
+            },
+            BlindRow::Put(_) | BlindRow::Remove => return true,
+        };
+        match scope {
+            DropScope::Group { group, .. } => state.buckets_of(group).contains(&bucket),
+            DropScope::Type(_) => true,
+        }
+    }
 }
 
 /// How far an operation is.

@@ -14,11 +14,12 @@ use super::{Change, Effect, Modification, Modify, RequestError, Unfinished, Writ
 use crate::{Birth, Failure, NodeKey, ReplicaInfo, Response, Row, RowContent};
 
 impl Requests {
-    /// Whether an operation waits for this node to make its row durable.
-    pub(super) fn awaits(&self, id: RequestId, node: NodeKey) -> bool {
-        self.slots.get(&id).is_some_and(
-            |request| matches!(&request.stage, Stage::Flying(flight) if flight.waiting_for.contains(&node)),
-        )
+    /// Whether an operation waits for this node to make its row durable, as one of this bucket.
+    pub(super) fn awaits(&self, id: RequestId, node: NodeKey, bucket: BucketId) -> bool {
+        self.slots.get(&id).is_some_and(|request| {
+            request.bucket == bucket
+                && matches!(&request.stage, Stage::Flying(flight) if flight.waiting_for.contains(&node))
+        })
     }
 }
 
@@ -60,13 +61,21 @@ impl Distributor {
                     RowContent::Version(version) => Some(version.id.clone()),
                     RowContent::Drop(_) => None,
                 };
+                // It may have been divided since.
+                let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
                 (bucket, id, Kind::Blind(BlindRow::Finish(content)))
             }
         };
-        if let Err(mut error) = self.admit(bucket) {
+        let within = match &kind {
+            Kind::Blind(row) if id.is_none() => row.drops_within(state, bucket),
+            _ => true,
+        };
+        let admitted = if within { self.admit(bucket) } else { Err(self.moved(bucket)) };
+        if let Err(mut error) = admitted {
             if let Kind::Blind(BlindRow::Finish(content)) = kind {
                 match &mut error {
-                    RequestError::Moved { unfinished, .. } => {
+                    // A drop of what is divided now can only be begun anew.
+                    RequestError::Moved { unfinished, .. } if within => {
                         *unfinished = Some(Unfinished { bucket, content })
                     }
                     other => *other = RequestError::Unknown,
@@ -263,7 +272,7 @@ impl Distributor {
                 Some(_) => {}
             }
         }
-        if !self.requests.awaits(outgoing.request, from) {
+        if !self.requests.awaits(outgoing.request, from, bucket) {
             return;
         }
         let Some(request) = self.requests.slots.get_mut(&outgoing.request) else { return };

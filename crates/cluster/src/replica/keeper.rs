@@ -8,7 +8,9 @@ use millrace_document::Timestamp;
 use super::Work;
 use super::votes::Votes;
 use crate::owners::Owners;
-use crate::{ClusterState, Failure, Fence, NodeKey, Now, Pull, Refused, Reply, Request, Response};
+use crate::{
+    ClusterState, Failure, Fence, NodeKey, Now, Pull, Refused, Reply, Request, Response, Row, RowContent,
+};
 
 /// Names a request that waits for its reply; chosen by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -293,11 +295,18 @@ impl Keeper {
             return Err(Refused::Void);
         }
         *void_below = fence.void_below.max(*void_below);
+        let state = Arc::clone(owners.state());
+        let belongs = |row: &Row| match &*row.content {
+            RowContent::Version(version) if !state.spread().is_empty() => {
+                state.bucket(version.id.location()) == row.bucket
+            }
+            _ => true,
+        };
         let mut owns = |bucket: BucketId| owners.owner(bucket) == Some(fence.from);
         let owned = match request {
             Request::Ping | Request::Owned { .. } => true,
             Request::Finish(_) => false,
-            Request::Apply(rows) => rows.iter().all(|row| owns(row.bucket)),
+            Request::Apply(rows) => rows.iter().all(|row| owns(row.bucket) && belongs(row)),
             Request::Create(bucket)
             | Request::Info { bucket, .. }
             | Request::Read { bucket, .. }

@@ -1,10 +1,18 @@
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Timestamp, Version};
 
-use crate::{Birth, Content, Failure, ReplicaInfo, Row};
+use crate::{Birth, ClusterState, Content, Failure, ReplicaInfo, Row};
 
 /// Where a node's replicas lie. What returns without an error is durable. All of it may be called from several threads.
 pub trait Storage {
+    /// From now on the parts of divided groups ([`ClusterState::spread`]) are replicas of their own. What is there of a bucket that is divided is
+    /// divided with it: each part is as complete as the whole was, and where there was no replica there is none. Groups that are divided further
+    /// already stay so, and a second call changes nothing.
+    ///
+    /// # Errors
+    /// That cannot be made durable.
+    fn divide(&self, state: &ClusterState) -> Result<(), Failure>;
+
     /// The replicas of the buckets that are wanted; see [`Content::removals_since`].
     ///
     /// # Errors

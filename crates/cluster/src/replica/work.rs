@@ -9,7 +9,7 @@ use crate::{ClusterState, Content, Failure, NodeKey, ReplicaInfo, Response, Row}
 /// What a [`Keeper`](super::Keeper) wants done with the storage.
 #[derive(Debug, Clone)]
 pub enum Work {
-    /// Tell which replicas there are of the buckets that a node owns.
+    /// Divide what the state says is divided, and tell which replicas there are of the buckets that a node owns.
     Owned {
         /// By which state.
         state: Arc<ClusterState>,
@@ -58,7 +58,9 @@ impl Work {
         match self {
             Work::Owned { state, owner, removals_since } => {
                 let wanted = |bucket| state.owner(bucket) == Some(owner);
-                replicas(storage, storage.replicas(&wanted, removals_since))
+                // Before anything else is done by this state to a bucket that it has divided: its owner has to hear of it first.
+                let divided = storage.divide(&state);
+                replicas(storage, divided.and_then(|()| storage.replicas(&wanted, removals_since)))
             }
             Work::Info { bucket, removals_since } => {
                 let found = storage.replica(bucket, removals_since);

@@ -59,8 +59,8 @@ pub(crate) enum Hop {
     /// what there is in one bucket.
     Owner(NodeKey, Option<BucketId>),
     /// It was handed on to a node that has the documents, or at least some of them, to be answered with what it has; of one bucket,
-    /// where that is said.
-    Reader(HasAll, Option<BucketId>),
+    /// where that is said, as it is by this version of the cluster state: another may have divided it.
+    Reader(HasAll, Option<(BucketId, u64)>),
     /// A share of a query is asked for: the body says of which buckets.
     Share,
 }
@@ -83,7 +83,8 @@ impl Hop {
     /// The bucket that it is about, where not all of what was asked for is.
     pub(crate) fn part(&self) -> Option<BucketId> {
         match self {
-            Hop::Owner(_, part) | Hop::Reader(_, part) => *part,
+            Hop::Owner(_, part) => *part,
+            Hop::Reader(_, part) => part.map(|(bucket, _)| bucket),
             Hop::Client | Hop::Share => None,
         }
     }
@@ -95,7 +96,11 @@ impl Hop {
             "share" => Hop::Share,
             "reader" | "some-reader" => {
                 let all = if kind == "reader" { HasAll::Yes } else { HasAll::Perhaps };
-                Hop::Reader(all, words.next().map(|text| bucket(text).ok_or(())).transpose().ok()?)
+                let part = match words.next() {
+                    Some(text) => Some((bucket(text)?, words.next()?.parse().ok()?)),
+                    None => None,
+                };
+                Hop::Reader(all, part)
             }
             "owner" => {
                 let near = NodeKey(words.next()?.parse().ok()?);
@@ -113,8 +118,12 @@ impl Hop {
         let text = match self {
             Hop::Client => return None,
             Hop::Owner(near, bucket) => format!("owner {near}{}", part(bucket)),
-            Hop::Reader(HasAll::Yes, bucket) => format!("reader{}", part(bucket)),
-            Hop::Reader(HasAll::Perhaps, bucket) => format!("some-reader{}", part(bucket)),
+            Hop::Reader(all, of) => {
+                let kind = if *all == HasAll::Yes { "reader" } else { "some-reader" };
+                of.map_or(kind.to_owned(), |(bucket, version)| {
+                    format!("{kind} {} {version}", bucket_text(bucket))
+                })
+            }
             Hop::Share => "share".to_owned(),
         };
         HeaderValue::from_str(&text).ok()
@@ -142,7 +151,7 @@ mod tests {
             Hop::Owner(near, None),
             Hop::Owner(near, Some(bucket)),
             Hop::Reader(HasAll::Yes, None),
-            Hop::Reader(HasAll::Perhaps, Some(bucket)),
+            Hop::Reader(HasAll::Perhaps, Some((bucket, 17))),
             Hop::Share,
         ];
         for hop in hops {
@@ -151,9 +160,17 @@ mod tests {
             assert_eq!(Hop::of(&headers).unwrap(), hop);
         }
         assert_eq!(Hop::of(&HeaderMap::new()).unwrap(), Hop::Client);
-        for wrong in
-            ["", "elsewhere", "owner", "owner x", "reader 99.1", "reader 10", "owner 3 10.1 4", "share 1"]
-        {
+        for wrong in [
+            "",
+            "elsewhere",
+            "owner",
+            "owner x",
+            "reader 99.1",
+            "reader 10",
+            "reader 10.1",
+            "owner 3 10.1 4",
+            "share 1",
+        ] {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(wrong))]);
             assert!(Hop::of(&headers).is_err(), "{wrong}");
         }

@@ -26,7 +26,7 @@ use millrace_store::{Write, Written};
 pub(crate) use self::forward::{Forwarded, Forwarder};
 pub(crate) use self::hop::{HOP, HasAll, Hop, is_unsettled, unsettled};
 pub(crate) use self::readers::{READERS_PATH, bucket_of, parts_of, readers_of_all, tell_readers};
-pub(crate) use self::route::{Access, PATIENCE, Vouch, Way, check_held, hand_on};
+pub(crate) use self::route::{Access, PATIENCE, Subject, Vouch, Way, check_held, hand_on};
 pub use crate::metrics::Gauge;
 
 /// A node that can be asked.
@@ -129,14 +129,34 @@ pub trait Cluster: Send + Sync + 'static {
     /// The cluster has no state yet.
     fn bucket(&self, location: Location) -> Result<BucketId, String>;
 
+    /// The buckets that a group's documents are in: several where it is divided; none in particular where there is no group.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String>;
+
+    /// All buckets: how many bits those use that are of no divided group, and the buckets of divided groups. What is in these is in no other.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String>;
+
     /// What this node's part in the cluster counts, for those who ask for metrics.
     fn gauges(&self) -> Vec<Gauge>;
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: Write, deadline: Instant, done: Done);
 
-    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group`] does on one. This node is the owner.
-    fn drop_group(&self, document_type: Option<&str>, group: &Group, deadline: Instant, done: Done);
+    /// Drops a group on all replicas, as [`millrace_store::Store::drop_group`] does on one: what is in `part` of it, where it is divided. This
+    /// node is the owner.
+    fn drop_group(
+        &self,
+        document_type: Option<&str>,
+        group: &Group,
+        part: Option<BucketId>,
+        deadline: Instant,
+        done: Done,
+    );
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; answers its generation, which is `generation`
     /// or a later one.

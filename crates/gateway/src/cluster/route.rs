@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_bucket::BucketId;
-use millrace_document::Location;
+use millrace_document::{Group, Location};
 
 use super::hop::{ask_others, others};
 use super::{Cluster, Forwarded, HasAll, Hop, Place, Readers, is_unsettled};
@@ -29,6 +29,19 @@ pub(crate) enum Way {
     Here(Vouch),
     /// Another node has.
     There(Response),
+    /// No single node does: the group that is asked for is divided.
+    Divided,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    /// A location in its bucket.
+    pub(crate) location: Location,
+    /// The group, where all of one is meant.
+    pub(crate) group: Option<&'a Group>,
+    /// Only what is in this bucket is meant.
+    pub(crate) part: Option<BucketId>,
 }
 
 /// What must hold when a read is done, or what was read does not count: another owner may have taken writes meanwhile, or the replica may
@@ -80,7 +93,7 @@ pub(crate) fn check_held(cluster: &dyn Cluster, buckets: &[BucketId]) -> Result<
     }
 }
 
-/// Hands a request on (the part of it for one bucket, where that is given) until a node answers it, at most until `deadline`.
+/// Hands a request on until a node answers it, at most until `deadline`.
 ///
 /// Where the nodes do not agree, or one cannot be reached, the way is looked for again: the cluster is about to agree on another. What
 /// may have changed something is not sent again.
@@ -89,16 +102,24 @@ pub(crate) fn check_held(cluster: &dyn Cluster, buckets: &[BucketId]) -> Result<
 /// No node could answer in time.
 pub(crate) async fn hand_on(
     node: &Node,
-    location: Location,
+    subject: Subject<'_>,
     access: Access,
     hop: &Hop,
-    part: Option<BucketId>,
     request: &Forwarded,
     deadline: Instant,
 ) -> Result<Way, Error> {
     let Some(cluster) = node.cluster() else { return Ok(Way::Here(Vouch::default())) };
+    let Subject { location, group, part } = subject;
     let asked = Asked { node, cluster: &**cluster, location, access, hop, part, request };
     loop {
+        // A bucket that has all of the group by the state of one node is, by that of another, only one of several.
+        let divided = |group| cluster.buckets_of(group).is_ok_and(|buckets| buckets.len() > 1);
+        if part.is_none() && hop.part().is_none() && group.is_some_and(divided) {
+            return match hop {
+                Hop::Client => Ok(Way::Divided),
+                _ => Err(Error::Unsettled("the group that is asked for has been divided".to_owned())),
+            };
+        }
         let error = match asked.way().await {
             Ok(way) => return Ok(way),
             Err(error) => error,
@@ -137,9 +158,12 @@ impl Asked<'_> {
         let Asked { cluster, location, hop, .. } = *self;
         if let Hop::Reader(all, part) = hop {
             // Whoever handed it on has decided.
-            let bucket = part.map_or_else(|| self.bucket(), Ok)?;
+            let (bucket, version) = match part {
+                Some((bucket, version)) => (*bucket, Some(*version)),
+                None => (self.bucket()?, None),
+            };
             let partial = *all == HasAll::Perhaps;
-            return Ok(Way::Here(Vouch { version: None, bucket: Some(bucket), partial }));
+            return Ok(Way::Here(Vouch { version, bucket: Some(bucket), partial }));
         }
         match (cluster.owner(location).map_err(Error::Unsettled)?, hop) {
             (Place::Here, _) => self.as_owner().await,
@@ -207,7 +231,10 @@ impl Asked<'_> {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
                     return Ok(Way::Here(Vouch { version: Some(version), bucket, partial }));
                 }
-                Ok(Place::At(address)) => self.send(&address, &Hop::Reader(all, self.part)).await,
+                Ok(Place::At(address)) => {
+                    let part = self.part.map(|bucket| (bucket, version));
+                    self.send(&address, &Hop::Reader(all, part)).await
+                }
                 Err(error) => Err(error),
             };
             match outcome {

@@ -1,33 +1,38 @@
 //! All documents of a cluster, bucket after bucket: where a request stands, and who is asked next.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::to_bytes;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
-use millrace_document::Location;
+use millrace_document::{Group, Location};
 use serde_json::Value;
 
-use crate::cluster::{self, Access, Forwarded, Hop, Vouch, Way};
+use crate::cluster::{self, Access, Forwarded, Hop, Subject, Vouch, Way};
 use crate::http::{Parameters, form_encode};
 use crate::{Error, Node};
 
 /// The most bytes of a node's answer for one bucket.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The buckets of a cluster, in the order in which documents are stored.
-#[derive(Debug, Clone, Copy)]
+/// The buckets that a request reaches: all of a cluster's, in the order in which documents are stored, then those of divided groups; or those
+/// of one divided group.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Buckets {
-    bits: u8,
+    /// How many bits those of no divided group use; `None`: none of them is reached.
+    bits: Option<u8>,
+    divided: Arc<[BucketId]>,
 }
 
-/// A place in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`, the bucket's number in hexadecimal digits.
+/// A place in that order. As text it is a continuation: `BUCKET.PLACE-IN-IT`. The bucket is its number in hexadecimal digits, or, of a
+/// divided group, the bits that it uses, a dash, and its bits in hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    bits: u8,
-    number: u32,
+    buckets: Buckets,
+    number: usize,
     /// Where in the bucket, as the node with it says; `None` for its beginning.
     inner: Option<String>,
 }
@@ -41,37 +46,69 @@ pub(super) enum Answered {
 }
 
 impl Buckets {
-    /// Those of the cluster that the node is one of.
-    pub(super) fn of(node: &Node) -> Result<Self, Error> {
-        match node.cluster() {
-            Some(cluster) => {
-                let first = cluster.bucket(Location::new(0)).map_err(Error::Unsettled)?;
-                Ok(Buckets { bits: first.used_bits().min(31) })
+    /// Those of the cluster that the node is one of; of one group, where there is one.
+    pub(super) fn of(node: &Node, group: Option<&Group>) -> Result<Self, Error> {
+        let Some(cluster) = node.cluster() else {
+            return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
+        };
+        let of_group = group.filter(|group| **group != Group::None).map(|group| cluster.buckets_of(group));
+        let (bits, divided) = match of_group.transpose().map_err(Error::Unsettled)? {
+            Some(buckets) if buckets.len() > 1 => (None, buckets),
+            _ => {
+                let (bits, divided) = cluster.buckets().map_err(Error::Unsettled)?;
+                (Some(bits.min(31)), divided)
             }
-            None => Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned())),
-        }
+        };
+        Ok(Buckets { bits, divided: divided.into() })
+    }
+
+    /// How many are of no divided group.
+    fn others(&self) -> usize {
+        self.bits.map_or(0, |bits| 1 << bits)
+    }
+
+    fn count(&self) -> usize {
+        self.others() + self.divided.len()
     }
 
     /// The place that a continuation names; the beginning where there is none.
     pub(super) fn resume(self, continuation: Option<String>) -> Result<Place, Error> {
-        let Buckets { bits } = self;
-        let Some(text) = continuation else { return Ok(Place { bits, number: 0, inner: None }) };
+        let Some(text) = continuation else { return Ok(Place { buckets: self, number: 0, inner: None }) };
         let place = || {
-            let (number, inner) = text.split_once('.')?;
-            let number = u32::from_str_radix(number, 16).ok().filter(|number| *number < 1 << bits)?;
-            Some(Place { bits, number, inner: Some(inner.to_owned()).filter(|inner| !inner.is_empty()) })
+            let (bucket, inner) = text.split_once('.')?;
+            let number = self.number(bucket)?;
+            let inner = Some(inner.to_owned()).filter(|inner| !inner.is_empty());
+            Some(Place { buckets: self.clone(), number, inner })
         };
         place().ok_or_else(|| {
             Error::parameter("continuation", format!("'{text}' is not one that this cluster has given"))
         })
     }
+
+    /// The number of a bucket by its text. One that was divided further since goes on with the first of its parts.
+    fn number(&self, text: &str) -> Option<usize> {
+        let Some((used_bits, bits)) = text.split_once('-') else {
+            return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.others());
+        };
+        let used_bits = used_bits.parse().ok().filter(|used_bits| *used_bits <= 58)?;
+        let bucket = BucketId::new(used_bits, u64::from_str_radix(bits, 16).ok()?);
+        let place = self.divided.iter().position(|divided| bucket.covers(*divided))?;
+        Some(self.others() + place)
+    }
 }
 
 impl Place {
     pub(super) fn bucket(&self) -> BucketId {
-        // In the order of documents, the lowest bit of a location counts most.
-        let bits = if self.bits == 0 { 0 } else { self.number.reverse_bits() >> (32 - u32::from(self.bits)) };
-        BucketId::new(self.bits, u64::from(bits))
+        let others = self.buckets.others();
+        match self.buckets.bits {
+            Some(bits) if self.number < others => {
+                // In the order of documents, the lowest bit of a location counts most.
+                let number = self.number as u32;
+                let reversed = if bits == 0 { 0 } else { number.reverse_bits() >> (32 - u32::from(bits)) };
+                BucketId::new(bits, u64::from(reversed))
+            }
+            _ => self.buckets.divided[self.number - others],
+        }
     }
 
     pub(super) fn inner(&self) -> Option<String> {
@@ -81,12 +118,29 @@ impl Place {
     /// The next place, when the bucket goes on `inner`, or is at its end; `None` after the last.
     pub(super) fn after(&self, inner: Option<String>) -> Option<Place> {
         match inner {
-            Some(inner) => Some(Place { inner: Some(inner), ..*self }),
-            None if self.number + 1 < 1 << self.bits => {
-                Some(Place { number: self.number + 1, inner: None, ..*self })
+            Some(inner) => Some(Place { inner: Some(inner), ..self.clone() }),
+            None if self.number + 1 < self.buckets.count() => {
+                Some(Place { number: self.number + 1, inner: None, ..self.clone() })
             }
             None => None,
         }
+    }
+
+    /// The same, where after the last bucket it is looked whether a group was divided since the buckets were listed: what is in its parts is in none of
+    /// those that were gone through.
+    pub(super) fn following(
+        &self,
+        node: &Node,
+        group: Option<&Group>,
+        inner: Option<String>,
+    ) -> Result<Option<Place>, Error> {
+        if let Some(next) = self.after(inner) {
+            return Ok(Some(next));
+        }
+        let buckets = Buckets::of(node, group)?;
+        let known = |bucket: &BucketId| self.buckets.divided.iter().any(|known| known.covers(*bucket));
+        let new = buckets.divided.iter().position(|bucket| !known(bucket));
+        Ok(new.map(|new| Place { number: buckets.others() + new, inner: None, buckets }))
     }
 
     /// The request for what comes in this bucket, with other parameters (`None` takes one away).
@@ -111,13 +165,13 @@ impl Place {
         deadline: Instant,
     ) -> Result<Answered, Error> {
         let bucket = self.bucket();
-        let location = Location::new(bucket.bits());
-        let hop = Hop::Client;
-        let answer =
-            match cluster::hand_on(node, location, access, &hop, Some(bucket), request, deadline).await? {
-                Way::Here(vouch) => return Ok(Answered::Here(vouch)),
-                Way::There(answer) => answer,
-            };
+        let subject = Subject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
+        let answer = match cluster::hand_on(node, subject, access, &Hop::Client, request, deadline).await? {
+            Way::Here(vouch) => return Ok(Answered::Here(vouch)),
+            Way::There(answer) => answer,
+            // Only a whole group can be.
+            Way::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
+        };
         let status = answer.status();
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
             .await
@@ -128,7 +182,11 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}.{}", self.number, self.inner.as_deref().unwrap_or_default())
+        match self.number < self.buckets.others() {
+            true => write!(f, "{:x}", self.number)?,
+            false => write!(f, "{}-{:x}", self.bucket().used_bits(), self.bucket().bits())?,
+        }
+        write!(f, ".{}", self.inner.as_deref().unwrap_or_default())
     }
 }
 
@@ -146,11 +204,11 @@ mod tests {
 
     #[test]
     fn places_go_through_all_buckets_in_the_order_of_documents() {
-        let buckets = Buckets { bits: 3 };
-        let mut place = buckets.resume(None).unwrap();
+        let buckets = Buckets { bits: Some(3), divided: Arc::new([]) };
+        let mut place = buckets.clone().resume(None).unwrap();
         let mut order = vec![place.bucket()];
         while let Some(next) = place.after(None) {
-            assert_eq!(buckets.resume(Some(next.to_string())).unwrap(), next);
+            assert_eq!(buckets.clone().resume(Some(next.to_string())).unwrap(), next);
             place = next;
             order.push(place.bucket());
         }
@@ -158,10 +216,32 @@ mod tests {
         assert!(order.is_sorted_by_key(|bucket| bucket.reversed_range()));
         let inside = place.after(Some("g0.00ff".to_owned())).unwrap();
         assert_eq!(inside.to_string(), "7.g0.00ff");
-        assert_eq!(buckets.resume(Some(inside.to_string())).unwrap(), inside);
-        for wrong in ["", "8.", "x.", "7"] {
-            assert!(buckets.resume(Some(wrong.to_owned())).is_err(), "{wrong}");
+        assert_eq!(buckets.clone().resume(Some(inside.to_string())).unwrap(), inside);
+        for wrong in ["", "8.", "x.", "7", "33-5."] {
+            assert!(buckets.clone().resume(Some(wrong.to_owned())).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn divided_groups_come_last_or_alone() {
+        let part = |bits, part: u64| BucketId::new(bits, part << 32 | 5);
+        let divided: Arc<[BucketId]> = Arc::new([part(33, 0), part(33, 1)]);
+        let all = Buckets { bits: Some(1), divided: Arc::clone(&divided) };
+        let mut place = all.clone().resume(Some("1.".to_owned())).unwrap();
+        let mut texts = Vec::new();
+        while let Some(next) = place.after(None) {
+            assert_eq!(all.clone().resume(Some(next.to_string())).unwrap(), next);
+            texts.push(next.to_string());
+            place = next;
+        }
+        assert_eq!(texts, ["33-5.", "33-100000005."]);
+        assert_eq!(place.bucket(), part(33, 1));
+        let alone = Buckets { bits: None, divided };
+        assert_eq!(alone.clone().resume(None).unwrap().bucket(), part(33, 0));
+        assert!(alone.clone().resume(Some("1.".to_owned())).is_err());
+        // It was divided further since.
+        let further = Buckets { bits: None, divided: Arc::new([part(34, 0), part(34, 2), part(34, 1)]) };
+        assert_eq!(further.resume(Some("33-100000005.g0.00".to_owned())).unwrap().bucket(), part(34, 1));
     }
 
     #[test]
@@ -173,7 +253,8 @@ mod tests {
             headers: hyper::HeaderMap::new(),
             body: Bytes::new(),
         };
-        let place = Buckets { bits: 3 }.resume(Some("2.g0.00".to_owned())).unwrap();
+        let buckets = Buckets { bits: Some(3), divided: Arc::new([]) };
+        let place = buckets.resume(Some("2.g0.00".to_owned())).unwrap();
         let asked = place.request(&request, &[("stream", None), ("wantedDocumentCount", Some("5"))]);
         assert_eq!(
             asked.target,

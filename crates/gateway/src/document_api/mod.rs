@@ -19,7 +19,7 @@ use hyper::{Method, StatusCode};
 use millrace_document::{DocumentId, Location};
 use serde_json::{Map, Value};
 
-use crate::cluster::{self, Access, Forwarded, Hop, PATIENCE, Vouch, Way};
+use crate::cluster::{self, Access, Forwarded, Hop, PATIENCE, Subject, Vouch, Way};
 use crate::error::Kind;
 use crate::http::{self, Parameters};
 use crate::metrics::Metric;
@@ -141,6 +141,10 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
         let vouch = match hand_on(call, &target, &request).await? {
             Way::Here(vouch) => vouch,
             Way::There(response) => return Ok(response),
+            Way::Divided => {
+                call.spread = Some(request.clone());
+                Vouch::default()
+            }
         };
         let is_read = request.method == Method::GET;
         let response = operate(call, target.clone(), request.clone().into_request()).await?;
@@ -194,7 +198,8 @@ async fn hand_on(call: &mut Call, target: &Target, request: &Forwarded) -> Resul
         call.spread = Some(request.clone()).filter(|_| call.hop == Hop::Client);
         return Ok(Way::Here(Vouch::default()));
     };
-    cluster::hand_on(&call.node, location, access, &call.hop, None, request, call.deadline()).await
+    let subject = Subject { location, group: target.group(), part: None };
+    cluster::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
 /// Reads the request and changes nothing: clients measure their connection so.

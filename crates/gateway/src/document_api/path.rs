@@ -24,7 +24,15 @@ pub(super) struct Documents {
 }
 
 impl Target {
-    /// A location of its bucket, where all that it addresses is in one.
+    /// The group that all it addresses is in, where that can be in several buckets.
+    pub(super) fn group(&self) -> Option<&Group> {
+        match self {
+            Target::Document(_) => None,
+            Target::Documents(documents) => documents.group.as_ref(),
+        }
+    }
+
+    /// A location of its bucket, where all that it addresses is in one: of a group, unless that is divided.
     pub(super) fn location(&self) -> Option<Location> {
         match self {
             Target::Document(id) => Some(id.location()),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_bucket::BucketId;
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{Action, Document, DocumentId, Group, OperationKind, Update, json};
 use millrace_indexing::Caller;
@@ -36,14 +37,15 @@ const TIME_CHUNK: Duration = Duration::from_secs(60);
 pub(super) async fn delete_where(call: &Call, documents: Documents) -> Result<Response, Error> {
     check_parameters(call)?;
     let pass = Pass::new(call, documents.clone())?;
-    if let (Some(group), Some((namespace, document_type))) = (documents.group, documents.of)
-        && call.parameters.get("selection").map(str::trim) == Some("true")
-        && pass.start().is_none()
-        && let Some(count) = drop_group(call, &namespace, &document_type, group).await?
-    {
-        return Ok(answer(call, count, None));
-    }
-    sweep(call, pass, |_| Ok(Modification::Remove)).await
+    let all = call.parameters.get("selection").map(str::trim) == Some("true");
+    let whole = match (documents.group, documents.of) {
+        (Some(group), Some((namespace, document_type))) if all => {
+            Some(WholeGroup { namespace, document_type, group })
+        }
+        _ => None,
+    };
+    let going = Going { pass: Arc::new(pass), change: Arc::new(|_| Ok(Modification::Remove)), whole };
+    sweep(call, going).await
 }
 
 /// `PUT` of many documents.
@@ -63,7 +65,7 @@ pub(super) async fn update_where(
     let update = read_update(call, &kind, &namespace, request).await?;
     let caller = Caller::default();
     let change = move |document| apply(&kind, &update, Some(document), &caller).map(Modification::Put);
-    sweep(call, pass, change).await
+    sweep(call, Going { pass: Arc::new(pass), change: Arc::new(change), whole: None }).await
 }
 
 /// `POST` to many documents would copy them to another cluster.
@@ -108,21 +110,33 @@ async fn read_update(
     }
 }
 
-/// Drops a whole group at once, at a cost that does not depend on its size. Possible where all of the group's documents are of the
-/// namespace; answers how many there were, or `None` where it was not possible.
+/// All documents of a type in a group.
+#[derive(Clone)]
+struct WholeGroup {
+    namespace: String,
+    document_type: String,
+    group: Group,
+}
+
+/// Drops a whole group at once, or what of it is in one bucket, at a cost that does not depend on its size. Possible where all of the group's
+/// documents are of the namespace; answers how many there were, or `None` where it was not possible.
 async fn drop_group(
     call: &Call,
-    namespace: &str,
-    document_type: &str,
-    group: Group,
+    WholeGroup { namespace, document_type, group }: WholeGroup,
+    part: Option<BucketId>,
 ) -> Result<Option<u64>, Error> {
     let store = call.node.store().clone();
-    let (namespace, of_type) = (namespace.to_owned(), document_type.to_owned());
+    let of_type = document_type.clone();
     let counted = call
         .node
         .pool()
         .run(move || -> Result<_, Error> {
-            let view = store.view(&of_type, &ViewScope::Groups(vec![group.clone()]))?;
+            let groups = vec![group.clone()];
+            let scope = match part {
+                Some(part) => ViewScope::GroupsIn(groups, vec![part]),
+                None => ViewScope::Groups(groups),
+            };
+            let view = store.view(&of_type, &scope)?;
             let prefix = format!("id:{namespace}:{of_type}:");
             let Some(count) = count_where_all_begin_with(&*view, prefix.as_bytes())? else { return Ok(None) };
             Ok(Some((count, group)))
@@ -131,7 +145,7 @@ async fn drop_group(
     let Some((count, group)) = counted else { return Ok(None) };
     match call.node.cluster() {
         None => {
-            let (store, document_type) = (call.node.store().clone(), document_type.to_owned());
+            let store = call.node.store().clone();
             call.node.pool().run(move || store.drop_group(Some(&document_type), &group)).await??;
         }
         Some(cluster) => {
@@ -140,7 +154,7 @@ async fn drop_group(
                 // Whoever waited may have left; the group is dropped all the same.
                 let _ = sender.send(result);
             };
-            cluster.drop_group(Some(document_type), &group, call.deadline(), Box::new(done));
+            cluster.drop_group(Some(&document_type), &group, part, call.deadline(), Box::new(done));
             receiver
                 .await
                 .map_err(|_| Error::Internal("the cluster dropped a write; see the log".to_owned()))??;
@@ -174,31 +188,53 @@ fn count_where_all_begin_with(view: &dyn View, prefix: &[u8]) -> Result<Option<u
 /// What becomes of a document.
 type Decide = dyn Fn(Document) -> Result<Modification, Refusal> + Send + Sync;
 
-/// Changes every document of `pass` until the end or the request's time for one go, on whatever node it is.
-async fn sweep(
-    call: &Call,
-    pass: Pass,
-    change: impl Fn(Document) -> Result<Modification, Refusal> + Send + Sync + 'static,
-) -> Result<Response, Error> {
+/// What a request changes.
+struct Going {
+    pass: Arc<Pass>,
+    change: Arc<Decide>,
+    /// It removes all of a group.
+    whole: Option<WholeGroup>,
+}
+
+impl Going {
+    /// Changes what this node has, or what of it is in one bucket, as [`sweep_here`] does; a whole group at once, where that is possible.
+    async fn here(
+        &self,
+        call: &Call,
+        part: Option<BucketId>,
+        from: Option<String>,
+        deadline: Instant,
+    ) -> Result<(u64, Option<String>), Error> {
+        if let (Some(whole), None) = (&self.whole, &from)
+            && let Some(count) = drop_group(call, whole.clone(), part).await?
+        {
+            return Ok((count, None));
+        }
+        let pass = match part {
+            Some(bucket) => Arc::new(self.pass.within(bucket)),
+            None => Arc::clone(&self.pass),
+        };
+        sweep_here(call, &pass, &self.change, from, deadline).await
+    }
+}
+
+/// Changes every document that is asked for until the end or the request's time for one go, on whatever node it is.
+async fn sweep(call: &Call, going: Going) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
-    let (pass, change): (_, Arc<Decide>) = (Arc::new(pass), Arc::new(change));
     call.node.metrics().count(Metric::Visits);
     let Some(request) = &call.spread else {
-        let from = pass.start();
-        let (count, continuation) = sweep_here(call, &pass, &change, from, deadline).await?;
+        let from = going.pass.start();
+        let (count, continuation) = going.here(call, call.hop.part(), from, deadline).await?;
         return Ok(answer(call, count, continuation));
     };
-    let mut place = Buckets::of(&call.node)?.resume(pass.start())?;
+    let mut place = Buckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
         let outcome = match place.hand_on(&call.node, Access::Sweep, &asked, call.deadline()).await {
-            Ok(Answered::Here(_)) => {
-                let pass = Arc::new(pass.within(place.bucket()));
-                sweep_here(call, &pass, &change, place.inner(), deadline).await
-            }
+            Ok(Answered::Here(_)) => going.here(call, Some(place.bucket()), place.inner(), deadline).await,
             Ok(Answered::There(StatusCode::OK, body)) => swept(&body),
             Ok(Answered::There(status, body)) => Err(buckets::refused(status, &body)),
             Err(error) => Err(error),
@@ -211,7 +247,7 @@ async fn sweep(
             outcome => outcome?,
         };
         count += changed;
-        match place.after(inner) {
+        match place.following(&call.node, going.pass.group(), inner)? {
             Some(next) if Instant::now() < deadline => place = next,
             next => return Ok(answer(call, count, next.map(|place| place.to_string()))),
         }

@@ -111,9 +111,11 @@ pub(super) fn session(request: &Request, buckets: &[BucketId]) -> Result<(Sessio
         ViewScope::Groups(mut groups) => {
             let is_here = |group: &Group| buckets.iter().any(|bucket| bucket.intersects(group));
             groups.retain(is_here);
-            ViewScope::Groups(groups)
+            ViewScope::GroupsIn(groups, buckets.to_vec())
         }
-        ViewScope::Buckets(_) | ViewScope::All => ViewScope::Buckets(buckets.to_vec()),
+        ViewScope::GroupsIn(..) | ViewScope::Buckets(_) | ViewScope::All => {
+            ViewScope::Buckets(buckets.to_vec())
+        }
     };
     let prepared = Prepared::new(request)?;
     let views = prepared.views(scope)?;

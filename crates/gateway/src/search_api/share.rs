@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::GRACE;
 use super::run::{self, Request};
 use crate::caller::Caller;
-use crate::cluster::{bucket_of, check_held};
+use crate::cluster::{Vouch, bucket_of, check_held};
 use crate::http::{Frames, frame};
 use crate::{Deployment, Error, Node};
 
@@ -32,6 +32,8 @@ pub(super) struct Begin {
     pub(super) parameters: BTreeMap<String, String>,
     /// Which buckets the share is of.
     pub(super) buckets: Vec<(u8, u64)>,
+    /// By which version of the cluster state: by another, they may be divided otherwise.
+    pub(super) version: u64,
     /// The first question.
     pub(super) ask: Ask,
 }
@@ -90,7 +92,9 @@ pub(super) async fn answer(
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
     let request = Request { node: Arc::clone(node), deployment, query, embeddings, started, gone };
+    let vouch = Vouch::of_version(begin.version);
     let mut local = Local::begin(request, buckets).await?;
+    vouch.check(node)?;
     let first = local.ask(begin.ask).await?;
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
     let talk = async move {

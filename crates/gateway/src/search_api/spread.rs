@@ -93,7 +93,8 @@ async fn of_all(
     for (node, buckets) in nodes {
         let place = cluster.place(node).map_err(Error::Unsettled)?;
         let (request, schemas) = (request.clone(), gathering.schemas());
-        talks.push(Talk { node, place, buckets, request, schemas, state: State::Silent });
+        let version = found.version;
+        talks.push(Talk { node, place, buckets, version, request, schemas, state: State::Silent });
     }
     let mut replies = Vec::new();
     loop {
@@ -150,6 +151,8 @@ struct Talk {
     node: NodeKey,
     place: Place,
     buckets: Vec<BucketId>,
+    /// The version of the cluster state by which these are buckets.
+    version: u64,
     request: Request,
     /// How many schemas are asked.
     schemas: usize,
@@ -205,7 +208,8 @@ impl Talk {
                 reply
             }
             (State::Silent, Place::At(address)) => {
-                let (asks, mut replies) = begin(&self.request, address, &self.buckets, ask, left).await?;
+                let (asks, mut replies) =
+                    begin(&self.request, address, (&self.buckets, self.version), ask, left).await?;
                 let reply = reply_of(address, &mut replies).await;
                 self.state = State::There { asks, replies };
                 reply
@@ -218,13 +222,14 @@ impl Talk {
 async fn begin(
     request: &Request,
     address: &str,
-    buckets: &[BucketId],
+    (buckets, version): (&[BucketId], u64),
     ask: Ask,
     left: Duration,
 ) -> Result<(Sender<Bytes, Infallible>, Frames), Error> {
     let begin = Begin {
         parameters: with_timeout(&request.query, left),
         buckets: buckets.iter().copied().map(parts_of).collect(),
+        version,
         ask,
     };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);

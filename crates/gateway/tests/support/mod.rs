@@ -12,11 +12,11 @@ use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
-use millrace_document::{Group, Location};
+use millrace_document::{Drop, DropScope, Group, Location, Timestamp};
 use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
-use millrace_store::{Change, Write};
+use millrace_store::{Change, Write, Written};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -73,7 +73,8 @@ impl World {
     }
 
     fn holders(&self, bucket: BucketId) -> Vec<u16> {
-        let number = (bucket.bits() ^ bucket.bits() >> 32) as usize % self.nodes();
+        // The parts of a divided group one after another.
+        let number = (u64::from(bucket.bits() as u32) + (bucket.bits() >> 32)) as usize % self.nodes();
         self.placed.lock().unwrap().get(&bucket).cloned().unwrap_or_else(|| vec![number as u16])
     }
 
@@ -162,6 +163,14 @@ impl Cluster for Member {
         Ok(self.world.bucket(location))
     }
 
+    fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+        Ok(self.world.buckets_of(group))
+    }
+
+    fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
+        Ok((BITS, self.world.all_buckets().split_off(1 << BITS)))
+    }
+
     fn write(&self, write: Write, _: Instant, done: Done) {
         let left = |left: usize| left.checked_sub(1);
         if self.world.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_err() {
@@ -179,11 +188,24 @@ impl Cluster for Member {
         own.write(write, move |outcome| done(outcome.map_err(WriteError::Store)));
     }
 
-    fn drop_group(&self, document_type: Option<&str>, group: &Group, _: Instant, done: Done) {
-        for node in &*self.stores.lock().unwrap() {
-            node.store().drop_group(document_type, group).unwrap();
+    fn drop_group(
+        &self,
+        document_type: Option<&str>,
+        group: &Group,
+        part: Option<BucketId>,
+        _: Instant,
+        done: Done,
+    ) {
+        let bucket = part.unwrap_or_else(|| self.world.buckets_of(group)[0]);
+        let document_type = document_type.map(str::to_owned);
+        let scope = DropScope::Group { document_type, group: group.clone() };
+        let stores = self.stores.lock().unwrap();
+        let newest = stores.iter().map(|node| node.store().newest().0).max().unwrap_or_default();
+        let dropped = Drop { scope, timestamp: Timestamp(newest + 1) };
+        for holder in self.world.holders(bucket) {
+            stores[usize::from(holder)].store().apply_drop(bucket, &dropped).unwrap();
         }
-        done(Err(WriteError::Unavailable("not asked for by any test".to_owned())));
+        done(Ok(Written { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
     fn publish<'a>(&'a self, _: Vec<u8>, _: &'a Application, generation: u64) -> Published<'a> {
@@ -271,6 +293,14 @@ impl Nodes {
         }
         let answer = self.runtime.block_on(client.send(request)).expect("an answer");
         (answer.status.as_u16(), answer.json())
+    }
+
+    /// A group is divided into so many buckets (two to this power), in the eyes of all nodes and in their stores.
+    pub fn divide(&self, group: &str, deeper: u8) {
+        self.world.split.lock().unwrap().insert(low_bits(group), deeper);
+        for node in &self.nodes {
+            node.store().divide(BITS, &[(low_bits(group), 32 + deeper)]).expect("it is divided");
+        }
     }
 
     pub fn put(&self, node: usize, group: &str, number: u32, fields: &Value) {

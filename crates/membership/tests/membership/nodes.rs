@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
 use millrace_coordination::Operation;
 use millrace_membership::{Error, Member, Membership, Role};
@@ -71,6 +72,17 @@ async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
     let without = reaches(&c, "a:up b:maintenance c:up").await;
     let ended: Vec<bool> = without.nodes().values().map(|node| node.lease_ended).collect();
     assert_eq!(ended, [false, true, false]);
+}
+
+#[tokio::test]
+async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    reaches(&b, "a:up b:up").await;
+    a.too_large([(7, 39), (u32::MAX, 40)].into());
+    let divided = |state: &ClusterState| state.spread().groups().eq([(7, 39), (u32::MAX, 40)]);
+    sees(&b, |picture| picture.state.as_deref().is_some_and(divided)).await;
 }
 
 #[tokio::test]

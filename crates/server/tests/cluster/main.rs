@@ -4,6 +4,7 @@
 mod certificates;
 mod full_disk;
 mod groups;
+mod large_group;
 mod lives;
 mod nodes;
 mod stopping;

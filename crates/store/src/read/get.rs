@@ -25,8 +25,8 @@ pub(crate) fn get(shared: &Shared, id: &DocumentId) -> Result<Option<(Document, 
 /// The newest version of a document, be it a removal; one that was dropped is a removal of that time.
 pub(crate) fn version(shared: &Shared, id: &DocumentId) -> Result<Option<Version>, Error> {
     let Some(newest) = newest(shared, id)? else {
-        let location = (id.location().reversed() >> 32) as u32;
-        let dropped = shared.state().marks.dropped(id.document_type(), location, &id.group().key());
+        let place = id.location().reversed();
+        let dropped = shared.state().marks.dropped(id.document_type(), place, &id.group().key());
         return Ok((dropped > 0).then(|| Version::removal(id.clone(), Timestamp(dropped))));
     };
     Ok(Some(match newest {
@@ -46,11 +46,10 @@ enum Newest {
 fn newest(shared: &Shared, id: &DocumentId) -> Result<Option<Newest>, Error> {
     let state = shared.state();
     let location = id.location().reversed();
-    let short = (location >> 32) as u32;
     let group = id.group().key();
-    let dropped = state.marks.dropped(id.document_type(), short, &group);
+    let dropped = state.marks.dropped(id.document_type(), location, &group);
     let in_tail = find_in_tail(&state, &SortKey::new(id))?;
-    let sealed = state.bucket(short).newest();
+    let sealed = state.bucket(location).newest();
     let in_segments = match &in_tail {
         // Most rows are newer than all that was sealed before them.
         Some(row) if sealed.is_some_and(|sealed| row.timestamp.0 > sealed) => None,
@@ -108,7 +107,7 @@ fn find_in_segments(
 ) -> Result<Option<Found>, Error> {
     let short = (location >> 32) as u32;
     let mut best: Option<Found> = None;
-    for segment in state.bucket(short).open_segments()? {
+    for segment in state.bucket(location).open_segments()? {
         let Some(section) = segment.section(id.document_type()) else { continue };
         let mut entries = Vec::new();
         segment.groups(section, short, |entry| {

@@ -35,8 +35,31 @@ pub(crate) struct GroupIn<'a> {
     /// The group's location, or the bucket's first where there is no group.
     pub location: u32,
     pub group: &'a str,
-    /// The bucket's locations: documents without a group can lie in a chunk with those of the bucket next to it.
-    pub locations: (u32, u32),
+    /// The bucket's reversed locations: documents without a group, and those of a divided group, can lie in a chunk with those of the bucket
+    /// next to it.
+    pub places: (u64, u64),
+}
+
+impl GroupIn<'_> {
+    /// Whether the group is divided, and the bucket has only a part of it.
+    pub fn is_divided(&self) -> bool {
+        !self.group.is_empty() && self.places.1 - self.places.0 < u64::from(u32::MAX)
+    }
+
+    /// Whether its chunks can have documents of other buckets.
+    fn shares_chunks(&self) -> bool {
+        self.group.is_empty() || self.is_divided()
+    }
+
+    /// A place of the documents that is as good as any other to tell whether they were dropped.
+    fn place(&self) -> u64 {
+        if self.is_divided() { self.places.0 } else { u64::from(self.location) << 32 }
+    }
+
+    /// The time up to which its documents are dropped.
+    pub fn dropped(&self, marks: &Marks) -> u64 {
+        marks.dropped(self.document_type, self.place(), self.group)
+    }
 }
 
 /// The masks of the chunks of a group in all segments, in the order of sources and chunks.
@@ -73,8 +96,8 @@ impl MaskCache {
         sources: &[SegmentChunks],
         marks: &Marks,
     ) -> Result<Arc<Masks>, Error> {
-        let dropped = marks.dropped(group.document_type, group.location, group.group);
-        let by_place = group.group.is_empty();
+        let dropped = group.dropped(marks);
+        let by_place = group.shares_chunks();
         let infos = || sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info);
         let untouched = infos().all(|info| info.removed == 0 && info.oldest > dropped);
         if sources.len() <= 1 && untouched && !by_place {
@@ -95,7 +118,8 @@ fn name(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Ma
     let mut hasher = Xxh3::new();
     let mut number = |number: u64| hasher.update(&number.to_le_bytes());
     number(dropped);
-    number(u64::from(group.locations.0) << 32 | u64::from(group.locations.1));
+    number(group.places.0);
+    number(group.places.1);
     number(group.document_type.len() as u64);
     if group.group.is_empty() {
         // Bucket drops reach single documents without a group.
@@ -118,7 +142,7 @@ struct Keys {
 
 fn make(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Marks) -> Result<Masks, Error> {
     let mut newest: Vec<Vec<Mask>> = sources.iter().map(|source| vec![None; source.chunks.len()]).collect();
-    if group.group.is_empty() {
+    if group.shares_chunks() {
         for (source, masks) in sources.iter().zip(&mut newest) {
             mask_by_place(group, source, masks, marks)?;
         }
@@ -151,30 +175,36 @@ fn make(group: &GroupIn<'_>, sources: &[SegmentChunks], dropped: u64, marks: &Ma
     Ok(Masks { newest: newest.into_iter().flatten().collect(), live: live.into_iter().flatten().collect() })
 }
 
-/// Documents without a group: those outside the bucket do not count, nor do those whose place was dropped.
+/// Documents without a group, or of a divided one: those outside the bucket do not count, nor do those without a group whose place was dropped.
 fn mask_by_place(
     group: &GroupIn<'_>,
     source: &SegmentChunks,
     masks: &mut [Mask],
     marks: &Marks,
 ) -> Result<(), Error> {
-    let (first, last) = group.locations;
+    let (first, last) = group.places;
+    let dropped_by_place = group.group.is_empty() && marks.has_locations();
     for (index, ((chunk, info), mask)) in source.chunks.iter().zip(masks).enumerate() {
-        let begins = (info.first_location >> 32) as u32;
+        let begins = info.first_location;
         // The chunk after it may not be the group's next in the file, but what lies between has higher locations.
-        let ends =
-            source.chunks.get(index + 1).map_or(u32::MAX, |(_, next)| (next.first_location >> 32) as u32);
+        let ends = match source.chunks.get(index + 1) {
+            Some((_, next)) => next.first_location,
+            None => u64::MAX,
+        };
         let inside = begins >= first && ends <= last;
-        if inside && !marks.has_locations() {
+        if inside && !dropped_by_place {
             continue;
         }
         let ids = ids(source, *chunk..*chunk + 1)?;
         let timestamps = timestamps(source, *chunk..*chunk + 1)?;
         for row in 0..info.documents as usize {
             let id = document_id(source, &ids[0], row)?;
-            let location = (id.location().reversed() >> 32) as u32;
-            let dropped = marks.dropped(group.document_type, location, "");
-            if !(first..=last).contains(&location) || timestamps[0].cells::<u64>()[row] <= dropped {
+            let place = id.location().reversed();
+            let dropped = match dropped_by_place {
+                true => marks.dropped(group.document_type, place, ""),
+                false => 0,
+            };
+            if !(first..=last).contains(&place) || timestamps[0].cells::<u64>()[row] <= dropped {
                 clear(mask, row, info.documents);
             }
         }
@@ -290,6 +320,15 @@ pub(crate) fn clear(mask: &mut Mask, row: usize, documents: u32) {
 /// Whether a version is in a mask.
 pub(crate) fn is_set(mask: &Mask, row: usize) -> bool {
     mask.as_ref().is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1)
+}
+
+/// Adds the versions of another mask of a chunk of so many.
+pub(crate) fn unite(mask: &mut Mask, other: Mask, documents: u32) {
+    let (Some(words), Some(others)) = (mask.as_mut(), other) else { return *mask = None };
+    words.iter_mut().zip(others).for_each(|(word, other)| *word |= other);
+    if *words == all(documents as usize) {
+        *mask = None;
+    }
 }
 
 fn all(documents: usize) -> Vec<u64> {

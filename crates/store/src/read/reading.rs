@@ -5,21 +5,22 @@
 //! lies. Rows of the tail are mostly newer than what is sealed; those that came from a replica need not be.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_bucket::group_prefix;
+use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::ColumnKey;
 use millrace_document::Group;
 use millrace_segment::{ChunkInfo, Segment};
 
 use crate::read::found::{Found, TailKey};
-use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear};
+use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, unite};
 use crate::shared::Shared;
-use crate::state::{Bucket, State};
+use crate::state::{Bucket, State, is_of_divided};
 use crate::tail::chunk::{self, TailChunk};
 use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
-use crate::{Error, Layout};
+use crate::{Error, Layout, ViewScope};
 
 /// So many groups of a segment are looked up at a time.
 const GROUPS_AT_A_TIME: usize = 512;
@@ -69,21 +70,39 @@ impl<'a> Reading<'a> {
         Reading { shared, state, layout, layout_number, snapshots }
     }
 
-    /// The chunks of a group; of no group, those of the documents without one.
-    pub fn group(&self, document_type: &str, group: &Group) -> Result<Vec<Part>, Error> {
+    /// The chunks of a group; of no group, those of the documents without one. Only what is in some of these buckets, where they are given.
+    pub fn group(
+        &self,
+        document_type: &str,
+        group: &Group,
+        within: Option<&[BucketId]>,
+    ) -> Result<Vec<Part>, Error> {
+        let mut parts = Vec::new();
         let (Some(bits), Some(prefix)) = (group.location_bits(), group_prefix(group)) else {
-            let mut parts = Vec::new();
-            for bucket in &self.state.buckets {
-                parts.extend(self.ungrouped(document_type, bucket)?);
+            let within = within.map(|buckets| ViewScope::Buckets(buckets.to_vec()));
+            for bucket in self.state.within(&within.unwrap_or(ViewScope::All)) {
+                parts.extend(self.ungrouped(document_type, &bucket)?);
             }
             return Ok(parts);
         };
         let location = bits.reverse_bits();
         let key = group.key();
-        let bucket = self.state.bucket(location);
-        let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
-        let locations = bucket.locations();
-        self.resolve(&GroupIn { document_type, location, group: &key, locations }, found)
+        let mut of_bucket = |bucket: &Bucket| {
+            let found = self.find_group(document_type, bucket, location, &key, &prefix)?;
+            let places = bucket.places();
+            parts.extend(self.resolve(&GroupIn { document_type, location, group: &key, places }, found)?);
+            Ok::<_, Error>(())
+        };
+        let buckets = self.state.buckets_of(location);
+        for bucket in buckets {
+            match within {
+                None => of_bucket(bucket)?,
+                Some(within) => {
+                    bucket.parts_of(within).try_for_each(|part| of_bucket(&part))?;
+                }
+            }
+        }
+        Ok(if buckets.len() > 1 { once_each(parts) } else { parts })
     }
 
     /// Where a group's documents are. `prefix`: what their sort keys begin with.
@@ -101,19 +120,28 @@ impl<'a> Reading<'a> {
             let Some(entry) = segment.group(section, location, key)? else { continue };
             let chunks = entry.first_chunk..entry.first_chunk + entry.chunks;
             let infos = segment.chunks(section, chunks.clone())?;
-            let chunks = chunks.zip(infos).collect();
+            let mut chunks: Vec<(u32, ChunkInfo)> = chunks.zip(infos).collect();
+            keep_reaching(&mut chunks, bucket);
             found.segments.push(SegmentChunks { segment: Arc::clone(segment), section, chunks });
         }
-        found.tail =
-            self.tail_keys(prefix, after(prefix).as_deref(), |row| row.document_type() == document_type)?;
+        let (mut from, mut to) = (prefix.to_vec(), after(prefix));
+        if is_of_divided(bucket.id) {
+            // The group is followed by the rest of the location, the low half of the reversed one.
+            let (first, last) = bucket.places();
+            from.extend_from_slice(&(first as u32).to_be_bytes());
+            to = (last as u32).checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
+        }
+        found.tail = self.tail_keys(&from, to.as_deref(), |row| {
+            row.document_type() == document_type && bucket.has(row.reversed_location())
+        })?;
         Ok(found)
     }
 
     /// The chunks of the documents of a bucket that have no group.
     pub fn ungrouped(&self, document_type: &str, bucket: &Bucket) -> Result<Vec<Part>, Error> {
         let found = self.find_ungrouped(document_type, bucket)?;
-        let locations = bucket.locations();
-        self.resolve(&GroupIn { document_type, location: locations.0, group: "", locations }, found)
+        let (location, places) = (bucket.locations().0, bucket.places());
+        self.resolve(&GroupIn { document_type, location, group: "", places }, found)
     }
 
     /// Where they are.
@@ -129,7 +157,11 @@ impl<'a> Reading<'a> {
         })?;
         let (first, last) = bucket.locations();
         let to = last.checked_add(1).map(u32::to_be_bytes);
-        let wanted = |row: &RowKey<'_>| row.group.is_empty() && row.document_type() == document_type;
+        let wanted = |row: &RowKey<'_>| {
+            row.group.is_empty()
+                && row.document_type() == document_type
+                && bucket.has(row.reversed_location())
+        };
         found.tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
         Ok(found)
     }
@@ -167,7 +199,11 @@ impl<'a> Reading<'a> {
             let (groups, end) = self.some_groups(document_type, bucket, begin, from)?;
             for ((location, group), mut found) in groups {
                 found.read_infos()?;
-                let in_bucket = GroupIn { document_type, location, group: &group, locations: (first, last) };
+                let places = bucket.places();
+                let in_bucket = GroupIn { document_type, location, group: &group, places };
+                if in_bucket.is_divided() {
+                    found.segments.iter_mut().for_each(|source| keep_reaching(&mut source.chunks, bucket));
+                }
                 if let ControlFlow::Break(()) = visit(&in_bucket, found)? {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -218,7 +254,9 @@ impl<'a> Reading<'a> {
         groups.retain(|(location, _), _| *location <= end);
         let to = end.checked_add(1).map(u32::to_be_bytes);
         let keys = self.tail_keys(&begin.to_be_bytes(), to.as_ref().map(|to| &to[..]), |row| {
-            wanted(row.location, row.group) && row.document_type() == document_type
+            wanted(row.location, row.group)
+                && row.document_type() == document_type
+                && bucket.has(row.reversed_location())
         })?;
         for key in keys {
             let row = RowKey::parse(&key.key)?;
@@ -357,14 +395,13 @@ impl<'a> Reading<'a> {
 
     fn tail_part(&self, group: &GroupIn<'_>, chunk: Arc<TailChunk>) -> Part {
         let marks = &self.state.marks;
-        let dropped = marks.dropped(group.document_type, group.location, group.group);
+        let dropped = group.dropped(marks);
         let by_place = group.group.is_empty() && marks.has_locations();
         let documents = chunk.rows.len() as u32;
         let (mut newest, mut live) = (None, None);
         for (index, row) in chunk.rows.iter().enumerate() {
             let dropped = if by_place {
-                let location = (row.document.id.location().reversed() >> 32) as u32;
-                marks.dropped(group.document_type, location, "")
+                marks.dropped(group.document_type, row.document.id.location().reversed(), "")
             } else {
                 dropped
             };
@@ -385,6 +422,42 @@ impl<'a> Reading<'a> {
         };
         Part { source: Source::Tail(chunk), info, newest, live }
     }
+}
+
+/// The chunks of a divided group, of which the parts can have some together: each once, with what counts in any part, in the order in which
+/// they lie in their files.
+fn once_each(parts: Vec<Part>) -> Vec<Part> {
+    let mut of_segments: BTreeMap<(u64, u32), Part> = BTreeMap::new();
+    let mut of_tail = Vec::new();
+    for part in parts {
+        let Source::Segment { segment, chunk, .. } = &part.source else {
+            of_tail.push(part);
+            continue;
+        };
+        match of_segments.entry((segment.number(), *chunk)) {
+            Entry::Vacant(place) => {
+                place.insert(part);
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                unite(&mut known.newest, part.newest, part.info.documents);
+                unite(&mut known.live, part.live, part.info.documents);
+            }
+        }
+    }
+    of_segments.into_values().chain(of_tail).collect()
+}
+
+/// Keeps those of a group's chunks that can have documents of a bucket.
+fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &Bucket) {
+    if !is_of_divided(bucket.id) {
+        return;
+    }
+    let (first, last) = bucket.places();
+    let end = chunks.partition_point(|(_, info)| info.first_location <= last);
+    let begin = chunks.partition_point(|(_, info)| info.first_location < first).saturating_sub(1);
+    chunks.truncate(end);
+    chunks.drain(..begin.min(end));
 }
 
 /// Whether the row of this key is a version of the document with this sort key.

@@ -21,10 +21,10 @@ pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> R
     let reading = Reading::new(shared);
     let mut parts = Vec::new();
     match scope {
-        ViewScope::Groups(groups) => {
+        ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
             for (index, group) in groups.iter().enumerate() {
                 if !groups[..index].contains(group) {
-                    parts.extend(reading.group(document_type, group)?);
+                    parts.extend(reading.group(document_type, group, scope.within())?);
                 }
             }
         }

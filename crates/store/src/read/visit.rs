@@ -1,15 +1,31 @@
 use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentId, Group, Timestamp};
 
+#[cfg(doc)]
+use crate::Store;
+
 /// Which documents a view or a visit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewScope {
     /// Those of these groups; of no other is anything read. [`Group::None`] stands for the documents without a group.
     Groups(Vec<Group>),
-    /// Those that fall into these buckets, none of which is inside another; at most 32 bits of each count.
+    /// Those that fall into these buckets, none of which is inside another. What is in the buckets of a divided group ([`Store::divide`]) is in no
+    /// other bucket.
     Buckets(Vec<BucketId>),
+    /// Those of these groups that fall into these buckets.
+    GroupsIn(Vec<Group>, Vec<BucketId>),
     /// Those of all groups, and those without.
     All,
+}
+
+impl ViewScope {
+    /// The buckets that groups are looked at in; `None`: all.
+    pub(crate) fn within(&self) -> Option<&[BucketId]> {
+        match self {
+            ViewScope::GroupsIn(_, buckets) => Some(buckets),
+            ViewScope::Groups(_) | ViewScope::Buckets(_) | ViewScope::All => None,
+        }
+    }
 }
 
 /// A pass over documents, a page at a time.

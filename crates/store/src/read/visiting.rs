@@ -3,9 +3,11 @@
 //! The order is: type by type as asked for; in a type the documents without a group first, then group by group; within, by sort key.
 //! A continuation is the last place in that order. It names no file and no bucket.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use millrace_bucket::SortKey;
+use millrace_bucket::{BucketId, SortKey, reversed_location};
 use millrace_column::{Bytes, Column, ColumnKey, Form};
 use millrace_document::{DocumentId, Group, Timestamp};
 
@@ -13,7 +15,7 @@ use crate::read::columns;
 use crate::read::masks::is_set;
 use crate::read::reading::{Part, Reading, Source};
 use crate::shared::Shared;
-use crate::state::Bucket;
+use crate::state::{Bucket, is_of_divided};
 use crate::{Error, ViewScope, Visit, VisitPage, Visited};
 
 /// The next page.
@@ -111,7 +113,7 @@ impl Walk<'_, '_> {
         if !grouped_only {
             let wanted = match &visit.scope {
                 ViewScope::All | ViewScope::Buckets(_) => true,
-                ViewScope::Groups(groups) => groups.contains(&Group::None),
+                ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => groups.contains(&Group::None),
             };
             for bucket in reading.state.within(&visit.scope) {
                 if !wanted || !self.reaches(&bucket) {
@@ -126,7 +128,7 @@ impl Walk<'_, '_> {
         }
         match &visit.scope {
             ViewScope::All | ViewScope::Buckets(_) => self.all_groups(),
-            ViewScope::Groups(groups) => {
+            ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
                 let mut groups: Vec<&Group> = groups.iter().filter(|group| **group != Group::None).collect();
                 groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
                 groups.dedup();
@@ -136,7 +138,7 @@ impl Walk<'_, '_> {
                     {
                         continue;
                     }
-                    let parts = reading.group(self.document_type, group)?;
+                    let parts = reading.group(self.document_type, group, visit.scope.within())?;
                     if let ControlFlow::Break(()) = self.rows(group, parts)? {
                         return Ok(ControlFlow::Break(()));
                     }
@@ -156,18 +158,50 @@ impl Walk<'_, '_> {
             }
             None => (0, String::new()),
         };
-        for bucket in reading.state.within(&self.page.visit.scope) {
-            if bucket.locations().1 < location || !self.reaches(&bucket) {
+        let same_location = |one: &Arc<Bucket>, other: &Arc<Bucket>| {
+            is_of_divided(one.id) && is_of_divided(other.id) && one.locations() == other.locations()
+        };
+        for buckets in reading.state.within(&self.page.visit.scope).chunk_by(same_location) {
+            let bucket = &buckets[0];
+            if bucket.locations().1 < location || !self.reaches(bucket) {
                 continue;
             }
             let document_type = self.document_type;
-            let found = reading.groups_of_bucket(
-                document_type,
-                &bucket,
-                (location, &group),
-                &mut |group, parts| self.rows(group, parts),
-            )?;
+            let found = match is_of_divided(bucket.id) {
+                true => self.divided_groups(buckets, (location, &group))?,
+                false => reading.groups_of_bucket(
+                    document_type,
+                    bucket,
+                    (location, &group),
+                    &mut |group, parts| self.rows(group, parts),
+                )?,
+            };
             if let ControlFlow::Break(()) = found {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The groups of one location, which is divided into these buckets: each with all that is in them, since one group's documents come before
+    /// another's.
+    fn divided_groups(
+        &mut self,
+        buckets: &[Arc<Bucket>],
+        from: (u32, &str),
+    ) -> Result<ControlFlow<()>, Error> {
+        let (reading, document_type) = (self.page.reading, self.document_type);
+        let mut groups = BTreeSet::new();
+        for bucket in buckets {
+            let _ = reading.find_groups(document_type, bucket, from, &mut |group, _| {
+                groups.extend(Group::from_key(group.group).map(|of| (group.group.to_owned(), of)));
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        let ids: Vec<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
+        for (_, group) in groups {
+            let parts = reading.group(document_type, &group, Some(&ids))?;
+            if let ControlFlow::Break(()) = self.rows(&group, parts)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -268,17 +302,6 @@ fn slice_of(location: u32, slices: u32) -> u32 {
     ((u64::from(location) * u64::from(slices.max(1))) >> 32) as u32
 }
 
-/// The reversed location that a sort key has in its two parts.
-fn reversed_location(key: &[u8]) -> u64 {
-    let word = |at: usize| {
-        key.get(at..at + 4)
-            .and_then(|bytes| bytes.first_chunk::<4>())
-            .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-    };
-    let group_end = key.iter().skip(4).position(|byte| *byte == 0).map_or(key.len(), |end| 4 + end + 1);
-    u64::from(word(0)) << 32 | u64::from(word(group_end))
-}
-
 /// No document of a part has a higher reversed location than this.
 fn end_of(parts: &[Part], number: usize) -> u64 {
     let same = |a: &Source, b: &Source| match (a, b) {
@@ -286,10 +309,11 @@ fn end_of(parts: &[Part], number: usize) -> u64 {
         (Source::Tail(_), Source::Tail(_)) => true,
         _ => false,
     };
-    match parts.get(number + 1) {
-        Some(next) if same(&parts[number].source, &next.source) => next.info.first_location,
-        _ => u64::MAX,
-    }
+    let (source, begin) = (&parts[number].source, parts[number].info.first_location);
+    // A chunk can be there more than once, for several buckets of a group.
+    let following = parts[number + 1..].iter().take_while(|next| same(source, &next.source));
+    let mut begins = following.map(|next| next.info.first_location);
+    begins.find(|next| *next > begin).unwrap_or(u64::MAX)
 }
 
 /// A location before which the chunks have about as many documents as are wanted; `None`: all are needed.

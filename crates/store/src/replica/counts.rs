@@ -220,11 +220,11 @@ impl<'a> Counting<'a> {
         for segment in bucket.open_segments()? {
             types.extend(segment.sections().iter().map(|section| section.document_type.as_str()));
         }
-        let locations = bucket.locations();
+        let (location, places) = (bucket.locations().0, bucket.places());
         for document_type in types {
             let mut found = self.reading.find_ungrouped(document_type, bucket)?;
             found.tail.clear();
-            let group = GroupIn { document_type, location: locations.0, group: "", locations };
+            let group = GroupIn { document_type, location, group: "", places };
             self.count(&group, found, &mut counts)?;
             let _ = self.reading.find_groups(document_type, bucket, (0, ""), &mut |group, mut found| {
                 found.tail.clear();
@@ -255,8 +255,7 @@ impl<'a> Counting<'a> {
         after: impl Fn(&mut Found),
     ) -> Result<(), Error> {
         for (document_type, location, key) in groups {
-            let group =
-                GroupIn { document_type, location: *location, group: key, locations: bucket.locations() };
+            let group = GroupIn { document_type, location: *location, group: key, places: bucket.places() };
             let count = |change: &dyn Fn(&mut Found)| {
                 let mut found = self.find(bucket, &group)?;
                 change(&mut found);
@@ -301,7 +300,7 @@ impl<'a> Counting<'a> {
         let marks = &self.reading.state.marks;
         for row in tail {
             let key = RowKey::parse(&row.key)?;
-            if key.timestamp.0 > marks.dropped(group.document_type, key.location, key.group) {
+            if key.timestamp.0 > marks.dropped(group.document_type, key.reversed_location(), key.group) {
                 counts.add_version(key.id.as_bytes(), key.timestamp.0, row.removed, self.span);
             }
         }
@@ -315,6 +314,9 @@ impl<'a> Counting<'a> {
         let mut groups = Groups::new();
         for row in &rows {
             let key = RowKey::parse(&row.key)?;
+            if !bucket.has(key.reversed_location()) {
+                continue;
+            }
             let location = if key.group.is_empty() { first } else { key.location };
             groups.insert((key.document_type().to_owned(), location, key.group.to_owned()));
         }

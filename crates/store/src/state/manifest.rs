@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use millrace_bucket::BucketId;
+use millrace_document::Location;
 use millrace_env::Disk;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -14,7 +15,9 @@ use crate::Error;
 use crate::state::marks::{Mark, MarkScope};
 
 const MAGIC: [u8; 8] = *b"MILLMAN\x01";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// What is written where no group is divided: programs that know no divided groups can read it.
+const UNDIVIDED: u32 = 2;
 const NAME: &str = "manifest";
 
 /// What the manifest says.
@@ -124,10 +127,19 @@ impl Manifest {
         place().map_err(|error| Unwritten { error: failed(error), in_place: InPlace::Unknown })
     }
 
+    /// Whether a group is divided, or was when a part of it was dropped.
+    fn is_divided(&self) -> bool {
+        let is_part = |bucket: &BucketId| bucket.used_bits() > BucketId::GROUP_BITS;
+        let of_part = |mark: &Mark| matches!(mark.scope, MarkScope::Group { part: Some(_), .. });
+        self.buckets.iter().any(|(bucket, _)| is_part(bucket))
+            || self.replicas.iter().any(|(bucket, _)| is_part(bucket))
+            || self.marks.iter().any(of_part)
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.buckets.len() * 64);
         out.extend(MAGIC);
-        out.extend(VERSION.to_le_bytes());
+        out.extend(if self.is_divided() { VERSION } else { UNDIVIDED }.to_le_bytes());
         let number = |out: &mut Vec<u8>, number: u64| out.extend(number.to_le_bytes());
         let count = |out: &mut Vec<u8>, count: usize| out.extend((count as u32).to_le_bytes());
         number(&mut out, self.next_number);
@@ -191,6 +203,8 @@ impl Manifest {
 
 /// Before the kind of a mark whose time another clock has given stands this, and when the store learned of it.
 const GIVEN: u8 = 4;
+/// Before the kind of a mark of a group stands this, and a bucket, where only what is in that bucket is dropped.
+const PART: u8 = 5;
 
 impl Mark {
     /// Appends its bytes to `out`.
@@ -205,7 +219,12 @@ impl Mark {
             out.extend(self.since.to_le_bytes());
         }
         match &self.scope {
-            MarkScope::Group { document_type, group } => {
+            MarkScope::Group { document_type, group, part } => {
+                if let Some(part) = part {
+                    out.push(PART);
+                    out.push(part.used_bits());
+                    out.extend(part.bits().to_le_bytes());
+                }
                 out.push(if document_type.is_some() { 1 } else { 0 });
                 text(out, document_type.as_deref().unwrap_or_default());
                 text(out, group);
@@ -235,12 +254,17 @@ impl Mark {
         if given {
             (since, kind) = (reader.u64()?, reader.u8()?);
         }
+        let mut part = None;
+        if kind == PART {
+            part = Some(reader.bucket()?);
+            kind = reader.u8().filter(|kind| *kind <= 1)?;
+        }
         let scope = match kind {
             0 => {
                 reader.text()?;
-                MarkScope::Group { document_type: None, group: reader.text()? }
+                MarkScope::Group { document_type: None, group: reader.text()?, part }
             }
-            1 => MarkScope::Group { document_type: Some(reader.text()?), group: reader.text()? },
+            1 => MarkScope::Group { document_type: Some(reader.text()?), group: reader.text()?, part },
             2 => MarkScope::Type(reader.text()?),
             3 => MarkScope::Locations(reader.u32()?, reader.u32()?),
             _ => return None,
@@ -275,7 +299,7 @@ impl Reader<'_> {
     }
 
     fn bucket(&mut self) -> Option<BucketId> {
-        let used_bits = self.u8().filter(|bits| *bits <= 32)?;
+        let used_bits = self.u8().filter(|bits| u32::from(*bits) <= Location::BITS)?;
         Some(BucketId::new(used_bits, self.u64()?))
     }
 
@@ -294,8 +318,12 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let mark = |timestamp, since, given| Mark {
-            scope: MarkScope::Group { document_type: Some("mail".to_owned()), group: "gann".to_owned() },
+        let mark = |timestamp, since, given: bool| Mark {
+            scope: MarkScope::Group {
+                document_type: Some("mail".to_owned()),
+                group: "gann".to_owned(),
+                part: given.then(|| BucketId::new(34, 0x3_0000_0007)),
+            },
             timestamp,
             since,
             given,
@@ -316,6 +344,17 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         manifest().write(&RealDisk, directory.path()).map_err(|unwritten| unwritten.error).expect("written");
         assert_eq!(Manifest::read(&RealDisk, directory.path()).expect("read"), Some(manifest()));
+    }
+
+    /// Nothing of a divided group: it is as programs wrote it that know of none.
+    #[test]
+    fn what_is_not_divided_is_written_as_before() {
+        let mut whole = manifest();
+        whole.marks.pop();
+        assert_eq!(whole.encode()[8..12], UNDIVIDED.to_le_bytes());
+        assert_eq!(manifest().encode()[8..12], VERSION.to_le_bytes());
+        whole.replicas.push((BucketId::new(33, 7), true));
+        assert_eq!(whole.encode()[8..12], VERSION.to_le_bytes());
     }
 
     /// The first version ends after the marks, of which none has a time of its own.

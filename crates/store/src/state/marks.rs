@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use millrace_bucket::BucketId;
+use millrace_document::Location;
+
 /// Everything in a scope, written at a time or before, is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -15,8 +18,8 @@ pub(crate) struct Mark {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MarkScope {
-    /// A group, by its key; of all types where there is none.
-    Group { document_type: Option<String>, group: String },
+    /// A group, by its key; of all types where there is none. Only what is in `part` of it, where it is divided.
+    Group { document_type: Option<String>, group: String, part: Option<BucketId> },
     /// All documents of a type.
     Type(String),
     /// All documents whose reversed location begins with 32 bits in this range, both ends included.
@@ -26,9 +29,16 @@ pub(crate) enum MarkScope {
 /// All marks, to be asked quickly.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks {
-    groups: HashMap<String, Vec<(Option<String>, When)>>,
+    groups: HashMap<String, Vec<(OfGroup, When)>>,
     types: HashMap<String, When>,
     locations: Vec<(u32, u32, When)>,
+}
+
+/// What of a group is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OfGroup {
+    document_type: Option<String>,
+    part: Option<BucketId>,
 }
 
 /// A mark but for its scope.
@@ -50,11 +60,12 @@ impl Marks {
     pub fn add(&mut self, mark: Mark) {
         let when = When { timestamp: mark.timestamp, since: mark.since, given: mark.given };
         match mark.scope {
-            MarkScope::Group { document_type, group } => {
+            MarkScope::Group { document_type, group, part } => {
+                let of_group = OfGroup { document_type, part };
                 let marks = self.groups.entry(group).or_default();
-                match marks.iter_mut().find(|(of, _)| *of == document_type) {
+                match marks.iter_mut().find(|(of, _)| *of == of_group) {
                     Some((_, known)) => known.replace(when),
-                    None => marks.push((document_type, when)),
+                    None => marks.push((of_group, when)),
                 }
             }
             MarkScope::Type(name) => self.types.entry(name).or_insert(when).replace(when),
@@ -81,8 +92,9 @@ impl Marks {
             given: when.given,
         };
         let groups = self.groups.iter().flat_map(|(group, marks)| {
-            marks.iter().map(move |(document_type, when)| {
-                let scope = MarkScope::Group { document_type: document_type.clone(), group: group.clone() };
+            marks.iter().map(move |(OfGroup { document_type, part }, when)| {
+                let (document_type, group) = (document_type.clone(), group.clone());
+                let scope = MarkScope::Group { document_type, group, part: *part };
                 mark(scope, when)
             })
         });
@@ -92,12 +104,16 @@ impl Marks {
         groups.chain(types).chain(locations).collect()
     }
 
-    /// Versions of this group's documents of this type that were written at this time or before are dropped; 0: none are.
-    pub fn dropped(&self, document_type: &str, location: u32, group: &str) -> u64 {
+    /// Versions of this group's documents of this type at this reversed location that were written at this time or before are dropped; 0: none
+    /// are. Of a group, it is the same at all locations of a bucket.
+    pub fn dropped(&self, document_type: &str, place: u64, group: &str) -> u64 {
+        let location = (place >> 32) as u32;
+        let reaches = |OfGroup { document_type: of, part }: &OfGroup| {
+            of.as_deref().is_none_or(|of| of == document_type)
+                && part.is_none_or(|part| part.contains(Location::new(place.reverse_bits())))
+        };
         let of_group = self.groups.get(group).into_iter().flatten();
-        let of_group = of_group
-            .filter(|(of, _)| of.as_deref().is_none_or(|of| of == document_type))
-            .map(|(_, when)| when.timestamp);
+        let of_group = of_group.filter(|(of, _)| reaches(of)).map(|(_, when)| when.timestamp);
         let of_type = self.types.get(document_type).map(|when| when.timestamp);
         let of_location = self
             .locations

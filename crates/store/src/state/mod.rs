@@ -135,9 +135,32 @@ pub(crate) struct BucketSegment {
 }
 
 impl Bucket {
-    /// The first and the last location in it, reversed and cut to 32 bits.
+    /// The first and the last location in it, reversed and cut to 32 bits. Of a part of a divided group both are the group's: see
+    /// [`Bucket::places`].
     pub fn locations(&self) -> (u32, u32) {
         locations(self.id)
+    }
+
+    /// The first and the last location in it, reversed.
+    pub fn places(&self) -> (u64, u64) {
+        self.id.reversed_range()
+    }
+
+    /// Whether a reversed location is in it.
+    pub fn has(&self, place: u64) -> bool {
+        let (first, last) = self.places();
+        (first..=last).contains(&place)
+    }
+
+    /// What of it is in these buckets: all of it, or parts.
+    pub fn parts_of(self: &Arc<Self>, wanted: &[BucketId]) -> impl Iterator<Item = Arc<Bucket>> {
+        wanted.iter().filter_map(|wanted| match is_part(self.id, *wanted) {
+            true => Some(Arc::clone(self)),
+            false if self.id.covers(*wanted) => {
+                Some(Arc::new(Bucket { id: *wanted, segments: self.segments.clone() }))
+            }
+            false => None,
+        })
     }
 
     /// One of its two halves, which is taken to have as much in it as the other.
@@ -148,6 +171,15 @@ impl Bucket {
             segment.record.documents = segment.record.documents.div_ceil(2);
         }
         Arc::new(Bucket { id, segments })
+    }
+
+    /// The parts of it that use so many bits; itself where it uses them already. Each part is taken to have as much in it as its sibling.
+    pub fn halved_to(self: &Arc<Self>, bits: u8) -> Vec<Arc<Bucket>> {
+        if self.id.used_bits() >= bits {
+            return vec![Arc::clone(self)];
+        }
+        let children = self.id.children().into_iter().flatten();
+        children.flat_map(|child| self.half(child).halved_to(bits)).collect()
     }
 
     /// Whether it has this segment.
@@ -175,12 +207,18 @@ impl Bucket {
     }
 }
 
-/// The bucket of at most 32 bits that has these locations.
-fn id_of((first, last): (u32, u32)) -> BucketId {
-    BucketId::new((first ^ last).leading_zeros() as u8, u64::from(first.reverse_bits()))
+/// Whether one of a store's buckets is, or is a part of, this bucket. The parts of a divided group are no parts of the bucket that it was
+/// in.
+pub(crate) fn is_part(part: BucketId, of: BucketId) -> bool {
+    of.covers(part) && (!is_of_divided(part) || is_of_divided(of))
 }
 
-/// The first and the last location of a bucket, reversed and cut to 32 bits: no bucket here uses more.
+/// Whether it is a bucket of a divided group.
+pub(crate) fn is_of_divided(bucket: BucketId) -> bool {
+    bucket.used_bits() > BucketId::GROUP_BITS
+}
+
+/// The first and the last location of a bucket, reversed and cut to 32 bits.
 pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
     let (first, last) = bucket.reversed_range();
     ((first >> 32) as u32, (last >> 32) as u32)
@@ -201,27 +239,44 @@ impl State {
         Some(state)
     }
 
-    /// The bucket of a location.
-    pub fn bucket(&self, location: u32) -> &Arc<Bucket> {
-        let after = self.buckets.partition_point(|bucket| bucket.locations().0 <= location);
+    /// The bucket of a reversed location.
+    pub fn bucket(&self, place: u64) -> &Arc<Bucket> {
+        let after = self.buckets.partition_point(|bucket| bucket.places().0 <= place);
         &self.buckets[after.saturating_sub(1)]
+    }
+
+    /// The buckets that have something of a group of this location: one, unless it is divided.
+    pub fn buckets_of(&self, location: u32) -> &[Arc<Bucket>] {
+        let first = self.buckets.partition_point(|bucket| bucket.locations().1 < location);
+        let count = self.buckets[first..].partition_point(|bucket| bucket.locations().0 <= location);
+        &self.buckets[first..first + count]
+    }
+
+    /// The bucket of so many bits that a reversed location is in; the store's own where its group is divided.
+    pub fn bucket_with(&self, bits: u8, place: u64) -> BucketId {
+        let own = self.bucket(place).id;
+        if is_of_divided(own) { own } else { BucketId::new(bits, place.reverse_bits()) }
     }
 
     /// The buckets in which documents of a scope can be, or the parts of them, in the order of keys. Together they cover no
     /// more than the scope does, but for groups: those are found in their buckets.
     pub fn within(&self, scope: &ViewScope) -> Vec<Arc<Bucket>> {
-        let ViewScope::Buckets(wanted) = scope else { return self.buckets.clone() };
+        let (ViewScope::Buckets(wanted) | ViewScope::GroupsIn(_, wanted)) = scope else {
+            return self.buckets.clone();
+        };
+        // A bucket does not have what is divided off, so that the two do not reach into each other.
+        let (mut of_divided, mut others): (Vec<BucketId>, Vec<BucketId>) =
+            wanted.iter().partition(|bucket| is_of_divided(**bucket));
+        of_divided.sort_unstable_by_key(|bucket| bucket.reversed_range());
+        others.sort_unstable_by_key(|bucket| bucket.reversed_range());
         let mut within: Vec<Arc<Bucket>> = Vec::new();
-        let mut ranges: Vec<(u32, u32)> = wanted.iter().map(|bucket| locations(*bucket)).collect();
-        ranges.sort_unstable();
         for bucket in &self.buckets {
-            let (first, last) = bucket.locations();
-            let from = ranges.partition_point(|range| range.1 < first);
-            for range in ranges[from..].iter().take_while(|range| range.0 <= last) {
-                within.push(match (range.0 <= first, last <= range.1) {
-                    (true, true) => Arc::clone(bucket),
-                    _ => Arc::new(Bucket { id: id_of(*range), segments: bucket.segments.clone() }),
-                });
+            let (first, last) = bucket.places();
+            for wanted in [&others, &of_divided] {
+                let from = wanted.partition_point(|wanted| wanted.reversed_range().1 < first);
+                let reached = wanted[from..].iter().take_while(|wanted| wanted.reversed_range().0 <= last);
+                let reached = reached.count();
+                within.extend(bucket.parts_of(&wanted[from..from + reached]));
             }
         }
         within

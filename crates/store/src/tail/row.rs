@@ -1,6 +1,6 @@
 //! What a row of the tail is, as bytes. `docs/format.md` describes them.
 
-use millrace_bucket::SortKey;
+use millrace_bucket::{SortKey, reversed_location};
 use millrace_document::{Document, DocumentId, Timestamp, wire};
 
 use crate::Error;
@@ -88,9 +88,7 @@ impl<'a> RowKey<'a> {
 
     /// All bits of the reversed location, from both of their places in the key.
     pub fn reversed_location(&self) -> u64 {
-        let at = 4 + self.group.len() + 1;
-        let rest = self.sort_key[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-        u64::from(self.location) << 32 | u64::from(rest)
+        reversed_location(self.sort_key)
     }
 
     /// The document type, as the id names it.

@@ -11,18 +11,15 @@ use millrace_document::Group;
 
 use crate::shared::Shared;
 use crate::state::marks::{Mark, MarkScope, Marks};
-use crate::state::{Bucket, BucketSegment, State, locations};
+use crate::state::{Bucket, BucketSegment, State, is_part, locations};
 use crate::upkeep::merging::{MergeRun, forgettable, merge};
 use crate::upkeep::prune::Pruning;
 use crate::upkeep::rests::Rests;
 use crate::{Error, Tuning};
 
-/// No two buckets share more bits than a group's documents do.
-const SPLIT_BITS_MAX: u8 = 32;
-
 /// Whether a bucket is to be split.
 pub(crate) fn should_split(bucket: &Bucket, tuning: &Tuning) -> bool {
-    bucket.id.used_bits() < SPLIT_BITS_MAX
+    bucket.id.used_bits() < BucketId::GROUP_BITS
         && (bucket.bytes() > tuning.split_bytes || bucket.documents() > tuning.split_documents)
 }
 
@@ -122,7 +119,7 @@ impl Maintenance {
         }
         self.shared.publish(|state| {
             let mut state = state.clone();
-            state.buckets = state.buckets.iter().flat_map(|bucket| halved_to_bits(bucket, bits)).collect();
+            state.buckets = state.buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect();
             Ok(state)
         })?;
         self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);
@@ -224,16 +221,6 @@ impl Maintenance {
     }
 }
 
-/// The parts of a bucket that use so many bits; the bucket itself where it uses them already. Each part is taken to have as
-/// much in it as its sibling.
-fn halved_to_bits(bucket: &Arc<Bucket>, bits: u8) -> Vec<Arc<Bucket>> {
-    if bucket.id.used_bits() >= bits {
-        return vec![Arc::clone(bucket)];
-    }
-    let children = bucket.id.children().into_iter().flatten();
-    children.flat_map(|child| halved_to_bits(&bucket.half(child), bits)).collect()
-}
-
 /// What is left of a bucket's segments when it was dropped as a whole; `None` where all of them stay.
 fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
     let (begin, end) = bucket.locations();
@@ -252,6 +239,7 @@ fn kept_segments(bucket: &Bucket, marks: &Marks) -> Option<Vec<BucketSegment>> {
 pub(crate) fn reaches(scope: &MarkScope, bucket: &Bucket) -> bool {
     let (first, last) = bucket.locations();
     match scope {
+        MarkScope::Group { part: Some(part), .. } => is_part(bucket.id, *part) || bucket.id.covers(*part),
         MarkScope::Group { group, .. } => {
             let bits = Group::from_key(group).and_then(|group| group.location_bits());
             bits.is_none_or(|bits| (first..=last).contains(&bits.reverse_bits()))

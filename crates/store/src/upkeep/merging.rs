@@ -223,7 +223,7 @@ fn brings_older(state: &State, run: &MergeRun, forgotten: u64) -> bool {
 
 /// What buckets have of segments: all of them have each.
 pub(crate) fn inputs(buckets: &[Arc<Bucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
-    let locations: Vec<(u32, u32)> = buckets.iter().map(|bucket| bucket.locations()).collect();
+    let locations: Vec<(u64, u64)> = buckets.iter().map(|bucket| bucket.places()).collect();
     let Some(first) = buckets.first() else { return Ok(Vec::new()) };
     let chosen = first.segments.iter().filter(|segment| segments.contains(&segment.record.number));
     chosen
@@ -262,8 +262,8 @@ impl MergePolicy for Policy<'_> {
         self.layout.derive(document_type, key, value)
     }
 
-    fn dropped(&self, document_type: &str, location: u32, group: &str) -> u64 {
-        self.state.marks.dropped(document_type, location, group)
+    fn dropped(&self, document_type: &str, place: u64, group: &str) -> u64 {
+        self.state.marks.dropped(document_type, place, group)
     }
 
     fn forget_removals_before(&self) -> u64 {

@@ -19,10 +19,9 @@ use millrace_env::pace;
 use millrace_segment::{ChunkInfo, NewChunk, Writer};
 
 use crate::read::columns;
-use crate::replica::is_inside;
 use crate::shared::Shared;
 use crate::state::marks::Marks;
-use crate::state::{Bucket, BucketSegment, Generation};
+use crate::state::{Bucket, BucketSegment, Generation, is_of_divided};
 use crate::tail::chunk;
 use crate::tail::{Row, RowKey, TailSnapshot};
 use crate::upkeep::new_segments::NewSegments;
@@ -165,7 +164,7 @@ fn idle_for(shared: &Shared, us: u64) -> bool {
 /// Gives the segment to the bucket; or to its children, when it was split meanwhile: as if each had its even share.
 fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
     for bucket in buckets {
-        if is_inside(bucket.id, id) {
+        if id.covers(bucket.id) {
             let mut segments = bucket.segments.clone();
             let mut segment = segment.clone();
             let halved = bucket.id.used_bits() - id.used_bits();
@@ -188,6 +187,8 @@ const FILE_BYTES: u64 = 16 << 20;
 struct Run {
     /// Those that have rows.
     buckets: Vec<Rows>,
+    /// The one of the last row.
+    last: usize,
     /// The first and the last location of all of them.
     locations: (u32, u32),
     bytes: u64,
@@ -204,25 +205,26 @@ struct Rows {
 /// What buckets have in a generation, in runs.
 fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>, Error> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut next = buckets.iter();
     // No bucket yet: the first row begins one.
-    let mut locations: Option<(u32, u32)> = None;
+    let mut current: Option<&Arc<Bucket>> = None;
     snapshot.range(&[], None, &mut |key, value| {
         pace::step();
         let key = RowKey::parse(key)?;
-        while locations.is_none_or(|(_, last)| last < key.location) {
-            let Some(bucket) = next.next() else { return Ok(ControlFlow::Break(())) };
-            locations = Some(bucket.locations());
-            if bucket.locations().1 < key.location {
-                continue;
-            }
-            if runs.last().is_none_or(|run| run.bytes >= FILE_BYTES) {
+        let place = key.reversed_location();
+        if !current.is_some_and(|bucket| bucket.has(place)) {
+            let after = buckets.partition_point(|bucket| bucket.places().0 <= place);
+            let Some(bucket) = buckets.get(after.saturating_sub(1)) else {
+                return Ok(ControlFlow::Break(()));
+            };
+            // All rows of one location are in one file.
+            let full = |run: &Run| run.bytes >= FILE_BYTES && run.locations.1 < bucket.locations().0;
+            if runs.last().is_none_or(full) {
                 runs.push(Run { locations: bucket.locations(), ..Run::default() });
             }
             if let Some(run) = runs.last_mut() {
-                run.locations.1 = bucket.locations().1;
-                run.buckets.push(Rows { bucket: bucket.id, documents: 0, bytes: 0 });
+                run.go_to(bucket);
             }
+            current = Some(bucket);
         }
         if let Some(run) = runs.last_mut() {
             run.add(&key, value);
@@ -233,11 +235,26 @@ fn runs(buckets: &[Arc<Bucket>], snapshot: &dyn TailSnapshot) -> Result<Vec<Run>
 }
 
 impl Run {
+    /// The next row is of this bucket.
+    fn go_to(&mut self, bucket: &Bucket) {
+        self.locations.1 = bucket.locations().1;
+        // Where groups of one location are divided, the second one begins again at the location's first bucket.
+        let of_location = self.buckets.iter().enumerate().rev();
+        let mut of_location = of_location.take_while(|(_, rows)| is_of_divided(rows.bucket));
+        self.last = match of_location.find(|(_, rows)| rows.bucket == bucket.id) {
+            Some((known, _)) => known,
+            None => {
+                self.buckets.push(Rows { bucket: bucket.id, documents: 0, bytes: 0 });
+                self.buckets.len() - 1
+            }
+        };
+    }
+
     /// Counts a row of the last bucket.
     fn add(&mut self, key: &RowKey<'_>, value: &[u8]) {
         let bytes = (key.sort_key.len() + value.len()) as u64;
         self.bytes += bytes;
-        if let Some(rows) = self.buckets.last_mut() {
+        if let Some(rows) = self.buckets.get_mut(self.last) {
             rows.documents += 1;
             rows.bytes += bytes;
         }
@@ -307,7 +324,7 @@ impl SealRun<'_> {
             }
             last_key.clear();
             last_key.extend_from_slice(key.sort_key);
-            if key.timestamp.0 <= self.marks.dropped(document_type, key.location, key.group) {
+            if key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group) {
                 return Ok(());
             }
             chunk.add(key, value, writer)

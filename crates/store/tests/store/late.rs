@@ -240,12 +240,16 @@ fn run(steps: Vec<Step>) {
             Step::DropGroup(of, name, ago) => {
                 let document_type = of.map(|of| TYPES[of].to_owned());
                 let scope = DropScope::Group { document_type, group: group(GROUPS[name]) };
-                store.apply_drop(&Drop { scope, timestamp: Timestamp(NOW - ago) }).expect("dropped");
+                store
+                    .apply_drop(BucketId::ROOT, &Drop { scope, timestamp: Timestamp(NOW - ago) })
+                    .expect("dropped");
                 model.drops.push((of, Some(name), NOW - ago));
             }
             Step::DropType(of, ago) => {
                 let scope = DropScope::Type(TYPES[of].to_owned());
-                store.apply_drop(&Drop { scope, timestamp: Timestamp(NOW - ago) }).expect("dropped");
+                store
+                    .apply_drop(BucketId::ROOT, &Drop { scope, timestamp: Timestamp(NOW - ago) })
+                    .expect("dropped");
                 model.drops.push((Some(of), None, NOW - ago));
             }
             Step::Delete(bits) => {

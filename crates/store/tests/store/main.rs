@@ -3,6 +3,7 @@
 mod common;
 mod crash;
 mod damage;
+mod division;
 mod faults;
 mod isolation;
 mod late;

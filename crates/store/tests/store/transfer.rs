@@ -201,13 +201,17 @@ fn what_was_written_or_dropped_meanwhile_counts() {
     source.seal().expect("sealed");
     let group = |name: &str| DropScope::Group { document_type: None, group: Group::Name(name.to_owned()) };
     // The source has dropped a group, and the file still has it: what travels has not.
-    source.apply_drop(&Drop { scope: group("user5"), timestamp: Timestamp(NOW) }).expect("dropped");
+    source
+        .apply_drop(BucketId::ROOT, &Drop { scope: group("user5"), timestamp: Timestamp(NOW) })
+        .expect("dropped");
     let parcels = source.export(&buckets()).expect("exported");
     // The target has newer versions than those that come, and has dropped another group.
     let (newer, gone) = ("id:n:mail:g=user1:1", "id:n:mail:g=user2:2");
     apply(&target, vec![version(newer, NOW, true).0, version(gone, NOW, false).0]);
     target.seal().expect("sealed");
-    target.apply_drop(&Drop { scope: group("user6"), timestamp: Timestamp(NOW) }).expect("dropped");
+    target
+        .apply_drop(BucketId::ROOT, &Drop { scope: group("user6"), timestamp: Timestamp(NOW) })
+        .expect("dropped");
     for parcel in &parcels {
         import(&target, parcel, &bytes(parcel)).expect("imported");
     }

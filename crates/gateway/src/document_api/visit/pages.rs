@@ -78,10 +78,10 @@ impl Pages {
         let Some(request) = &self.spread else {
             return self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
         };
-        let mut place = Buckets::of(&self.node)?.resume(from)?;
+        let mut place = Buckets::of(&self.node, self.pass.group())?.resume(from)?;
         loop {
             let page = self.of_bucket(request, &place, wanted).await?;
-            let next = place.after(page.next);
+            let next = place.following(&self.node, self.pass.group(), page.next)?;
             let ends = page.documents > 0 || next.is_none() || Instant::now() >= self.deadline;
             match next {
                 Some(next) if !ends => place = next,

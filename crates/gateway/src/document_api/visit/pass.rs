@@ -20,6 +20,8 @@ pub(in crate::document_api) struct Pass {
     pub(in crate::document_api) deployment: Arc<Deployment>,
     store: Store,
     visit: Visit,
+    /// The group that the path names.
+    group: Option<Group>,
     /// Only documents of this namespace.
     namespace: Option<String>,
     selection: Option<Selection>,
@@ -77,6 +79,7 @@ impl Pass {
         };
         let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
         let selection = selection.map(|text| deployment.selection(text)).transpose()?;
+        let group = documents.group.clone();
         let visit = Visit {
             document_types: if global { Vec::new() } else { document_types },
             scope: within(
@@ -95,7 +98,7 @@ impl Pass {
             ..between(call, Visit::all(&[]))?
         };
         let namespace = documents.of.map(|(namespace, _)| namespace);
-        Ok(Pass { deployment, store: call.node.store().clone(), visit, namespace, selection })
+        Ok(Pass { deployment, store: call.node.store().clone(), visit, group, namespace, selection })
     }
 
     /// Goes on from `continuation` for up to `wanted` documents of the store, and hands out those that are selected.
@@ -123,6 +126,11 @@ impl Pass {
         Pass { visit, ..self.clone() }
     }
 
+    /// The group that the request is about, where its path names one.
+    pub(in crate::document_api) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
     /// Where the request begins.
     pub(in crate::document_api) fn start(&self) -> Option<String> {
         self.visit.continuation.clone()
@@ -144,8 +152,9 @@ fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
     match (bucket, scope) {
         (Some(bucket), ViewScope::Groups(mut groups)) => {
             groups.retain(|group: &Group| bucket.intersects(group));
-            ViewScope::Groups(groups)
+            ViewScope::GroupsIn(groups, vec![bucket])
         }
+        (Some(bucket), ViewScope::GroupsIn(groups, _)) => ViewScope::GroupsIn(groups, vec![bucket]),
         (Some(bucket), _) => ViewScope::Buckets(vec![bucket]),
         (None, scope) => scope,
     }

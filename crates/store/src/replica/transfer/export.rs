@@ -9,7 +9,7 @@ use millrace_segment::{Cut, MergeInput, Segment, Writer};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Share;
-use crate::replica::{check_bits, parts, seal_buckets};
+use crate::replica::{parts, seal_buckets};
 use crate::shared::Shared;
 use crate::state::manifest::SegmentRecord;
 use crate::upkeep::merging::{Policy, last_mark};
@@ -38,11 +38,10 @@ impl Store {
     /// What there is of these buckets now, in parcels. Holds the files open as long as the parcels live.
     ///
     /// # Errors
-    /// The tail cannot be sealed; a segment cannot be opened, or its directory is damaged; a bucket uses more than 32 bits.
+    /// The tail cannot be sealed; a segment cannot be opened, or its directory is damaged.
     pub fn export(&self, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
         let shared = self.shared();
         shared.check_open()?;
-        buckets.iter().try_for_each(|bucket| check_bits(*bucket))?;
         seal_buckets(shared, self.sealer(), buckets)?;
         plan(shared, buckets)
     }
@@ -54,7 +53,7 @@ struct Wanted {
     /// All drops that reach the buckets are applied in it.
     clean: bool,
     /// How much each bucket has, about, and which locations.
-    pieces: Vec<(Share, (u32, u32))>,
+    pieces: Vec<(Share, (u64, u64))>,
 }
 
 fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
@@ -77,13 +76,15 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
                     pieces: Vec::new(),
                 });
                 of.clean &= applied >= dropped;
-                of.pieces.push((Share { bucket: *bucket, bytes, documents }, part.locations()));
+                of.pieces.push((Share { bucket: *bucket, bytes, documents }, part.places()));
             }
         }
     }
     let mut parcels = Vec::new();
     let mut merged = Vec::new();
-    for (number, wanted) in wanted {
+    for (number, mut wanted) in wanted {
+        // The parts of a divided group lie between those of the bucket that it was in.
+        wanted.pieces.sort_by_key(|(_, places)| *places);
         let own: u64 = wanted.pieces.iter().map(|(share, _)| share.bytes).sum();
         if wanted.clean && own >= CUT_BYTES.min(wanted.segment.bytes() / 100 * OWN_PERCENT) {
             parcels.extend(wanted.cut(shared, number)?);
@@ -98,7 +99,7 @@ fn plan(shared: &Arc<Shared>, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error
 impl Wanted {
     /// A parcel of columns as they are; `None` where it turns out that the buckets have nothing of the segment.
     fn cut(&self, shared: &Arc<Shared>, number: u64) -> Result<Option<Parcel>, Error> {
-        let locations: Vec<(u32, u32)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
+        let locations: Vec<(u64, u64)> = self.pieces.iter().map(|(_, locations)| *locations).collect();
         let own: u64 = self.pieces.iter().map(|(share, _)| share.bytes).sum();
         let mostly_own = own.saturating_mul(100) >= self.segment.bytes().saturating_mul(OWN_PERCENT);
         let cut = if mostly_own {
@@ -145,17 +146,18 @@ fn gathered(shared: &Arc<Shared>, buckets: &[BucketId], merged: &[Wanted]) -> Ve
                 shares.extend(inside.iter().map(|(share, _)| *share));
             }
         }
-        shares.sort_by_key(|share| share.bucket.reversed_range());
         let shares = joined(shares.into_iter());
         Parcel { shared: Arc::clone(shared), shares, content: Content::Merged(inputs) }
     };
     groups.into_iter().map(parcel).collect()
 }
 
-/// One share for each bucket; those of one bucket follow each other.
+/// One share for each bucket.
 fn joined(shares: impl Iterator<Item = Share>) -> Vec<Share> {
+    let mut in_order: Vec<Share> = shares.collect();
+    in_order.sort_by_key(|share| share.bucket.reversed_range());
     let mut all: Vec<Share> = Vec::new();
-    for share in shares {
+    for share in in_order {
         match all.last_mut().filter(|last| last.bucket == share.bucket) {
             Some(last) => {
                 last.bytes += share.bytes;
@@ -198,6 +200,7 @@ impl Parcel {
         cut.outline().iter().for_each(|length| hash.update(&length.to_le_bytes()));
         for share in &self.shares {
             hash.update(&share.bucket.bits().to_le_bytes());
+            hash.update(&[share.bucket.used_bits()]);
             hash.update(&share.bytes.to_le_bytes());
         }
         Some(hash.digest())

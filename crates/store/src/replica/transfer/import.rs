@@ -11,10 +11,10 @@ use millrace_env::AppendFile;
 use millrace_segment::{Checksums, Segment};
 
 use super::Share;
-use crate::replica::{check_bits, isolated};
+use crate::replica::isolated;
 use crate::shared::Shared;
 use crate::state::manifest::{InPlace, SegmentRecord};
-use crate::state::{Bucket, BucketSegment, State};
+use crate::state::{Bucket, BucketSegment, State, is_part};
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::{Error, Store};
 
@@ -23,12 +23,11 @@ impl Store {
     /// that of the parcel: it says which bytes can be checked as they come. Without it, or where it is wrong, they are read again.
     ///
     /// # Errors
-    /// The disk has no room for it; a file cannot be made; a bucket uses more than 32 bits.
+    /// The disk has no room for it; a file cannot be made.
     pub fn import(&self, shares: &[Share], outline: Vec<u32>) -> Result<Import, Error> {
         let shared = self.shared();
         shared.check_open()?;
         shared.health.check_writable()?;
-        shares.iter().try_for_each(|share| check_bits(share.bucket))?;
         let bytes: u64 = shares.iter().map(|share| share.bytes).sum();
         let options = &shared.options;
         let free = options.disk.free_space(&options.data_dir);
@@ -219,6 +218,7 @@ fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>) -> State {
     for bucket in &mut state.buckets {
         let id = bucket.id;
         let around = (0..=id.used_bits()).map(|bits| BucketId::new(bits, id.bits()));
+        let around = around.filter(|of| is_part(id, *of));
         let mut segments = Vec::new();
         for (of, more) in around.filter_map(|of| Some((of, given.get(&of)?))) {
             let halved = u32::from(id.used_bits() - of.used_bits());

@@ -1,0 +1,119 @@
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use millrace_bucket::BucketId;
+use millrace_document::{Group, Location};
+use serde::{Deserialize, Serialize};
+
+/// Which groups are too large for one bucket, and into how many they are divided.
+///
+/// A group is named by the low 32 bits of its documents' locations; two groups whose names have the same digest are divided together. What a
+/// group that is divided had in the bucket of its location is in buckets of its own from then on, which use more bits than the group's. Nothing
+/// is ever joined again: in a cluster's life groups are only divided further.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Spread(BTreeMap<u32, u8>);
+
+impl Spread {
+    /// The bits that a bucket of a divided group may use.
+    pub const BITS: RangeInclusive<u8> = BucketId::GROUP_BITS + 1..=BucketId::GROUP_BITS + 10;
+
+    /// The most groups that are divided: the cluster state names each.
+    pub const GROUPS_MAX: usize = 4096;
+
+    /// The same with groups divided at least as far as is wanted, by the low bits of their locations: each until its buckets use so many bits. A
+    /// wish past the bounds is met as far as they go.
+    pub fn with(&self, wanted: impl IntoIterator<Item = (u32, u8)>) -> Spread {
+        let mut groups = self.0.clone();
+        for (low, bits) in wanted {
+            if !groups.contains_key(&low) && groups.len() >= Self::GROUPS_MAX {
+                continue;
+            }
+            let bits = bits.clamp(*Self::BITS.start(), *Self::BITS.end());
+            let known = groups.entry(low).or_insert(bits);
+            *known = bits.max(*known);
+        }
+        Spread(groups)
+    }
+
+    /// Whether no group is divided.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The groups that are divided, by the low bits of their locations, and the bits that their buckets use.
+    pub fn groups(&self) -> impl Iterator<Item = (u32, u8)> + '_ {
+        self.0.iter().map(|(low, bits)| (*low, *bits))
+    }
+
+    /// Whether every number of bits is one that a bucket of a divided group may use.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.0.len() <= Self::GROUPS_MAX && self.0.values().all(|bits| Self::BITS.contains(bits))
+    }
+
+    /// The bucket of a location, where other buckets use so many bits.
+    pub(crate) fn bucket(&self, bits: u8, location: Location) -> BucketId {
+        let bits = match self.0.is_empty() {
+            true => bits,
+            false => self.0.get(&(location.bits() as u32)).copied().unwrap_or(bits),
+        };
+        BucketId::new(bits, location.bits())
+    }
+
+    /// The buckets of all divided groups.
+    pub fn buckets(&self) -> impl Iterator<Item = BucketId> + '_ {
+        self.groups().flat_map(|(low, bits)| parts(low, bits))
+    }
+
+    /// The buckets of a group; none where it is not divided.
+    pub(crate) fn buckets_of(&self, group: &Group) -> Option<impl Iterator<Item = BucketId> + use<>> {
+        let low = group.location_bits()?;
+        self.0.get(&low).map(|bits| parts(low, *bits))
+    }
+
+    /// The buckets that are not by this state what they were by the one before, where others use so many bits: what is known of them is not true
+    /// any more.
+    pub(crate) fn changed(&self, before: &Spread, bits: u8) -> Vec<BucketId> {
+        let differs = |(low, now): (u32, u8)| {
+            let then = before.0.get(&low).copied();
+            (then != Some(now)).then_some((low, then))
+        };
+        let gone = |(low, then): (u32, Option<u8>)| match then {
+            Some(then) => parts(low, then).collect(),
+            None => vec![BucketId::new(bits, u64::from(low))],
+        };
+        self.groups().filter_map(differs).flat_map(gone).collect()
+    }
+}
+
+/// The buckets that use so many bits and have these low bits.
+fn parts(low: u32, bits: u8) -> impl Iterator<Item = BucketId> + use<> {
+    let count = 1_u64 << (bits - BucketId::GROUP_BITS);
+    (0..count).map(move |part| BucketId::new(bits, part << BucketId::GROUP_BITS | u64::from(low)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_divided_further_and_never_joined() {
+        let once = Spread::default().with([(7, 34), (9, 60), (11, 1)]);
+        assert_eq!(once.groups().collect::<Vec<_>>(), [(7, 34), (9, 42), (11, 33)]);
+        assert_eq!(once.with([(7, 33)]), once);
+        assert_eq!(once.with([(7, 35)]).groups().next(), Some((7, 35)));
+        let full = Spread::default().with((0..5000).map(|low| (low, 33)));
+        assert_eq!(full.groups().count(), Spread::GROUPS_MAX);
+        assert!(full.is_valid());
+    }
+
+    #[test]
+    fn what_changes_is_forgotten() {
+        let before = Spread::default().with([(0x107, 33), (0x3, 34)]);
+        let after = before.with([(0x107, 34), (0x201, 33)]);
+        let changed = after.changed(&before, 8);
+        let expected = [BucketId::new(33, 0x107), BucketId::new(33, 1 << 32 | 0x107), BucketId::new(8, 1)];
+        assert_eq!(changed, expected);
+        assert!(before.changed(&after, 8).len() > changed.len(), "an older one knows less");
+    }
+}

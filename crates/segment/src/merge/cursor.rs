@@ -1,0 +1,264 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_bucket::SortKey;
+use millrace_column::{Bytes, CHUNK_DOCS, Column, ColumnKey, Fixed};
+use millrace_document::DocumentId;
+use millrace_env::pace;
+
+use super::{CHUNK_BYTES, MergeInput, MergePolicy};
+use crate::ranges::{joined, reach, span};
+use crate::{ChunkInfo, Error, GroupEntry, NewChunk, Section, Segment, Writer};
+
+/// A place in a source.
+pub(super) struct Cursor {
+    pub(super) segment: Arc<Segment>,
+    pub(super) section: usize,
+    ranges: Vec<(u64, u64)>,
+    /// Those of them that do not touch each other.
+    joined: Vec<(u64, u64)>,
+    entries: std::vec::IntoIter<GroupEntry>,
+    entry: Option<GroupEntry>,
+    pub(super) chunk: u32,
+    pub(super) row: usize,
+    pub(super) keys: Option<KeyColumns>,
+    pub(super) sort_key: Option<SortKey>,
+}
+
+pub(super) struct KeyColumns {
+    pub(super) info: ChunkInfo,
+    ids: Bytes,
+    timestamps: Fixed,
+    removed: Option<Fixed>,
+}
+
+impl Cursor {
+    pub(super) fn new(input: &MergeInput, section: usize) -> Result<Self, Error> {
+        let ranges = input.locations.clone();
+        let joined = joined(&ranges);
+        let mut entries = Vec::new();
+        if let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) {
+            input.segment.groups(section, (*first >> 32) as u32, |entry| {
+                let beyond = u64::from(entry.location) << 32 > *last;
+                // What begins before a range reaches into it only where it has no group.
+                if !beyond && (entry.group.is_empty() || reach(&ranges, span(entry.location))) {
+                    entries.push(entry);
+                }
+                !beyond
+            })?;
+        }
+        let mut cursor = Cursor {
+            segment: Arc::clone(&input.segment),
+            section,
+            ranges,
+            joined,
+            entries: entries.into_iter(),
+            entry: None,
+            chunk: 0,
+            row: 0,
+            keys: None,
+            sort_key: None,
+        };
+        cursor.next_entry()?;
+        Ok(cursor)
+    }
+
+    pub(super) fn section(&self) -> &Section {
+        &self.segment.sections()[self.section]
+    }
+
+    /// The location of the row it stands at.
+    pub(super) fn location(&self) -> Option<u32> {
+        self.place().map(|place| (place >> 32) as u32)
+    }
+
+    /// All of the reversed location of the row it stands at.
+    pub(super) fn place(&self) -> Option<u64> {
+        self.sort_key.as_ref().map(SortKey::reversed_location)
+    }
+
+    pub(super) fn group(&self) -> Option<(u32, String)> {
+        let entry = self.entry.as_ref()?;
+        Some((self.location().unwrap_or(entry.location), entry.group.clone()))
+    }
+
+    /// Which of the ranges a reversed location is in.
+    pub(super) fn range_of(&self, place: u64) -> usize {
+        self.ranges.partition_point(|(_, last)| *last < place)
+    }
+
+    pub(super) fn stands_in(&self, group: &(u32, String)) -> bool {
+        self.entry
+            .as_ref()
+            .is_some_and(|entry| entry.group == group.1 && (group.1.is_empty() || entry.location == group.0))
+    }
+
+    fn next_entry(&mut self) -> Result<(), Error> {
+        self.begin_entry()?;
+        self.skip_outside()
+    }
+
+    pub(super) fn next_row(&mut self) -> Result<(), Error> {
+        self.step()?;
+        self.skip_outside()
+    }
+
+    /// Moves on to a row inside the ranges: of this group or of one after it, whose rows may lie at lower locations than the last of this.
+    fn skip_outside(&mut self) -> Result<(), Error> {
+        while let Some(place) = self.place() {
+            let range = self.ranges.partition_point(|(_, last)| *last < place);
+            match self.ranges.get(range) {
+                Some((first, _)) if *first <= place => break,
+                Some((first, _)) => self.skip_to(*first)?,
+                None => self.begin_entry()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it that need not be looked at, else to
+    /// the next row.
+    fn skip_to(&mut self, place: u64) -> Result<(), Error> {
+        let Some(entry) = &self.entry else { return Ok(()) };
+        let end = entry.first_chunk + entry.chunks;
+        if !entry.group.is_empty() && place >> 32 > u64::from(entry.location) {
+            return self.begin_entry();
+        }
+        if self.row == 0 && self.chunk + 1 < end {
+            let following = self.segment.chunks(self.section, self.chunk + 1..end)?;
+            let before = following.partition_point(|info| info.first_location < place) as u32;
+            if before > 0 {
+                self.chunk += before;
+                self.keys = None;
+                return self.read_key();
+            }
+        }
+        self.step()
+    }
+
+    fn begin_entry(&mut self) -> Result<(), Error> {
+        self.entry = self.entries.next();
+        if let Some(entry) = &self.entry {
+            self.chunk = entry.first_chunk;
+            self.row = 0;
+            self.keys = None;
+            self.read_key()?;
+        } else {
+            self.sort_key = None;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Error> {
+        let Some(entry) = &self.entry else { return Ok(()) };
+        let last_chunk = entry.first_chunk + entry.chunks;
+        self.row += 1;
+        if self.keys.as_ref().is_some_and(|keys| self.row >= keys.ids.len()) {
+            self.row = 0;
+            self.chunk += 1;
+            self.keys = None;
+            if self.chunk >= last_chunk {
+                return self.begin_entry();
+            }
+        }
+        self.read_key()
+    }
+
+    /// Reads the key of the row it stands at.
+    fn read_key(&mut self) -> Result<(), Error> {
+        if self.keys.is_none() {
+            self.keys = Some(self.read_key_columns()?);
+        }
+        let Some(keys) = &self.keys else { return Ok(()) };
+        let id = keys.ids.get(self.row).and_then(|id| std::str::from_utf8(id).ok());
+        let id = id.and_then(|id| DocumentId::parse(id).ok());
+        let id = id.ok_or_else(|| self.segment.corrupt(0, "a document id is not one"))?;
+        self.sort_key = Some(SortKey::new(&id));
+        Ok(())
+    }
+
+    fn read_key_columns(&self) -> Result<KeyColumns, Error> {
+        let column = |key: ColumnKey| -> Result<Option<Column>, Error> {
+            let range = self.chunk..self.chunk + 1;
+            Ok(self.segment.columns_uncached(self.section, &key, range)?.pop().flatten())
+        };
+        let info = self.segment.chunks(self.section, self.chunk..self.chunk + 1)?.pop();
+        let removed = match column(ColumnKey::removed())? {
+            Some(Column::Fixed(removed)) => Some(removed),
+            _ => None,
+        };
+        match (info, column(ColumnKey::id())?, column(ColumnKey::timestamp())?) {
+            (Some(info), Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
+                if timestamps.cell().size() == 8 =>
+            {
+                Ok(KeyColumns { info, ids, timestamps, removed })
+            }
+            _ => Err(self.segment.corrupt(0, "a chunk lacks its ids or timestamps")),
+        }
+    }
+
+    pub(super) fn timestamp(&self) -> u64 {
+        self.keys.as_ref().map_or(0, |keys| keys.timestamps.cells::<u64>()[self.row])
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        let removed = self.keys.as_ref().and_then(|keys| keys.removed.as_ref());
+        removed.is_some_and(|removed| removed.integer(self.row) == Some(1))
+    }
+
+    /// Whether two chunks that follow each other would fit into one.
+    fn has_small_neighbours(&self, chunks: &Range<u32>, infos: &[ChunkInfo]) -> Result<bool, Error> {
+        for (chunk, pair) in chunks.clone().zip(infos.windows(2)) {
+            if (pair[0].documents + pair[1].documents) as usize <= CHUNK_DOCS {
+                let bytes = self.segment.chunk_bytes(self.section, chunk)?
+                    + self.segment.chunk_bytes(self.section, chunk + 1)?;
+                if bytes <= CHUNK_BYTES {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether it is at the beginning of a group of which everything is inside the ranges.
+    pub(super) fn is_whole_group(&self) -> bool {
+        let Some(entry) = self.entry.as_ref().filter(|entry| !entry.group.is_empty()) else { return false };
+        let (first, last) = span(entry.location);
+        let place = self.joined.partition_point(|(_, end)| *end < last);
+        let inside = self.joined.get(place).is_some_and(|(begin, _)| *begin <= first);
+        inside && self.chunk == entry.first_chunk && self.row == 0
+    }
+
+    /// Takes over the chunks of the group it is at the beginning of, when all of them stay and need nothing.
+    pub(super) fn take_whole_group(
+        &mut self,
+        dropped: u64,
+        columns: &[ColumnKey],
+        policy: &dyn MergePolicy,
+        writer: &mut Writer<'_>,
+    ) -> Result<bool, Error> {
+        let Some(entry) = &self.entry else { return Ok(false) };
+        let range = entry.first_chunk..entry.first_chunk + entry.chunks;
+        let infos = self.segment.chunks(self.section, range.clone())?;
+        let forget = policy.forget_removals_before();
+        let stays = |info: &ChunkInfo| info.oldest > dropped && (info.removed == 0 || info.oldest >= forget);
+        if self.has_small_neighbours(&range, &infos)?
+            || !infos.iter().all(stays)
+            || self.section().columns != columns
+        {
+            return Ok(false);
+        }
+        for (chunk, info) in range.zip(infos) {
+            pace::step();
+            let columns = columns
+                .iter()
+                .map(|key| {
+                    Ok(self.segment.columns_uncached(self.section, key, chunk..chunk + 1)?.pop().flatten())
+                })
+                .collect::<Result<_, Error>>()?;
+            writer.add(NewChunk { location: entry.location, group: &entry.group, info, columns })?;
+        }
+        self.next_entry()?;
+        Ok(true)
+    }
+}

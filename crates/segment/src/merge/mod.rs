@@ -1,0 +1,125 @@
+//! Makes one segment of several, of which each may be older than another in parts.
+//!
+//! 1. Types come in order. The columns of a type are those of all sources, as the policy wants them.
+//! 2. Each source has a cursor that stands at a row. The cursor whose row comes first in the order of keys moves on.
+//! 3. Where only one source has a group, and nothing of it can go, its chunks are taken over as they are.
+//! 4. Otherwise rows are taken one by one. Of rows with the same key the newest wins. Versions that were dropped with their group go,
+//!    and so do removals that no one has to remember any more.
+//! 5. Rows that were taken are noted as runs of a chunk of a source; when a chunk is full, or the group ends, its columns are
+//!    concatenated from those runs. No document is parsed.
+
+mod concat;
+mod cursor;
+mod output;
+
+use std::sync::Arc;
+
+use millrace_column::{Column, ColumnKey};
+
+use self::cursor::Cursor;
+use self::output::{Output, Taken};
+use crate::{Error, Segment, Writer};
+
+/// A source of a merge.
+#[derive(Debug, Clone)]
+pub struct MergeInput {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Only documents whose location, [reversed](millrace_document::Location::reversed), is in one of these ranges, both ends included. In
+    /// order; none reaches into another.
+    pub locations: Vec<(u64, u64)>,
+}
+
+/// What a merge cannot know from the sources.
+pub trait MergePolicy {
+    /// Which of these columns of a type to keep, and which to derive beside them; sorted. Those of no field are kept in any case.
+    fn columns(&self, document_type: &str, present: &[ColumnKey]) -> Vec<ColumnKey>;
+
+    /// A column, from the value column of its field; `None` when it cannot be derived.
+    fn derive(&self, document_type: &str, key: &ColumnKey, value: &Column) -> Option<Column>;
+
+    /// Versions of this group at this reversed location with this timestamp or an earlier one were dropped; 0: none. It is the same at all
+    /// locations of a group that are in one range of a source.
+    fn dropped(&self, document_type: &str, location: u64, group: &str) -> u64;
+
+    /// Removals with an earlier timestamp need not be remembered, as far as the sources are all that there is of their group.
+    fn forget_removals_before(&self) -> u64;
+
+    /// Whether to stop: the result is not wanted any more.
+    fn cancelled(&self) -> bool;
+}
+
+/// A chunk is closed when it has so many bytes.
+const CHUNK_BYTES: u64 = 8 << 20;
+
+/// Writes what the sources hold together. Returns `false` when the policy cancelled it.
+///
+/// # Errors
+/// A source cannot be read or is damaged; the writer cannot write.
+pub fn merge(
+    inputs: &[MergeInput],
+    writer: &mut Writer<'_>,
+    policy: &dyn MergePolicy,
+) -> Result<bool, Error> {
+    let mut types: Vec<&str> = inputs
+        .iter()
+        .flat_map(|input| input.segment.sections())
+        .map(|section| section.document_type.as_str())
+        .collect();
+    types.sort_unstable();
+    types.dedup();
+    for document_type in types {
+        if !merge_section(document_type, inputs, writer, policy)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn merge_section(
+    document_type: &str,
+    inputs: &[MergeInput],
+    writer: &mut Writer<'_>,
+    policy: &dyn MergePolicy,
+) -> Result<bool, Error> {
+    let mut cursors = Vec::new();
+    for input in inputs {
+        if let Some(section) = input.segment.section(document_type) {
+            cursors.push(Cursor::new(input, section)?);
+        }
+    }
+    let mut present: Vec<ColumnKey> =
+        cursors.iter().flat_map(|cursor| cursor.section().columns.iter().cloned()).collect();
+    present.sort_unstable();
+    present.dedup();
+    let mut columns = policy.columns(document_type, &present);
+    columns.extend(present.iter().filter(|key| key.field.is_empty()).cloned());
+    columns.sort_unstable();
+    columns.dedup();
+
+    writer.begin_section(document_type, columns.clone())?;
+    let mut output = Output { document_type, columns: &columns, policy, taken: Taken::default() };
+    loop {
+        if policy.cancelled() {
+            return Ok(false);
+        }
+        let Some(group) = next_group(&cursors) else { break };
+        let holders: Vec<usize> =
+            (0..cursors.len()).filter(|&index| cursors[index].stands_in(&group)).collect();
+        if let [only] = holders[..]
+            && cursors[only].is_whole_group()
+        {
+            let dropped = policy.dropped(document_type, u64::from(group.0) << 32, &group.1);
+            if cursors[only].take_whole_group(dropped, &columns, policy, writer)? {
+                continue;
+            }
+        }
+        output.rows_of_group(&group, &mut cursors, writer)?;
+    }
+    Ok(true)
+}
+
+/// The group whose rows come next: location and key. Documents without a group are in one as long as no other comes between.
+fn next_group(cursors: &[Cursor]) -> Option<(u32, String)> {
+    cursors.iter().filter_map(Cursor::group).min()
+}

@@ -1,0 +1,192 @@
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_bucket::SortKey;
+use millrace_column::{CHUNK_DOCS, Column, ColumnKey, Form};
+use millrace_env::pace;
+
+use super::concat::concat_with_gaps;
+use super::cursor::Cursor;
+use super::{CHUNK_BYTES, MergePolicy};
+use crate::writer::is_key_column;
+use crate::{ChunkInfo, Error, NewChunk, Segment, Writer};
+
+/// Rows that were taken for the next chunk.
+#[derive(Default)]
+pub(super) struct Taken {
+    runs: Vec<Run>,
+    info: Option<ChunkInfo>,
+    bytes: u64,
+}
+
+/// Rows of a chunk of a source.
+struct Run {
+    segment: Arc<Segment>,
+    section: usize,
+    chunk: u32,
+    rows: Range<usize>,
+    /// Bytes a row takes, about.
+    row_bytes: u64,
+}
+
+/// What is written of a type: rows of all sources, gathered to chunks.
+pub(super) struct Output<'a> {
+    pub(super) document_type: &'a str,
+    pub(super) columns: &'a [ColumnKey],
+    pub(super) policy: &'a dyn MergePolicy,
+    pub(super) taken: Taken,
+}
+
+impl Output<'_> {
+    /// Takes the rows of a group, at which some of the cursors stand, one by one.
+    pub(super) fn rows_of_group(
+        &mut self,
+        group: &(u32, String),
+        cursors: &mut [Cursor],
+        writer: &mut Writer<'_>,
+    ) -> Result<(), Error> {
+        let mut location = group.0;
+        let mut known: Option<(usize, u64)> = None;
+        loop {
+            pace::step();
+            // Rows without a group end where a group begins.
+            let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
+            let Some(newest) = newest else { break };
+            let cursor = &cursors[newest];
+            let place = cursor.place().unwrap_or(u64::from(group.0) << 32);
+            let dropped = match known {
+                // It differs from one document without a group to the next.
+                Some((range, dropped)) if !group.1.is_empty() && range == cursor.range_of(place) => dropped,
+                _ => self.policy.dropped(self.document_type, place, &group.1),
+            };
+            known = Some((cursor.range_of(place), dropped));
+            let timestamp = cursor.timestamp();
+            let forgotten = cursor.is_removed() && timestamp < self.policy.forget_removals_before();
+            if timestamp > dropped && !forgotten {
+                if self.is_full() {
+                    self.flush(location, &group.1, writer)?;
+                }
+                if self.taken.info.is_none() {
+                    location = cursor.location().unwrap_or(group.0);
+                }
+                self.take(cursor)?;
+            }
+            let key = cursors[newest].sort_key.clone();
+            for cursor in cursors.iter_mut().filter(|cursor| cursor.sort_key == key) {
+                cursor.next_row()?;
+            }
+        }
+        self.flush(location, &group.1, writer)
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.info.is_some_and(|info| info.documents as usize >= CHUNK_DOCS)
+            || self.taken.bytes >= CHUNK_BYTES
+    }
+
+    fn take(&mut self, cursor: &Cursor) -> Result<(), Error> {
+        let timestamp = cursor.timestamp();
+        let location = cursor.sort_key.as_ref().map_or(0, SortKey::reversed_location);
+        let info = self.taken.info.get_or_insert(ChunkInfo {
+            documents: 0,
+            removed: 0,
+            first_location: location,
+            oldest: timestamp,
+            newest: timestamp,
+        });
+        info.documents += 1;
+        info.removed += u32::from(cursor.is_removed());
+        info.oldest = info.oldest.min(timestamp);
+        info.newest = info.newest.max(timestamp);
+        match self.taken.runs.last_mut() {
+            Some(run)
+                if Arc::ptr_eq(&run.segment, &cursor.segment)
+                    && run.chunk == cursor.chunk
+                    && run.rows.end == cursor.row =>
+            {
+                run.rows.end += 1;
+                self.taken.bytes += run.row_bytes;
+            }
+            _ => {
+                let documents = cursor.keys.as_ref().map_or(1, |keys| keys.info.documents.max(1));
+                let bytes = cursor.segment.chunk_bytes(cursor.section, cursor.chunk)?;
+                let run = Run {
+                    segment: Arc::clone(&cursor.segment),
+                    section: cursor.section,
+                    chunk: cursor.chunk,
+                    rows: cursor.row..cursor.row + 1,
+                    row_bytes: bytes / u64::from(documents),
+                };
+                self.taken.bytes += run.row_bytes;
+                self.taken.runs.push(run);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, location: u32, group: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let Taken { runs, info, .. } = std::mem::take(&mut self.taken);
+        let Some(info) = info else { return Ok(()) };
+        let columns = self.columns.iter().map(|key| self.concat(key, &runs)).collect::<Result<_, _>>()?;
+        writer.add(NewChunk { location, group, info, columns })
+    }
+
+    fn concat(&self, key: &ColumnKey, runs: &[Run]) -> Result<Option<Column>, Error> {
+        pace::step();
+        let mut read: HashMap<(u64, u32), Option<Column>> = HashMap::new();
+        for run in runs {
+            if let Entry::Vacant(place) = read.entry((run.segment.number(), run.chunk)) {
+                place.insert(self.read(key, run)?);
+            }
+        }
+        let parts: Vec<(Option<&Column>, Range<usize>)> = runs
+            .iter()
+            .map(|run| {
+                let column = read.get(&(run.segment.number(), run.chunk)).and_then(Option::as_ref);
+                (column, run.rows.clone())
+            })
+            .collect();
+        let joined = concat_with_gaps(&parts);
+        if joined.is_none() && is_key_column(key) {
+            return Err(runs[0].segment.corrupt(0, "a chunk lacks its ids or timestamps"));
+        }
+        Ok(joined)
+    }
+
+    /// The column of a source's chunk, derived where the source lacks it.
+    fn read(&self, key: &ColumnKey, run: &Run) -> Result<Option<Column>, Error> {
+        let range = run.chunk..run.chunk + 1;
+        let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
+            Ok(run.segment.columns_uncached(run.section, key, range.clone())?.pop().flatten())
+        };
+        if let Some(column) = column(key)? {
+            return Ok(Some(column));
+        }
+        if key.form != Form::Tokens {
+            return Ok(None);
+        }
+        let value = column(&ColumnKey::value(key.root()))?;
+        Ok(value.and_then(|value| self.policy.derive(self.document_type, key, &value)))
+    }
+}
+
+/// Of the rows that have the first key of all, the cursor of the newest.
+fn newest_of_first_key(cursors: &[Cursor]) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (index, cursor) in cursors.iter().enumerate() {
+        let Some(key) = &cursor.sort_key else { continue };
+        let better =
+            best.is_none_or(|best| match cursors[best].sort_key.as_ref().map(|other| key.cmp(other)) {
+                Some(Ordering::Less) => true,
+                Some(Ordering::Equal) => cursor.timestamp() > cursors[best].timestamp(),
+                _ => false,
+            });
+        if better {
+            best = Some(index);
+        }
+    }
+    best
+}

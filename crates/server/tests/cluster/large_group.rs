@@ -1,0 +1,79 @@
+//! A group that grows too large for one bucket: it is divided, and the nodes share it.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::nodes::{Etcd, ideal_at, node, put, until, visited};
+use crate::support::{NOTE, SERVICES, Server};
+
+/// More than the least that `bucket-splitting` can say.
+const LARGE: u32 = 1300;
+
+/// What is asked of a large group.
+const QUERIES: [&str; 4] = [
+    "select * from note where title contains 'note' order by stars desc limit 7",
+    "select * from note where title contains '11' limit 20",
+    "select * from note where stars > 900 order by stars limit 5 offset 3",
+    "select * from note where true limit 0 | all(group(stars % 7) order(-count()) each(output(count(), sum(stars))))",
+];
+
+/// What a query of the group finds, but for how it was found.
+fn found(server: &Server, yql: &str) -> Value {
+    let parameters = [("yql", yql), ("streaming.groupname", "g0"), ("timeout", "10s")];
+    let (status, mut answer) = server.query(&parameters);
+    if let Some(root) = answer["root"].as_object_mut() {
+        root.remove("coverage");
+    }
+    json!([status, answer["root"]])
+}
+
+/// It is divided, lies on all of them, and is searched as if it lay on one; a node is killed meanwhile, and in the end the group is dropped.
+#[test]
+fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
+    let Some(etcd) = Etcd::start() else { return };
+    let mut nodes: Vec<Server> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let alone = Server::with_notes();
+    let services = SERVICES
+        .replace("<min-redundancy>1<", "<min-redundancy>2<")
+        .replace("</content>", "<tuning><bucket-splitting max-documents='1024'/></tuning></content>");
+    until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
+    for number in 0..LARGE {
+        put(&nodes[number as usize % 3], 0, number);
+        put(&alone, 0, number);
+    }
+    // Another group, so that a visit goes through both.
+    put(&nodes[0], 1, 0);
+    let check = |server: &Server, when: &str| {
+        for yql in QUERIES {
+            until(&format!("{when}: {yql}"), &found(&alone, yql), || found(server, yql));
+        }
+    };
+    check(&nodes[1], "whole");
+    for server in &nodes {
+        until("divided", &Some(1), || server.get("/state/v1/cluster").1["divided_groups"].as_u64());
+    }
+    until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
+    nodes.iter().for_each(|server| check(server, "divided"));
+    let status = nodes[0].millrace(&["status"]).stdout;
+    assert!(String::from_utf8_lossy(&status).contains("1 large group is divided"));
+    assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 1);
+
+    // Writes and queries go on without one of them.
+    nodes[1].kill();
+    for number in LARGE..LARGE + 20 {
+        put(&nodes[0], 0, number);
+        put(&alone, 0, number);
+    }
+    check(&nodes[2], "without b");
+    nodes[1].start_again();
+    nodes.iter().for_each(|server| check(server, "b is back"));
+    assert_eq!(visited(&nodes[1]).len(), LARGE as usize + 21);
+
+    let path = "/document/v1/notes/note/group/g0/?selection=true&cluster=notes&timeout=30s";
+    let (status, answer) = nodes[2].call(Method::DELETE, path, "");
+    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(u64::from(LARGE) + 20)), "{answer}");
+    for server in &nodes {
+        until("dropped", &Some(0), || found(server, QUERIES[0])[1]["fields"]["totalCount"].as_u64());
+        assert_eq!(visited(server).len(), 1);
+    }
+}

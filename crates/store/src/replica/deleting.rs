@@ -1,0 +1,121 @@
+//! Giving up replicas: their segments leave the buckets, and no document is looked at but for the checksum that whoever orders it has seen.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_document::Timestamp;
+use millrace_segment::reaches;
+
+use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
+use crate::shared::Shared;
+use crate::state::{Bucket, BucketSegment, State, is_part};
+use crate::upkeep::sealing::Sealer;
+use crate::{Error, Store};
+
+impl Store {
+    /// Gives up what there is of these buckets, each only where its checksum is this one. Returns where it was.
+    ///
+    /// No document is looked at but for the checksum: segments leave the bucket, and files that no bucket has any more are unlinked.
+    /// The same versions can come again.
+    ///
+    /// # Errors
+    /// Rows of the tail cannot be sealed, a file cannot be read, the manifest cannot be written.
+    pub fn delete_replicas(
+        &self,
+        buckets: &[(BucketId, u64)],
+        removals_since: Timestamp,
+    ) -> Result<Vec<bool>, Error> {
+        self.shared().check_open()?;
+        delete(self.shared(), self.sealer(), buckets, removals_since)
+    }
+}
+
+fn delete(
+    shared: &Shared,
+    sealer: &Sealer,
+    buckets: &[(BucketId, u64)],
+    removals_since: Timestamp,
+) -> Result<Vec<bool>, Error> {
+    let ids: Vec<BucketId> = buckets.iter().map(|(bucket, _)| *bucket).collect();
+    seal_buckets(shared, sealer, &ids)?;
+    let counting = counting(shared);
+    let mut agreed = Vec::with_capacity(buckets.len());
+    for (bucket, expected) in buckets {
+        let info = info(shared, &counting, *bucket, removals_since)?;
+        agreed.push(info.is_none_or(|info| info.checksum == *expected));
+    }
+    let counted = Arc::clone(&counting.reading().state);
+    drop(counting);
+    let idle = idle_parts(&counted, &ids)?;
+    let mut gone = Vec::new();
+    // No row comes between looking and deleting: it would be lost.
+    shared.publish_alone(|state| {
+        let mut new = state.clone();
+        let mut replicas = (*state.replicas).clone();
+        for ((bucket, _), agreed) in buckets.iter().zip(&mut agreed) {
+            *agreed = *agreed
+                && segments_of(state, *bucket) == segments_of(&counted, *bucket)
+                && !is_in_tail(state, *bucket)?;
+            if *agreed {
+                new.buckets = isolated(&new.buckets, *bucket);
+                let inside = |part: &Arc<Bucket>| is_part(part.id, *bucket);
+                for part in new.buckets.iter_mut().filter(|part| inside(part)) {
+                    gone.push(part.id);
+                    *part = Arc::new(Bucket { id: part.id, segments: Vec::new() });
+                }
+                replicas.remove(bucket);
+            }
+        }
+        new.replicas = Arc::new(replicas);
+        for part in new.buckets.iter_mut().filter(|part| idle.contains_key(&part.id)) {
+            let is_idle = |segment: &BucketSegment| idle[&part.id].contains(&segment.record.number);
+            let segments = part.segments.iter().filter(|segment| !is_idle(segment)).cloned().collect();
+            *part = Arc::new(Bucket { id: part.id, segments });
+        }
+        Ok(new)
+    })?;
+    gone.extend(ids);
+    shared.counts.forget(&gone);
+    Ok(agreed)
+}
+
+/// Which segments of these buckets other buckets name without having documents in them, and without being of a replica: what was split has
+/// all segments in both halves. When the buckets go, nobody needs these files.
+fn idle_parts(state: &State, buckets: &[BucketId]) -> Result<HashMap<BucketId, Vec<u64>>, Error> {
+    let mut parts = state.buckets.clone();
+    for bucket in buckets {
+        parts = isolated(&parts, *bucket);
+    }
+    let goes = |part: &Arc<Bucket>| buckets.iter().any(|bucket| is_part(part.id, *bucket));
+    let numbers: HashSet<u64> = parts
+        .iter()
+        .filter(|part| goes(part))
+        .flat_map(|part| part.segments.iter().map(|segment| segment.record.number))
+        .collect();
+    let is_of_replica = |part: &Arc<Bucket>| {
+        let mut around = (0..=part.id.used_bits()).map(|bits| BucketId::new(bits, part.id.bits()));
+        around.any(|bucket| is_part(part.id, bucket) && state.replicas.contains_key(&bucket))
+            || state.replicas.keys().any(|replica| part.id.covers(*replica))
+    };
+    let mut idle: HashMap<BucketId, Vec<u64>> = HashMap::new();
+    for part in &parts {
+        let shared = || part.segments.iter().filter(|segment| numbers.contains(&segment.record.number));
+        if shared().next().is_none() || goes(part) || is_of_replica(part) {
+            continue;
+        }
+        for segment in shared() {
+            let opened = segment.opened.as_ref().map_err(Clone::clone)?;
+            if !reaches(opened, part.places())? {
+                idle.entry(part.id).or_default().push(segment.record.number);
+            }
+        }
+    }
+    Ok(idle)
+}
+
+/// The numbers of a bucket's segments, part by part.
+fn segments_of(state: &State, bucket: BucketId) -> Vec<Vec<u64>> {
+    let numbers = |part: Arc<Bucket>| part.segments.iter().map(|segment| segment.record.number).collect();
+    parts(state, bucket).into_iter().map(numbers).collect()
+}

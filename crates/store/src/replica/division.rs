@@ -1,0 +1,209 @@
+//! Dividing large groups. What a store has of one in the bucket of its location is in buckets of its own from then on, of which each can be
+//! a replica, move and be given up by itself. That is a change of the manifest; no document is rewritten.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millrace_bucket::BucketId;
+use millrace_segment::Cut;
+
+use super::isolated;
+use crate::state::{Bucket, State, is_of_divided};
+use crate::{Error, Store};
+
+impl Store {
+    /// Divides the groups of these locations (by the low 32 bits) into buckets that use so many bits, more than 32. A replica that there is
+    /// of what a group was in (a bucket that uses `bits`, or a part that uses fewer than the new ones) becomes replicas of the parts, each as
+    /// complete as the whole; a bucket goes on without what is divided off. Groups that are divided so far or further stay as they are.
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// A segment's directory cannot be read; the manifest cannot be written.
+    pub fn divide(&self, bits: u8, groups: &[(u32, u8)]) -> Result<(), Error> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let state = shared.state();
+        if undivided(&state, groups).next().is_none() {
+            return Ok(());
+        }
+        let measured = measure(&state, groups)?;
+        drop(state);
+        shared.publish(|state| {
+            let mut new = state.clone();
+            new.replicas = Arc::new(replicas(state, bits, groups));
+            new.buckets = buckets(state, groups);
+            for bucket in &mut new.buckets {
+                let known = |number| measured.get(&(bucket.id, number));
+                if bucket.segments.iter().any(|segment| known(segment.record.number).is_some()) {
+                    *bucket = Arc::new(with_shares(bucket, known));
+                }
+            }
+            Ok(new)
+        })
+    }
+
+    /// The groups that are too large for their buckets, by the [`Tuning`](crate::Tuning), though no bucket can be split any more for them: the low
+    /// 32 bits of their locations, and how many bits the bucket uses; 32 where the group is not divided. What is not sealed is not counted.
+    ///
+    /// # Errors
+    /// A segment's directory cannot be read.
+    pub fn too_large(&self) -> Result<Vec<(u32, u8)>, Error> {
+        let shared = self.shared();
+        shared.check_open()?;
+        let tuning = shared.tuning();
+        let is_large =
+            |(bytes, documents): (u64, u64)| bytes > tuning.split_bytes || documents > tuning.split_documents;
+        let mut found = Vec::new();
+        for bucket in shared.state().buckets.iter() {
+            if !is_large((bucket.bytes(), shared.counts.documents(bucket))) {
+                continue;
+            }
+            let used_bits = bucket.id.used_bits();
+            match used_bits < BucketId::GROUP_BITS {
+                true => {
+                    let largest = largest_group(bucket)?.filter(|(_, share)| is_large(*share));
+                    found.extend(largest.map(|(low, _)| (low, BucketId::GROUP_BITS)));
+                }
+                false => found.push((bucket.id.bits() as u32, used_bits)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// How much there is of something, about.
+type BytesAndDocuments = (u64, u64);
+
+/// The location of a bucket that has the most chunks, by its low bits, and the bytes and documents of it.
+fn largest_group(bucket: &Bucket) -> Result<Option<(u32, BytesAndDocuments)>, Error> {
+    let (first, last) = bucket.locations();
+    let mut chunks: HashMap<u32, u64> = HashMap::new();
+    for segment in bucket.open_segments()? {
+        for section in 0..segment.sections().len() {
+            segment.groups(section, first, |entry| {
+                let inside = entry.location <= last;
+                if inside && !entry.group.is_empty() {
+                    *chunks.entry(entry.location).or_default() += u64::from(entry.chunks);
+                }
+                inside
+            })?;
+        }
+    }
+    let most = chunks.into_iter().max_by_key(|(location, chunks)| (*chunks, *location));
+    let Some((location, _)) = most else { return Ok(None) };
+    let low = location.reverse_bits();
+    let places = BucketId::new(BucketId::GROUP_BITS, u64::from(low)).reversed_range();
+    let (mut bytes, mut documents) = (0, 0);
+    for segment in bucket.open_segments()? {
+        for share in Cut::whole(segment, &[places])?.shares() {
+            (bytes, documents) = (bytes + share.0, documents + share.1);
+        }
+    }
+    Ok(Some((low, (bytes, documents))))
+}
+
+/// The groups that are to be divided further than they are.
+fn undivided(state: &State, groups: &[(u32, u8)]) -> impl Iterator<Item = (u32, u8)> {
+    groups.iter().copied().filter(|(low, to)| {
+        state.buckets_of(low.reverse_bits()).iter().any(|bucket| bucket.id.used_bits() < *to)
+    })
+}
+
+/// The buckets with those split that have what is to be divided.
+fn buckets(state: &State, groups: &[(u32, u8)]) -> Vec<Arc<Bucket>> {
+    let mut buckets = state.buckets.clone();
+    for (low, to) in undivided(state, groups) {
+        let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
+        buckets = isolated(&buckets, of_group);
+        buckets = buckets
+            .iter()
+            .flat_map(|bucket| match of_group.covers(bucket.id) {
+                true => bucket.halved_to(to),
+                false => vec![Arc::clone(bucket)],
+            })
+            .collect();
+    }
+    buckets
+}
+
+/// The replicas with those of parts in place of what they were in.
+fn replicas(state: &State, bits: u8, groups: &[(u32, u8)]) -> BTreeMap<BucketId, bool> {
+    let mut replicas = (*state.replicas).clone();
+    for (low, to) in undivided(state, groups) {
+        let of_group = BucketId::new(BucketId::GROUP_BITS, u64::from(low));
+        let divided = state.buckets_of(low.reverse_bits()).iter().any(|bucket| is_of_divided(bucket.id));
+        let is_coarser = |whole: &BucketId| is_of_divided(*whole) && of_group.covers(*whole);
+        let wholes: Vec<(BucketId, bool)> = match divided {
+            true => {
+                replicas.iter().filter(|(whole, _)| is_coarser(whole)).map(|(of, is)| (*of, *is)).collect()
+            }
+            false => {
+                let whole = BucketId::new(bits, u64::from(low));
+                replicas.get(&whole).map(|complete| (whole, *complete)).into_iter().collect()
+            }
+        };
+        replicas.retain(|whole, _| !is_coarser(whole));
+        let parts = (0..1_u64 << (to - BucketId::GROUP_BITS))
+            .map(|part| BucketId::new(to, part << BucketId::GROUP_BITS | u64::from(low)));
+        for part in parts {
+            let whole = wholes.iter().find(|(whole, _)| whole.covers(part));
+            replicas.extend(whole.map(|(_, complete)| (part, *complete)));
+        }
+    }
+    replicas
+}
+
+/// What buckets have of segments.
+type Measured = HashMap<(BucketId, u64), BytesAndDocuments>;
+
+/// What the new buckets have of the segments of those that are split, by the segments' directories.
+fn measure(state: &State, groups: &[(u32, u8)]) -> Result<Measured, Error> {
+    let new = buckets(state, groups);
+    let mut measured = Measured::new();
+    for old in state.buckets.iter().filter(|bucket| !bucket.segments.is_empty()) {
+        let begin = new.partition_point(|bucket| bucket.places().0 < old.places().0);
+        let count = new[begin..].partition_point(|bucket| bucket.places().0 <= old.places().1);
+        let parts = &new[begin..begin + count];
+        if parts.len() == 1 {
+            continue;
+        }
+        let places: Vec<(u64, u64)> = parts.iter().map(|part| part.places()).collect();
+        for segment in old.open_segments()? {
+            let mut shares = Cut::whole(segment, &places)?.shares().to_vec();
+            let mut at = 0;
+            for of_location in parts.chunk_by(|one, other| one.locations() == other.locations()) {
+                share_evenly(&mut shares[at..at + of_location.len()]);
+                at += of_location.len();
+            }
+            let shares = parts.iter().zip(shares);
+            measured.extend(shares.map(|(part, share)| ((part.id, segment.number()), share)));
+        }
+    }
+    Ok(measured)
+}
+
+/// A chunk is counted for the first of the parts that it reaches into. Digests deal documents out evenly: those parts that have something have
+/// about as much as each other.
+fn share_evenly(shares: &mut [(u64, u64)]) {
+    let having = shares.iter().filter(|(bytes, _)| *bytes > 0).count() as u64;
+    let sum = |of: fn(&(u64, u64)) -> u64| shares.iter().map(of).sum::<u64>();
+    let (bytes, documents) = (sum(|share| share.0), sum(|share| share.1));
+    for share in shares.iter_mut().filter(|(bytes, _)| *bytes > 0) {
+        *share = (bytes.div_ceil(having), documents.div_ceil(having));
+    }
+}
+
+/// A bucket with what was measured of its segments, and without those of which it has nothing.
+fn with_shares<'m>(bucket: &Bucket, known: impl Fn(u64) -> Option<&'m (u64, u64)>) -> Bucket {
+    let segments = bucket.segments.iter().filter_map(|segment| {
+        let mut segment = segment.clone();
+        if let Some((bytes, documents)) = known(segment.record.number) {
+            (segment.record.bytes, segment.record.documents) = (*bytes, *documents);
+            if *bytes == 0 {
+                return None;
+            }
+        }
+        Some(segment)
+    });
+    Bucket { id: bucket.id, segments: segments.collect() }
+}

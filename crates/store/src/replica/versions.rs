@@ -1,0 +1,127 @@
+//! Which versions a replica has: what two replicas compare that differ.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentId, Timestamp};
+
+use super::{has, parts};
+use crate::read::visiting::visit;
+use crate::shared::Shared;
+use crate::state::{State, locations};
+use crate::tail::RowKey;
+use crate::{Error, Store, ViewScope, Visit, Visited};
+
+/// A version without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionKey {
+    /// Which document.
+    pub id: DocumentId,
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// Whether it is a removal.
+    pub removed: bool,
+}
+
+/// Newest versions of a bucket's documents, in the order of keys.
+#[derive(Debug, Clone, Default)]
+pub struct VersionPage {
+    /// The versions.
+    pub versions: Vec<VersionKey>,
+    /// Where the next page begins; `None` at the end. It holds whatever is written, sealed or merged meanwhile.
+    pub after: Option<String>,
+}
+
+impl Store {
+    /// The newest versions of a bucket's documents, and of removals those from `removals_since` on: the next `wanted` after the place
+    /// that the page before names.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged; the place is none.
+    pub fn versions(
+        &self,
+        bucket: BucketId,
+        removals_since: Timestamp,
+        after: Option<&str>,
+        wanted: usize,
+    ) -> Result<VersionPage, Error> {
+        self.shared().check_open()?;
+        versions(self.shared(), bucket, removals_since, after, wanted)
+    }
+}
+
+fn versions(
+    shared: &Shared,
+    bucket: BucketId,
+    removals_since: Timestamp,
+    after: Option<&str>,
+    wanted: usize,
+) -> Result<VersionPage, Error> {
+    // A place is a type and a place in a visit of that type alone.
+    let after = match after {
+        Some(after) => Some(after.split_once('/').ok_or(Error::Continuation)?),
+        None => None,
+    };
+    let types = types_of(&shared.state(), bucket)?;
+    let remaining = types.into_iter().filter(|of| after.is_none_or(|(after, _)| of.as_str() >= after));
+    let mut page = VersionPage::default();
+    for document_type in remaining {
+        let continuation = after.filter(|(of, _)| *of == document_type).map(|(_, place)| place.to_owned());
+        let found = visit(
+            shared,
+            &Visit {
+                document_types: vec![document_type.clone()],
+                scope: ViewScope::Buckets(vec![bucket]),
+                from: Timestamp(0),
+                to: Timestamp(u64::MAX),
+                slice: (0, 1),
+                continuation: continuation.filter(|place| !place.is_empty()),
+                wanted: wanted - page.versions.len(),
+                tombstones: true,
+                fields: Some(Vec::new()),
+            },
+        )?;
+        page.versions.extend(found.visited.into_iter().filter_map(|visited| match visited {
+            Visited::Document(document, timestamp) => {
+                Some(VersionKey { id: document.id, timestamp, removed: false })
+            }
+            Visited::Removed(id, timestamp) => {
+                (timestamp >= removals_since).then_some(VersionKey { id, timestamp, removed: true })
+            }
+        }));
+        if let Some(place) = found.continuation {
+            page.after = Some(format!("{document_type}/{place}"));
+            break;
+        }
+        if page.versions.len() >= wanted {
+            // The next type from its beginning: the first name after this one.
+            page.after = Some(format!("{document_type}\0/"));
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The types of documents that a bucket has.
+fn types_of(state: &State, bucket: BucketId) -> Result<BTreeSet<String>, Error> {
+    let mut types = BTreeSet::new();
+    for part in parts(state, bucket) {
+        for segment in part.open_segments()? {
+            types.extend(segment.sections().iter().map(|section| section.document_type.clone()));
+        }
+    }
+    let (first, last) = locations(bucket);
+    let to = last.checked_add(1).map(u32::to_be_bytes);
+    for generation in &state.generations {
+        let snapshot = generation.tail.snapshot();
+        snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, _| {
+            let key = RowKey::parse(key)?;
+            if has(bucket, key.reversed_location()) && !types.contains(key.document_type()) {
+                types.insert(key.document_type().to_owned());
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(types)
+}
