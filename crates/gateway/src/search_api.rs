@@ -122,6 +122,7 @@ async fn search(
         let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
         return Err(Error::parameter("presentation.format", reason.to_owned()));
     }
+    sources::by_chain(&deployment, &mut parameters);
     let query = Arc::new(Query::from_parameters(parameters, &limits)?);
     if deployment.application.container.checks_encoding {
         check_encoding(&query)?;

@@ -16,6 +16,7 @@ use millrace_schema::Asking;
 
 pub(super) use self::answer::event;
 use super::format::Format;
+use super::sources;
 use crate::models::Language;
 use crate::{Deployment, Error};
 
@@ -122,7 +123,7 @@ fn asking(deployment: &Deployment, parameters: &BTreeMap<String, String>) -> Res
     let name = if name.is_empty() { BUILT_IN[0] } else { name };
     match chains.iter().find(|chain| chain.id == name) {
         Some(chain) => Ok(chain.asks.clone()),
-        None if BUILT_IN.contains(&name) => Ok(None),
+        None if BUILT_IN.contains(&name) || sources::is_chain(deployment, name) => Ok(None),
         None => {
             let known: Vec<&str> =
                 chains.iter().map(|chain| chain.id.as_str()).chain(BUILT_IN.iter().copied()).collect();

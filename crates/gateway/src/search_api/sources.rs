@@ -1,10 +1,10 @@
 //! What the sources that a query names lead to: schemas, content clusters, and providers, which are clusters by other names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::Query;
+use millrace_query::{Query, value_of};
 use millrace_schema::DocumentMode;
 use millrace_selection::Selection;
 
@@ -152,6 +152,23 @@ impl Source {
         }
     }
 }
+
+/// Whether a name is that of a search chain which leads to one content cluster: the cluster's own or a provider's.
+pub(super) fn is_chain(deployment: &Deployment, name: &str) -> bool {
+    clusters(deployment).any(|id| **id == *name) || deployment.application.providers.contains_key(name)
+}
+
+/// Makes the cluster that a query's search chain leads to its source, where it names no other.
+pub(super) fn by_chain(deployment: &Deployment, parameters: &mut BTreeMap<String, String>) {
+    let chain = value_of(parameters, "searchChain").map(str::trim);
+    let Some(name) = chain.filter(|name| is_chain(deployment, name)).map(str::to_owned) else { return };
+    if value_of(parameters, SOURCES).is_none() {
+        parameters.insert(SOURCES.to_owned(), name);
+    }
+}
+
+/// The parameter that names sources.
+const SOURCES: &str = "model.sources";
 
 /// The content clusters that are known by their own names: one that providers name is known by theirs only.
 fn clusters(deployment: &Deployment) -> impl Iterator<Item = &Arc<str>> {

@@ -1,0 +1,53 @@
+"""Which documents sources and search chains lead to."""
+
+import pytest
+
+from node import Node, free_ports
+from packages import call, deploy, search
+
+SERVICES = """<services version="1.0">
+<container id="default" version="1.0"><search>
+<provider id="letters" type="local" cluster="mails"/>
+<chain id="mine" inherits="vespa"/>
+</search><document-api/></container>
+<content id="mails" version="1.0"><redundancy>1</redundancy><documents><document type="mail" mode="streaming"/></documents></content>
+<content id="notes" version="1.0"><redundancy>1</redundancy><documents><document type="note" mode="streaming"/></documents></content>
+</services>"""
+SCHEMA = """schema {0} {{ document {0} {{ field text type string {{ indexing: index }} }}
+fieldset default {{ fields: text }} }}"""
+CASES = [
+    ({}, ["mail", "note"]),
+    ({"sources": "letters"}, ["mail"]),
+    ({"sources": "notes,letters"}, ["mail", "note"]),
+    ({"restrict": "note"}, ["note"]),
+    ({"searchChain": "mine"}, ["mail", "note"]),
+    ({"searchChain": "letters"}, ["mail"]),
+    ({"searchChain": "notes"}, ["note"]),
+    ({"searchChain": "notes", "sources": "letters"}, ["mail"]),
+    ({"searchChain": "letters", "yql": "select * from sources * where text contains 'word'"}, ["mail"]),
+    ({"searchChain": "mails"}, "there is no search chain 'mails'"),
+    ({"sources": "mails"}, "Could not resolve source ref 'mails'. Valid source refs are letters, mail, note, notes."),
+]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("sources") / "data", *free_ports(2))
+    schemas = {f"schemas/{name}.sd": SCHEMA.format(name) for name in ("mail", "note")}
+    status, answer = deploy(node, {"services.xml": SERVICES} | schemas)
+    assert status == 200, answer
+    for name in ("mail", "note"):
+        document = {"fields": {"text": "word"}}
+        assert call("POST", f"{node.data}/document/v1/n/{name}/group/me/{name}", document)[0] == 200
+    yield node
+    node.stop()
+
+
+@pytest.mark.parametrize("parameters, expected", CASES)
+def test_sources(node, parameters, expected):
+    root = search(node, **({"query": "word"} | parameters))
+    if isinstance(expected, str):
+        assert expected in root["errors"][0]["message"]
+    else:
+        assert "errors" not in root
+        assert sorted(hit["id"].rsplit(":", 1)[-1] for hit in root["children"]) == expected
