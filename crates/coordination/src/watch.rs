@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +7,9 @@ use crate::{Change, Changes, Coordination, Entry, Error, Operation, Revision};
 /// How long a stream of changes may say nothing before another one is asked for: a connection that broke without a word looks just
 /// like keys that do not change.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// How long changes may take to come that are known to have been made.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The pause after a failure; it doubles up to the second number.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -26,6 +29,10 @@ pub struct Watch {
     seen: Option<Revision>,
     histories: u64,
     changes: Option<Box<dyn Changes>>,
+    /// The last stream broke: whatever answers now may be another than it was.
+    broken: bool,
+    /// Keys that are known and were not there when the stream began: that they are deleted has to come.
+    missing: BTreeSet<String>,
     pause: Duration,
 }
 
@@ -39,6 +46,8 @@ impl Watch {
             seen: None,
             histories: 1,
             changes: None,
+            broken: false,
+            missing: BTreeSet::new(),
             pause: PAUSE,
         }
     }
@@ -72,6 +81,7 @@ impl Watch {
                 Ok(None) => {}
                 Err(error) => {
                     self.changes = None;
+                    self.broken = true;
                     if self.pause == PAUSE_MAX {
                         tracing::debug!(%error, prefix = self.prefix, "watching");
                     } else if self.pause * 2 > PAUSE_MAX {
@@ -95,24 +105,54 @@ impl Watch {
                 Ok(stream) => stream,
                 Err(error) => return self.after(error).await,
             };
-            if !continues(&*self.coordination, &self.prefix, seen, &self.entries).await? {
-                tracing::warn!(
-                    prefix = self.prefix,
-                    "coordination has gone back to an earlier moment, as by a restored backup: all of it is read again"
-                );
-                return self.read_again(true).await;
-            }
-            self.changes = Some(stream);
+            let Some(missing) = self.missing_since(seen).await? else {
+                return self.read_another_history().await;
+            };
+            (self.missing, self.broken, self.changes) = (missing, false, Some(stream));
         }
         let Some(stream) = &mut self.changes else { return Ok(None) };
-        match tokio::time::timeout(QUIET, stream.next()).await {
+        let patience = if self.missing.is_empty() { QUIET } else { SOON };
+        match tokio::time::timeout(patience, stream.next()).await {
             Ok(Ok(changes)) => Ok(Some(self.take(changes))),
             Ok(Err(error)) => self.after(error).await,
+            Err(_) if !self.missing.is_empty() => self.read_another_history().await,
             Err(_) => {
                 self.changes = None;
                 Ok(None)
             }
         }
+    }
+
+    /// Which of the known keys are not there any more; `None` where what coordination has now cannot have come of what was seen of it: it is as
+    /// of an earlier moment, or something was there before that moment that has not been seen.
+    async fn missing_since(&mut self, seen: Revision) -> Result<Option<BTreeSet<String>>, Error> {
+        let (revision, now) = match self.broken {
+            true => self.coordination.list(&self.prefix).await?,
+            // Whoever answered until now does so still, most likely: it need not send everything.
+            false => {
+                let now = self.coordination.apply(Operation::Keys(self.prefix.clone())).await?;
+                (now.revision, now.entries(0).to_vec())
+            }
+        };
+        let is_known = |entry: &Entry| match self.entries.get(&entry.key) {
+            Some(known) if self.broken => known == entry,
+            known => known.is_some_and(|known| known.changed == entry.changed),
+        };
+        if revision < seen || !now.iter().all(|entry| entry.changed > seen || is_known(entry)) {
+            return Ok(None);
+        }
+        let there: BTreeSet<&str> = now.iter().map(|entry| &*entry.key).collect();
+        Ok(Some(self.entries.keys().filter(|key| !there.contains(&***key)).cloned().collect()))
+    }
+
+    /// Reads everything of a history that is not the one which was followed.
+    async fn read_another_history(&mut self) -> Result<Option<Vec<Change>>, Error> {
+        tracing::warn!(
+            prefix = self.prefix,
+            "coordination has gone back to an earlier moment, as by a restored backup: all of it is read again"
+        );
+        self.changes = None;
+        self.read_again(true).await
     }
 
     /// Reads everything where changes are forgotten.
@@ -137,6 +177,7 @@ impl Watch {
         changes.retain(|change| change.at() > seen);
         for change in &changes {
             self.seen = self.seen.max(Some(change.at()));
+            self.missing.remove(change.key());
             match change {
                 Change::Put(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
                 Change::Deleted { key, .. } => self.entries.remove(key),
@@ -156,21 +197,8 @@ impl Watch {
         changes.extend(put.map(|entry| Change::Put(entry.clone())));
         self.entries = entries;
         self.seen = Some(revision);
+        self.missing.clear();
+        self.broken = false;
         changes
     }
-}
-
-/// Whether what coordination has now can have come of what was seen of it: nothing is as of an earlier moment, and whatever was there
-/// before that moment has been seen.
-async fn continues(
-    coordination: &dyn Coordination,
-    prefix: &str,
-    seen: Revision,
-    known: &BTreeMap<String, Entry>,
-) -> Result<bool, Error> {
-    let now = coordination.apply(Operation::Keys(prefix.to_owned())).await?;
-    let follows = |entry: &Entry| {
-        entry.changed > seen || known.get(&entry.key).is_some_and(|known| known.changed == entry.changed)
-    };
-    Ok(now.revision >= seen && now.entries(0).iter().all(follows))
 }

@@ -144,7 +144,7 @@ fn a_manifest_of_a_later_format_is_refused() {
     copy(&fixture(), directory.path());
     let path = directory.path().join("manifest");
     let mut bytes = fs::read(&path).expect("there is a manifest");
-    bytes[8] = 3;
+    bytes[8] = 4;
     let body = bytes.len() - 8;
     let checksum = xxh3_64(&bytes[..body]);
     bytes[body..].copy_from_slice(&checksum.to_le_bytes());
@@ -155,7 +155,7 @@ fn a_manifest_of_a_later_format_is_refused() {
         .output()
         .expect("the binary runs");
     let said = String::from_utf8_lossy(&started.stderr);
-    assert!(!started.status.success() && said.contains("format version is 3"), "{said}");
+    assert!(!started.status.success() && said.contains("format version is 4"), "{said}");
     assert!(said.contains("use the program that wrote it"), "{said}");
 }
 
