@@ -46,6 +46,14 @@ impl Spread {
         self.0.iter().map(|(low, bits)| (*low, *bits))
     }
 
+    /// Whether a group that is in this bucket can be divided, or further than it is.
+    pub fn can_divide(&self, bucket: BucketId) -> bool {
+        match bucket.used_bits() > BucketId::GROUP_BITS {
+            true => bucket.used_bits() < *Self::BITS.end(),
+            false => self.0.len() < Self::GROUPS_MAX,
+        }
+    }
+
     /// Whether every number of bits is one that a bucket of a divided group may use.
     pub(crate) fn is_valid(&self) -> bool {
         self.0.len() <= Self::GROUPS_MAX && self.0.values().all(|bits| Self::BITS.contains(bits))
@@ -104,6 +112,9 @@ mod tests {
         assert_eq!(once.with([(7, 35)]).groups().next(), Some((7, 35)));
         let full = Spread::default().with((0..5000).map(|low| (low, 33)));
         assert_eq!(full.groups().count(), Spread::GROUPS_MAX);
+        let can = |spread: &Spread, bits| spread.can_divide(BucketId::new(bits, 9));
+        assert_eq!([10, 32, 41, 42].map(|bits| can(&once, bits)), [true, true, true, false]);
+        assert_eq!([10, 32, 41, 42].map(|bits| can(&full, bits)), [false, false, true, false]);
         assert!(full.is_valid());
     }
 

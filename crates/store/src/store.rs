@@ -103,8 +103,8 @@ impl Store {
         self.inner.writes.apply(versions, Box::new(|outcome| done(outcome.map(drop))));
     }
 
-    /// Drops as another replica of a bucket has dropped: what is in the bucket, where that is a part of a divided group. Versions from before it that come later are dropped too, as long as removals are
-    /// remembered.
+    /// Drops as another replica of a bucket has dropped: what is in the bucket, where that is a part of a divided group. Versions from
+    /// before it that come later are dropped too, as long as removals are remembered.
     ///
     /// # Errors
     /// The drop cannot be made durable.

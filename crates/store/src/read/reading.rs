@@ -83,7 +83,7 @@ impl<'a> Reading<'a> {
             for bucket in self.state.within(&within.unwrap_or(ViewScope::All)) {
                 parts.extend(self.ungrouped(document_type, &bucket)?);
             }
-            return Ok(parts);
+            return Ok(once_each(parts));
         };
         let location = bits.reverse_bits();
         let key = group.key();
@@ -424,8 +424,8 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The chunks of a divided group, of which the parts can have some together: each once, with what counts in any part, in the order in which
-/// they lie in their files.
+/// Chunks of several buckets, which can have some together where a group is divided and where there is no group: each once, with what counts in
+/// any bucket, in the order in which they lie in their files.
 fn once_each(parts: Vec<Part>) -> Vec<Part> {
     let mut of_segments: BTreeMap<(u64, u32), Part> = BTreeMap::new();
     let mut of_tail = Vec::new();

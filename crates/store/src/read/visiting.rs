@@ -309,11 +309,10 @@ fn end_of(parts: &[Part], number: usize) -> u64 {
         (Source::Tail(_), Source::Tail(_)) => true,
         _ => false,
     };
-    let (source, begin) = (&parts[number].source, parts[number].info.first_location);
-    // A chunk can be there more than once, for several buckets of a group.
-    let following = parts[number + 1..].iter().take_while(|next| same(source, &next.source));
-    let mut begins = following.map(|next| next.info.first_location);
-    begins.find(|next| *next > begin).unwrap_or(u64::MAX)
+    match parts.get(number + 1) {
+        Some(next) if same(&parts[number].source, &next.source) => next.info.first_location,
+        _ => u64::MAX,
+    }
 }
 
 /// A location before which the chunks have about as many documents as are wanted; `None`: all are needed.

@@ -43,11 +43,14 @@ impl Store {
     }
 
     /// The groups that are too large for their buckets, by the [`Tuning`](crate::Tuning), though no bucket can be split any more for them: the low
-    /// 32 bits of their locations, and how many bits the bucket uses; 32 where the group is not divided. What is not sealed is not counted.
+    /// 32 bits of their locations, and how many bits the bucket uses; 32 where the group is not divided. At most `most` of them, of the buckets
+    /// that are `wanted`. What is not sealed is not counted.
+    ///
+    /// Costs a look at numbers in memory, and at the directories of the files of each wanted bucket that is too large.
     ///
     /// # Errors
     /// A segment's directory cannot be read.
-    pub fn too_large(&self) -> Result<Vec<(u32, u8)>, Error> {
+    pub fn too_large(&self, most: usize, wanted: impl Fn(BucketId) -> bool) -> Result<Vec<(u32, u8)>, Error> {
         let shared = self.shared();
         shared.check_open()?;
         let tuning = shared.tuning();
@@ -55,7 +58,10 @@ impl Store {
             |(bytes, documents): (u64, u64)| bytes > tuning.split_bytes || documents > tuning.split_documents;
         let mut found = Vec::new();
         for bucket in shared.state().buckets.iter() {
-            if !is_large((bucket.bytes(), shared.counts.documents(bucket))) {
+            if found.len() >= most {
+                break;
+            }
+            if !wanted(bucket.id) || !is_large((bucket.bytes(), shared.counts.documents(bucket))) {
                 continue;
             }
             let used_bits = bucket.id.used_bits();

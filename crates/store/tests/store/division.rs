@@ -268,10 +268,12 @@ fn a_group_that_is_too_large_is_found() {
     store.seal().expect("sealed");
     store.maintain().expect("split");
     // Two groups of one location have some 200 documents together, others half of that.
-    assert_eq!(store.too_large().expect("looked"), [(LOW, 32)]);
+    assert_eq!(store.too_large(9, |_| true).expect("looked"), [(LOW, 32)]);
+    assert_eq!(store.too_large(0, |_| true).expect("looked"), []);
+    assert_eq!(store.too_large(9, |bucket| bucket.used_bits() > 32).expect("looked"), []);
     store.divide(BITS, &[(LOW, 33)]).expect("divided");
-    assert_eq!(store.too_large().expect("looked"), []);
+    assert_eq!(store.too_large(9, |_| true).expect("looked"), []);
     store.set_tuning(Tuning { split_documents: 20, ..Tuning::default() });
-    let found = store.too_large().expect("looked");
+    let found = store.too_large(9, |_| true).expect("looked");
     assert!(found.contains(&(LOW, 33)), "{found:?}");
 }
