@@ -247,7 +247,9 @@ async fn sweep(call: &Call, going: Going) -> Result<Response, Error> {
             outcome => outcome?,
         };
         count += changed;
-        match place.following(&call.node, going.pass.group(), inner)? {
+        // What was changed must not be changed again, so that this is nothing to begin anew for.
+        let following = place.following(&call.node, going.pass.group(), inner);
+        match following.map_err(|error| Error::Unknown(error.to_string()))? {
             Some(next) if Instant::now() < deadline => place = next,
             next => return Ok(answer(call, count, next.map(|place| place.to_string()))),
         }
