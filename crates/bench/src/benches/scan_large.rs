@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
+use millrace_cluster::{ClusterState, Distribution, Layout, NodeEntry, NodeKey, NodeState, Spread};
 use millrace_document::{DocumentId, Group};
-use millrace_placement::{Members, Node, Topology};
 use millrace_result::PartialResult;
 use millrace_search::{Ask, Gathering, Next, Reply, Session};
 use millrace_store::ViewScope;
@@ -125,16 +125,26 @@ impl LargeNode {
     }
 }
 
-/// The parts of the group that each of so many nodes has.
+/// The parts of the group that each of so many nodes has, by the state of a cluster of them.
 fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
-    let members = Members::Nodes((0..nodes).map(|key| Node { key, capacity: 1.0 }).collect());
-    let root = millrace_placement::Group { key: 0, members };
-    let ideal = Topology::new(1, root).map_err(Error::failed)?.ideal(|_| true);
-    let low = Group::Name(application::group_name(GROUP)).location_bits().unwrap_or_default();
+    let group = Group::Name(application::group_name(GROUP));
+    let low = group.location_bits().unwrap_or_default();
+    let entry = |key: u16| NodeEntry {
+        name: key.to_string(),
+        address: String::new(),
+        state: NodeState::Up,
+        capacity: 1.0,
+        incarnation: 1,
+        lease_ended: false,
+    };
+    let layout = Layout::Nodes((0..nodes).map(NodeKey).collect());
+    let distribution = Distribution { bits: BITS, redundancy: 1, layout };
+    let entries = (0..nodes).map(|key| (NodeKey(key), entry(key))).collect();
+    let state = ClusterState::new(1, entries, distribution).map_err(Error::failed)?;
+    let state = state.spreading(Spread::default().with([(low, PART_BITS)]));
     let mut parts = vec![Vec::new(); usize::from(nodes)];
-    for part in 0..1_u64 << (PART_BITS - BucketId::GROUP_BITS) {
-        let bucket = BucketId::new(PART_BITS, part << BucketId::GROUP_BITS | u64::from(low));
-        for node in ideal.nodes(bucket) {
+    for bucket in state.buckets_of(&group) {
+        for NodeKey(node) in state.ideal(bucket) {
             parts[usize::from(node)].push(bucket);
         }
     }
