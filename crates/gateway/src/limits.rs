@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millrace_cluster::distributor::Settings;
 use millrace_schema::{Application, ContentCluster};
 use millrace_store::Tuning;
 
@@ -42,8 +43,8 @@ impl Limits {
 }
 
 /// How the store keeps the documents of an application. All clusters share one store: where they differ, buckets are as small,
-/// the disk as free and removals remembered as long as any of them asks for, and for `removals_min` in any case.
-pub(crate) fn store_tuning(application: &Application, removals_min: Duration) -> Tuning {
+/// the disk as free and removals remembered as long as any of them asks for.
+pub(crate) fn store_tuning(application: &Application) -> Tuning {
     let defaults = Tuning::default();
     let asked = || application.content.iter().map(|cluster| &cluster.tuning);
     let least = |of: fn(&millrace_schema::Tuning) -> Option<u64>| asked().filter_map(of).min();
@@ -54,8 +55,7 @@ pub(crate) fn store_tuning(application: &Application, removals_min: Duration) ->
         tombstone_retention: asked()
             .filter_map(|tuning| tuning.removed_age_s)
             .max()
-            .map_or(defaults.tombstone_retention, Duration::from_secs)
-            .max(removals_min),
+            .map_or(defaults.tombstone_retention, Duration::from_secs),
         prune_interval: least(|tuning| tuning.removed_prune_interval_s)
             .map_or(defaults.prune_interval, Duration::from_secs),
         disk_used_max: asked()
@@ -63,6 +63,21 @@ pub(crate) fn store_tuning(application: &Application, removals_min: Duration) ->
             .min_by(f64::total_cmp)
             .unwrap_or(defaults.disk_used_max),
     }
+}
+
+/// The same for a node of a cluster: its nodes compare removals, and until then remember them.
+pub(crate) fn store_tuning_in_a_cluster(application: &Application) -> Tuning {
+    let tuning = store_tuning(application);
+    let least = Settings::default().remembered_min();
+    if tuning.tombstone_retention >= least {
+        return tuning;
+    }
+    tracing::warn!(
+        "removed-db/prune/age in services.xml is {} s, and the nodes of a cluster compare removals for longer: they are remembered for {} s",
+        tuning.tombstone_retention.as_secs(),
+        least.as_secs()
+    );
+    Tuning { tombstone_retention: least, ..tuning }
 }
 
 #[cfg(test)]
@@ -73,16 +88,24 @@ mod tests {
 
     #[test]
     fn removals_are_remembered_for_as_long_as_is_asked_for_and_needed() {
-        let services = "<services version='1.0'><content id='c' version='1.0'>
-            <documents><document type='note' mode='streaming'/></documents>
-            <engine><proton><tuning><searchnode><removed-db><prune><age>60</age></prune></removed-db></searchnode></tuning></proton></engine>
-        </content></services>";
-        let files = [("services.xml", services), ("schemas/note.sd", "schema note { document note { } }")];
-        let files: BTreeMap<String, Vec<u8>> =
-            files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
-        let application = Application::from_files(files).expect("an application");
-        let remembered =
-            |least: u64| store_tuning(&application, Duration::from_secs(least)).tombstone_retention.as_secs();
-        assert_eq!((remembered(0), remembered(60), remembered(3600)), (60, 60, 3600));
+        const LONG: u64 = 1_000_000_000;
+        let seconds = |age: u64| {
+            let services = format!(
+                "<services version='1.0'><content id='c' version='1.0'>
+                <documents><document type='note' mode='streaming'/></documents>
+                <engine><proton><tuning><searchnode><removed-db><prune><age>{age}</age></prune></removed-db></searchnode></tuning></proton></engine>
+                </content></services>"
+            );
+            let files =
+                [("services.xml", &*services), ("schemas/note.sd", "schema note { document note { } }")];
+            let files: BTreeMap<String, Vec<u8>> =
+                files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
+            let application = Application::from_files(files).expect("an application");
+            [store_tuning(&application), store_tuning_in_a_cluster(&application)]
+                .map(|tuning| tuning.tombstone_retention.as_secs())
+        };
+        let least = Settings::default().remembered_min().as_secs();
+        assert!(least > 60 && least < LONG);
+        assert_eq!((seconds(60), seconds(LONG)), ([60, least], [LONG, LONG]));
     }
 }
