@@ -32,6 +32,18 @@ pub enum StartError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// What should be a data directory is somebody else's.
+    #[error(
+        "data directory {}: it has files that are no server's, such as '{}'; choose an empty directory, or a new one, with --data-dir",
+        path.display(),
+        example.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// The name of a file in it.
+        example: PathBuf,
+    },
     /// The access log cannot be written.
     #[error("access log {}: {source}; choose another place with --access-log", path.display())]
     AccessLog {

@@ -1,10 +1,10 @@
 //! The node: what all endpoints share.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millrace_cluster::distributor::Settings as DistributorSettings;
 use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
 use millrace_schema::Application;
@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, Forwarder};
 use crate::config_api::Sessions;
 use crate::deployment::Deployment;
 use crate::deployments::Deployments;
-use crate::limits::store_tuning;
+use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{Gauge, Metrics};
 use crate::models::Models;
 use crate::pool::Pool;
@@ -48,10 +48,9 @@ impl Node {
     /// Opens the data directory, with the application that was active in it.
     ///
     /// # Errors
-    /// The directory cannot be used, or holds an application that this build cannot run.
+    /// The directory cannot be used, has files of something else, or holds an application that this build cannot run.
     pub fn open(settings: Settings) -> Result<Arc<Node>, StartError> {
-        std::fs::create_dir_all(&settings.data_dir)
-            .map_err(|source| StartError::Directory { path: settings.data_dir.clone(), source })?;
+        claim(&settings.data_dir)?;
         let mut options = Options::new(&settings.data_dir);
         options.cache_bytes = settings.cache_bytes;
         options.disk_reserve = settings.disk_reserve;
@@ -62,7 +61,7 @@ impl Node {
         let reindexings = Reindexings::open(&settings.data_dir.join("application"))?;
         let layout = match deployments.current() {
             Ok(deployment) => {
-                options.tuning = store_tuning(&deployment.application, Duration::ZERO);
+                options.tuning = store_tuning(&deployment.application);
                 deployment.layout()
             }
             Err(_) => Arc::new(Columns::default()),
@@ -241,19 +240,12 @@ impl Node {
         Ok(())
     }
 
-    /// How the store keeps an application's documents. In a cluster removals are remembered for as long as its nodes compare them.
+    /// How the store keeps an application's documents.
     fn tuning(&self, application: &Application) -> Tuning {
-        let tuning = store_tuning(application, Duration::ZERO);
-        let least = DistributorSettings::default().remembered_min();
-        if self.cluster().is_none() || tuning.tombstone_retention >= least {
-            return tuning;
+        match self.cluster() {
+            Some(_) => store_tuning_in_a_cluster(application),
+            None => store_tuning(application),
         }
-        tracing::warn!(
-            "removed-db/prune/age in services.xml is {} s, and the nodes of a cluster compare removals for longer: they are remembered for {} s",
-            tuning.tombstone_retention.as_secs(),
-            least.as_secs()
-        );
-        store_tuning(application, least)
     }
 
     /// Takes the application away, and its documents.
@@ -327,6 +319,26 @@ impl Node {
     /// few to tell. For whoever must not be in their way.
     pub fn take_slowest(&self) -> [Option<Duration>; 2] {
         self.metrics.take_slowest()
+    }
+}
+
+/// Some of what every data directory has, from its first start on.
+const OWN: [&str; 4] = ["lock", "manifest", "application", "models"];
+
+/// Makes a data directory where there is none; refuses one that has files, and none of a server.
+fn claim(path: &Path) -> Result<(), StartError> {
+    let failed = |source| StartError::Directory { path: path.to_owned(), source };
+    std::fs::create_dir_all(path).map_err(failed)?;
+    let names = std::fs::read_dir(path).map_err(failed)?.map(|entry| Ok(entry?.file_name()));
+    let mut names = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    if names.iter().any(|name| OWN.iter().any(|own| name == own)) {
+        return Ok(());
+    }
+    // A file system of its own has this from the beginning.
+    names.retain(|name| name != "lost+found");
+    match names.into_iter().min() {
+        Some(name) => Err(StartError::Foreign { path: path.to_owned(), example: name.into() }),
+        None => Ok(()),
     }
 }
 

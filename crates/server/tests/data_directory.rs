@@ -1,4 +1,4 @@
-//! A data directory is one server's: alone, or a node of a cluster by its name.
+//! A data directory is one server's: alone, or a node of a cluster by its name, and nobody else's.
 
 mod support;
 
@@ -26,7 +26,7 @@ const CLUSTER: [&str; 2] = ["--cluster", "etcd://127.0.0.1:1"];
 #[test]
 fn a_directory_of_a_node_is_no_one_elses() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    write_files(directory.path(), &[("cluster/home", "17"), ("cluster/name", "n0")]);
+    write_files(directory.path(), &[("lock", ""), ("cluster/home", "17"), ("cluster/name", "n0")]);
     let error = refusal(directory.path(), &[]);
     assert!(error.contains("belongs to the node 'n0' of a cluster; start it with --cluster"), "{error}");
     let error = refusal(directory.path(), &[&CLUSTER[..], &["--name", "n1"]].concat());
@@ -51,4 +51,17 @@ fn documents_of_a_server_that_was_alone_are_not_lost_in_a_cluster() {
         error.contains("has documents of a node that was alone") && error.contains("millrace visit"),
         "{error}"
     );
+}
+
+#[test]
+fn files_of_something_else_are_left_alone() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("lost+found/1", ""), ("thesis.tex", "a life's work")]);
+    let error = refusal(directory.path(), &[]);
+    assert!(error.contains("no server's, such as 'thesis.tex'; choose an empty directory"), "{error}");
+    let names = std::fs::read_dir(directory.path()).expect("it is there").count();
+    assert_eq!(names, 2, "nothing was made in it");
+    std::fs::remove_file(directory.path().join("thesis.tex")).expect("it is there");
+    let data_dir = directory.path().to_owned();
+    drop(Server::start_in(directory, data_dir, &[]));
 }

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_gateway::{Node, Server};
 use millrace_schema::Application;
@@ -14,6 +15,10 @@ use crate::cluster::{CLUSTER_DIRECTORY, ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{Resolved, ServeArguments};
+
+/// What still computes for clients that have gone, such as a deployment, is given so long before the process ends. It is
+/// as safe to end as when power fails.
+const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
@@ -42,7 +47,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         node.deploy(application).map_err(|error| Error::Application { path, reason: error.to_string() })?;
     }
     let runtime = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let mut server = Server::bind(Arc::clone(&node)).await?;
         let (data, config) = server.addresses().map_err(Error::Runtime)?;
         let member = match &cluster {
@@ -78,7 +83,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         };
         server.run_and_leave(stop, leave).await;
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    runtime.shutdown_timeout(UNHEARD);
+    outcome
 }
 
 /// Refuses to serve alone what a node of a cluster has: writes would never come to the others.
