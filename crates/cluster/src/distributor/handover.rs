@@ -36,8 +36,8 @@ impl Distributor {
         self.peers.begin(self.version, &|node| stays.contains(&node));
         let asked = self.nodes_to_hear(&state);
         let divided = self.divided_buckets(&state);
-        let owners = Owners::new(state);
-        (self.owners, self.elsewhere) = if takes_part { (Some(owners), None) } else { (None, Some(owners)) };
+        self.owners = Some(Owners::new(state));
+        self.takes_part = takes_part;
         self.unheard = if takes_part { asked } else { BTreeSet::new() };
         self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
         self.keep_buckets(&stays, &divided);
@@ -52,7 +52,7 @@ impl Distributor {
     /// The nodes that served in the state before and still do, in the same run, and that have said what they have. None where a state
     /// between was missed: somebody else may have owned by it.
     fn nodes_that_stay(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
-        let Some(old) = self.owners.as_ref().map(Owners::state) else { return BTreeSet::new() };
+        let Some(old) = self.state() else { return BTreeSet::new() };
         if old.version() + 1 != new.version() {
             return BTreeSet::new();
         }
@@ -69,7 +69,7 @@ impl Distributor {
     /// confirmed an older state to it until a moment ago. Votes need no such care: some node that serves has a part in every majority, and
     /// does not answer before its vote has lapsed.
     fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
-        let old = self.owners.as_ref().map(Owners::state);
+        let old = self.state();
         let before = old.filter(|old| old.version() + 1 == new.version());
         let asked = |node: &NodeKey| match (new.nodes().get(node), before) {
             (Some(entry), _) if entry.state.serves() => true,
@@ -93,14 +93,16 @@ impl Distributor {
 
     /// The buckets of which groups are divided off, and those that are divided further.
     fn divided_buckets(&self, new: &ClusterState) -> BTreeSet<BucketId> {
-        let Some(old) = self.owners.as_ref().map(Owners::state) else { return BTreeSet::new() };
+        let Some(old) = self.state() else { return BTreeSet::new() };
         new.spread().changed(old.spread(), new.distribution().bits).into_iter().collect()
     }
 
     /// Buckets that are owned still go on with the replicas that stay; the others are forgotten, and so are those that are divided: what the
     /// nodes have of them, and of the parts, is to be heard anew, which also tells that they have divided it.
     fn keep_buckets(&mut self, stays: &BTreeSet<NodeKey>, divided: &BTreeSet<BucketId>) {
-        let Some(owners) = &mut self.owners else { return self.buckets.clear() };
+        let Some(owners) = self.owners.as_mut().filter(|_| self.takes_part) else {
+            return self.buckets.clear();
+        };
         let me = self.me;
         self.buckets.retain(|id, bucket| {
             bucket.replicas.retain(|replica| stays.contains(&replica.node));
@@ -159,7 +161,7 @@ impl Distributor {
 
     /// The bucket that an operation belongs to by this state. A drop of what was whole before is ended: its client has to drop the parts.
     fn settle_bucket(&mut self, id: RequestId, effects: &mut Vec<Effect>) -> Option<BucketId> {
-        let state = self.owners.as_ref().map(|owners| Arc::clone(owners.state()));
+        let state = self.state().cloned();
         let request = self.requests.slots.get_mut(&id)?;
         let Some(state) = state else { return Some(request.bucket) };
         match &request.id {
@@ -244,12 +246,12 @@ impl Distributor {
 
     /// All nodes have said what they have: writes may begin.
     fn open(&mut self, effects: &mut Vec<Effect>) {
-        let Some(owners) = &self.owners else { return };
+        let Some(state) = self.state().cloned() else { return };
         let mut freed = Vec::new();
         for (id, bucket) in &mut self.buckets {
             if !bucket.open {
                 bucket.open = true;
-                bucket.ideal = serving_ideal(owners.state(), *id);
+                bucket.ideal = serving_ideal(&state, *id);
                 bucket.settle();
             }
             freed.append(&mut bucket.waiting.drain(..).collect());
@@ -262,10 +264,10 @@ impl Distributor {
 
     /// The bucket's entry, opened if all nodes were heard.
     pub(super) fn entry(&mut self, id: BucketId) -> Option<&mut Bucket> {
-        let owners = self.owners.as_ref()?;
+        let state = self.owners.as_ref().filter(|_| self.takes_part)?.state();
         let heard = self.unheard.is_empty();
         Some(self.buckets.entry(id).or_insert_with(|| {
-            let ideal = serving_ideal(owners.state(), id);
+            let ideal = serving_ideal(state, id);
             Bucket { ideal, open: heard, settled: true, ..Bucket::default() }
         }))
     }

@@ -24,10 +24,10 @@ pub struct Distributor {
     pub(super) now: Now,
     pub(super) clock: HybridClock,
     pub(super) confirmation: Confirmation,
-    /// The newest state, once there is one in which this run of the node serves.
+    /// By the newest state.
     pub(super) owners: Option<Owners>,
-    /// The newest state, where this run of the node has no part in it.
-    pub(super) elsewhere: Option<Owners>,
+    /// Whether this run of the node serves in it.
+    pub(super) takes_part: bool,
     /// Serving nodes that have not said yet which replicas they have, and nodes that were taken out of service and may not know.
     pub(super) unheard: BTreeSet<NodeKey>,
     /// By then those who do not serve know, or have nothing more that confirms them.
@@ -51,7 +51,7 @@ impl Distributor {
             clock: HybridClock::default(),
             confirmation: Confirmation::new(settings.confirm),
             owners: None,
-            elsewhere: None,
+            takes_part: false,
             unheard: BTreeSet::new(),
             unheard_until: None,
             buckets: Buckets::new(),
@@ -88,7 +88,7 @@ impl Distributor {
 
     /// When [`Distributor::handle`] should be called even if nothing happens, on the monotonic clock.
     pub fn next_wake(&self) -> Option<Duration> {
-        self.owners.as_ref()?;
+        self.state()?;
         let ping = self.pinged + self.settings.ping;
         let others =
             [self.requests.next_deadline(), self.peers.next_wake(&self.settings), self.upkeep.next_wake()];
@@ -97,7 +97,7 @@ impl Distributor {
 
     /// The state that this distributor acts by; `None` while it has no part in any.
     pub fn version(&self) -> Option<u64> {
-        self.owners.as_ref().map(|_| self.version)
+        self.takes_part.then_some(self.version)
     }
 
     /// Nodes that have not answered since the newest state. While there are any, buckets that came with it wait.
@@ -107,7 +107,7 @@ impl Distributor {
 
     /// Whether the state is confirmed, so that the node may own.
     pub fn is_confirmed(&self, now: Duration) -> bool {
-        self.owners.is_some() && self.confirmation.holds(now)
+        self.takes_part && self.confirmation.holds(now)
     }
 
     pub(super) fn confirmed(&self) -> bool {
@@ -116,21 +116,23 @@ impl Distributor {
 
     /// Who owns a bucket by the newest state. Where this run of the node has no part in that, it is another node.
     pub(super) fn owner(&mut self, bucket: BucketId) -> Option<NodeKey> {
-        match (&mut self.owners, &mut self.elsewhere) {
-            (Some(owners), _) => owners.owner(bucket),
-            // An earlier run of this node may have a part in it still.
-            (None, Some(owners)) => owners.owner(bucket).filter(|owner| *owner != self.me),
-            (None, None) => None,
-        }
+        let owner = self.owners.as_mut()?.owner(bucket);
+        // An earlier run of this node may have a part in it still.
+        owner.filter(|owner| self.takes_part || *owner != self.me)
+    }
+
+    /// The newest state, where this run of the node has a part in it.
+    pub(super) fn state(&self) -> Option<&Arc<ClusterState>> {
+        self.known_state().filter(|_| self.takes_part)
     }
 
     /// The newest state, whether this run of the node has a part in it or not.
     pub(super) fn known_state(&self) -> Option<&Arc<ClusterState>> {
-        self.owners.as_ref().or(self.elsewhere.as_ref()).map(Owners::state)
+        self.owners.as_ref().map(Owners::state)
     }
 
     pub(super) fn serves(&self, node: NodeKey) -> bool {
-        self.owners.as_ref().is_some_and(|owners| owners.state().node_state(node).serves())
+        self.state().is_some_and(|state| state.node_state(node).serves())
     }
 
     /// From when on removals count where replicas are compared. In steps, so that what was compared before is comparable for long.
@@ -197,8 +199,7 @@ impl Distributor {
 
     pub(super) fn ping(&mut self, effects: &mut Vec<Effect>) {
         self.pinged = self.now.monotonic;
-        let Some(owners) = &self.owners else { return };
-        let state = owners.state();
+        let Some(state) = self.state().cloned() else { return };
         if state.nodes().len() == 1 {
             // Alone, it agrees with itself.
             self.confirmation.peer(self.me, self.now.monotonic);

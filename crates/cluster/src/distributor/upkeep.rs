@@ -110,7 +110,7 @@ impl Distributor {
 
     /// A bucket as the checkers see it; `None` where there is nothing to check.
     pub(super) fn context(&self, bucket: BucketId) -> Option<Context> {
-        let state = self.owners.as_ref()?.state();
+        let state = self.state()?;
         let entry = self.buckets.get(&bucket).filter(|entry| entry.open)?;
         let view = |replica: &super::buckets::Replica| ReplicaView {
             node: replica.node,

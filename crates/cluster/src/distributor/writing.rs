@@ -11,6 +11,7 @@ use super::machine::Distributor;
 use super::peers::Outgoing;
 use super::requests::{BlindRow, ClientRequest, Flight, Found, Kind, RequestId, Requests, Stage};
 use super::{Change, Effect, Modification, Modify, RequestError, Unfinished, Write, Written};
+use crate::owners::Owners;
 use crate::{Birth, Failure, NodeKey, ReplicaInfo, Response, Row, RowContent};
 
 impl Requests {
@@ -190,8 +191,7 @@ impl Distributor {
 
     /// Where a bucket has too few replicas, its next row makes new ones.
     fn beget(&mut self, bucket: BucketId) {
-        let Some(owners) = &self.owners else { return };
-        let state = owners.state();
+        let Some(state) = self.state().cloned() else { return };
         let Some(entry) = self.buckets.get_mut(&bucket) else { return };
         let lacking = entry.ideal.len().saturating_sub(entry.replicas.len());
         if lacking == 0 && !entry.replicas.is_empty() {
@@ -283,8 +283,8 @@ impl Distributor {
             None => flight.reached += 1,
             Some(Failure::NoReplica) => {}
             Some(failure) => {
-                let owners = self.owners.as_ref();
-                let node = owners.and_then(|owners| owners.state().nodes().get(&from));
+                let state = self.owners.as_ref().map(Owners::state);
+                let node = state.and_then(|state| state.nodes().get(&from));
                 flight.failure = Some(match node {
                     Some(node) => failure.of(&node.name),
                     None => failure,
