@@ -14,6 +14,7 @@ use millrace_cluster::distributor::{self, Change, Distributor, Event, RequestErr
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
 use millrace_document::Refusal;
+use millrace_env::ThreadClass;
 use millrace_membership::Membership;
 use millrace_peer::Peers;
 use millrace_trust::Trust;
@@ -141,7 +142,11 @@ impl Machine {
             laid_aside: HashMap::new(),
             installing: Installing::default(),
         };
-        let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || driver.run(&queue))?;
+        let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || {
+            // Every write goes through it.
+            ThreadClass::Prompt.enter();
+            driver.run(&queue);
+        })?;
         Ok(Machine { inputs, distributor, base, incoming, thread: Mutex::new(Some(thread)) })
     }
 

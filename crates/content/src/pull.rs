@@ -8,6 +8,7 @@ use std::thread;
 use millrace_bucket::BucketId;
 use millrace_cluster::{Failure, NodeKey, Pull};
 use millrace_document::{DocumentId, Drop, Version};
+use millrace_env::ThreadClass;
 use millrace_peer::Bulk;
 use millrace_store::{Arrived, Store};
 use millrace_trust::Trust;
@@ -121,8 +122,7 @@ impl Fetches {
             told,
             wait,
         };
-        let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || missing.run());
-        if let Err(error) = spawned {
+        if let Err(error) = spawn_fetch(move || missing.run()) {
             telling(Err(no_thread(&error)));
         }
         Fetch::Missing(go_on)
@@ -132,6 +132,16 @@ impl Fetches {
     pub(crate) fn incoming(&self) -> &Arc<Incoming> {
         &self.incoming
     }
+}
+
+/// A thread of its own that fetches. What moves stands back behind what clients wait for; so does whatever thread that one begins.
+pub(crate) fn spawn_fetch(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let thread = thread::Builder::new().name("fetch".to_owned());
+    let spawned = thread.spawn(|| {
+        ThreadClass::Background.enter();
+        run();
+    });
+    spawned.map(drop)
 }
 
 /// Nothing can be fetched now.

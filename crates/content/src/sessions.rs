@@ -15,7 +15,7 @@ use millrace_trust::Trust;
 
 use crate::Throttle;
 use crate::incoming::{Incoming, Transfer};
-use crate::pull::{LaidAside, Told, Whole, broke_off, no_thread};
+use crate::pull::{LaidAside, Told, Whole, broke_off, no_thread, spawn_fetch};
 use crate::receive::{Ended, Listener, Receive};
 use crate::storage::Replicas;
 
@@ -70,8 +70,7 @@ impl Sessions {
         waiting.insert(address.to_owned(), vec![wanted]);
         drop(waiting);
         let (sessions, to) = (Arc::clone(self), address.to_owned());
-        let spawned = thread::Builder::new().name("fetch".to_owned()).spawn(move || sessions.run(from, &to));
-        if let Err(error) = spawned {
+        if let Err(error) = spawn_fetch(move || sessions.run(from, &to)) {
             let lost = self.lock().remove(address).unwrap_or_default();
             lost.iter().for_each(|wanted| (wanted.told)(Err(no_thread(&error))));
         }

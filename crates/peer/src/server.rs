@@ -1,12 +1,14 @@
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use millrace_cluster::{Fence, Reply, Request};
+use millrace_env::ThreadClass;
 use millrace_trust::{Connection, Purpose, Trust};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -137,5 +139,12 @@ async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result
 async fn serve_bulk(stream: Stream, source: Arc<dyn Source>) -> io::Result<()> {
     // The thread does not end with this task, but with its connection.
     let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_PATIENCE)?;
-    tokio::task::spawn_blocking(move || bulk::serve(stream, &*source)).await.map_err(io::Error::other)?
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new().name("bulk".to_owned()).spawn(move || {
+        // What moves stands back behind what clients wait for.
+        ThreadClass::Background.enter();
+        // Nobody waits for it any more where the server has ended.
+        let _ = ended.send(bulk::serve(stream, &*source));
+    })?;
+    end.await.map_err(io::Error::other)?
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_content::Throttle;
+use millrace_env::ThreadClass;
 use millrace_store::{Change, Write};
 
 use super::moving::{BYTES, GROUPS, TEXT_BYTES, fill, move_as_fast_as};
@@ -56,6 +57,8 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let over = AtomicBool::new(false);
     let (meanwhile, moved) = std::thread::scope(|scope| {
         let moving = scope.spawn(|| {
+            // As a node's threads that move do, and those that they begin.
+            ThreadClass::Background.enter();
             let (mut bytes, mut round) = (0, 0);
             let began = Instant::now();
             while bytes == 0 || !over.load(Ordering::Relaxed) {
