@@ -9,7 +9,7 @@ use millrace_cluster::distributor::{self, Change, Modification, NoRoute, Request
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
 use millrace_document::{Document, DropScope, Group, Location, Refusal, Timestamp, Version, wire};
 use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
-use millrace_membership::Membership;
+use millrace_membership::{Confirmation, Membership};
 use millrace_peer::{Peers, Service, Source};
 use millrace_schema::Application;
 use millrace_store::{Store, Write, Written};
@@ -27,9 +27,6 @@ use crate::machine::{Input, Machine, Parts};
 use crate::nearness::Nearness;
 use crate::source::StoreSource;
 use crate::storage::Replicas;
-
-/// How often the distributor is told what coordination confirmed.
-const CONFIRM: Duration = Duration::from_millis(500);
 
 /// How often transfers are told how long requests take.
 const OBSERVE: Duration = Duration::from_secs(1);
@@ -111,7 +108,6 @@ impl ContentNode {
         let tasks = vec![
             tokio::spawn(millrace_peer::serve(listener, trust, answers, stopped)),
             tokio::spawn(follow(membership.clone(), Arc::clone(&machine))),
-            tokio::spawn(confirm(membership.clone(), Arc::clone(&machine))),
             tokio::spawn(observe(pace.slowest, Arc::clone(&throttle))),
             tokio::spawn(growth),
         ];
@@ -237,27 +233,25 @@ async fn first_state(membership: &Membership, incarnation: u64) -> (NodeKey, Arc
     }
 }
 
-/// Hands every new state to the machine.
+/// Hands every new state to the machine, and what coordination confirms of it: after the state, since before it that counts for nothing.
 async fn follow(membership: Membership, machine: Arc<Machine>) {
-    let mut states = membership.states();
+    let (mut states, mut confirmations) = (membership.states(), membership.confirmations());
     loop {
+        // In this order: the state may come between.
+        let confirmation = *confirmations.borrow_and_update();
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
             machine.send(Input::State(state));
         }
-        if states.changed().await.is_err() {
-            return;
+        if let Some(Confirmation { version, at }) = confirmation {
+            machine.send(Input::Confirmed { version, asked: at });
         }
-    }
-}
-
-/// Tells the machine what coordination confirms.
-async fn confirm(membership: Membership, machine: Arc<Machine>) {
-    let mut interval = tokio::time::interval(CONFIRM);
-    loop {
-        interval.tick().await;
-        if let Some(confirmation) = membership.confirmation() {
-            machine.send(Input::Confirmed { version: confirmation.version, asked: confirmation.at });
+        let changed = tokio::select! {
+            changed = states.changed() => changed,
+            changed = confirmations.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_cluster::ClusterState;
 use millrace_coordination::{Condition, Entry, Lease, Operation, Transaction};
 use tokio::sync::watch;
 
@@ -33,6 +34,7 @@ pub(crate) async fn stay(shared: Arc<Shared>, mut own: watch::Receiver<Member>) 
 /// Registers once, and stays until the registration is gone.
 async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<(), Error> {
     let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
+    let mut states = shared.states();
     let outcome = async {
         let mut registered = put(shared, own, &lease).await?;
         loop {
@@ -43,7 +45,7 @@ async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<
                     Ok(()) => registered = put(shared, own, &lease).await?,
                     Err(_) => return Ok(()),
                 },
-                () = tokio::time::sleep(shared.settings.confirm) => {
+                () = unconfirmed(&mut states, shared.settings.confirm) => {
                     if !confirm(shared, &lease, &registered).await? {
                         return Ok(());
                     }
@@ -62,6 +64,12 @@ async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<
         let _ = lease.release().await;
     }
     outcome
+}
+
+/// Waits until the newest state is to be confirmed: at once where it is another one, since what the node owns waits for that.
+async fn unconfirmed(states: &mut watch::Receiver<Option<Arc<ClusterState>>>, interval: Duration) {
+    // The sender lives as long as the node.
+    let _ = tokio::time::timeout(interval, states.changed()).await;
 }
 
 /// Writes the registration, unless the name is another's. Answers what holds as long as it is this one.

@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// Never goes back to a lower version.
     states: watch::Sender<Option<Arc<ClusterState>>>,
     pictures: watch::Sender<Arc<Picture>>,
-    confirmation: Mutex<Option<Confirmation>>,
+    confirmations: watch::Sender<Option<Confirmation>>,
     stopped: watch::Sender<bool>,
 }
 
@@ -96,7 +96,7 @@ impl Membership {
             keys,
             states: watch::Sender::new(kept.state.clone()),
             pictures: watch::Sender::new(Arc::default()),
-            confirmation: Mutex::new(None),
+            confirmations: watch::Sender::new(None),
             stopped: watch::Sender::new(false),
             settings,
             coordination,
@@ -127,7 +127,12 @@ impl Membership {
 
     /// What coordination said last; `None` before it said anything.
     pub fn confirmation(&self) -> Option<Confirmation> {
-        *self.shared.confirmation.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.shared.confirmations.borrow()
+    }
+
+    /// The same, as it changes. What is confirmed of a state comes after that state.
+    pub fn confirmations(&self) -> watch::Receiver<Option<Confirmation>> {
+        self.shared.confirmations.subscribe()
     }
 
     /// Asks coordination for the newest state, rather than to wait until it is told.
@@ -277,7 +282,7 @@ impl Shared {
     }
 
     pub(crate) fn confirmed(&self, confirmation: Confirmation) {
-        *self.confirmation.lock().unwrap_or_else(PoisonError::into_inner) = Some(confirmation);
+        self.confirmations.send_replace(Some(confirmation));
     }
 
     pub(crate) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {

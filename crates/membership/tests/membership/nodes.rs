@@ -6,9 +6,10 @@ use std::time::Duration;
 use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
 use millrace_coordination::Operation;
-use millrace_membership::{Error, Member, Membership, Role};
+use millrace_membership::{Confirmation, Error, Member, Membership, Role};
+use tokio::time::timeout;
 
-use crate::support::{Cluster, configuration, reaches, sees};
+use crate::support::{Cluster, PATIENCE, configuration, reaches, sees};
 
 #[tokio::test]
 async fn nodes_join_stop_and_are_missed() {
@@ -139,6 +140,25 @@ async fn the_newest_state_is_confirmed_again_and_again() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(a.confirmation().map(|confirmation| confirmation.version), Some(version));
+}
+
+/// Nodes do not own by a state before it is confirmed.
+#[tokio::test]
+async fn another_state_is_confirmed_at_once() {
+    let cluster = Cluster::new();
+    let mut settings = cluster.settings("a");
+    settings.confirm = Duration::from_secs(3600);
+    let a = Membership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
+    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    let b = cluster.join("b").await;
+    for (wish, expected) in [(Wish::Up, "a:up b:up"), (Wish::Retired, "a:up b:retired")] {
+        sees(&b, |picture| picture.names().contains("b")).await;
+        b.wish("b", wish, "a test").await.expect("it is wished");
+        let version = reaches(&a, expected).await.version();
+        let mut confirmations = a.confirmations();
+        let it = |confirmation: &Option<Confirmation>| confirmation.is_some_and(|it| it.version == version);
+        let _ = timeout(PATIENCE, confirmations.wait_for(it)).await.expect("it is confirmed");
+    }
 }
 
 /// Whoever leads brings back what coordination lost, with versions that go on.
