@@ -24,7 +24,7 @@ from processes import MILLRACE, ROOT, Etcd, Node, deploy, end, get, wish, with_r
 
 
 class Searches(threading.Thread):
-    """Searches of random people at random nodes, all the time."""
+    """Searches of random people at random nodes that are ready, all the time."""
 
     def __init__(self, nodes, groups):
         super().__init__(daemon=True)
@@ -168,7 +168,7 @@ def main():
         with open(corpus) as lines:
             ids = (json.loads(line)["put"] for line in lines)
             groups = sorted({id.split("g=")[1].split(":")[0] for id in ids if "g=" in id})
-        show.searches = Searches(nodes, groups)
+        show.searches = Searches(nodes[:5], groups)
         show.searches.start()
 
         nodes[4].process.send_signal(signal.SIGKILL)
@@ -176,6 +176,9 @@ def main():
         show.until_settled("n4 is killed; it is down after a while, and its replicas are made anew", 20)
         print(f"-- {count(nodes[0])} of {fed} mails are found\n")
         nodes[5].start()
+        while not nodes[5].is_ready():
+            time.sleep(0.05)
+        show.searches.nodes.append(nodes[5])
         show.until_settled("n5 comes, and gets its share", 5)
         retired = wish(nodes[0], "retire", "n1")
         if retired.returncode != 0:

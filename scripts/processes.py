@@ -76,6 +76,13 @@ class Node:
     def runs(self):
         return self.process is not None and self.process.poll() is None
 
+    def is_ready(self):
+        """Whether it answers clients: it has the application."""
+        try:
+            return get(self.url("/state/v1/health"), 2)["status"]["code"] == "up"
+        except (OSError, ValueError):
+            return False
+
     def is_settled(self, figures=None):
         """Whether it is sure of its state, and has nothing left to do."""
         figures = figures or (self.figures() if self.runs() else None)

@@ -61,6 +61,10 @@ impl Cluster for Joining {
         self.node()?.readers(buckets, near)
     }
 
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String> {
+        self.node()?.replicas(bucket)
+    }
+
     fn vouches(&self, version: u64) -> bool {
         self.part().is_some_and(|node| node.vouches(version))
     }

@@ -353,6 +353,14 @@ impl Cluster for ContentNode {
         Ok((state.version(), found))
     }
 
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String> {
+        let state = self.state()?;
+        let owner = state.owner(bucket);
+        let mut nodes = state.ideal(bucket);
+        nodes.retain(|node| Some(*node) != owner && state.node_state(*node).serves());
+        Ok(nodes)
+    }
+
     fn vouches(&self, version: u64) -> bool {
         // The newest state that is known may not have come to the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)

@@ -147,7 +147,7 @@ async fn search(
             let left = timeout.saturating_sub(started.elapsed());
             let request = spread::forwarded(&query, headers.clone(), left)?;
             let subject = Subject { location, group: Some(&group), part: None };
-            match cluster::hand_on(node, subject, Access::Read, &hop, &request, deadline).await? {
+            match cluster::hand_on(node, subject, Access::Search, &hop, &request, deadline).await? {
                 Way::Here(here) => vouch = here,
                 Way::There(response) => return Ok(Answer::Response(response)),
                 Way::Divided => gathers = true,

@@ -221,6 +221,43 @@ fn another_replica_answers_for_a_node_that_is_gone() {
 }
 
 #[test]
+fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
+    let mut nodes = doubled();
+    let group = (0..10).map(|number| format!("g{number}")).find(|group| low_bits(group) % 2 == 1);
+    let group = group.expect("half of all groups are in odd buckets");
+    let (stranger, owner, other) = (0, 1, 2);
+    let query = |timeout: &str| {
+        let yql = "select * from note where true";
+        json!({ "yql": yql, "streaming.groupname": group, "timeout": timeout })
+    };
+    let document = format!("/document/v1/notes/note/group/{group}/{}?timeout=300ms", &group[1..]);
+    let answered = |nodes: &Nodes| {
+        for node in [stranger, other] {
+            let (status, answer) = nodes.query(node, &query("2s"));
+            assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(3)), "{answer}");
+            let coverage = &answer["root"]["coverage"];
+            assert_eq!(coverage["degraded"]["non-ideal-state"], json!(true), "{answer}");
+            // A document is read where all that was acknowledged is known to be, or not at all.
+            refused(nodes.call(node, Method::GET, &document, ""));
+        }
+    };
+    // It takes connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = silent.local_addr().expect("it is bound").to_string();
+    let own = std::mem::replace(&mut nodes.world.addresses.lock().unwrap()[owner], address);
+    answered(&nodes);
+    // Where another replica cannot answer either, the query ends in its own time.
+    nodes.world.emptied.lock().unwrap().insert(other as u16);
+    for node in [stranger, other] {
+        refused(nodes.query(node, &query("1s")));
+    }
+    nodes.world.emptied.lock().unwrap().clear();
+    nodes.world.addresses.lock().unwrap()[owner] = own;
+    nodes.stop(owner);
+    answered(&nodes);
+}
+
+#[test]
 fn coverage_says_what_is_missing() {
     let mut nodes = Nodes::start(3, NOTE);
     for number in 0..30 {

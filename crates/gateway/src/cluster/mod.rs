@@ -117,6 +117,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// This node does not own them, or does not know yet who has them.
     fn readers(&self, buckets: Option<&[BucketId]>, near: NodeKey) -> Result<(u64, Vec<Readers>), String>;
 
+    /// The nodes that should have a bucket, but for its owner. Whether they have all of it, only the owner knows.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String>;
+
     /// Whether the cluster state still has this version, and is confirmed: then no owner has come between.
     fn vouches(&self, version: u64) -> bool;
 

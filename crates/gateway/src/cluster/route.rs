@@ -1,5 +1,6 @@
 //! Which node answers a request for one location.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
@@ -15,13 +16,24 @@ use crate::{Error, Node, http};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
+    /// As a read; but where those who have all of the documents do not answer for half of its time, what others have of them will do.
+    Search,
     Write,
     /// To change documents that have to be found first.
     Sweep,
 }
 
+impl Access {
+    fn changes(self) -> bool {
+        matches!(self, Access::Write | Access::Sweep)
+    }
+}
+
 /// How long a request waits for the cluster to agree on who answers it, between two looks.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long after the time of a request the answer of another node may come: what it has done until then has to be written, and to come here.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The longest pause of [`Looks`]: owners change within some tenths of a second.
 const PAUSE_MAX: Duration = Duration::from_millis(160);
@@ -137,8 +149,9 @@ pub(crate) async fn hand_on(
 ) -> Result<Way, Error> {
     let Some(cluster) = node.cluster() else { return Ok(Way::Here(Vouch::default())) };
     let Subject { location, group, part } = subject;
-    let asked = Asked { node, cluster: &**cluster, location, access, hop, part, request };
+    let asked = Asked { node, cluster: &**cluster, location, access, hop, part, request, deadline };
     let mut looks = Looks::until(deadline);
+    let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
         // A bucket that has all of the group by the state of one node is, by that of another, only one of several.
         let divided = |group| cluster.buckets_of(group).is_ok_and(|buckets| buckets.len() > 1);
@@ -148,18 +161,22 @@ pub(crate) async fn hand_on(
                 _ => Err(Error::Unsettled("the group that is asked for has been divided".to_owned())),
             };
         }
-        let error = match asked.way().await {
+        let way = match access {
+            Access::Search if *hop == Hop::Client => asked.way_within(half).await,
+            _ => asked.way().await,
+        };
+        let error = match way {
             Ok(way) => return Ok(way),
             Err(error) => error,
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only who was asked by the client looks again: the others' answers come back to it.
-        let may_look_again = *hop == Hop::Client && !(may_have_arrived && access != Access::Read);
+        let may_look_again = *hop == Hop::Client && !(may_have_arrived && access.changes());
         if !(may_look_again && looks.again().await) {
             return Err(match error {
                 // Not that it can be sent again: the other node may have written it, or be about to.
-                Error::Unreachable { address, reason, sent: true } if access != Access::Read => {
-                    Error::Unknown(format!("node {address} was asked, and has not answered: {reason}"))
+                Error::Unreachable { address, reason, sent: true } if access.changes() => {
+                    Error::Unknown(format!("node {address} was asked, and cannot be heard: {reason}"))
                 }
                 error => error,
             });
@@ -176,6 +193,7 @@ struct Asked<'a> {
     hop: &'a Hop,
     part: Option<BucketId>,
     request: &'a Forwarded,
+    deadline: Instant,
 }
 
 impl Asked<'_> {
@@ -196,7 +214,7 @@ impl Asked<'_> {
                 let me = cluster.me().map_err(Error::Unsettled)?;
                 let answer = self.send(&address, &Hop::Owner(me, self.part)).await?;
                 match others(answer.headers()) {
-                    Some((version, readers)) => self.read_at(version, &readers).await,
+                    Some((version, readers)) => self.read_at(Some(version), &readers).await,
                     None => Ok(Way::There(answer)),
                 }
             }
@@ -228,7 +246,7 @@ impl Asked<'_> {
         };
         let is_here = match self.access {
             Access::Sweep => readers.nodes.contains(&me),
-            Access::Read | Access::Write => readers.nodes.first() == Some(&me),
+            Access::Read | Access::Search | Access::Write => readers.nodes.first() == Some(&me),
         };
         match self.hop {
             _ if is_here => {
@@ -237,7 +255,7 @@ impl Asked<'_> {
             _ if self.access == Access::Sweep => Err(Error::Unsettled(
                 "the documents are on their way to the node that orders their changes".to_owned(),
             )),
-            Hop::Client => self.read_at(version, &readers).await,
+            Hop::Client => self.read_at(Some(version), &readers).await,
             _ => {
                 let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
                 ask_others(answer.headers_mut(), version, &readers);
@@ -246,25 +264,65 @@ impl Asked<'_> {
         }
     }
 
-    /// Reads at the first of these nodes that answers.
-    async fn read_at(&self, version: u64, readers: &Readers) -> Result<Way, Error> {
+    /// The way; or, where there is none after half of the time, or nothing is heard of it, another node's answer if that comes first.
+    async fn way_within(&self, half: Instant) -> Result<Way, Error> {
+        let mut way = pin!(self.way());
+        if let Ok(outcome) = tokio::time::timeout_at(half.into(), &mut way).await {
+            return match outcome {
+                Err(error) if Instant::now() >= half => self.another().await.map_err(|_| error),
+                outcome => outcome,
+            };
+        }
+        let (mut another, mut has_failed) = (pin!(self.another()), false);
+        loop {
+            tokio::select! {
+                outcome = &mut way => return match outcome {
+                    Err(error) if !has_failed => another.await.map_err(|_| error),
+                    outcome => outcome,
+                },
+                outcome = &mut another, if !has_failed => match outcome {
+                    Ok(answer) => return Ok(answer),
+                    Err(_) => has_failed = true,
+                },
+            }
+        }
+    }
+
+    /// The answer of a node that should have the documents. It may lack some: its owner has not said that it has all.
+    async fn another(&self) -> Result<Way, Error> {
+        let bucket = self.bucket()?;
+        let me = self.cluster.me().map_err(Error::Unsettled)?;
+        let mut nodes = self.cluster.replicas(bucket).map_err(Error::Unsettled)?;
+        nodes.retain(|node| *node != me || self.cluster.holds(bucket));
+        nodes.sort_by_key(|node| *node != me);
+        let readers = Readers { bucket, nodes, full: false, documents: 0 };
+        match self.read_at(None, &readers).await? {
+            Way::There(answer) if !answer.status().is_success() => {
+                Err(Error::Unsettled(format!("another node refuses: {}", answer.status())))
+            }
+            way => Ok(way),
+        }
+    }
+
+    /// Reads at the first of these nodes that answers; by a cluster state of this version, where it has to be that.
+    async fn read_at(&self, version: Option<u64>, readers: &Readers) -> Result<Way, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
         let all = if readers.full { HasAll::Yes } else { HasAll::Perhaps };
         for node in &readers.nodes {
             let outcome = match self.cluster.place(*node).map_err(Error::Unsettled) {
                 Ok(Place::Here) => {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
-                    return Ok(Way::Here(Vouch { version: Some(version), bucket, partial }));
+                    return Ok(Way::Here(Vouch { version, bucket, partial }));
                 }
                 Ok(Place::At(address)) => {
-                    let part = self.part.map(|bucket| (bucket, version));
+                    let part = self.part.zip(version);
                     self.send(&address, &Hop::Reader(all, part)).await
                 }
                 Err(error) => Err(error),
             };
             match outcome {
                 Ok(answer) => {
-                    Vouch::of_version(version).check(self.node)?;
+                    Vouch { version, ..Vouch::default() }.check(self.node)?;
                     return Ok(Way::There(answer));
                 }
                 Err(error) => last = error,
@@ -274,7 +332,14 @@ impl Asked<'_> {
     }
 
     async fn send(&self, address: &str, hop: &Hop) -> Result<Response, Error> {
-        let answer = self.node.forwarder().send(address, self.request.clone(), hop).await?;
+        let answer = self.node.forwarder().send(address, self.request.clone(), hop);
+        let answer = tokio::time::timeout_at((self.deadline + GRACE).into(), answer).await;
+        let silent = |_| Error::Unreachable {
+            address: address.to_owned(),
+            reason: "it has not answered in time".to_owned(),
+            sent: true,
+        };
+        let answer = answer.map_err(silent)??;
         match is_unsettled(answer.headers()) {
             true => Err(Error::Unsettled(format!("node {address} cannot answer for the documents yet"))),
             false => Ok(answer),

@@ -148,6 +148,10 @@ impl Cluster for Member {
         Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
     }
 
+    fn replicas(&self, bucket: BucketId) -> Result<Vec<NodeKey>, String> {
+        Ok(self.world.holders(bucket).into_iter().skip(1).map(NodeKey).collect())
+    }
+
     fn vouches(&self, version: u64) -> bool {
         self.world.vouched.fetch_add(1, Ordering::SeqCst);
         let doubt = |doubts: usize| doubts.checked_sub(1);

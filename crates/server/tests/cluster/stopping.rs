@@ -130,6 +130,13 @@ fn a_query_passes_over_a_node_that_is_frozen_within_its_time() {
     assert_eq!(answer["root"]["coverage"]["full"], false, "{answer}");
     let found = answer["root"]["fields"]["totalCount"].as_u64().unwrap_or_default();
     assert!((1..40).contains(&found), "{answer}");
+    // Somebody else has what it owns, too.
+    for group in 0..20 {
+        let group = format!("g{group}");
+        let of_group = [("streaming.groupname", &*group), ("timeout", "2s")];
+        let (status, answer) = nodes[0].query(&[&[yql], &of_group[..]].concat());
+        assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &2.into()), "{group}: {answer}");
+    }
     // Then it is taken out of service, and others have all that it had.
     until("without the frozen one", &Some(40), || count(&nodes[0]));
     signal(&nodes[2], "-CONT");
