@@ -1,6 +1,7 @@
 //! Buckets moved while the source answers queries and takes writes, at half of what it can: how much slower these get, and how fast data moves
 //! meanwhile. Source, target and clients share the cores.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -8,14 +9,13 @@ use std::time::{Duration, Instant};
 use millrace_bucket::BucketId;
 use millrace_content::Throttle;
 use millrace_env::ThreadClass;
-use millrace_store::{Change, Write};
+use millrace_store::{Change, Store, Write};
 
 use super::moving::{BYTES, GROUPS, TEXT_BYTES, fill, move_as_fast_as};
 use super::{Bench, Settings};
 use crate::application::{self, Maker};
 use crate::engine::{Engine, Prepared};
 use crate::measure::Samples;
-use crate::node::cores;
 use crate::{Error, Figure, Report, Unit};
 
 pub(super) const BENCH: Bench = Bench {
@@ -28,12 +28,16 @@ pub(super) const BENCH: Bench = Bench {
 const BITS: u8 = 4;
 /// A quarter of what `move` has: it moves again and again.
 const SHARE: u64 = 4;
+/// Requests at a time: enough that one that waits for the disk keeps no other from being sent.
+const CLIENTS: usize = 32;
 /// Of so many operations, one is a write.
 const WRITES: u64 = 10;
 /// Of what the machine can.
 const LOAD: f64 = 0.5;
+/// Phases without and with movement, in turns: what the source does by itself, sealing and merging, falls on both.
+const ROUNDS: u32 = 3;
 /// Seconds of each phase, for each second of a case; transfers are held back once a second.
-const PHASE: u32 = 10;
+const PHASE: u32 = 6;
 const HARM_MAX: f64 = 1.2;
 /// How often transfers are told how slow operations are.
 const OBSERVE: Duration = Duration::from_secs(1);
@@ -45,38 +49,32 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let source = Engine::open(&directory.path().join("source"), None)?;
     let documents = settings.sized(BYTES / SHARE / TEXT_BYTES as u64);
     fill(source.store(), BITS, documents)?;
-    let buckets: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
     let operations = Operations::new(&source)?;
-    let phase = settings.time_per_case * PHASE;
+    let phase = (settings.time_per_case * PHASE).max(OBSERVE * BASELINE);
 
-    let capacity = operations.during(phase / 4, None, |_| {})?.rate;
+    let capacity = operations.during(phase, None, |_| {})?.rate;
     let rate = capacity * LOAD;
     let throttle = Arc::new(Throttle::new(None));
-    let before =
-        operations.during(phase.max(OBSERVE * BASELINE), Some(rate), |slowest| throttle.observe(slowest))?;
-    let over = AtomicBool::new(false);
-    let (meanwhile, moved) = std::thread::scope(|scope| {
-        let moving = scope.spawn(|| {
-            // As a node's threads that move do, and those that they begin.
-            ThreadClass::Background.enter();
-            let (mut bytes, mut round) = (0, 0);
-            let began = Instant::now();
-            while bytes == 0 || !over.load(Ordering::Relaxed) {
-                let place = directory.path().join(format!("target{round}"));
-                let target = Engine::open(&place, None)?;
-                bytes += move_as_fast_as(&throttle, source.store(), target.store(), &buckets)?.bytes;
-                drop(target);
-                std::fs::remove_dir_all(&place).map_err(Error::file(&place))?;
-                round += 1;
-            }
-            Ok::<_, Error>(bytes as f64 / began.elapsed().as_secs_f64())
+    let told = |slowest: &[Option<Duration>]| throttle.observe(slowest);
+    let (mut without, mut with) = (Seen::new(), Seen::new());
+    let mut moving = Moving::new(&throttle, source.store(), directory.path());
+    for _ in 0..ROUNDS {
+        without.add(&operations.during(phase, Some(rate), told)?);
+        let over = AtomicBool::new(false);
+        let meanwhile = std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
+                // As a node's threads that move do, and those that they begin.
+                ThreadClass::Background.enter();
+                moving.until(&over)
+            });
+            let meanwhile = operations.during(phase, Some(rate), told);
+            over.store(true, Ordering::Relaxed);
+            let ended = |_| Err(Error::failed("the thread that moves ended before its time"));
+            mover.join().unwrap_or_else(ended)?;
+            meanwhile
         });
-        let meanwhile = operations.during(phase * 2, Some(rate), |slowest| throttle.observe(slowest));
-        over.store(true, Ordering::Relaxed);
-        let ended = |_| Err(Error::failed("the thread that moves ended before its time"));
-        let moved = moving.join().unwrap_or_else(ended);
-        Ok::<_, Error>((meanwhile?, moved?))
-    })?;
+        with.add(&meanwhile?);
+    }
 
     let mut report = Report::new(BENCH.name);
     let case = format!("{documents} documents, {rate:.0} operations a second");
@@ -85,14 +83,58 @@ fn run(settings: &Settings) -> Result<Report, Error> {
         ("writes, p99", |seen| &seen.writes),
     ] {
         report.push(
-            Figure::new(&case, measure, of(&meanwhile).quantile(0.99), Unit::Seconds)
-                .beside("without movement", of(&before).quantile(0.99))
+            Figure::new(&case, measure, of(&with).quantile(0.99), Unit::Seconds)
+                .beside("without movement", of(&without).quantile(0.99))
                 .at_most(HARM_MAX),
         );
     }
-    report.push(Figure::new(&case, "moved meanwhile", moved, Unit::BytesPerSecond));
+    report.push(Figure::new(&case, "moved meanwhile", moving.speed(), Unit::BytesPerSecond));
     report.note("the time of an operation counts from when it was due");
     Ok(report)
+}
+
+/// Moves the buckets one after another, again and again, each time into a store that has none.
+struct Moving<'a> {
+    throttle: &'a Arc<Throttle>,
+    source: &'a Store,
+    directory: &'a Path,
+    target: Option<(PathBuf, Engine)>,
+    /// How many have been moved.
+    count: u64,
+    bytes: u64,
+    time: Duration,
+}
+
+impl<'a> Moving<'a> {
+    fn new(throttle: &'a Arc<Throttle>, source: &'a Store, directory: &'a Path) -> Self {
+        Moving { throttle, source, directory, target: None, count: 0, bytes: 0, time: Duration::ZERO }
+    }
+
+    fn until(&mut self, over: &AtomicBool) -> Result<(), Error> {
+        let began = Instant::now();
+        while !over.load(Ordering::Relaxed) {
+            let number = self.count % (1 << BITS);
+            if number == 0 || self.target.is_none() {
+                if let Some((place, engine)) = self.target.take() {
+                    drop(engine);
+                    std::fs::remove_dir_all(&place).map_err(Error::file(&place))?;
+                }
+                let place = self.directory.join(format!("target{}", self.count));
+                let engine = Engine::open(&place, None)?;
+                self.target = Some((place, engine));
+            }
+            let Some((_, target)) = &self.target else { continue };
+            let bucket = BucketId::new(BITS, number);
+            self.bytes += move_as_fast_as(self.throttle, self.source, target.store(), &[bucket])?.bytes;
+            self.count += 1;
+        }
+        self.time += began.elapsed();
+        Ok(())
+    }
+
+    fn speed(&self) -> f64 {
+        self.bytes as f64 / self.time.as_secs_f64()
+    }
 }
 
 /// What clients ask for: queries of a group, and now and then a write.
@@ -110,6 +152,17 @@ struct Seen {
     rate: f64,
 }
 
+impl Seen {
+    fn new() -> Self {
+        Seen { queries: Samples::new(), writes: Samples::new(), rate: 0.0 }
+    }
+
+    fn add(&mut self, other: &Seen) {
+        self.queries.merge(&other.queries);
+        self.writes.merge(&other.writes);
+    }
+}
+
 /// Times since transfers were told last: of queries, and of writes.
 type Recent = Mutex<[Samples; 2]>;
 
@@ -124,7 +177,7 @@ impl<'a> Operations<'a> {
         Ok(Operations { engine, queries, next: AtomicU64::new(0), maker: Mutex::new(Maker::new()?) })
     }
 
-    /// As many clients as cores ask for so long, at a rate or as fast as they are answered; `told` hears once a second how long the slowest
+    /// Clients ask for so long, at a rate or as fast as they are answered; `told` hears once a second how long the slowest
     /// hundredth took.
     fn during(
         &self,
@@ -136,8 +189,11 @@ impl<'a> Operations<'a> {
         let sent = AtomicU64::new(0);
         let began = Instant::now();
         std::thread::scope(|scope| {
-            let client = || self.client(began, rate, &sent, &over, &recent);
-            let clients: Vec<_> = (0..cores()).map(|_| scope.spawn(client)).collect();
+            let client = || {
+                ThreadClass::Prompt.enter();
+                self.client(began, rate, &sent, &over, &recent)
+            };
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
             while began.elapsed() < how_long {
                 std::thread::sleep(OBSERVE.min(how_long));
                 let of_second = std::mem::take(&mut *recent.lock().unwrap_or_else(PoisonError::into_inner));
@@ -147,7 +203,7 @@ impl<'a> Operations<'a> {
                 told(&of_second.each_ref().map(slowest));
             }
             over.store(true, Ordering::Relaxed);
-            let mut seen = Seen { queries: Samples::new(), writes: Samples::new(), rate: 0.0 };
+            let mut seen = Seen::new();
             for client in clients {
                 let ended = |_| Err(Error::failed("a client ended before its time"));
                 let [queries, writes] = client.join().unwrap_or_else(ended)?;
