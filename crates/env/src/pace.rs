@@ -29,6 +29,18 @@ pub fn keep(rest: Rest) {
     PACE.set(Some(Pace { rest, began: Instant::now() }));
 }
 
+/// Does something in such portions; after that the calling thread keeps the pace that it had before.
+pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
+    struct Before(Option<Pace>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            PACE.set(self.0.take());
+        }
+    }
+    let _before = Before(PACE.replace(Some(Pace { rest, began: Instant::now() })));
+    work()
+}
+
 /// The place between two steps of work, each far shorter than a millisecond where that can be. A thread that keeps a pace may rest here, so
 /// it holds no lock that somebody waits for; on all other threads nothing happens.
 pub fn step() {
@@ -71,5 +83,8 @@ mod tests {
         let portions: Vec<Duration> = worked.iter().collect();
         assert!(!portions.is_empty() && portions.iter().all(|worked| *worked >= PORTION), "{portions:?}");
         PACE.with_borrow(|pace| assert!(pace.is_none(), "this thread keeps none"));
+        let has_pace = || PACE.with_borrow(|pace| pace.is_some());
+        assert!(during(Box::new(|_| Duration::ZERO), has_pace), "this thread does for a while");
+        assert!(!has_pace(), "and then no more");
     }
 }

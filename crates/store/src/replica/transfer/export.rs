@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_env::AppendFile;
+use millrace_env::{AppendFile, pace};
 use millrace_segment::{Cut, MergeInput, Segment, Writer};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -13,6 +13,7 @@ use crate::replica::{parts, seal_buckets};
 use crate::shared::Shared;
 use crate::state::manifest::SegmentRecord;
 use crate::upkeep::merging::{Policy, last_mark};
+use crate::upkeep::pace::{of_merging, of_sealing};
 use crate::{Error, Store};
 
 /// What is merged is gathered until a parcel has so many bytes.
@@ -42,7 +43,8 @@ impl Store {
     pub fn export(&self, buckets: &[BucketId]) -> Result<Vec<Parcel>, Error> {
         let shared = self.shared();
         shared.check_open()?;
-        seal_buckets(shared, self.sealer(), buckets)?;
+        // Writes go before: sealed at once, the tail would keep a core from them for tenths of a second.
+        pace::during(of_sealing(shared), || seal_buckets(shared, self.sealer(), buckets))?;
         plan(shared, buckets)
     }
 }
@@ -220,7 +222,8 @@ impl Parcel {
                 // Removals are as good as documents: the other store may have what they remove.
                 let policy = Policy { shared: &self.shared, state: &state, layout, forget: 0 };
                 let mut writer = Writer::stream(Box::new(Sent { out, skip: from }))?;
-                if !millrace_segment::merge(inputs, &mut writer, &policy)? {
+                let merge = || millrace_segment::merge(inputs, &mut writer, &policy);
+                if !pace::during(of_merging(&self.shared), merge)? {
                     return Err(Error::Closed);
                 }
                 writer.finish()?;
