@@ -112,7 +112,7 @@ fn message(error: &Error) -> ErrorMessage {
     ErrorMessage {
         code,
         summary: summary.to_owned(),
-        message: Some(error.to_string()),
+        message: Some(error.message()),
         source: None,
         transient: None,
     }
