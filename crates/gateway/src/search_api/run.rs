@@ -287,6 +287,10 @@ fn plan(
         significance: &deployment.application.significance,
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
+    if let Scope::All { selection: Some(text) } = &plan.scope {
+        // It may name documents of any type, whichever the query is about.
+        deployment.selection(text)?;
+    }
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };
