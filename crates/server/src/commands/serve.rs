@@ -1,11 +1,15 @@
 //! `millrace serve`.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use axum::Router;
 use millrace_gateway::{Node, Server};
+use millrace_membership::rest::{self, Alone};
+use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_schema::Application;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -46,7 +50,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         let mut server = Server::bind(Arc::clone(&node)).await?;
         let (data, config) = server.addresses().map_err(Error::Runtime)?;
         let member = match &cluster {
-            None => None,
+            None => {
+                server = server.beside(Router::new(), alone(&node, data));
+                None
+            }
             Some(settings) => {
                 let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
                 if let Some((path, application)) = &application {
@@ -79,6 +86,26 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         server.run_and_leave(stop, leave).await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The endpoints that show a node in no cluster as Vespa shows a cluster.
+fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
+    let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
+    let (named, told) = (Arc::clone(node), Arc::clone(node));
+    rest::router(Arc::new(Alone {
+        url: format!("{scheme}://{data}"),
+        clusters: move || named.content_clusters(),
+        figures: move || {
+            let status = told.store().status();
+            let replicas = status.buckets as u64;
+            NodeFigures {
+                buckets: BucketFigures { owned: replicas, replicas, incomplete: 0 },
+                documents: status.documents,
+                bytes: status.segment_bytes + status.tail_bytes,
+                ..NodeFigures::default()
+            }
+        },
+    }))
 }
 
 /// Refuses to serve alone what a node of a cluster has: writes would never come to the others.
