@@ -147,3 +147,16 @@ def test_documents(server):
         return f"{status} {answer.get('message')}" if status != 400 else answer["message"]
 
     Table(HERE / "documents.txt").check(answer)
+
+
+@pytest.mark.parametrize("asked, parts", [
+    ({"streaming.groupname": None, "streaming.selection": f"s.title == '{'x' * 100_000}"}, ["selection 's.title == 'xxx", "the quotes are not closed"]),
+    ({"hits": "9" * 100_000}, ["parameter 'hits': expected a whole number from 0", '999"']),
+    ({"yql": f"select * from s where title contains phrase({'a ' * 50_000})"}, ["YQL: line 1, column 47: "]),
+])
+def test_long_requests_are_not_repeated(server, asked, parts):
+    asked = {"streaming.groupname": "a", "query": "word"} | asked
+    status, found = call("POST", f"{server.data}/search/", {name: value for name, value in asked.items() if value is not None})
+    message = found["root"]["errors"][0]["message"]
+    assert status == 400 and len(message) < 1000
+    assert all(part in message for part in parts), message

@@ -89,6 +89,10 @@ CONDITIONS = [
     ("size = -5", "b"),
     ("small = -3", "a"),
     ("seen = true", "ac"),
+    # What is not given is false.
+    ("seen = false", "bdefgh"),
+    ("seen = false and year > 2000", "bdfgh"),
+    ("!(seen = false)", "ac"),
     # Collections.
     ('labels contains "work"', "ab"),
     ('labels contains "wor"', ""),

@@ -44,6 +44,12 @@ SCHEMA = """schema card {
             matchCount(notes.value)
             nativeRank(people.name)
             nativeProximity(lines)
+            fieldTermMatch(lines,0).occurrences
+            fieldTermMatch(notes.value,0).occurrences
+            matchCount(title)
+            elementwise(bm25(lines),x,double)
+            fieldMatch(title).fieldCompleteness
+            fieldMatch(title).queryCompleteness
             attribute(owner.age)
         }
     }
@@ -54,7 +60,7 @@ SCHEMA = """schema card {
 
 CARDS = {
     "a": {
-        "title": "first",
+        "title": "first small steps",
         "owner": {"name": "Ada Augusta Lovelace", "age": 36, "nicknames": ["Countess"]},
         "people": [{"name": "Grace Hopper", "age": 40}, {"name": "Hopper Grace Grace", "age": 50}],
         "notes": {"color": "likes dark red wine", "place": "running in parks"},
@@ -69,6 +75,12 @@ CARDS = {
         "people": [{"name": "Grace Kelly", "age": 30}],
         "notes": {"wine": "white"},
         "lines": ["apple x x x x green"],
+    },
+    "c": {
+        "title": "m m m n n n",
+        "people": [{"age": 1}, {"name": "Joe Smith", "age": 2, "nicknames": ["J", "Jo"]}, {"name": "Joe Jones", "age": 3}],
+        "notes": {"k": "plum cake", "l": "plum jam"},
+        "lines": ["plum pie", "plum tart", "hot plum pie"],
     },
 }
 
@@ -145,12 +157,38 @@ FEATURES = [
     ("people.age = 30", "matches(people.age)", 1),
     ('notes.value contains "red" and notes.value contains "wine"', "matchCount(notes.value)", 2),
     ("owner.age = 36", "attribute(owner.age)", 36),
+    # Words inside sameElement are those of the elements that match, words inside near those of its spans.
+    ('lines contains "plum"', "fieldTermMatch(lines,0).occurrences", 3),
+    ('lines contains sameElement("plum" and "tart")', "fieldTermMatch(lines,0).occurrences", 1),
+    ('lines contains sameElement("plum" and "pie")', "fieldTermMatch(lines,0).occurrences", 2),
+    ('lines contains sameElement("plum" and !"pie")', "fieldTermMatch(lines,0).occurrences", 1),
+    ('lines contains ({elementFilter: [0, 2]}sameElement("plum"))', "fieldTermMatch(lines,0).occurrences", 2),
+    ('lines contains sameElement("plum" and "hot") or lines contains "tart"', "fieldTermMatch(lines,0).occurrences", 1),
+    ('lines contains sameElement("plum" and "soup") or lines contains "tart"', "fieldTermMatch(lines,0).occurrences", 0),
+    ('people contains sameElement(name contains "joe", age = 3)', "fieldTermMatch(people.name,0).occurrences", 1),
+    ('people contains sameElement(name contains "joe", age > 1)', "fieldTermMatch(people.name,0).occurrences", 2),
+    ('notes.value contains "plum"', "fieldTermMatch(notes.value,0).occurrences", 2),
+    ('notes{k} contains "plum"', "fieldTermMatch(notes.value,0).occurrences", 1),
+    ('title contains "m" and title contains "n"', "matchCount(title)", 6),
+    ('title contains ({distance: 1}near("m", "n"))', "matchCount(title)", 2),
+    ('title contains ({distance: 2}onear("m", "n"))', "matchCount(title)", 3),
+    ('rank(title contains "m", title contains ({distance: 1}near("n", "m")))', "matchCount(title)", 5),
+    # A phrase is as many words as it has, but one among equivalents.
+    ('title contains phrase("first", "small", "steps")', "fieldMatch(title).fieldCompleteness", 1),
+    ('title contains equiv(phrase("first", "small"), "nosuch")', "fieldMatch(title).fieldCompleteness", 1 / 3),
+    ('title contains equiv(phrase("first", "small"), "nosuch")', "fieldMatch(title).queryCompleteness", 1),
+    ('title contains equiv(phrase("first", "small"), "steps")', "fieldMatch(title).fieldCompleteness", 1 / 3),
 ]
 
 
 @pytest.mark.parametrize("condition, feature, expected", FEATURES)
 def test_features(node, condition, feature, expected):
-    assert features(node, condition)[feature] == expected
+    assert features(node, condition)[feature] == pytest.approx(expected)
+
+
+def test_elements_that_do_not_match_have_no_score(node):
+    scores = features(node, 'lines contains sameElement("plum" and "pie")')["elementwise(bm25(lines),x,double)"]
+    assert list(scores["cells"]) == ["0", "2"]
 
 
 def test_what_matches_better_is_worth_more(node):

@@ -1,4 +1,4 @@
-"""Which documents sources and search chains lead to."""
+"""Which documents sources, search chains and selections lead to."""
 
 import pytest
 
@@ -26,6 +26,10 @@ CASES = [
     ({"searchChain": "notes", "sources": "letters"}, ["mail"]),
     ({"searchChain": "letters", "yql": "select * from sources * where text contains 'word'"}, ["mail"]),
     ({"searchChain": "mails"}, "there is no search chain 'mails'"),
+    ({"streaming.selection": "mail"}, ["mail"]),
+    ({"streaming.selection": 'note.text = "w*" or mail.text == "other"'}, ["note"]),
+    ({"streaming.selection": "mail.text", "restrict": "note"}, []),
+    ({"streaming.selection": "mail.nosuch > 1", "restrict": "note"}, "document type 'mail' has no field 'nosuch'"),
     ({"sources": "mails"}, "Could not resolve source ref 'mails'. Valid source refs are letters, mail, note, notes."),
 ]
 
@@ -45,9 +49,11 @@ def node(tmp_path_factory):
 
 @pytest.mark.parametrize("parameters, expected", CASES)
 def test_sources(node, parameters, expected):
+    if "streaming.selection" in parameters:
+        parameters = {"streaming.groupname": None} | parameters
     root = search(node, **({"query": "word"} | parameters))
     if isinstance(expected, str):
         assert expected in root["errors"][0]["message"]
     else:
         assert "errors" not in root
-        assert sorted(hit["id"].rsplit(":", 1)[-1] for hit in root["children"]) == expected
+        assert sorted(hit["id"].rsplit(":", 1)[-1] for hit in root.get("children", [])) == expected

@@ -238,10 +238,32 @@ pub enum Kind {
     Internal,
 }
 
+/// Messages of more characters are shortened.
+const MESSAGE_MAX: usize = 1_000;
+/// So many characters of their beginning, and of their end, are kept.
+const HEAD: usize = 600;
+const TAIL: usize = 300;
+
+fn shortened(message: String) -> String {
+    // Every character has at least a byte.
+    if message.len() <= MESSAGE_MAX || message.chars().count() <= MESSAGE_MAX {
+        return message;
+    }
+    let head: String = message.chars().take(HEAD).collect();
+    let tail: Vec<char> = message.chars().rev().take(TAIL).collect();
+    head.chars().chain(" … ".chars()).chain(tail.into_iter().rev()).collect()
+}
+
 impl Error {
     /// A parameter's value is wrong.
     pub(crate) fn parameter(name: &'static str, reason: impl Into<String>) -> Self {
         Error::Parameter { name, reason: reason.into() }
+    }
+
+    /// What callers are told. Where a long request is repeated in it, the middle of the message is left out: what is wrong, and where,
+    /// stands at the beginning and at the end.
+    pub(crate) fn message(&self) -> String {
+        shortened(self.to_string())
     }
 
     /// What the caller can do.

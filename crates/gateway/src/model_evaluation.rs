@@ -28,7 +28,7 @@ pub(crate) async fn handle(State(node): State<Arc<Node>>, request: Request) -> R
     match answer(&node, request).await {
         Ok(answer) => http::json(StatusCode::OK, &answer),
         Err(error) => {
-            let mut response = http::json(error.status(), &json!({ "error": error.to_string() }));
+            let mut response = http::json(error.status(), &json!({ "error": error.message() }));
             if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }

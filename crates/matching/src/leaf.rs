@@ -23,6 +23,8 @@ pub(crate) struct ReadyLeaf {
     /// The values' test, for what stands inside `sameElement`.
     pub(crate) test: Option<ValueTest>,
     dot_product_above: Option<f64>,
+    /// Documents without a value match: a truth value that is not given is false.
+    absent: bool,
 }
 
 /// How a leaf is matched.
@@ -98,6 +100,7 @@ impl ReadyLeaf {
             kind,
             test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
             dot_product_above: leaf.dot_product_above,
+            absent: field.data_type == DataType::Bool && leaf.predicate == Predicate::Bool(false),
         })
     }
 
@@ -114,6 +117,9 @@ impl ReadyLeaf {
 
     /// What it finds in the documents `within` of a chunk. For the nearest: in all of them that have a vector.
     pub(crate) fn find(&self, column: Option<&Column>, within: &Bits) -> Found {
+        if self.absent {
+            return Found::Bits((*within).without(&truths(column)));
+        }
         let Some(column) = column else { return self.nothing() };
         match (&self.kind, column) {
             (Kind::Words(matchers), Column::Tokens(tokens)) => {
@@ -255,6 +261,13 @@ impl ReadyLeaf {
 
 fn is_weighted(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
+}
+
+/// The documents that have the value true.
+fn truths(column: Option<&Column>) -> Bits {
+    let Some(Column::Fixed(column)) = column else { return Bits::NONE };
+    let given = Bits::from_words(column.presence().words());
+    mask(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&given)
 }
 
 /// One number a document, compared without decoding.

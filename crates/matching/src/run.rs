@@ -113,6 +113,9 @@ impl<'a> Gathering<'a> {
             return Ok(());
         }
         let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
+        if self.demands != Demands::default() {
+            pass.narrow(&documents, &matched)?;
+        }
         let leaves = (0..self.ready.leaves.len())
             .map(|leaf| pass.extract(LeafId(leaf), &documents, &matched, self.demands.positions))
             .collect::<Result<_, _>>()?;

@@ -1,8 +1,11 @@
 //! A plan's tree over one chunk.
 
+mod narrowing;
+
 use millrace_column::{Column, ColumnKey, View};
 use millrace_plan::{LeafId, Node, Plan};
 
+use self::narrowing::{Narrowing, narrowings};
 use crate::bits::Bits;
 use crate::leaf::{Found, Kind, ReadyLeaf};
 use crate::nearest::Best;
@@ -75,12 +78,27 @@ impl Residual {
 pub(crate) struct ReadyPlan<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) leaves: Vec<ReadyLeaf>,
+    narrowings: Vec<Narrowing<'p>>,
 }
 
 impl<'p> ReadyPlan<'p> {
     pub(crate) fn new(plan: &'p Plan) -> Result<Self, Error> {
         let leaves = plan.leaves.iter().map(|leaf| ReadyLeaf::new(plan, leaf)).collect::<Result<_, _>>()?;
-        Ok(ReadyPlan { plan, leaves })
+        let mut ready = ReadyPlan { plan, leaves, narrowings: Vec::new() };
+        ready.narrowings = narrowings(&ready);
+        Ok(ready)
+    }
+
+    /// What a node of nearness asks; none for others.
+    fn nearness(&self, node: &Node) -> Option<Nearness> {
+        let Node::Near { leaves, distance, exclusion_distance, ordered, .. } = node else { return None };
+        let field = leaves.first().map(|leaf| &*self.plan.leaves[leaf.0].field);
+        Some(Nearness {
+            element_gap: field.and_then(|field| self.plan.element_gap(field)),
+            distance: *distance,
+            exclusion_distance: *exclusion_distance,
+            ordered: *ordered,
+        })
     }
 
     /// About what it costs to evaluate a node: as much as the dearest of its leaves.
@@ -262,16 +280,10 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 Kind::Nearest(..) => Residual::Nearest(*leaf),
                 _ => Residual::Known(self.look(*leaf, within)?),
             },
-            Node::Near { leaves, excluded, distance, exclusion_distance, ordered } => {
-                let field = leaves.first().map(|leaf| &*self.ready.plan.leaves[leaf.0].field);
-                let nearness = Nearness {
-                    element_gap: field.and_then(|field| self.ready.plan.element_gap(field)),
-                    distance: *distance,
-                    exclusion_distance: *exclusion_distance,
-                    ordered: *ordered,
-                };
-                Residual::Known(self.near(leaves, excluded, nearness, within)?)
-            }
+            Node::Near { leaves, excluded, .. } => Residual::Known(match self.ready.nearness(node) {
+                Some(nearness) => self.near(leaves, excluded, nearness, within)?,
+                None => Bits::NONE,
+            }),
             Node::SameElement { field, child, elements } => {
                 Residual::Known(self.same_element(field, child, elements, within)?)
             }

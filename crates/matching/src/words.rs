@@ -130,6 +130,15 @@ impl Places {
         }
     }
 
+    /// Adds a document, after those that are there, with its places, ascending.
+    pub(crate) fn push(&mut self, document: usize, places: impl Iterator<Item = u32>) {
+        let before = self.places.len();
+        self.places.extend(places);
+        if self.places.len() > before {
+            self.documents.push((document as u16, self.places.len() as u32));
+        }
+    }
+
     /// The places in the `at`th document that has any.
     fn nth(&self, at: usize) -> &[u32] {
         let start = if at == 0 { 0 } else { self.documents[at - 1].1 };
@@ -219,16 +228,26 @@ impl Nearness {
     /// Whether a document has all of `places` near each other, and none of `excluded` near them. The words stand in one element, or
     /// where there is a gap, in two that are neighbours.
     pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
+        self.spans(places, excluded, document).next().is_some()
+    }
+
+    /// The first and the last place of each shortest match that fulfils this.
+    pub(crate) fn spans<'p>(
+        self,
+        places: &'p [&'p [u32]],
+        excluded: &'p [&'p [u32]],
+        document: TokenIds<'p>,
+    ) -> impl Iterator<Item = (u32, u32)> + 'p {
         let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
-        firsts.iter().flat_map(|places| places.iter()).any(|first| {
-            self.last(*first, places).is_some_and(|last| {
-                let zone = first.saturating_sub(self.exclusion_distance)
-                    ..=last.saturating_add(self.exclusion_distance);
-                document
-                    .distance(*first, last, self.element_gap)
-                    .is_some_and(|length| length <= self.distance)
-                    && !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
-            })
+        let spans = firsts.iter().flat_map(|places| places.iter()).filter_map(move |first| {
+            let last = self.last(*first, places)?;
+            let length = document.distance(*first, last, self.element_gap)?;
+            (length <= self.distance).then_some((*first, last))
+        });
+        spans.filter(move |(first, last)| {
+            let zone =
+                first.saturating_sub(self.exclusion_distance)..=last.saturating_add(self.exclusion_distance);
+            !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
         })
     }
 
@@ -316,6 +335,24 @@ mod tests {
         check("a b z", &["a", "b"], &["z"], 2, false, false);
         check("a b x z", &["a", "b"], &["z"], 2, false, true);
         check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
+    }
+
+    #[test]
+    fn spans_are_the_shortest_matches() {
+        #[track_caller]
+        fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
+            let tokens = tokens(text);
+            let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
+            let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: None };
+            let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        check("a a a b b b", 1, false, &[(2, 3)]);
+        check("a b c a b c", 1, false, &[(0, 1), (3, 4)]);
+        check("a a b", 2, false, &[(0, 2), (1, 2)]);
+        check("b a b", 1, true, &[(1, 2)]);
+        check("b a b", 1, false, &[(1, 2), (0, 1)]);
+        check("a | b", 3, false, &[]);
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub enum Error {
         /// The names of all nodes.
         known: String,
     },
+    /// There is no cluster.
+    #[error("the node is in no cluster, so that its state cannot be set: start it with --cluster, or end it")]
+    Alone,
     /// What the directory of this node holds cannot be used.
     #[error("{0}")]
     Disk(String),

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_cluster::controller::{Assignments, Registration, Wish};
-use millrace_cluster::{ClusterState, Configuration, NodeKey};
+use millrace_cluster::{ClusterState, Configuration, Distribution, Layout, NodeEntry, NodeKey, NodeState};
 use millrace_coordination::{Change, Entry, Revision};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,37 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// What there is to know of a node that is in no cluster: it runs, and has all there is. Its key is 0, its name empty.
+    pub(crate) fn alone(url: &str) -> Self {
+        let (key, name) = (NodeKey(0), String::new());
+        let entry = NodeEntry {
+            name: name.clone(),
+            address: String::new(),
+            state: NodeState::Up,
+            capacity: 1.0,
+            incarnation: 0,
+            lease_ended: false,
+        };
+        let distribution = Distribution { bits: 1, redundancy: 1, layout: Layout::Nodes(vec![key]) };
+        let state = ClusterState::new(0, BTreeMap::from([(key, entry)]), distribution)
+            .expect("one node that is in the list is a topology");
+        let registration = Registration {
+            address: String::new(),
+            incarnation: 0,
+            adopted: 0,
+            stopping: false,
+            capacity: 1.0,
+            group: Vec::new(),
+            too_large: None,
+        };
+        let member = Member { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };
+        Picture {
+            members: BTreeMap::from([(name, member)]),
+            state: Some(Arc::new(state)),
+            ..Picture::default()
+        }
+    }
+
     /// The name of a node that the cluster state or the configuration knows, or that runs though it was removed.
     pub fn name_of(&self, key: NodeKey) -> Option<&str> {
         let state = self.state.as_ref().and_then(|state| state.nodes().get(&key)).map(|node| &*node.name);

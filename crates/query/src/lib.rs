@@ -33,4 +33,5 @@ pub use item::{
 pub use parameters::{Limits, flatten, is_parameter, is_same_parameter, value_of};
 pub use request::{
     Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
+    Tracing,
 };

@@ -84,6 +84,8 @@ impl Query {
         let reader = Reader::new(&parameters);
         let asked = reader.asked()?;
         let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
+        // An estimate is the number of hits, and that is always counted.
+        let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
         let offset = asked.offset.or(reader.whole("offset")?).unwrap_or(0);
         for (name, value, most) in [("hits", hits, limits.max_hits), ("offset", offset, limits.max_offset)] {
             if value > most {
@@ -115,9 +117,7 @@ impl Query {
             ranking: reader.ranking()?,
             presentation: reader.presentation(asked.fields)?,
             timeout,
-            trace_level: reader
-                .whole("trace.level")?
-                .map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),
+            tracing: reader.tracing()?,
             language: reader.text("model.locale").or_else(|| reader.text("model.language")),
             linguistics_profile: reader.text("model.type.profile"),
             parameters: BTreeMap::new(),

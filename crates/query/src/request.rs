@@ -33,8 +33,8 @@ pub struct Query {
     pub presentation: Presentation,
     /// When to give up.
     pub timeout: Duration,
-    /// How much to tell about the execution, from 0.
-    pub trace_level: u8,
+    /// What to tell about the execution.
+    pub tracing: Tracing,
     /// The language of the query's text (`language`, `locale`).
     pub language: Option<String>,
     /// `model.type.profile`: the linguistics profile, where it is not the field's own.
@@ -213,6 +213,29 @@ pub struct Presentation {
     pub format: Option<String>,
     /// `presentation.format.tensors`.
     pub tensors: Option<String>,
-    /// `presentation.timing`.
+    /// `presentation.timing`, or `trace.profile`.
     pub timing: bool,
+    /// Maps are lists of keys and values: `renderer.json.jsonMaps` is false.
+    pub maps_as_lists: bool,
+    /// Weighted sets are lists of items and weights: `renderer.json.jsonWsets` is false.
+    pub sets_as_lists: bool,
+}
+
+/// What to tell about the execution of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tracing {
+    /// `trace.level`, from 0, which tells nothing; at least 1 with `trace.profile`.
+    pub level: u8,
+    /// Whether plans are told: `trace.explainLevel`, or `trace.profile`.
+    pub explained: bool,
+    /// Whether it is told when each step was: `trace.timestamps`, or `trace.profile`.
+    pub timestamps: bool,
+    /// Whether the query is repeated: `trace.query`.
+    pub query: bool,
+}
+
+impl Default for Tracing {
+    fn default() -> Self {
+        Tracing { level: 0, explained: false, timestamps: false, query: true }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_query::{Limits, Now, Query, sorting};
+use millrace_query::{Limits, Now, Query, Tracing, sorting};
 
 fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
     let mut all: BTreeMap<String, String> =
@@ -66,6 +66,29 @@ fn ranking_has_its_numbers() {
     assert_eq!((ranking.element_gaps["chunks"], ranking.element_gaps["title"]), (None, Some(3)));
     assert!(ranking.list_features);
     assert_eq!(accepted(&[("ranking.freshness", "1700000000")]).ranking.now, Now::At(1_700_000_000));
+}
+
+#[test]
+fn estimates_have_no_hits() {
+    assert_eq!(accepted(&[("hits", "7"), ("hitCountEstimate", "true")]).hits, 0);
+    assert_eq!(accepted(&[("hits", "7"), ("hitcountestimate", "false")]).hits, 7);
+}
+
+#[test]
+fn tracing_is_asked_for_by_parts_or_as_a_profile() {
+    let traced = |given: &[(&str, &str)]| accepted(given).tracing;
+    assert_eq!(traced(&[]), Tracing::default());
+    assert_eq!(traced(&[("tracelevel", "3")]), Tracing { level: 3, ..Tracing::default() });
+    let explained = Tracing { explained: true, ..Tracing::default() };
+    assert_eq!(traced(&[("explainlevel", "1")]), explained);
+    assert_eq!(
+        traced(&[("trace.timestamps", "true"), ("trace.query", "false")]),
+        Tracing { timestamps: true, query: false, ..Tracing::default() }
+    );
+    let profile = Tracing { level: 1, explained: true, timestamps: true, query: true };
+    assert_eq!(traced(&[("profile", "true")]), profile);
+    assert_eq!(traced(&[("trace.profile", "true"), ("trace.level", "4")]), Tracing { level: 4, ..profile });
+    assert!(accepted(&[("profile", "true")]).presentation.timing);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Reranking {
 pub struct Rerank {
     /// So many of the best hits.
     pub count: usize,
-    /// Hits whose new score is not above this are dropped.
+    /// Hits whose score after the phase is not above this are dropped, also those that the phase did not rank again.
     pub drop_limit: Option<f64>,
 }
 
@@ -53,8 +53,8 @@ impl<P: Copy + Ord> Standing<P> {
         &self.0[..count.min(self.0.len())]
     }
 
-    /// Gives the best hits new scores, as many as there are, and drops those that are not above the limit. Where the new scores are lower than
-    /// those of the hits that have none, the latter are scaled down, so that no hit overtakes by being left out.
+    /// Gives the best hits new scores, as many as there are. Where these are lower than those of the hits that have none, the latter are
+    /// scaled down, so that no hit overtakes by being left out. Hits whose scores are not above the limit then are dropped.
     pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) {
         let count = scores.len().min(self.0.len());
         let (again, others) = self.0.split_at_mut(count);
@@ -69,8 +69,8 @@ impl<P: Copy + Ord> Standing<P> {
             others.iter_mut().for_each(|hit| hit.1 = defined(hit.1 * scale - shift));
         }
         again.sort_by(order);
-        let kept = again.iter().filter(|hit| drop_limit.is_none_or(|limit| hit.1 > limit));
-        let mut all: Vec<(P, f64)> = kept.chain(&*others).copied().collect();
+        let mut all = std::mem::take(&mut self.0);
+        all.retain(|hit| drop_limit.is_none_or(|limit| hit.1 > limit));
         // Of equal scores those that were ranked again stay before the others, which keep their order.
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
         self.0 = all;

@@ -67,7 +67,11 @@ fn the_second_phase_ranks_the_best_again() {
     assert_eq!(rank(spread, 10), [(2, -4.0), (0, -6.0), (1, -8.0)]);
     let mut limited = of("matchCount(title)", second("firstPhase", 2));
     limited.second_phase.score_drop_limit = Some(2.0);
-    assert_eq!(rank(limited, 10), [(2, 3.0), (1, 1.0)]);
+    assert_eq!(rank(limited, 10), [(2, 3.0)]);
+    // Hits that are not ranked again are dropped by the scores that they have then.
+    let mut shifted = of("matchCount(title)", second("firstPhase - 13", 1));
+    shifted.second_phase.score_drop_limit = Some(-10.0);
+    assert_eq!(rank(shifted, 10), []);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use millrace_document::{DocumentId, Value, json};
+use millrace_document::{DocumentId, Value, json, scalar};
 use millrace_result::{Feature, FieldValue, Hit};
 use millrace_tensor::json::Format;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -26,7 +26,7 @@ impl Serialize for HitJson<'_> {
         map.serialize_entry("relevance", &Float(hit.relevance))?;
         map.serialize_entry("source", &*hit.source)?;
         if !hit.fields.is_empty() {
-            map.serialize_entry("fields", &Fields { fields: &hit.fields, tensors: self.options.tensors })?;
+            map.serialize_entry("fields", &Fields { fields: &hit.fields, options: self.options })?;
         }
         map.end()
     }
@@ -46,7 +46,7 @@ fn index_id(source: &str, id: &DocumentId) -> String {
 
 struct Fields<'a> {
     fields: &'a [(Arc<str>, FieldValue)],
-    tensors: Format,
+    options: &'a Options,
 }
 
 impl Serialize for Fields<'_> {
@@ -55,13 +55,66 @@ impl Serialize for Fields<'_> {
         for (name, value) in self.fields {
             map.serialize_key(&**name)?;
             match value {
-                FieldValue::Value(value) => map.serialize_value(&json::value(value, self.tensors))?,
+                FieldValue::Value(value) => {
+                    map.serialize_value(&ValueInHit { value, options: self.options })?;
+                }
                 FieldValue::Features(features) => {
-                    map.serialize_value(&Features { features, tensors: self.tensors })?;
+                    map.serialize_value(&Features { features, tensors: self.options.tensors })?;
                 }
                 FieldValue::Strings(strings) => map.serialize_value(strings)?,
             }
         }
+        map.end()
+    }
+}
+
+/// A value: as documents by themselves have it, but for maps and sets that are to be lists.
+struct ValueInHit<'a> {
+    value: &'a Value,
+    options: &'a Options,
+}
+
+impl Serialize for ValueInHit<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let options = self.options;
+        let inside = |value| ValueInHit { value, options };
+        match self.value {
+            _ if !options.maps_as_lists && !options.sets_as_lists => {
+                json::value(self.value, options.tensors).serialize(serializer)
+            }
+            Value::Array(elements) => serializer.collect_seq(elements.iter().map(inside)),
+            Value::Struct(members) => {
+                serializer.collect_map(members.iter().map(|(name, value)| (&**name, inside(value))))
+            }
+            Value::Map(entries) if options.maps_as_lists => serializer.collect_seq(
+                entries
+                    .iter()
+                    .map(|(key, value)| Pair { names: ["key", "value"], both: (inside(key), inside(value)) }),
+            ),
+            Value::Map(entries) => serializer.collect_map(
+                entries.iter().map(|(key, value)| (scalar::to_text(key).unwrap_or_default(), inside(value))),
+            ),
+            Value::WeightedSet(elements) if options.sets_as_lists => serializer.collect_seq(
+                elements
+                    .iter()
+                    .map(|(item, weight)| Pair { names: ["item", "weight"], both: (inside(item), *weight) }),
+            ),
+            other => json::value(other, options.tensors).serialize(serializer),
+        }
+    }
+}
+
+/// An object of two.
+struct Pair<A, B> {
+    names: [&'static str; 2],
+    both: (A, B),
+}
+
+impl<A: Serialize, B: Serialize> Serialize for Pair<A, B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry(self.names[0], &self.both.0)?;
+        map.serialize_entry(self.names[1], &self.both.1)?;
         map.end()
     }
 }

@@ -32,6 +32,10 @@ pub struct Response<'a> {
 pub struct Options {
     /// `presentation.format.tensors`.
     pub tensors: Format,
+    /// Maps as lists of keys and values, and not as objects.
+    pub maps_as_lists: bool,
+    /// Weighted sets as lists of items and weights, and not as objects.
+    pub sets_as_lists: bool,
 }
 
 /// An error in a result.

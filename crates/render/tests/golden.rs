@@ -23,6 +23,29 @@ fn hit(fields: Vec<(&str, FieldValue)>) -> Hit {
     }
 }
 
+#[test]
+fn maps_and_sets_can_be_lists() {
+    let set = || Value::WeightedSet(vec![(text("a"), 3)]);
+    let map = Value::Map(vec![(text("k"), set()), (text("l"), text("x"))]);
+    let member = Value::Struct(vec![("m".into(), map.clone())]);
+    let hits = [hit(vec![
+        ("map", FieldValue::Value(map)),
+        ("list", FieldValue::Value(Value::Array(vec![set(), text("y")]))),
+        ("member", FieldValue::Value(member)),
+    ])];
+    let response = Response { hits: &hits, ..Response::default() };
+    let both = Options { maps_as_lists: true, sets_as_lists: true, ..Options::default() };
+    let map = r#"[{"key":"k","value":[{"item":"a","weight":3}]},{"key":"l","value":"x"}]"#;
+    let expected = format!(
+        r#""fields":{{"map":{map},"list":[[{{"item":"a","weight":3}}],"y"],"member":{{"m":{map}}}}}"#
+    );
+    let found = json(&response, &both);
+    assert!(found.contains(&expected), "{found}");
+    let sets = Options { sets_as_lists: true, ..Options::default() };
+    let found = json(&response, &sets);
+    assert!(found.contains(r#""map":{"k":[{"item":"a","weight":3}],"l":"x"}"#), "{found}");
+}
+
 fn check(response: &Response<'_>, expected: &str) {
     assert_eq!(json(response, &Options::default()), expected);
 }
@@ -85,7 +108,7 @@ fn tensors_in_formats() {
     );
     let hits = [hit(vec![("f", FieldValue::Value(Value::Tensor(tensor)))])];
     let response = Response { hits: &hits, ..Response::default() };
-    let options = Options { tensors: "short-value".parse().expect("a format") };
+    let options = Options { tensors: "short-value".parse().expect("a format"), ..Options::default() };
     let text = json(&response, &options);
     assert!(text.ends_with(r#""fields":{"f":{"pop":1.0,"rock":0.2}}}]}}"#), "{text}");
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::path::Path;
 
 use millrace_cluster::Configuration;
+use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
 use crate::{
-    Embedder, Error, Execution, LanguageModel, QueryProfiles, Schema, SearchChain, SignificanceModels,
-    ValidationOverride,
+    Embedder, Error, Execution, InputDef, InputType, LanguageModel, QueryProfiles, Schema, SearchChain,
+    SignificanceModels, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -69,7 +70,10 @@ impl Application {
     pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let services_xml = find_services(&files)?;
-        let schemas = resolve::schemas(&parse_schemas(&files, &mut warnings)?, &files, &mut warnings)?;
+        let query_profiles = QueryProfiles::read(&files)?;
+        let mut schemas = resolve::schemas(&parse_schemas(&files, &mut warnings)?, &files, &mut warnings)?;
+        let inputs = query_profiles.query_features()?;
+        schemas.values_mut().for_each(|schema| declare(schema, &inputs));
         let services = services::read(services_xml, &schemas, &files, &mut warnings)?;
         let overrides = match files.get(overrides::FILE) {
             Some(bytes) => overrides::read(xml::text(overrides::FILE, bytes)?)?,
@@ -93,7 +97,7 @@ impl Application {
             providers: services.providers,
             container: services.container,
             significance: services.significance,
-            query_profiles: QueryProfiles::read(&files)?,
+            query_profiles,
             overrides,
             warnings,
             files,
@@ -112,6 +116,21 @@ impl Application {
     /// The cluster that documents of this type belong to; the first of several.
     pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
         self.content.iter().find(|cluster| cluster.document(document_type).is_some())
+    }
+}
+
+/// Makes query features that query profile types declare inputs of all rank profiles, as far as these do not declare them.
+fn declare(schema: &mut Arc<Schema>, features: &BTreeMap<&str, &TensorType>) {
+    if features.is_empty() {
+        return;
+    }
+    for profile in Arc::make_mut(schema).rank_profiles.values_mut() {
+        for (name, tensor_type) in features {
+            profile.inputs.entry((*name).to_owned()).or_insert_with(|| InputDef {
+                input_type: InputType::Tensor((*tensor_type).clone()),
+                default: None,
+            });
+        }
     }
 }
 

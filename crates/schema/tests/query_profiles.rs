@@ -160,6 +160,27 @@ fn types_say_what_there_may_be() {
 }
 
 #[test]
+fn types_of_query_features_are_those_of_all_rank_profiles() {
+    let user = "<query-profile-type id='root' inherits='native'>
+        <field name='ranking.features.query(user)' type='tensor&lt;float&gt;(d0[50])'/>
+        <field name='input.query(tags)' type='tensor(t{})'/><field name='other' type='tensor(x[2])'/></query-profile-type>";
+    let application = application(&[user]).expect("the package is right");
+    for (name, profile) in &application.schemas["mail"].rank_profiles {
+        let inputs = profile.inputs.iter().map(|(name, input)| format!("{name} {:?}", input.input_type));
+        let inputs = inputs.collect::<Vec<_>>().join(", ");
+        assert!(inputs.starts_with("tags Tensor(") && inputs.contains(", user Tensor("), "{name}: {inputs}");
+        assert!(!inputs.contains("other"), "{name}: {inputs}");
+    }
+    let again = "<query-profile-type id='more'><field name='input.query(user)' type='tensor(x[2])'/></query-profile-type>";
+    refused(
+        &[user, again],
+        "query(user) is of type tensor<float>(d0[50]) in query profile type 'root', but of type tensor(x[2]) in 'more': give it one type",
+    );
+    let odd = "<query-profile-type id='odd'><field name='x' type='tensor(x['/></query-profile-type>";
+    refused(&[odd], "type 'tensor(x['");
+}
+
+#[test]
 fn names_can_be_paths() {
     let kind = "<query-profile-type id='kind'><match path='true'/></query-profile-type>";
     let outer = "<query-profile id='a1' type='kind'><field name='x'>1</field></query-profile>";

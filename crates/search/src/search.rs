@@ -33,14 +33,13 @@ impl Search {
     /// Makes a plan ready. `profile` is its rank profile, compiled; `cluster` is what hits name as their source.
     ///
     /// # Errors
-    /// What is wrong with the selection or the order, and what grouping requests are no requests at all. One that asks this schema
+    /// What is wrong with the order or with what the selection says of documents of this schema, and what grouping requests are no requests at all. One that asks this schema
     /// for what it has not is an error of [`run_all`](crate::run_all), where no other schema has it either.
     pub fn new(plan: Arc<Plan>, profile: Arc<Profile>, cluster: Arc<str>) -> Result<Self, Error> {
         let selection = match &plan.scope {
             Scope::All { selection: Some(text) } => {
                 let selection = Selection::parse(text)?;
-                let document_type = &*plan.schema.document_type;
-                selection.check(|name| (name == &**document_type.name()).then_some(document_type))?;
+                selection.check_of(&plan.schema.document_type)?;
                 Some(selection)
             }
             Scope::All { selection: None } | Scope::Groups(_) => None,

@@ -35,6 +35,24 @@ impl Selection {
         }
     }
 
+    /// Checks what the selection says of documents of one type: that the fields and paths exist. What it says of documents of
+    /// other types is not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] with the first that does not.
+    pub fn check_of(&self, document_type: &DocumentType) -> Result<(), Error> {
+        let mut wrong: Option<String> = None;
+        self.root.visit_operands(&mut |operand| {
+            if let Operand::Field(field) = operand
+                && field.document_type == **document_type.name()
+                && let Err(reason) = field.check(document_type)
+            {
+                wrong.get_or_insert(reason);
+            }
+        });
+        wrong.map_or(Ok(()), |reason| Err(Error::Schema { selection: self.text.clone(), reason }))
+    }
+
     /// The fields whose values the selection reads, of documents of the named type; what else a document has does not matter.
     pub fn fields(&self, document_type: &str) -> Vec<&str> {
         let mut fields = Vec::new();
@@ -72,6 +90,8 @@ fn inner_type<'t>(data_type: &'t DataType, step: &Step) -> Option<&'t DataType> 
         (DataType::Map(key, _), Step::Member(name)) if name == "key" => Some(key),
         (DataType::Map(_, value), Step::Member(name)) if name == "value" => Some(value),
         (DataType::WeightedSet { .. }, Step::Key(_)) => Some(&DataType::Int),
+        (DataType::WeightedSet { element, .. }, Step::Member(name)) if name == "key" => Some(element),
+        (DataType::WeightedSet { .. }, Step::Member(name)) if name == "value" => Some(&DataType::Int),
         (DataType::Struct(struct_type), Step::Member(name)) => {
             struct_type.field(name).map(|member| &member.data_type)
         }

@@ -74,6 +74,13 @@ fn walk<'d>(value: &'d Value, steps: &[Step]) -> Found<'d> {
         (Step::Member(_), Value::Array(elements)) => {
             return any(elements.iter().map(|element| walk(element, steps)));
         }
+        (Step::Member(name), Value::WeightedSet(elements)) if name == "key" => {
+            return any(elements.iter().map(|(element, _)| walk(element, rest)));
+        }
+        (Step::Member(name), Value::WeightedSet(elements)) if name == "value" => {
+            let weight = |(_, weight): &(Value, i32)| Found::Integer(i128::from(*weight));
+            return any(elements.iter().map(weight));
+        }
         (Step::Member(name), Value::Map(entries)) if name == "key" => {
             return any(entries.iter().map(|(key, _)| walk(key, rest)));
         }

@@ -70,6 +70,7 @@ fn what_holds_is_selected() {
             "music.tags = \"f*\"",
             "music.codes == 7",
             "music.codes{7} == 3",
+            "music.codes.key == 7 and music.codes.value == 3",
             "music.names{a} == \"x\"",
             "music.names{\"b c\"} == \"y\"",
             "music.names == \"a\"",

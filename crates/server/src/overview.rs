@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{Client, Protocol, Request};
 use millrace_membership::NodeFigures;
@@ -45,13 +45,14 @@ impl Overview {
     pub async fn read(client: &Client) -> Result<Self, Error> {
         let request = Request::new(Method::GET, "/cluster/v2/").parameter("recursive", "true");
         let answer = client.send(request).await?;
-        if answer.status == StatusCode::NOT_FOUND {
+        let tree = answer.checked()?.json();
+        let clusters = || tree["cluster"].as_object().into_iter().flat_map(|clusters| clusters.values());
+        if clusters().any(|cluster| cluster["alone"] == true) {
             return Err(Error::Argument(format!(
                 "the node at {} is in no cluster: it was started without --cluster",
                 client.base()
             )));
         }
-        let tree = answer.checked()?.json();
         Self::parse(&tree).ok_or_else(|| {
             Error::Argument(format!("{} tells of no cluster: deploy an application first", client.base()))
         })

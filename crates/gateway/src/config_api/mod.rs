@@ -211,7 +211,7 @@ pub(super) fn render(error: &Error) -> Response {
         (_, Kind::Storage) => "OUT_OF_CAPACITY",
         (_, Kind::Overloaded | Kind::Unavailable | Kind::Internal) => "INTERNAL_SERVER_ERROR",
     };
-    http::json(error.status(), &json!({ "error-code": code, "message": error.to_string() }))
+    http::json(error.status(), &json!({ "error-code": code, "message": error.message() }))
 }
 
 #[cfg(test)]

@@ -233,7 +233,7 @@ fn render(call: &Call, id: Option<&DocumentId>, error: &Error) -> Response {
         _ => metrics.count(Metric::FailedOperations),
     }
     let mut answer = call.answer(id);
-    answer.insert("message".to_owned(), Value::String(error.to_string()));
+    answer.insert("message".to_owned(), Value::String(error.message()));
     let mut response = http::json(error.status(), &Value::Object(answer));
     if matches!(error.kind(), Kind::Overloaded | Kind::Unavailable) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

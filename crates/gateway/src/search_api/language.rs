@@ -110,7 +110,7 @@ impl Question {
         };
         let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
         let source = self.language.config().id.clone();
-        let shown = (query.trace_level > 0).then_some(prompt);
+        let shown = (query.tracing.level > 0).then_some(prompt);
         let answer = answer::Answer { pieces, source, prompt: shown, streams: self.asking.streams };
         if matches!(format, Format::Events) { Ok(answer.events()) } else { answer.json().await }
     }

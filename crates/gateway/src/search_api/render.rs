@@ -64,6 +64,11 @@ pub(super) fn result(
         timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown).collect();
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = found.plans.as_ref().map(|plans| trace::of(query, found, plans, started));
+    let options = Options {
+        tensors,
+        maps_as_lists: query.presentation.maps_as_lists,
+        sets_as_lists: query.presentation.sets_as_lists,
+    };
     let response = Response {
         total_count: found.result.total_count,
         hits: &found.result.hits[found.hits.clone()],
@@ -73,7 +78,7 @@ pub(super) fn result(
         timing,
         trace: trace.as_ref(),
     };
-    let body = format.write(&response, &Options { tensors });
+    let body = format.write(&response, &options);
     let figures = Figures {
         hits: found.hits.len(),
         total_count: found.result.total_count,
@@ -112,7 +117,7 @@ fn message(error: &Error) -> ErrorMessage {
     ErrorMessage {
         code,
         summary: summary.to_owned(),
-        message: Some(error.to_string()),
+        message: Some(error.message()),
         source: None,
         transient: None,
     }

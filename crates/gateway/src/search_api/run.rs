@@ -175,7 +175,7 @@ impl<'r> Prepared<'r> {
     /// All kinds' outcomes as one result, of so many nodes.
     fn found(self, outcomes: Vec<Outcome>, nodes: u32) -> Found {
         let Request { deployment, query, .. } = self.request;
-        let plans = (query.trace_level > 0).then(|| Plans::of(deployment, query, &self.searches));
+        let plans = (query.tracing.level > 0).then(|| Plans::of(deployment, query, &self.searches));
         let mut result = PartialResult::default();
         let mut traces = Vec::with_capacity(outcomes.len());
         let mut keys = HashMap::new();
@@ -287,6 +287,10 @@ fn plan(
         significance: &deployment.application.significance,
     };
     let plan = Plan::new(Arc::clone(query), &kind.schema, &context)?;
+    if let Scope::All { selection: Some(text) } = &plan.scope {
+        // It may name documents of any type, whichever the query is about.
+        deployment.selection(text)?;
+    }
     let Some(profile) = kind.profiles.get(&plan.profile) else {
         return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
     };

@@ -1,7 +1,7 @@
 //! Where the time of a query went, and what was made of it, for people.
 //!
 //! - From level 1: the query profile, what was searched, and for each schema what was looked at and how long each part took.
-//! - From level 2, and by `trace.explainLevel`: the plan for each schema, with the predicates on its fields.
+//! - From level 2, and by `trace.explainLevel` or `trace.profile`: the plan for each schema, with the predicates on its fields.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,11 @@ const PLANS_LEVEL: u8 = 2;
 
 /// The trace of a query that was run.
 pub(super) fn of(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Trace {
-    let is = |name: &str, value: &str| query.parameters.get(name).is_some_and(|given| given == value);
-    let text = if is("trace.query", "false") { "…" } else { plans.query.as_str() };
-    let stamped = is("trace.timestamps", "true");
-    let stamp = |at: Duration| stamped.then(|| u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
+    let tracing = query.tracing;
+    let text = if tracing.query { plans.query.as_str() } else { "…" };
+    let stamp = |at: Duration| tracing.timestamps.then(|| u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
     let step = |message: String| Trace { timestamp_ms: None, message: Some(message), children: Vec::new() };
-    let explains = query.trace_level >= PLANS_LEVEL
-        || query.parameters.get("trace.explainLevel").is_some_and(|level| level != "0");
+    let explains = tracing.explained || tracing.level >= PLANS_LEVEL;
 
     let mut children = vec![
         step(match &plans.profile {

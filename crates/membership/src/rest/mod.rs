@@ -1,7 +1,7 @@
 //! The cluster for operators, in the form of Vespa's `cluster/v2`.
 //!
 //! Every node answers for the whole cluster, whoever leads. Beside what Vespa tells, a node has its name and address among its
-//! attributes, and `DELETE` takes one out of the cluster.
+//! attributes, and `DELETE` takes one out of the cluster. A node that is in no cluster answers for itself, and says that it is alone.
 
 mod change;
 mod tree;
@@ -30,6 +30,11 @@ pub trait Operated: Send + Sync + 'static {
 
     /// How the data of a node is, where that is known here.
     fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
+
+    /// Whether there is no cluster: the node is alone.
+    fn is_alone(&self) -> bool {
+        false
+    }
 
     /// Says what an operator wishes for a node. Answers whether that is something new.
     fn wish(&self, name: String, wish: Wish, reason: String) -> Wished<'_>;
@@ -67,6 +72,42 @@ where
 
     fn wish(&self, name: String, wish: Wish, reason: String) -> Wished<'_> {
         Box::pin(async move { self.membership.wish(&name, wish, &reason).await })
+    }
+}
+
+/// A node that is in no cluster, shown as the one node of its content clusters.
+pub struct Alone<N, F> {
+    /// Where it serves documents and queries.
+    pub url: String,
+    /// Tells the names of the content clusters.
+    pub clusters: N,
+    /// Tells how its data is.
+    pub figures: F,
+}
+
+impl<N, F> Operated for Alone<N, F>
+where
+    N: Fn() -> Vec<String> + Send + Sync + 'static,
+    F: Fn() -> NodeFigures + Send + Sync + 'static,
+{
+    fn clusters(&self) -> Vec<String> {
+        (self.clusters)()
+    }
+
+    fn picture(&self) -> Arc<Picture> {
+        Arc::new(Picture::alone(&self.url))
+    }
+
+    fn figures(&self, _: NodeKey) -> Option<NodeFigures> {
+        Some((self.figures)())
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+
+    fn wish(&self, _: String, _: Wish, _: String) -> Wished<'_> {
+        Box::pin(async { Err(Error::Alone) })
     }
 }
 
@@ -141,7 +182,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let status = match &error {
             Error::UnknownNode { .. } => StatusCode::NOT_FOUND,
-            Error::Name(_) | Error::Role(_) => StatusCode::BAD_REQUEST,
+            Error::Name(_) | Error::Role(_) | Error::Alone => StatusCode::BAD_REQUEST,
             Error::Conflict(_) | Error::NameTaken { .. } | Error::Resident { .. } => StatusCode::CONFLICT,
             Error::PackageSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Coordination(_) | Error::Disk(_) | Error::Package { .. } => {

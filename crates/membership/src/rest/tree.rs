@@ -69,12 +69,16 @@ impl<'a> Tree<'a> {
             (service.to_owned(), linked(depth, link, |depth| self.service(cluster, service, depth)))
         });
         let version = self.picture.state.as_ref().map_or(0, |state| state.version());
-        json!({
+        let mut cluster = json!({
             "state": { "generated": { "state": state, "reason": reason } },
             "version": version,
             "leader": self.picture.leader,
             "service": services.collect::<Map<_, _>>(),
-        })
+        });
+        if self.operated.is_alone() {
+            cluster["alone"] = Value::Bool(true);
+        }
+        cluster
     }
 
     fn service(&self, cluster: &str, service: &str, depth: usize) -> Value {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use millrace_cluster::NodeKey;
-use millrace_membership::rest::{Shown, router};
+use millrace_membership::rest::{Alone, Shown, router};
 use millrace_membership::{BucketFigures, NodeFigures};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -20,6 +20,35 @@ async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (Status
     let status = answer.status();
     let body = answer.into_body().collect().await.expect("it has a body").to_bytes();
     (status, serde_json::from_slice(&body).expect("it is JSON"))
+}
+
+#[tokio::test]
+async fn a_node_that_is_alone_has_a_tree_of_its_own() {
+    let figures = || NodeFigures {
+        buckets: BucketFigures { owned: 3, replicas: 3, incomplete: 0 },
+        documents: 70,
+        bytes: 900,
+        ..NodeFigures::default()
+    };
+    let clusters = || vec!["music".to_owned()];
+    let router = router(Arc::new(Alone { url: "http://a:8080".to_owned(), clusters, figures }));
+    let (_, all) = ask(&router, Method::GET, "/cluster/v2/?recursive=true", "").await;
+    let music = &all["cluster"]["music"];
+    assert_eq!((&music["state"]["generated"]["state"], &music["alone"]), (&json!("up"), &json!(true)));
+    let node = &music["service"]["storage"]["node"]["0"];
+    for state in ["generated", "unit", "user"] {
+        assert_eq!(node["state"][state], json!({ "state": "up", "reason": "" }), "{state}");
+    }
+    let metrics =
+        json!({ "bucket-count": 3, "unique-document-count": 70, "unique-document-total-size": 900 });
+    assert_eq!((&node["metrics"], &node["attributes"]["url"]), (&metrics, &json!("http://a:8080")));
+    let path = "/cluster/v2/music/storage/0";
+    assert_eq!(&ask(&router, Method::GET, path, "").await.1, node);
+    assert_eq!(ask(&router, Method::GET, "/cluster/v2/music/storage/1", "").await.0, StatusCode::NOT_FOUND);
+    let wish = r#"{"state": {"user": {"state": "maintenance"}}}"#;
+    let (status, refused) = ask(&router, Method::PUT, path, wish).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(refused["message"].as_str().is_some_and(|message| message.contains("in no cluster")));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Reader, names, parameter};
-use crate::{Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming};
+use crate::{Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming, Tracing};
 
 /// Whether words are as rare as a model says.
 const USE_MODEL: &str = "ranking.significance.useModel";
@@ -71,6 +71,17 @@ impl Reader<'_> {
         }
     }
 
+    pub(super) fn tracing(&self) -> Result<Tracing, Error> {
+        let profiled = self.truth("trace.profile", false)?;
+        let level = self.whole("trace.level")?.map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX));
+        Ok(Tracing {
+            level: level.max(u8::from(profiled)),
+            explained: profiled || self.whole("trace.explainLevel")?.is_some_and(|level| level > 0),
+            timestamps: profiled || self.truth("trace.timestamps", false)?,
+            query: self.truth("trace.query", true)?,
+        })
+    }
+
     pub(super) fn presentation(&self, fields: Vec<String>) -> Result<Presentation, Error> {
         let tensors = self.text("presentation.format.tensors");
         let forms = ["short", "long", "short-value", "long-value", "hex", "hex-value"];
@@ -84,7 +95,9 @@ impl Reader<'_> {
             bolding: self.truth("presentation.bolding", true)?,
             format: self.text("presentation.format"),
             tensors,
-            timing: self.truth("presentation.timing", false)?,
+            timing: self.truth("presentation.timing", self.truth("trace.profile", false)?)?,
+            maps_as_lists: !self.truth("renderer.json.jsonMaps", true)?,
+            sets_as_lists: !self.truth("renderer.json.jsonWsets", true)?,
         })
     }
 

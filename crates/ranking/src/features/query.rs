@@ -16,7 +16,13 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     let Some(input) = name.parameters.first() else {
         return Err(format!("{name} needs the name of an input, as in query(user_vector)"));
     };
-    let tensor_type = match setup.profile.inputs.get(input).map(|declared| &declared.input_type) {
+    let declared = setup.profile.inputs.get(input);
+    if declared.is_none() && setup.profile.strict {
+        return Err(format!(
+            "{name} has no type, and the profile is strict; declare it: inputs {{ {name} double }}"
+        ));
+    }
+    let tensor_type = match declared.map(|declared| &declared.input_type) {
         Some(InputType::Tensor(tensor_type)) => tensor_type.clone(),
         Some(InputType::String) | None => TensorType::scalar(),
     };

@@ -3,7 +3,7 @@
 use millrace_column::ColumnKey;
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
-use millrace_plan::{Plan, Predicate, TermId};
+use millrace_plan::{LeafId, Plan, Predicate, TermId};
 
 use super::bm25::field_lengths;
 use super::segmentation::{CONNECTEDNESS, Segmentation, Settings};
@@ -123,7 +123,7 @@ fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64
 
 /// The query as one field sees it.
 struct Query {
-    /// Words, in order: a phrase is as many as it has.
+    /// Words, in order: a phrase is as many as it has, equivalents are one, phrases among them or not.
     terms: Vec<QueryTerm>,
     /// Of all terms of the query, whatever they search.
     weight: f64,
@@ -131,7 +131,9 @@ struct Query {
 }
 
 struct QueryTerm {
-    found: FieldTerm,
+    term: TermId,
+    /// What finds it: several leaves for equivalents of which some are phrases.
+    leaves: Vec<LeafId>,
     /// How many words of its phrase stand before it.
     offset: u32,
     weight: f64,
@@ -142,17 +144,20 @@ impl Query {
     fn new(request: &Request<'_>, field: &str) -> Self {
         let (plan, matches) = (request.plan, request.matches);
         let all = || (0..plan.terms.len()).map(TermId);
-        let words = |found: FieldTerm| {
-            let count = words(plan, found);
+        let words = |same: &[FieldTerm]| {
+            let (term, count) = (same[0].term, words(plan, same));
+            let leaves: Vec<LeafId> = same.iter().map(|found| found.leaf).collect();
             (0..count).map(move |offset| QueryTerm {
-                found,
+                term,
+                leaves: leaves.clone(),
                 offset,
-                weight: weight(plan, found.term) / f64::from(count),
-                significance: significance(plan, matches, found.term) / f64::from(count),
+                weight: weight(plan, term) / f64::from(count),
+                significance: significance(plan, matches, term) / f64::from(count),
             })
         };
+        let found = terms_of(plan, field);
         Query {
-            terms: terms_of(plan, field).into_iter().flat_map(words).collect(),
+            terms: found.chunk_by(|one, other| one.term == other.term).flat_map(words).collect(),
             weight: all().map(|id| weight(plan, id)).sum(),
             significance: all().map(|id| significance(plan, matches, id)).sum(),
         }
@@ -160,9 +165,12 @@ impl Query {
 }
 
 /// How many words a term is: those of a phrase, else 1.
-fn words(plan: &Plan, found: FieldTerm) -> u32 {
-    match leaf(plan, found.leaf).map(|leaf| &leaf.predicate) {
-        Some(Predicate::Words(words)) => (words.len() as u32).max(1),
+fn words(plan: &Plan, same: &[FieldTerm]) -> u32 {
+    match same {
+        [only] => match leaf(plan, only.leaf).map(|leaf| &leaf.predicate) {
+            Some(Predicate::Words(words)) => (words.len() as u32).max(1),
+            _ => 1,
+        },
         _ => 1,
     }
 }
@@ -175,25 +183,34 @@ impl Feature for FieldMatch {
     fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
         let query = Query::new(request, &self.field);
         let connectedness: Vec<f64> =
-            query.terms.iter().map(|term| connectedness(request.plan, term.found.term)).collect();
+            query.terms.iter().map(|term| connectedness(request.plan, term.term)).collect();
         let tokens = request.column(ColumnKey::tokens(&self.field));
         let mut lengths = Vec::new();
         // The positions of each word in one document.
         let mut positions: Vec<Vec<u32>> = vec![Vec::new(); query.terms.len()];
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
-            let leaves = || query.terms.iter().map(|term| chunk.matches.leaf(term.found.leaf));
-            let mut lists: Vec<Positions<'_>> = leaves().map(Positions::of).collect();
+            let list = |leaf: &LeafId| Positions::of(chunk.matches.leaf(*leaf));
+            let mut lists: Vec<Vec<Positions<'_>>> =
+                query.terms.iter().map(|term| term.leaves.iter().map(list).collect()).collect();
             let out = values.numbers(chunk.len(), 0.0);
             for (document, (out, length)) in out.iter_mut().zip(&lengths).enumerate() {
                 for ((list, term), positions) in lists.iter_mut().zip(&query.terms).zip(&mut positions) {
                     positions.clear();
-                    positions.extend(list.next().unwrap_or_default().iter().map(|at| at + term.offset));
+                    let all = list.iter_mut().flat_map(|list| list.next().unwrap_or_default());
+                    positions.extend(all.map(|at| at + term.offset));
+                    if term.leaves.len() > 1 {
+                        positions.sort_unstable();
+                        positions.dedup();
+                    }
                 }
                 let positions: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
-                let without = leaves()
+                let is_found = |leaf: &LeafId| count(chunk.matches.leaf(*leaf), document) > 0;
+                let without = query
+                    .terms
+                    .iter()
                     .zip(&positions)
-                    .filter(|(leaf, here)| here.is_empty() && count(leaf, document) > 0);
+                    .filter(|(term, here)| here.is_empty() && term.leaves.iter().any(is_found));
                 let metrics = Metrics {
                     query: &query,
                     parameters: &self.parameters,

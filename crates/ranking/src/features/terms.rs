@@ -80,8 +80,9 @@ pub(crate) fn field_term_match(setup: &Setup<'_>, name: &FeatureName) -> Result<
 impl Feature for Counted {
     fn demands(&self) -> Demands {
         match self.of {
-            Count::Matched => Demands::default(),
-            Count::Total | Count::Occurrences => Demands { counts: true, ..Demands::default() },
+            Count::Matched | Count::Total | Count::Occurrences => {
+                Demands { counts: true, ..Demands::default() }
+            }
             Count::FirstPosition | Count::Weight => {
                 Demands { counts: true, positions: true, ..Demands::default() }
             }

@@ -1,5 +1,8 @@
 //! Query profile types: which parameters there may be, and what values they have.
 
+use std::collections::BTreeMap;
+
+use millrace_tensor::TensorType;
 use roxmltree::Node;
 
 use super::read::{Content, Profile, id, words};
@@ -41,7 +44,7 @@ enum Kind {
     Float,
     Double,
     Boolean,
-    Tensor,
+    Tensor(TensorType),
     /// The parameters below this name are those of a profile, of this type where one is named.
     Profile(Option<String>),
 }
@@ -50,8 +53,10 @@ const KINDS: &[&str] =
     &["string", "integer", "long", "float", "double", "boolean", "tensor(…)", "query-profile:TYPE"];
 
 impl Kind {
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
+    /// # Errors
+    /// What types there are, or what is wrong with that of a tensor.
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
             "string" => Kind::String,
             "integer" => Kind::Integer,
             "long" => Kind::Long,
@@ -59,8 +64,15 @@ impl Kind {
             "double" => Kind::Double,
             "boolean" => Kind::Boolean,
             "query-profile" => Kind::Profile(None),
-            _ if text.starts_with("tensor") => Kind::Tensor,
-            _ => Kind::Profile(Some(text.strip_prefix("query-profile:")?.to_owned())),
+            _ if text.starts_with("tensor") => {
+                Kind::Tensor(TensorType::parse(text).map_err(|error| format!("type '{text}': {error}"))?)
+            }
+            _ => match text.strip_prefix("query-profile:") {
+                Some(name) => Kind::Profile(Some(name.to_owned())),
+                None => {
+                    return Err(format!("unknown type '{text}': expected {}", one_of(KINDS.iter().copied())));
+                }
+            },
         })
     }
 
@@ -68,7 +80,7 @@ impl Kind {
     fn fault(&self, value: &str) -> Option<&'static str> {
         let value = value.trim();
         match self {
-            Kind::String | Kind::Tensor | Kind::Profile(_) => None,
+            Kind::String | Kind::Tensor(_) | Kind::Profile(_) => None,
             Kind::Integer => value.parse::<i32>().err().map(|_| "expected a whole number of 32 bits"),
             Kind::Long => value.parse::<i64>().err().map(|_| "expected a whole number of 64 bits"),
             Kind::Float | Kind::Double => value.parse::<f64>().err().map(|_| "expected a number"),
@@ -110,12 +122,9 @@ fn field(path: &str, node: Node<'_, '_>) -> Result<FieldType, Error> {
     let (Some(name), Some(kind)) = (node.attribute("name"), node.attribute("type")) else {
         return xml::invalid(path, node, "<field> of a type needs the attributes 'name' and 'type'");
     };
-    let Some(kind) = Kind::parse(kind) else {
-        return xml::invalid(
-            path,
-            node,
-            format!("unknown type '{kind}': expected {}", one_of(KINDS.iter().copied())),
-        );
+    let kind = match Kind::parse(kind) {
+        Ok(kind) => kind,
+        Err(reason) => return xml::invalid(path, node, reason),
     };
     Ok(FieldType {
         name: name.to_owned(),
@@ -126,7 +135,39 @@ fn field(path: &str, node: Node<'_, '_>) -> Result<FieldType, Error> {
     })
 }
 
+/// The query feature that a parameter gives a value.
+fn query_feature(parameter: &str) -> Option<&str> {
+    let families = ["ranking.features.", "input.", "rankfeature."];
+    let feature = families.iter().find_map(|family| parameter.strip_prefix(family))?;
+    feature.strip_prefix("query(")?.strip_suffix(')')
+}
+
 impl QueryProfiles {
+    /// The query features whose tensor types the types declare, as in `ranking.features.query(user)`, by name (without `query()`).
+    ///
+    /// # Errors
+    /// Two types declare one feature differently.
+    pub(crate) fn query_features(&self) -> Result<BTreeMap<&str, &TensorType>, Error> {
+        let mut found: BTreeMap<&str, (&TensorType, &ProfileType)> = BTreeMap::new();
+        for of in self.types.values() {
+            for field in &of.fields {
+                let (Some(name), Kind::Tensor(tensor_type)) = (query_feature(&field.name), &field.kind)
+                else {
+                    continue;
+                };
+                let (known, first) = *found.entry(name).or_insert((tensor_type, of));
+                if known != tensor_type {
+                    let reason = format!(
+                        "query({name}) is of type {tensor_type} in query profile type '{}', but of type {known} in '{}': give it one type",
+                        of.name, first.name
+                    );
+                    return Err(Error::Invalid { place: of.place.clone(), reason });
+                }
+            }
+        }
+        Ok(found.into_iter().map(|(name, (tensor_type, _))| (name, tensor_type)).collect())
+    }
+
     pub(super) fn type_named(&self, name: &str) -> Option<&ProfileType> {
         find(&self.types, name)
     }

@@ -1,12 +1,16 @@
 //! `millrace serve`.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use millrace_gateway::{Node, Server};
+use millrace_membership::rest::{self, Alone};
+use millrace_membership::{BucketFigures, NodeFigures};
 use millrace_schema::Application;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -51,7 +55,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         let mut server = Server::bind(Arc::clone(&node)).await?;
         let (data, config) = server.addresses().map_err(Error::Runtime)?;
         let member = match &cluster {
-            None => None,
+            None => {
+                server = server.beside(Router::new(), alone(&node, data));
+                None
+            }
             Some(settings) => {
                 let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
                 if let Some((path, application)) = &application {
@@ -86,6 +93,26 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     });
     runtime.shutdown_timeout(UNHEARD);
     outcome
+}
+
+/// The endpoints that show a node in no cluster as Vespa shows a cluster.
+fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
+    let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
+    let (named, told) = (Arc::clone(node), Arc::clone(node));
+    rest::router(Arc::new(Alone {
+        url: format!("{scheme}://{data}"),
+        clusters: move || named.content_clusters(),
+        figures: move || {
+            let status = told.store().status();
+            let replicas = status.buckets as u64;
+            NodeFigures {
+                buckets: BucketFigures { owned: replicas, replicas, incomplete: 0 },
+                documents: status.documents,
+                bytes: status.segment_bytes + status.tail_bytes,
+                ..NodeFigures::default()
+            }
+        },
+    }))
 }
 
 /// Refuses to serve alone what a node of a cluster has: writes would never come to the others.

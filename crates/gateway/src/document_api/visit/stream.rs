@@ -79,7 +79,7 @@ impl Streaming {
         match (self.pages.form() == Form::Lines, failure) {
             (true, failure) => {
                 if let Some(error) = &failure {
-                    let message = json!({ "message": { "text": error.to_string(), "severity": "error" } });
+                    let message = json!({ "message": { "text": error.message(), "severity": "error" } });
                     line(&mut pending, &message);
                 }
                 line(&mut pending, &json!({ "sessionStats": { "documentCount": count } }));
@@ -92,7 +92,7 @@ impl Streaming {
                 }
             }
             (false, Some(error)) => {
-                let message = Value::from(error.to_string());
+                let message = Value::from(error.message());
                 pending.extend_from_slice(
                     format!("],\"documentCount\":{count},\"message\":{message}}}").as_bytes(),
                 );

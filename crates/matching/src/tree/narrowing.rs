@@ -1,0 +1,211 @@
+//! What ranking sees of words inside `near`, `onear` and `sameElement`: the places that the operator matched, and no others.
+//!
+//! Of nearness, the places in its spans; of conditions on one element, the places in the elements where they hold. A document that
+//! matches for other reasons has none.
+
+use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokenIds};
+use millrace_document::Value;
+use millrace_plan::{LeafId, Node};
+
+use super::{ChunkPass, ReadyPlan, holds};
+use crate::Error;
+use crate::bits::Bits;
+use crate::leaf::{Found, Kind};
+use crate::value::elements;
+use crate::words::Places;
+
+/// An operator that narrows what ranking sees of the words inside.
+pub(crate) struct Narrowing<'p> {
+    node: &'p Node,
+    /// The words, without those that it excludes.
+    leaves: Vec<LeafId>,
+}
+
+/// The operators of a tree that narrow; each has at least one leaf.
+pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<Narrowing<'p>> {
+    let mut found = Vec::new();
+    collect(&ready.plan.root, &mut found);
+    let mut uses = vec![0; ready.leaves.len()];
+    count(&ready.plan.root, &mut uses);
+    for narrowing in &mut found {
+        // A word that stands elsewhere as well is seen from there.
+        let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
+        let is_words = |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_));
+        narrowing.leaves.retain(|leaf| is_own(leaf) && is_words(leaf));
+    }
+    found.retain(|narrowing| !narrowing.leaves.is_empty());
+    found
+}
+
+fn collect<'p>(node: &'p Node, found: &mut Vec<Narrowing<'p>>) {
+    match node {
+        Node::True | Node::False | Node::Leaf(_) => {}
+        Node::And(children) | Node::Or(children) => children.iter().for_each(|child| collect(child, found)),
+        Node::AndNot(positive, _) => collect(positive, found),
+        Node::Rank(first, others) => {
+            collect(first, found);
+            others.iter().for_each(|child| collect(child, found));
+        }
+        Node::Near { leaves, .. } => found.push(Narrowing { node, leaves: leaves.clone() }),
+        Node::SameElement { child, .. } => {
+            // What is near inside one element is decided element by element.
+            let mut leaves = Vec::new();
+            words_of(child, &mut leaves);
+            found.push(Narrowing { node, leaves });
+        }
+    }
+}
+
+/// The leaves that can match.
+fn words_of(node: &Node, leaves: &mut Vec<LeafId>) {
+    match node {
+        Node::True | Node::False => {}
+        Node::Leaf(leaf) => leaves.push(*leaf),
+        Node::And(children) | Node::Or(children) => {
+            children.iter().for_each(|child| words_of(child, leaves));
+        }
+        Node::AndNot(positive, _) => words_of(positive, leaves),
+        Node::Rank(first, others) => {
+            words_of(first, leaves);
+            others.iter().for_each(|child| words_of(child, leaves));
+        }
+        Node::Near { leaves: near, .. } => leaves.extend(near),
+        Node::SameElement { child, .. } => words_of(child, leaves),
+    }
+}
+
+/// How often each leaf stands in a tree.
+fn count(node: &Node, uses: &mut [u32]) {
+    match node {
+        Node::True | Node::False => {}
+        Node::Leaf(leaf) => uses[leaf.0] += 1,
+        Node::And(children) | Node::Or(children) => children.iter().for_each(|child| count(child, uses)),
+        Node::AndNot(first, others) | Node::Rank(first, others) => {
+            count(first, uses);
+            others.iter().for_each(|child| count(child, uses));
+        }
+        Node::Near { leaves, excluded, .. } => {
+            leaves.iter().chain(excluded).for_each(|leaf| uses[leaf.0] += 1);
+        }
+        Node::SameElement { child, .. } => count(child, uses),
+    }
+}
+
+impl ChunkPass<'_, '_> {
+    /// Leaves of the words inside operators only the places that these matched; `documents` are those that match the query.
+    pub(crate) fn narrow(&mut self, documents: &[u16], matched: &Bits) -> Result<(), Error> {
+        let ready = self.ready;
+        for Narrowing { node, leaves } in &ready.narrowings {
+            let places = match node {
+                Node::Near { leaves: all, excluded, .. } => {
+                    self.in_spans(node, leaves, all, excluded, documents, matched)?
+                }
+                Node::SameElement { field, child, elements } => {
+                    self.in_elements(field, child, elements, leaves, documents, matched)?
+                }
+                _ => continue,
+            };
+            for (leaf, places) in leaves.iter().zip(places) {
+                if let Some(evaluated) = &mut self.found[leaf.0] {
+                    evaluated.found = Found::Places(places);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// For each of `leaves` its places in spans that a node of nearness, which has `all` and `excluded`, matches.
+    fn in_spans(
+        &mut self,
+        node: &Node,
+        leaves: &[LeafId],
+        all: &[LeafId],
+        excluded: &[LeafId],
+        documents: &[u16],
+        matched: &Bits,
+    ) -> Result<Vec<Places>, Error> {
+        let mut kept: Vec<Places> = leaves.iter().map(|_| Places::default()).collect();
+        for leaf in all.iter().chain(excluded) {
+            self.seek(*leaf, matched)?;
+        }
+        let Some(near) = self.ready.nearness(node) else { return Ok(kept) };
+        let key = ColumnKey::tokens(&self.ready.leaves[leaves[0].0].field.key.field);
+        let Some(Column::Tokens(tokens)) = self.window.column(&key, self.chunk)? else { return Ok(kept) };
+        for document in documents.iter().map(|document| usize::from(*document)) {
+            let of = |leaf: &LeafId| self.places(*leaf).map_or(&[][..], |places| places.of(document));
+            let here: Vec<&[u32]> = all.iter().map(of).collect();
+            let not: Vec<&[u32]> = excluded.iter().map(of).collect();
+            let spans: Vec<(u32, u32)> = near.spans(&here, &not, tokens.document(document)).collect();
+            for (leaf, kept) in leaves.iter().zip(&mut kept) {
+                let inside = |place: &&u32| spans.iter().any(|(first, last)| (first..=last).contains(place));
+                kept.push(document, of(leaf).iter().filter(inside).copied());
+            }
+        }
+        Ok(kept)
+    }
+
+    /// For each of `leaves` its places in elements of `field` in which `child` holds.
+    fn in_elements(
+        &mut self,
+        field: &str,
+        child: &Node,
+        only: &[u32],
+        leaves: &[LeafId],
+        documents: &[u16],
+        matched: &Bits,
+    ) -> Result<Vec<Places>, Error> {
+        let ready = self.ready;
+        let mut kept: Vec<Places> = leaves.iter().map(|_| Places::default()).collect();
+        let Some(data_type) = ready.plan.schema.fields.get(field).map(|field| &field.data_type) else {
+            return Ok(kept);
+        };
+        let Some(column) = self.window.column(&ColumnKey::value(field), self.chunk)? else { return Ok(kept) };
+        let paths: Vec<Vec<&str>> = leaves
+            .iter()
+            .map(|leaf| ready.leaves[leaf.0].field.path.iter().map(|part| &**part).collect())
+            .collect();
+        let mut tokens = Vec::with_capacity(leaves.len());
+        for leaf in leaves {
+            self.seek(*leaf, matched)?;
+            tokens.push(self.window.column(&ready.leaves[leaf.0].field.key, self.chunk)?);
+        }
+        for document in documents.iter().map(|document| usize::from(*document)) {
+            let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
+            // For each leaf, whether each text at the end of its path is in an element that matches.
+            let mut texts: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
+            elements(&value, &mut |index, element| {
+                let allowed =
+                    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index));
+                let matches = allowed && holds(ready, child, element);
+                for (path, texts) in paths.iter().zip(&mut texts) {
+                    element.at(path, &mut |value, _| {
+                        if matches!(value, Value::String(_)) {
+                            texts.push(matches);
+                        }
+                    });
+                }
+            });
+            for (at, leaf) in leaves.iter().enumerate() {
+                let Some(Column::Tokens(tokens)) = &tokens[at] else { continue };
+                let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
+                kept[at].push(document, within(places, &texts[at], tokens.document(document)));
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// The places, ascending, in texts that are wanted; between two texts of a document there is a boundary.
+fn within<'t>(
+    places: &'t [u32],
+    wanted: &'t [bool],
+    document: TokenIds<'t>,
+) -> impl Iterator<Item = u32> + 't {
+    let (mut text, mut from) = (0, 0);
+    places.iter().copied().filter(move |place| {
+        let between = document.slice(from as usize..*place as usize);
+        text += between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        from = *place;
+        wanted.get(text).copied().unwrap_or_default()
+    })
+}
