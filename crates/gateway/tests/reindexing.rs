@@ -90,6 +90,18 @@ fn begin(nodes: &Nodes, which: &[usize], schema: &str) {
     deploy(nodes, which, schema);
 }
 
+/// What a node has noted of what it has done.
+fn mark(nodes: &Nodes, node: usize) -> Option<Value> {
+    let notes = nodes.world.notes.lock().unwrap();
+    let note = notes.get(&format!("reindexed/notes/note/{node}"))?;
+    serde_json::from_slice(&note.value).ok()
+}
+
+/// Whether a node has noted that it has done all that it owns.
+fn is_clean(nodes: &Nodes, node: usize) -> bool {
+    mark(nodes, node).is_some_and(|mark| mark["clean"].is_u64())
+}
+
 /// How many documents have what the statements make, by owner.
 fn made(nodes: &Nodes) -> BTreeMap<usize, usize> {
     let mut made = BTreeMap::new();
@@ -117,11 +129,13 @@ fn a_node_that_has_an_older_application_waits_for_the_newer_one() {
     let none = made(&nodes);
     assert!(none.len() == 3 && none.values().all(|count| *count == 0), "{none:?}");
     begin(&nodes, &[0, 1], &shouting());
-    until("the others do theirs", &true, || {
-        let made = made(&nodes);
-        made[&0] > 0 && made[&1] > 0 && status(&nodes, 2)["ready"]["note"]["progress"].as_f64() > Some(0.5)
-    });
-    assert_eq!((made(&nodes)[&2], state(&nodes, 2)), (0, "running".to_owned()));
+    until("the others do theirs", &true, || is_clean(&nodes, 0) && is_clean(&nodes, 1));
+    let looked = || nodes.world.notes_read.lock().unwrap().get(&2).copied().unwrap_or_default();
+    let before = looked();
+    until("the third has seen what is to be done", &true, || looked() > before + 4);
+    let made = made(&nodes);
+    assert!(made[&0] > 0 && made[&1] > 0 && made[&2] == 0, "{made:?}");
+    assert_eq!((mark(&nodes, 2), state(&nodes, 2)), (None, "running".to_owned()));
     nodes.deploy(2, &shouting());
     nodes.deploy(2, &shouting());
     until("it ends", &true, || (0..3).all(|node| state(&nodes, node) == "successful"));
@@ -142,6 +156,8 @@ fn what_was_read_while_the_cluster_state_changed_is_done_again() {
     nodes.world.refusals.store(10, Ordering::SeqCst);
     begin(&nodes, &[0, 1, 2], &shouting());
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
+    assert_eq!(nodes.world.doubts.load(Ordering::SeqCst), 0, "nobody asked whether what was read counts");
+    assert_eq!(nodes.world.refusals.load(Ordering::SeqCst), 0, "what was refused was not written again");
     assert!(all(&nodes));
 }
 
@@ -176,12 +192,7 @@ fn what_one_owner_has_done_the_next_one_does_not_do_again() {
         nodes.call(first, Method::GET, "/document/v1/notes/note/group/ann/1?fieldSet=%5Ball%5D", "").1["fields"].clone()
     };
     until("the first has done it", &json!("note again"), || at_owner()["made"].clone());
-    until("and noted", &true, || {
-        let notes = nodes.world.notes.lock().unwrap();
-        let mark = notes.get(&format!("reindexed/notes/note/{first}"));
-        let mark: Option<Value> = mark.and_then(|note| serde_json::from_slice(&note.value).ok());
-        mark.is_some_and(|mark| mark["clean"].is_u64())
-    });
+    until("and noted", &true, || is_clean(&nodes, first));
     // Only the owner writes in this world: the other's copy is as it was.
     place([second, first]);
     nodes.deploy(third, &shouting());

@@ -59,6 +59,8 @@ pub struct World {
     /// What nodes share, and how often it was written.
     pub notes: Mutex<BTreeMap<String, Note>>,
     noted: AtomicU64,
+    /// How often each node has looked at them.
+    pub notes_read: Mutex<BTreeMap<u16, usize>>,
     /// Of the nodes that have a bucket, the last is asked first.
     pub last_first: AtomicBool,
     /// After so many writes the others are refused, until this is changed.
@@ -235,6 +237,7 @@ impl Cluster for Member {
     }
 
     fn notes(&self) -> BTreeMap<String, Note> {
+        *self.world.notes_read.lock().unwrap().entry(self.me).or_default() += 1;
         self.world.notes.lock().unwrap().clone()
     }
 
@@ -304,6 +307,7 @@ impl Nodes {
             reach_asked: AtomicUsize::new(0),
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
+            notes_read: Mutex::default(),
             last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
             refusals: AtomicUsize::new(0),
