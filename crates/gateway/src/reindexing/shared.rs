@@ -4,7 +4,7 @@
 //! for each type a *mark* of what it has done. It writes it only while the record is the one that it goes by, so that no mark outlives its
 //! reindexing. When a state of the cluster is the current one by which every node that serves has done all that it owns, all is done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
 use millrace_bucket::BucketId;
@@ -171,19 +171,19 @@ impl Shared {
         if !write(cluster, self.changed, vec![(RECORD.to_owned(), Some(json(&record)))])? {
             return Ok(());
         }
-        let now = Shared::read(cluster)?;
-        let kept: BTreeSet<String> = now
-            .record
-            .types
-            .runs()
-            .filter(|(_, _, run)| run.ended_ms.is_none())
-            .map(|(cluster, document_type, run)| prefix(&self::task(cluster, document_type, run)))
-            .collect();
-        let names = now.notes.keys().filter(|name| name.starts_with(MARKS));
-        let old: Vec<String> =
-            names.filter(|name| !kept.iter().any(|prefix| name.starts_with(prefix))).cloned().collect();
+        Shared::read(cluster)?.forget_old(cluster)
+    }
+
+    /// Deletes the marks of what does not go on.
+    fn forget_old(&self, cluster: &dyn Cluster) -> Result<(), Error> {
+        let runs = self.record.types.runs().filter(|(_, _, run)| run.ended_ms.is_none());
+        let kept: Vec<String> =
+            runs.map(|(id, document_type, run)| prefix(&task(id, document_type, run))).collect();
+        let names = self.notes.keys().filter(|name| name.starts_with(MARKS));
+        let old: Vec<&String> =
+            names.filter(|name| !kept.iter().any(|prefix| name.starts_with(prefix))).collect();
         for names in old.chunks(TOGETHER) {
-            write(cluster, now.changed, names.iter().map(|name| (name.clone(), None)).collect())?;
+            write(cluster, self.changed, names.iter().map(|name| ((*name).clone(), None)).collect())?;
         }
         Ok(())
     }
