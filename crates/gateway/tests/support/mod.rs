@@ -50,6 +50,8 @@ pub struct World {
     pub vouched: AtomicUsize,
     /// Nodes that have given up what they had.
     pub emptied: Mutex<BTreeSet<u16>>,
+    /// How often the buckets of a group were listed.
+    pub listed: AtomicUsize,
     /// No node is known to have all that it should.
     pub partial: AtomicBool,
     /// So many nodes are away that documents may be on those alone.
@@ -184,6 +186,7 @@ impl Cluster for Member {
     }
 
     fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+        self.world.listed.fetch_add(1, Ordering::SeqCst);
         Ok(self.world.buckets_of(group))
     }
 
@@ -302,6 +305,7 @@ impl Nodes {
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             emptied: Mutex::default(),
+            listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
             too_few: AtomicBool::new(false),
             reach_asked: AtomicUsize::new(0),
