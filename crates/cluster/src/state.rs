@@ -163,6 +163,11 @@ impl ClusterState {
         ClusterState { earlier, ..self }
     }
 
+    /// The same under another number.
+    pub fn numbered(self, version: u64) -> Self {
+        ClusterState { version, ..self }
+    }
+
     /// Earlier states that enough nodes may still act by to go on without the others.
     pub fn earlier(&self) -> &[Earlier] {
         &self.earlier

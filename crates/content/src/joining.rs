@@ -1,15 +1,18 @@
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_document::{Group, Location};
-use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Readers, WriteError,
+};
 use millrace_membership::Membership;
 use millrace_schema::Application;
 use millrace_store::Write;
 
-use crate::ContentNode;
+use crate::{ContentNode, notes};
 
 /// A node's cluster from the first request on: until the node has its part in it, every answer is that it has none yet.
 pub struct Joining {
@@ -83,6 +86,21 @@ impl Cluster for Joining {
 
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
         self.node()?.buckets()
+    }
+
+    fn reaches_all(&self) -> Result<bool, String> {
+        self.node()?.reaches_all()
+    }
+
+    fn notes(&self) -> BTreeMap<String, Note> {
+        notes::of(&self.membership)
+    }
+
+    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted) {
+        match self.node() {
+            Ok(node) => node.note(guard, notes, done),
+            Err(reason) => done(Err(reason)),
+        }
     }
 
     fn gauges(&self) -> Vec<Gauge> {

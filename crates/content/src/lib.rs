@@ -16,6 +16,7 @@ mod joining;
 mod machine;
 mod nearness;
 mod node;
+mod notes;
 mod pull;
 mod receive;
 mod sessions;

@@ -8,7 +8,9 @@ use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
 use millrace_document::{Document, DropScope, Group, Location, Refusal, Timestamp, Version, wire};
-use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Readers, WriteError,
+};
 use millrace_membership::{Confirmation, Membership};
 use millrace_peer::{Peers, Service, Source};
 use millrace_schema::Application;
@@ -25,6 +27,7 @@ use crate::growth;
 use crate::incoming::Transfer;
 use crate::machine::{Input, Machine, Parts};
 use crate::nearness::Nearness;
+use crate::notes;
 use crate::source::StoreSource;
 use crate::storage::Replicas;
 
@@ -63,6 +66,7 @@ pub struct ContentNode {
     /// Whether requests are handed on to the port for nodes.
     is_encrypted: bool,
     membership: Membership,
+    runtime: Handle,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -120,6 +124,7 @@ impl ContentNode {
             source,
             is_encrypted,
             membership,
+            runtime: Handle::current(),
             stop,
             tasks,
         }))
@@ -382,6 +387,21 @@ impl Cluster for ContentNode {
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
         let state = self.state()?;
         Ok((state.distribution().bits, state.spread().buckets().collect()))
+    }
+
+    fn reaches_all(&self) -> Result<bool, String> {
+        let state = self.state()?;
+        // One that was never there has nothing.
+        let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
+        Ok(away.count() < usize::from(state.distribution().redundancy))
+    }
+
+    fn notes(&self) -> BTreeMap<String, Note> {
+        notes::of(&self.membership)
+    }
+
+    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted) {
+        notes::write(&self.runtime, &self.membership, guard, notes, done);
     }
 
     fn gauges(&self) -> Vec<Gauge> {

@@ -24,6 +24,8 @@ pub struct Deployment {
     pub generation: u64,
     /// The package.
     pub application: Application,
+    /// The generation that it was compared with; 0 for none.
+    pub(crate) based_on: u64,
     /// When it was made, in milliseconds since 1970.
     pub(crate) made_ms: u64,
     /// What changes for documents that are there already.
@@ -98,6 +100,7 @@ impl Deployment {
         Ok(Deployment {
             generation,
             application,
+            based_on: current.map_or(0, |current| current.generation),
             made_ms: now.as_millis() as u64,
             changes,
             kinds,

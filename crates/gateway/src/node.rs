@@ -20,7 +20,7 @@ use crate::metrics::{Gauge, Metrics};
 use crate::models::Models;
 use crate::pool::Pool;
 use crate::quota::Quotas;
-use crate::reindexing::Reindexings;
+use crate::reindexing::{self, Reindexings};
 use crate::upkeep::Upkeep;
 use crate::{Error, Settings, StartError};
 
@@ -230,7 +230,9 @@ impl Node {
         let layout = deployment.layout();
         self.deployments.activate(Arc::clone(&deployment), based_on, || self.store.set_layout(layout))?;
         self.store.set_tuning(self.tuning(&deployment.application));
-        self.reindexings.deployed(&deployment).map_err(|error| kept(&error))?;
+        if self.cluster().is_none() {
+            reindexing::deployed(self, &deployment)?;
+        }
         self.upkeep.wake();
         for document_type in before.iter().flat_map(|before| before.application.schemas.keys()) {
             if !deployment.application.schemas.contains_key(document_type) {
@@ -259,7 +261,7 @@ impl Node {
         }
         self.store.set_layout(Arc::new(Columns::default()));
         self.store.set_tuning(Tuning::default());
-        self.reindexings.clear().map_err(|error| kept(&error))
+        self.reindexings.clear().map_err(|error| reindexing::kept(&error))
     }
 
     /// What is read when metrics are asked for.
@@ -297,7 +299,7 @@ impl Node {
             gauge(
                 "reindexing.progress",
                 "Share that is done of the reindexing that is least far; 1 where none goes on",
-                self.reindexings.progress(),
+                reindexing::progress(self),
             ),
             gauge(
                 "millrace.access_log.left_out",
@@ -340,8 +342,4 @@ fn claim(path: &Path) -> Result<(), StartError> {
         Some(name) => Err(StartError::Foreign { path: path.to_owned(), example: name.into() }),
         None => Ok(()),
     }
-}
-
-fn kept(error: &std::io::Error) -> Error {
-    Error::Internal(format!("how reindexing stands could not be kept on disk: {error}"))
 }

@@ -373,6 +373,12 @@ fn a_divided_group_is_visited_changed_and_dropped_part_by_part() {
         let (status, answer) = nodes.call(node, Method::GET, "/document/v1/notes/note/group/large/7", "");
         assert_eq!((status, answer["fields"]["stars"].as_u64()), (200, Some(7)), "{answer}");
     }
+    // One look for the way, one for the buckets, and one at the end for what was divided meanwhile: however many pages there are.
+    nodes.world.listed.store(0, Ordering::SeqCst);
+    let (status, answer) =
+        nodes.call(0, Method::GET, &format!("{group}wantedDocumentCount=100&timeout=20s"), "");
+    assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(60)), "{answer}");
+    assert!(nodes.world.listed.load(Ordering::SeqCst) <= 3, "they are listed for each page");
     let of_node = |node: &std::sync::Arc<millrace_gateway::Node>| {
         let everything = Visit { wanted: 1000, ..Visit::all(&["note"]) };
         let visited = node.store().visit(&everything).expect("it can be read").visited;

@@ -22,6 +22,7 @@ impl Keys {
         match rest.split_once('/') {
             Some(("nodes", name)) => Some(Subject::Member(name)),
             Some(("wishes", name)) => Some(Subject::Wish(name)),
+            Some(("notes", name)) => Some(Subject::Note(name)),
             Some(_) => None,
             None => match rest {
                 "state" => Some(Subject::State),
@@ -41,6 +42,10 @@ impl Keys {
 
     pub(crate) fn wish(&self, name: &str) -> String {
         format!("{}/v1/wishes/{name}", self.prefix)
+    }
+
+    pub(crate) fn note(&self, name: &str) -> String {
+        format!("{}/v1/notes/{name}", self.prefix)
     }
 
     pub(crate) fn state(&self) -> String {
@@ -83,6 +88,7 @@ impl Keys {
 pub(crate) enum Subject<'a> {
     Member(&'a str),
     Wish(&'a str),
+    Note(&'a str),
     State,
     Leader,
     Configuration,

@@ -59,14 +59,9 @@ async fn lead(shared: &Shared, leadership: &Leadership) {
         let known = shared.known();
         let mut pause = None;
         if (picture.history, picture.revision) >= published
-            && let Some(mut step) = decide(&mut controller, began.elapsed(), &picture, known.as_deref())
+            && let Some(step) = decide(&mut controller, began.elapsed(), &picture, known.as_deref())
         {
             pause = step.wake.map(|wake| wake.saturating_sub(began.elapsed()));
-            // Coordination has forgotten what this node remembers: it was restored from a backup, or begun anew.
-            let version = |state: &ClusterState| state.version();
-            if step.next.is_none() && picture.state.as_deref().map(version) < known.as_deref().map(version) {
-                step.next = known.as_deref().cloned();
-            }
             match publish(shared, leadership, &picture, &step).await {
                 Ok(Published::Nothing) => {}
                 Ok(Published::At(revision)) => published = (picture.history, revision),

@@ -112,16 +112,53 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
         Err(error) if error.is_passing() => return Ok(true),
         Err(error) => return Err(error.into()),
     };
-    let state = outcome.entries(0).first().and_then(read_state);
-    if let Some(state) = state {
-        let version = state.version();
-        shared.offer(state);
-        // When others see the lease end, nothing must count any more that was confirmed by it.
-        if outcome.held
-            && let Some(kept_alive) = lease.kept_alive()
-        {
-            shared.confirmed(Confirmation { version, at: asked.min(kept_alive) });
+    let entry = outcome.entries(0).first();
+    let state = entry.and_then(read_state);
+    state.iter().for_each(|state| shared.offer(Arc::clone(state)));
+    // What cannot be read was written by a newer program.
+    if entry.is_some() && state.is_none() {
+        return Ok(outcome.held);
+    }
+    let known = shared.known();
+    if state != known {
+        if let Some(known) = known.filter(|_| outcome.held) {
+            bring_back(shared, entry, state.as_deref(), &known).await?;
         }
+    } else if let (true, Some(state), Some(kept_alive)) = (outcome.held, state, lease.kept_alive()) {
+        // When others see the lease end, nothing must count any more that was confirmed by it.
+        shared.confirmed(Confirmation { version: state.version(), at: asked.min(kept_alive) });
     }
     Ok(outcome.held)
+}
+
+/// Coordination holds another state than this node knows, and none that is newer: it was restored from a backup, or begun anew. Whoever leads may not
+/// know what this node knows, and what follows from an older state would not count for those who have a newer one. So that one is
+/// written again. Where both have one number, a leader has used it a second time: what that one decided gets the next number.
+async fn bring_back(
+    shared: &Shared,
+    entry: Option<&Entry>,
+    there: Option<&ClusterState>,
+    known: &ClusterState,
+) -> Result<(), Error> {
+    // As for whoever leads, nothing is to be done before there is an application.
+    if shared.pictures().borrow().configuration.is_none() {
+        return Ok(());
+    }
+    let key = shared.keys.state();
+    let unchanged = match entry {
+        Some(entry) => Condition::Changed(key.clone(), entry.changed),
+        None => Condition::Absent(key.clone()),
+    };
+    let state = match there {
+        Some(there) if there.version() == known.version() => there.clone().numbered(there.version() + 1),
+        _ => known.clone(),
+    };
+    let put = Transaction::new().when(unchanged).then(Operation::put(key, state.to_json()));
+    if shared.coordination.transact(put).await?.held {
+        tracing::warn!(
+            version = state.version(),
+            "coordination had forgotten the cluster state; it is there again"
+        );
+    }
+    Ok(())
 }

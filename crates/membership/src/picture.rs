@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{Keys, Subject};
-use crate::{Package, Role};
+use crate::{Note, Package, Role};
 
 /// A node that runs, as it registered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ pub struct Picture {
     pub members: BTreeMap<String, Member>,
     /// What operators wish, by the nodes' names.
     pub wishes: BTreeMap<String, WishRecord>,
+    /// What nodes share besides, by its name.
+    pub notes: BTreeMap<String, Note>,
     /// What the application wants of the cluster; `None` before there is one.
     pub configuration: Option<Arc<Configuration>>,
     /// The application that should be active.
@@ -145,6 +147,11 @@ impl Picture {
                 self.wishes.extend(read(entry).map(|wish| (name.to_owned(), wish)));
             }
             (Subject::Wish(name), None) => drop(self.wishes.remove(name)),
+            (Subject::Note(name), Some(entry)) => {
+                let note = Note { value: Arc::clone(&entry.value), changed: entry.changed.0 };
+                self.notes.insert(name.to_owned(), note);
+            }
+            (Subject::Note(name), None) => drop(self.notes.remove(name)),
             (Subject::Configuration, Some(entry)) => {
                 self.configuration = read(entry).map(Arc::new).or(self.configuration.take());
             }

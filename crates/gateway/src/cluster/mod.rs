@@ -14,7 +14,9 @@ mod hop;
 mod readers;
 mod route;
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_bucket::BucketId;
@@ -84,6 +86,18 @@ pub struct Owners {
     pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
 }
 
+/// What the nodes of a cluster share besides documents, under its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What it says.
+    pub value: Arc<[u8]>,
+    /// Tells one writing of it from the next.
+    pub changed: u64,
+}
+
+/// What is called when notes are written: whether they were. An error says why that is not known.
+pub type Noted = Box<dyn FnOnce(Result<bool, String>) + Send>;
+
 /// The cluster, as seen from one of its nodes. Nothing here waits but [`Cluster::publish`], whose answer is to come.
 pub trait Cluster: Send + Sync + 'static {
     /// This node.
@@ -146,6 +160,19 @@ pub trait Cluster: Send + Sync + 'static {
     /// # Errors
     /// The cluster has no state yet.
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), String>;
+
+    /// Whether fewer nodes are away than each document has replicas, so that of each one is on a node that serves.
+    ///
+    /// # Errors
+    /// The cluster has no state yet.
+    fn reaches_all(&self) -> Result<bool, String>;
+
+    /// The notes that nodes share, by their names, as far as this node has heard of them.
+    fn notes(&self) -> BTreeMap<String, Note>;
+
+    /// Writes notes (`None` deletes one), if the one called `guard` was last changed then (`None`: there is none of the name). When `done` is
+    /// called, [`Cluster::notes`] are those after it, where coordination tells of them in time. At most 128 at a time, of at most 1 MiB together.
+    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: Noted);
 
     /// What this node's part in the cluster counts, for those who ask for metrics.
     fn gauges(&self) -> Vec<Gauge>;

@@ -12,9 +12,10 @@ use millrace_schema::Application;
 use millrace_schema::change::Effect;
 use serde_json::{Value, json};
 
+use super::reindexing::waiting;
 use crate::deployment::pack;
 use crate::http::{self, Parameters};
-use crate::{Deployment, Error, Node};
+use crate::{Deployment, Error, Node, reindexing};
 
 /// Packages carry models and may be this many times as large as other requests.
 const PACKAGE_FACTOR: usize = 10;
@@ -184,7 +185,13 @@ async fn activate_deployment(
         let archive = node.pool().run(move || pack(&packing.application.files)).await??;
         let published = cluster.publish(archive, &deployment.application, deployment.generation).await;
         let generation = published.map_err(Error::Unsettled)?;
-        return active_here(node, generation).await;
+        active_here(node, generation).await?;
+        // Before the next request can be about it. Where that fails now, it is done later.
+        let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
+        if let Err(error) = told {
+            tracing::warn!(%error, "what the deployment means for reindexing is not known yet");
+        }
+        return Ok(());
     }
     let worker = Arc::clone(node);
     node.pool().run(move || worker.activate(deployment, based_on)).await?

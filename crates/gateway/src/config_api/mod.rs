@@ -175,10 +175,10 @@ async fn route(node: Arc<Node>, request: Request) -> Result<Response, Error> {
         (Target::Application(ApplicationPart::ServiceConverge), "GET") => converge::services(&node, &base),
         (Target::Application(ApplicationPart::Reindexing), "GET") => reindexing::status(&node),
         (Target::Application(ApplicationPart::Reindex), "POST") => {
-            reindexing::mark(&node, &query_parameters(&request))
+            reindexing::mark(&node, &query_parameters(&request)).await
         }
         (Target::Application(ApplicationPart::Reindex), "PUT") => {
-            reindexing::set_speed(&node, &query_parameters(&request))
+            reindexing::set_speed(&node, &query_parameters(&request)).await
         }
         (Target::Application(ApplicationPart::Reindex), _) => not_allowed("POST, PUT"),
         (Target::Application(_), _) => not_allowed("GET"),

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::converge::active;
 use crate::http::{self, Parameters};
-use crate::reindexing::Chosen;
+use crate::reindexing::{self, Chosen};
 use crate::{Deployment, Error, Node};
 
 /// The highest speed.
@@ -18,33 +18,20 @@ const SPEED_MAX: f64 = 10.0;
 /// `GET …/reindexing`.
 pub(super) fn status(node: &Node) -> Result<Response, Error> {
     let deployment = active(node)?;
-    let mut status = node.reindexings().render(&deployment);
-    status["enabled"] = json!(node.cluster().is_none());
+    let mut status = reindexing::render(node, &deployment)?;
+    status["enabled"] = json!(true);
     Ok(http::json(StatusCode::OK, &status))
 }
 
-/// Refuses what would never begin.
-fn check_enabled(node: &Node) -> Result<(), Error> {
-    match node.cluster() {
-        None => Ok(()),
-        Some(_) => Err(Error::BadRequest(
-            "nodes of a cluster do not reindex: feed the documents again, with 'millrace visit > all.jsonl' and \
-             'millrace feed all.jsonl'"
-                .to_owned(),
-        )),
-    }
-}
-
 /// `POST …/reindex`: marks document types as ready; the next deployment begins.
-pub(super) fn mark(node: &Node, parameters: &Parameters) -> Result<Response, Error> {
-    check_enabled(node)?;
+pub(super) async fn mark(node: &Arc<Node>, parameters: &Parameters) -> Result<Response, Error> {
     let deployment = active(node)?;
     let speed = speed(parameters)?.unwrap_or(1.0);
     if speed == 0.0 {
         return Err(Error::parameter("speed", "must be more than 0; PUT a speed of 0 to halt a reindexing"));
     }
     let chosen = choose(&deployment, parameters)?;
-    node.reindexings().mark(&chosen, speed).map_err(|error| kept(&error))?;
+    let chosen = waiting(node, move |node| reindexing::mark(node, &chosen, speed).map(|()| chosen)).await?;
     let message = match chosen.is_empty() {
         true => "No document types to reindex of application default.default".to_owned(),
         false => format!("Reindexing document types {} of application default.default", list(&chosen)),
@@ -53,14 +40,13 @@ pub(super) fn mark(node: &Node, parameters: &Parameters) -> Result<Response, Err
 }
 
 /// `PUT …/reindex`: sets the speed, from the next deployment on.
-pub(super) fn set_speed(node: &Node, parameters: &Parameters) -> Result<Response, Error> {
-    check_enabled(node)?;
+pub(super) async fn set_speed(node: &Arc<Node>, parameters: &Parameters) -> Result<Response, Error> {
     let deployment = active(node)?;
     let Some(speed) = speed(parameters)? else {
         return Err(Error::parameter("speed", "must be set: a number from 0 to 10; 0 halts"));
     };
     let chosen = choose(&deployment, parameters)?;
-    let changed = node.reindexings().set_speed(&chosen, speed).map_err(|error| kept(&error))?;
+    let changed = waiting(node, move |node| reindexing::set_speed(node, &chosen, speed)).await?;
     let message = match changed.is_empty() {
         true => "Changed no speed: none of the document types was marked; POST to mark them".to_owned(),
         false => format!(
@@ -71,8 +57,14 @@ pub(super) fn set_speed(node: &Node, parameters: &Parameters) -> Result<Response
     Ok(http::json(StatusCode::OK, &json!({ "message": message })))
 }
 
-fn kept(error: &std::io::Error) -> Error {
-    Error::Internal(format!("what is to be reindexed could not be kept on disk: {error}"))
+/// Does what waits for the disk, or for coordination, on a thread that may.
+pub(super) async fn waiting<T: Send + 'static>(
+    node: &Arc<Node>,
+    work: impl FnOnce(&Node) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let node = Arc::clone(node);
+    let done = tokio::task::spawn_blocking(move || work(&node)).await;
+    done.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
 }
 
 fn speed(parameters: &Parameters) -> Result<Option<f64>, Error> {

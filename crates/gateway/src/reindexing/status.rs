@@ -33,6 +33,9 @@ pub(super) struct Run {
     pub(super) ready_ms: u64,
     /// 0: it is halted.
     pub(super) speed: f64,
+    /// Of the application, whose statements it runs, or a later one's.
+    #[serde(default)]
+    pub(super) generation: u64,
     started_ms: Option<u64>,
     pub(super) ended_ms: Option<u64>,
     pub(super) position: Option<String>,
@@ -42,9 +45,16 @@ pub(super) struct Run {
 
 /// Why and when a step failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Failure {
-    at_ms: u64,
-    reason: String,
+pub(super) struct Failure {
+    pub(super) at_ms: u64,
+    pub(super) reason: String,
+}
+
+impl Failure {
+    /// Whether it is too early to try again.
+    pub(super) fn waits(&self, now_ms: u64, grace_ms: u64) -> bool {
+        now_ms.abs_diff(self.at_ms) < grace_ms
+    }
 }
 
 impl Status {
@@ -56,24 +66,13 @@ impl Status {
         self.pending = None;
     }
 
-    /// What was asked for counts from now on.
-    pub(super) fn put_into_effect(&mut self) {
+    /// What was asked for counts from now on, which is this generation of the application.
+    pub(super) fn put_into_effect(&mut self, generation: u64) {
         let Some(ready) = &self.ready else { return };
         match &mut self.run {
             Some(run) if run.ready_ms == ready.ready_ms => run.speed = ready.speed,
-            _ => self.run = Some(Run::new(ready)),
+            _ => self.run = Some(Run::new(ready, generation)),
         }
-    }
-
-    /// The reindexing that goes on now, begun if it was not.
-    pub(super) fn running(&mut self, now_ms: u64, grace_ms: u64) -> Option<&Run> {
-        let run = self.run.as_mut()?;
-        let waits = run.failure.as_ref().is_some_and(|failure| now_ms.abs_diff(failure.at_ms) < grace_ms);
-        if run.ended_ms.is_some() || run.speed == 0.0 || waits {
-            return None;
-        }
-        run.started_ms.get_or_insert(now_ms);
-        Some(run)
     }
 
     fn render(&self) -> Option<Value> {
@@ -91,16 +90,43 @@ impl Status {
 }
 
 impl Run {
-    fn new(ready: &Ready) -> Self {
+    fn new(ready: &Ready, generation: u64) -> Self {
         Run {
             ready_ms: ready.ready_ms,
             speed: ready.speed,
+            generation,
             started_ms: None,
             ended_ms: None,
             position: None,
             progress: 0.0,
             failure: None,
         }
+    }
+
+    /// Whether there is something left to do, and it is not halted.
+    pub(super) fn is_active(&self) -> bool {
+        self.ended_ms.is_none() && self.speed > 0.0
+    }
+
+    /// The reindexing, if it goes on now; begun if it was not.
+    pub(super) fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&Run> {
+        let waits = self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms, grace_ms));
+        if !self.is_active() || waits {
+            return None;
+        }
+        self.started_ms.get_or_insert(now_ms);
+        Some(self)
+    }
+
+    /// The same with what the nodes of a cluster tell of it.
+    pub(super) fn tell(&mut self, started_ms: u64, progress: f64, failure: Option<Failure>) {
+        (self.started_ms, self.progress, self.failure) = (Some(started_ms), progress, failure);
+    }
+
+    /// All nodes of a cluster have done their part, the first of which began then.
+    pub(super) fn end(&mut self, started_ms: u64, now_ms: u64) {
+        self.tell(started_ms, 0.0, None);
+        self.advance(Step::Ends, now_ms);
     }
 
     /// Notes what came of a step.
@@ -166,39 +192,43 @@ mod tests {
         status.render().map_or("-".to_owned(), |shown| shown["state"].as_str().unwrap_or("?").to_owned())
     }
 
+    fn running(status: &mut Status, now_ms: u64, grace_ms: u64) -> Option<&Run> {
+        status.run.as_mut()?.goes_on(now_ms, grace_ms)
+    }
+
     #[test]
     fn a_reindexing_from_mark_to_end() {
         let mut status = Status { pending: Some(3), ..Status::default() };
-        status.put_into_effect();
-        assert!(status.running(10, 5).is_none(), "nobody asked for it");
+        status.put_into_effect(4);
+        assert!(running(&mut status, 10, 5).is_none(), "nobody asked for it");
         status.mark(10, 1.0);
         assert_eq!((state(&status).as_str(), status.pending), ("pending", None));
-        assert!(status.running(11, 5).is_none(), "the next deployment begins it");
-        status.put_into_effect();
-        assert_eq!(status.running(12, 5).map(|run| run.ready_ms), Some(10));
+        assert!(running(&mut status, 11, 5).is_none(), "the next deployment begins it");
+        status.put_into_effect(4);
+        assert_eq!(running(&mut status, 12, 5).map(|run| run.ready_ms), Some(10));
         assert_eq!(state(&status), "running");
         let advance = |status: &mut Status, step, now| {
             status.run.as_mut().expect("it was begun").advance(step, now);
         };
         advance(&mut status, Step::Fails("no".to_owned()), 20);
         assert_eq!(state(&status), "failed");
-        assert!(status.running(24, 5).is_none(), "it waits");
-        let position = status.running(25, 5).map(|run| run.position.clone());
+        assert!(running(&mut status, 24, 5).is_none(), "it waits");
+        let position = running(&mut status, 25, 5).map(|run| run.position.clone());
         assert_eq!(position, Some(None), "it goes on where it was");
         advance(&mut status, Step::GoesOn { position: "x".to_owned(), progress: 0.5 }, 26);
         assert_eq!(state(&status), "running");
         status.ready.as_mut().expect("it was marked").speed = 0.0;
-        assert!(status.running(27, 5).is_some(), "speeds are set by deployments");
-        status.put_into_effect();
-        assert!(status.running(27, 5).is_none(), "it is halted");
+        assert!(running(&mut status, 27, 5).is_some(), "speeds are set by deployments");
+        status.put_into_effect(4);
+        assert!(running(&mut status, 27, 5).is_none(), "it is halted");
         status.ready.as_mut().expect("it was marked").speed = 2.0;
-        status.put_into_effect();
-        assert_eq!(status.running(28, 5).and_then(|run| run.position.clone()).as_deref(), Some("x"));
+        status.put_into_effect(4);
+        assert_eq!(running(&mut status, 28, 5).and_then(|run| run.position.clone()).as_deref(), Some("x"));
         advance(&mut status, Step::Ends, 30);
         assert_eq!(state(&status), "successful");
-        assert!(status.running(31, 5).is_none());
+        assert!(running(&mut status, 31, 5).is_none());
         status.mark(10, 1.0);
-        status.put_into_effect();
-        assert_eq!(status.running(32, 5).map(|run| (run.ready_ms, run.progress)), Some((11, 0.0)));
+        status.put_into_effect(4);
+        assert_eq!(running(&mut status, 32, 5).map(|run| (run.ready_ms, run.progress)), Some((11, 0.0)));
     }
 }

@@ -24,13 +24,9 @@ const ASIDE: Duration = Duration::from_millis(50);
 /// Work in the background.
 trait Job: Send {
     /// Does a little; answers how long to pause after it.
+    ///
+    /// In a cluster, what changes documents does so through the owners of their buckets: what one node changed by itself, its replicas would not have.
     fn step(&mut self, node: &Node) -> Duration;
-
-    /// Whether it goes on in a cluster. What changes documents must do so through the owners of their buckets: what one node changed by
-    /// itself, its replicas would not have.
-    fn works_in_a_cluster(&self) -> bool {
-        true
-    }
 }
 
 /// The threads of the background.
@@ -97,8 +93,7 @@ fn work(mut job: Box<dyn Job>, node: &Weak<Node>, bell: &Bell) {
     let mut seen = 0;
     loop {
         let Some(node) = node.upgrade() else { return };
-        let rests = !job.works_in_a_cluster() && node.cluster().is_some();
-        let pause = if rests { IDLE } else { job.step(&node) };
+        let pause = job.step(&node);
         drop(node);
         let state = bell.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, _) = bell

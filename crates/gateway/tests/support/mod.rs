@@ -13,7 +13,9 @@ use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
 use millrace_document::{Drop, DropScope, Group, Location, Timestamp};
-use millrace_gateway::cluster::{Cluster, Done, Gauge, Owners, Place, Published, Readers, WriteError};
+use millrace_gateway::cluster::{
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Readers, WriteError,
+};
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
 use millrace_store::{Change, Write, Written};
@@ -35,6 +37,8 @@ const BITS: u8 = 4;
 /// What all nodes of the cluster agree on.
 pub struct World {
     pub addresses: Mutex<Vec<String>>,
+    /// Where applications are deployed to the nodes.
+    pub config_addresses: Mutex<Vec<String>>,
     /// For each bucket its nodes, the owner first; other buckets are of the node of their number.
     pub placed: Mutex<BTreeMap<BucketId, Vec<u16>>>,
     /// Groups, by the low bits of their locations, whose documents lie in buckets of more bits.
@@ -46,8 +50,19 @@ pub struct World {
     pub vouched: AtomicUsize,
     /// Nodes that have given up what they had.
     pub emptied: Mutex<BTreeSet<u16>>,
+    /// How often the buckets of a group were listed.
+    pub listed: AtomicUsize,
     /// No node is known to have all that it should.
     pub partial: AtomicBool,
+    /// So many nodes are away that documents may be on those alone.
+    pub too_few: AtomicBool,
+    /// How often somebody asked whether that is so.
+    pub reach_asked: AtomicUsize,
+    /// What nodes share, and how often it was written.
+    pub notes: Mutex<BTreeMap<String, Note>>,
+    noted: AtomicU64,
+    /// How often each node has looked at them.
+    pub notes_read: Mutex<BTreeMap<u16, usize>>,
     /// Of the nodes that have a bucket, the last is asked first.
     pub last_first: AtomicBool,
     /// After so many writes the others are refused, until this is changed.
@@ -72,6 +87,11 @@ impl World {
         let deeper = self.split.lock().unwrap().get(&low).copied().unwrap_or(0);
         let bucket = |number: u64| self.bucket(Location::new(number << 32 | u64::from(low)));
         (0..1_u64 << deeper).map(bucket).collect()
+    }
+
+    /// The cluster state has changed.
+    pub fn next_version(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
     }
 
     fn holders(&self, bucket: BucketId) -> Vec<u16> {
@@ -170,6 +190,7 @@ impl Cluster for Member {
     }
 
     fn buckets_of(&self, group: &Group) -> Result<Vec<BucketId>, String> {
+        self.world.listed.fetch_add(1, Ordering::SeqCst);
         Ok(self.world.buckets_of(group))
     }
 
@@ -217,9 +238,46 @@ impl Cluster for Member {
         done(Ok(Written { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
+    fn reaches_all(&self) -> Result<bool, String> {
+        self.world.reach_asked.fetch_add(1, Ordering::SeqCst);
+        Ok(!self.world.too_few.load(Ordering::SeqCst))
+    }
+
+    fn notes(&self) -> BTreeMap<String, Note> {
+        *self.world.notes_read.lock().unwrap().entry(self.me).or_default() += 1;
+        self.world.notes.lock().unwrap().clone()
+    }
+
+    fn note(
+        &self,
+        (guard, changed): (&str, Option<u64>),
+        written: Vec<(String, Option<Vec<u8>>)>,
+        done: Noted,
+    ) {
+        let mut notes = self.world.notes.lock().unwrap();
+        let held = notes.get(guard).map(|note| note.changed) == changed;
+        for (name, value) in written.into_iter().filter(|_| held) {
+            let changed = self.world.noted.fetch_add(1, Ordering::SeqCst);
+            match value {
+                Some(value) => notes.insert(name, Note { value: value.into(), changed }),
+                None => notes.remove(&name),
+            };
+        }
+        drop(notes);
+        done(Ok(held));
+    }
+
     fn publish<'a>(&'a self, _: Vec<u8>, _: &'a Application, generation: u64) -> Published<'a> {
         Box::pin(async move { Ok(generation) })
     }
+}
+
+/// The application with this schema.
+fn application(schema: &str) -> Application {
+    let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]
+        .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))
+        .into();
+    Application::from_files(files).expect("an application")
 }
 
 /// The nodes.
@@ -244,20 +302,24 @@ impl Nodes {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let world = Arc::new(World {
             addresses: Mutex::default(),
+            config_addresses: Mutex::default(),
             placed: Mutex::default(),
             split: Mutex::default(),
             version: AtomicU64::new(1),
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
             emptied: Mutex::default(),
+            listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
+            too_few: AtomicBool::new(false),
+            reach_asked: AtomicUsize::new(0),
+            notes: Mutex::default(),
+            noted: AtomicU64::new(1),
+            notes_read: Mutex::default(),
             last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
             refusals: AtomicUsize::new(0),
         });
-        let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]
-            .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))
-            .into();
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {
             let mut settings = Settings::new(directory.path().join(key.to_string()));
@@ -265,11 +327,11 @@ impl Nodes {
             settings.drain = Duration::from_millis(200);
             change(&mut settings);
             let node = Node::open(settings).expect("a node");
-            let application = Application::from_files(files.clone()).expect("an application");
-            node.deploy(application).expect("it is deployed");
+            node.deploy(application(schema)).expect("it is deployed");
             let server = runtime.block_on(Server::bind(Arc::clone(&node))).expect("ports");
-            let address = server.addresses().expect("addresses").0;
+            let (address, config_address) = server.addresses().expect("addresses");
             world.addresses.lock().unwrap().push(address.to_string());
+            world.config_addresses.lock().unwrap().push(config_address.to_string());
             nodes.push(node);
             servers.push(server);
         }
@@ -285,6 +347,12 @@ impl Nodes {
         Nodes { world, nodes, stops, runtime, _directory: directory }
     }
 
+    /// The next generation of the application comes to a node: with another schema, or as it was with something else that is new.
+    pub fn deploy(&self, node: usize, schema: &str) {
+        let generation = self.nodes[node].generation() + 1;
+        self.nodes[node].deploy_as(application(schema), generation).expect("it is deployed");
+    }
+
     /// The node answers no more.
     pub fn stop(&mut self, node: usize) {
         self.stops[node] = None;
@@ -296,6 +364,16 @@ impl Nodes {
 
     pub fn call(&self, node: usize, method: Method, path: &str, body: &str) -> (u16, Value) {
         let address = self.world.addresses.lock().unwrap()[node].clone();
+        self.call_at(&address, method, path, body)
+    }
+
+    /// The same, of the port for deployment.
+    pub fn config(&self, node: usize, method: Method, path: &str) -> (u16, Value) {
+        let address = self.world.config_addresses.lock().unwrap()[node].clone();
+        self.call_at(&address, method, path, "")
+    }
+
+    fn call_at(&self, address: &str, method: Method, path: &str, body: &str) -> (u16, Value) {
         let client = Client::new(&format!("http://{address}"), Protocol::Http1).expect("an address");
         let mut request = Request::new(method, path);
         if !body.is_empty() {

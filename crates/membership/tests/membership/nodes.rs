@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
 use millrace_coordination::Operation;
-use millrace_membership::{Confirmation, Error, Member, Membership, Role};
+use millrace_membership::{Confirmation, Error, Member, Membership, Picture, Role};
 use tokio::time::timeout;
 
 use crate::support::{Cluster, PATIENCE, configuration, reaches, sees};
@@ -187,4 +187,28 @@ async fn versions_go_on_where_coordination_was_begun_anew() {
         a.refresh().await.expect("it is read").map(|state| state.version()),
         Some(before.version() + 1)
     );
+}
+
+#[tokio::test]
+async fn notes_are_written_while_what_was_read_is_true_and_known_to_all() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    let note = |name: &str, value: &str| (name.to_owned(), Some(value.as_bytes().to_vec()));
+    let text = |picture: &Picture, name: &str| {
+        picture.notes.get(name).map(|note| String::from_utf8_lossy(&note.value).into_owned())
+    };
+    let first = [note("plan", "one"), note("plan/a", "begun")];
+    assert!(a.note(("plan", None), &first).await.expect("it is answered"));
+    // Whoever has written knows it at once.
+    assert_eq!(text(&a.pictures().borrow(), "plan/a").as_deref(), Some("begun"));
+    assert!(!b.note(("plan", None), &[note("plan", "two")]).await.expect("it is answered"));
+    let known = Arc::clone(&b.pictures().borrow());
+    assert_eq!(text(&known, "plan").as_deref(), Some("one"), "what there was is known after a refusal");
+    let changed = known.notes["plan"].changed;
+    let second = [note("plan", "two"), ("plan/a".to_owned(), None)];
+    assert!(b.note(("plan", Some(changed)), &second).await.expect("it is answered"));
+    sees(&a, |picture| text(picture, "plan").as_deref() == Some("two") && text(picture, "plan/a").is_none())
+        .await;
+    assert!(!a.note(("plan", Some(changed)), &[note("plan/a", "late")]).await.expect("it is answered"));
+    assert_eq!(text(&a.pictures().borrow(), "plan/a"), None);
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
-use millrace_coordination::{Coordination, Etcd};
-use millrace_membership::{Membership, Settings};
+use millrace_coordination::{Coordination, Etcd, Operation};
+use millrace_membership::{Membership, Role, Settings};
 
 use crate::etcd_process::EtcdProcess;
-use crate::support::{Cluster, configuration, reaches, sees, shown};
+use crate::support::{Cluster, PATIENCE, configuration, reaches, sees, shown};
 
 /// Waits until a node's newest state is confirmed once more.
 async fn confirmed(node: &Membership) {
@@ -75,9 +76,9 @@ async fn losing_etcd_takes_no_node_out() {
     confirmed(&c).await;
 }
 
-/// Nodes that are restarted after it register again, and the state that they know is published again.
+/// Nodes notice it by themselves, register again, and publish the state that they know.
 #[tokio::test]
-async fn restarted_nodes_go_on_when_etcd_is_restored_from_a_backup() {
+async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     let Some(mut etcd) = EtcdProcess::start().await else { return };
     let address = etcd.address();
     let client = || Arc::new(Etcd::new(&address, None).expect("it is an address")) as Arc<dyn Coordination>;
@@ -97,10 +98,7 @@ async fn restarted_nodes_go_on_when_etcd_is_restored_from_a_backup() {
     etcd.kill();
     etcd.bring_back(backup);
     etcd.restart().await;
-    for node in [a, b, c] {
-        node.leave().await;
-    }
-    let (a, b, c, late) = (join("a").await, join("b").await, join("c").await, join("d").await);
+    let late = join("d").await;
     // The wish is forgotten, and whoever runs takes part.
     let after = reaches(&a, "a:up b:up c:up d:up").await;
     assert!(after.version() > before.version(), "{} {}", after.version(), before.version());
@@ -110,6 +108,61 @@ async fn restarted_nodes_go_on_when_etcd_is_restored_from_a_backup() {
         let everybody = ["a", "b", "c", "d"];
         sees(node, |picture| everybody.iter().all(|name| picture.members.contains_key(*name))).await;
     }
+}
+
+/// A leader that did not know the newest state has made another one of the same number.
+#[tokio::test]
+async fn of_two_states_of_one_number_none_stays() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    let before = reaches(&a, "a:up b:up").await;
+    reaches(&b, "a:up b:up").await;
+    let mut nodes = before.nodes().clone();
+    nodes.values_mut().for_each(|node| node.capacity = 7.0);
+    let other = ClusterState::new(before.version(), nodes, before.distribution().clone());
+    let other = other.expect("it is a state").to_json();
+    cluster.coordination.apply(Operation::put("/millrace/v1/state", other)).await.expect("it is put");
+    for node in [&a, &b] {
+        let mut states = node.states();
+        let newer = |state: &Option<Arc<ClusterState>>| {
+            state
+                .as_ref()
+                .is_some_and(|state| state.version() > before.version() && shown(state) == "a:up b:up")
+        };
+        let reached = tokio::time::timeout(PATIENCE, states.wait_for(newer)).await;
+        reached.expect("it goes by a newer one").expect("the node is there");
+        confirmed(node).await;
+    }
+    assert_eq!(a.states().borrow().as_deref(), b.states().borrow().as_deref());
+}
+
+/// Whoever led has ended: nobody else can do it.
+#[tokio::test]
+async fn whoever_knows_a_newer_state_brings_it_back() {
+    let cluster = Cluster::new();
+    let mut settings = cluster.settings("a");
+    settings.roles = vec![Role::Gateway, Role::Content];
+    let coordination = Arc::clone(&cluster.coordination);
+    let a = Membership::join(coordination, settings).await.expect("it joins");
+    let b = cluster.join("b").await;
+    b.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    let before = reaches(&a, "a:up b:up").await;
+    drop(b);
+    let older = before.as_ref().clone().numbered(0).to_json();
+    cluster.coordination.apply(Operation::put("/millrace/v1/state", older)).await.expect("it is put");
+    let now = async {
+        loop {
+            let there = cluster.coordination.get("/millrace/v1/state").await.expect("it is read");
+            let there = there.and_then(|entry| ClusterState::from_json(&entry.value).ok());
+            if there.as_ref() == Some(&*before) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, now).await.expect("it is brought back");
+    confirmed(&a).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Whatever node is asked, the answer is that of the cluster; nodes are killed, and what was acknowledged stays.
 
 use hyper::Method;
-use serde_json::Value;
 
 use crate::nodes::{Etcd, count, is_ideal, node, put, services, until, visited};
 use crate::support::{NOTE, Server};
@@ -93,13 +92,6 @@ fn what_no_longer_belongs_is_removed_by_the_owners_on_all_replicas() {
         put(&nodes[number as usize % 3], number % 20, number);
     }
     until("all are there", &Some(60), || count(&nodes[1]));
-    // What is not done in a cluster is not promised.
-    let application = "/application/v2/tenant/default/application/default";
-    let (status, answer) = nodes[0].config(Method::GET, &format!("{application}/reindexing"));
-    assert_eq!((status, &answer["enabled"]), (200, &Value::Bool(false)), "{answer}");
-    let (status, answer) = nodes[0].config(Method::POST, &format!("{application}/reindex"));
-    assert_eq!(status, 400, "{answer}");
-    assert!(answer["message"].as_str().is_some_and(|message| message.contains("millrace feed")), "{answer}");
     until("deployed again", &200, || deploy(&nodes[1], "note.stars &gt;= 25"));
     for node in &nodes {
         until("what does not belong has gone", &Some(35), || count(node));

@@ -7,6 +7,7 @@ mod groups;
 mod large_group;
 mod lives;
 mod nodes;
+mod reindexing;
 mod starting;
 mod stopping;
 #[path = "../support/mod.rs"]

@@ -1,6 +1,6 @@
 //! The documents of a visit, written, page by page: those of this node, or bucket after bucket from the nodes of a cluster.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hyper::StatusCode;
@@ -43,6 +43,8 @@ pub(super) struct Pages {
     deadline: Instant,
     /// Where the documents lie on several nodes: the request, to be handed on.
     spread: Option<Forwarded>,
+    /// The buckets that it reaches, and the version of the cluster state by which they are those: there may be a great many.
+    listed: Mutex<Option<(u64, Buckets)>>,
 }
 
 /// The answer of another node.
@@ -57,7 +59,7 @@ impl Pages {
     pub(super) fn new(call: &Call, pass: Pass, shape: Shape, form: Form, deadline: Instant) -> Self {
         let spread = call.spread.clone();
         let (pass, shape) = (Arc::new(pass), Arc::new(shape));
-        Pages { node: Arc::clone(&call.node), pass, shape, form, deadline, spread }
+        Pages { node: Arc::clone(&call.node), pass, shape, form, deadline, spread, listed: Mutex::default() }
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -78,7 +80,7 @@ impl Pages {
         let Some(request) = &self.spread else {
             return self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
         };
-        let mut place = Buckets::of(&self.node, self.pass.group())?.resume(from)?;
+        let mut place = self.buckets()?.resume(from)?;
         loop {
             let page = self.of_bucket(request, &place, wanted).await?;
             let next = place.following(&self.node, self.pass.group(), page.next)?;
@@ -89,6 +91,22 @@ impl Pages {
                     let next = next.map(|place| place.to_string());
                     return Ok(Page { bytes: page.bytes, documents: page.documents, next });
                 }
+            }
+        }
+    }
+
+    /// The buckets that the request reaches.
+    fn buckets(&self) -> Result<Buckets, Error> {
+        // First the version: buckets that are newer are listed once more.
+        let owners = self.node.cluster().map(|cluster| cluster.owners(None)).transpose();
+        let version = owners.map_err(Error::Unsettled)?.map_or(0, |owners| owners.version);
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*listed {
+            Some((of, buckets)) if *of == version => Ok(buckets.clone()),
+            _ => {
+                let buckets = Buckets::of(&self.node, self.pass.group())?;
+                *listed = Some((version, buckets.clone()));
+                Ok(buckets)
             }
         }
     }

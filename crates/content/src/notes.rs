@@ -1,0 +1,32 @@
+//! The notes that nodes share, as a gateway sees them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_gateway::cluster::{Note, Noted};
+use millrace_membership::Membership;
+use tokio::runtime::Handle;
+
+/// Those that this node has heard of.
+pub(crate) fn of(membership: &Membership) -> BTreeMap<String, Note> {
+    let pictures = membership.pictures();
+    let picture = pictures.borrow();
+    let note =
+        |note: &millrace_membership::Note| Note { value: Arc::clone(&note.value), changed: note.changed };
+    picture.notes.iter().map(|(name, found)| (name.clone(), note(found))).collect()
+}
+
+/// Writes notes, as [`Membership::note`] does.
+pub(crate) fn write(
+    runtime: &Handle,
+    membership: &Membership,
+    (guard, changed): (&str, Option<u64>),
+    notes: Vec<(String, Option<Vec<u8>>)>,
+    done: Noted,
+) {
+    let (membership, guard) = (membership.clone(), guard.to_owned());
+    runtime.spawn(async move {
+        let written = membership.note((&guard, changed), &notes).await;
+        done(written.map_err(|error| error.to_string()));
+    });
+}

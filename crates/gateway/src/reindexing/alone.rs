@@ -1,0 +1,111 @@
+//! The reindexing of a node that is alone: in one file, replaced as a whole, so that it goes on after a restart.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::types::Types;
+use super::{Chosen, GRACE_MS, Step, Task, now_ms};
+use crate::deployments::replace_file;
+use crate::{Deployment, StartError};
+
+/// The name of the file.
+const FILE: &str = "reindexing";
+
+/// The reindexing of all document types.
+pub(crate) struct Reindexings {
+    directory: PathBuf,
+    types: Mutex<Types>,
+}
+
+impl Reindexings {
+    /// Reads what is kept in a directory.
+    pub(crate) fn open(directory: &Path) -> Result<Self, StartError> {
+        let path = directory.join(FILE);
+        let types = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| StartError::Directory {
+                path: path.clone(),
+                source: io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{error}; remove the file, and mark what was to be reindexed again"),
+                ),
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Types::default(),
+            Err(source) => return Err(StartError::Directory { path, source }),
+        };
+        Ok(Reindexings { directory: directory.to_owned(), types: Mutex::new(types) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Types> {
+        self.types.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A deployment is in effect, see [`Types::deployed`].
+    pub(crate) fn deployed(&self, deployment: &Deployment) -> io::Result<()> {
+        let mut types = self.lock();
+        types.deployed(deployment);
+        self.save(&types)
+    }
+
+    /// Marks types as ready.
+    pub(super) fn mark(&self, chosen: &Chosen, speed: f64) -> io::Result<()> {
+        let mut types = self.lock();
+        types.mark(chosen, speed, now_ms());
+        self.save(&types)
+    }
+
+    /// Sets the speed of types, see [`Types::set_speed`].
+    pub(super) fn set_speed(&self, chosen: &Chosen, speed: f64) -> io::Result<Chosen> {
+        let mut types = self.lock();
+        let changed = types.set_speed(chosen, speed);
+        self.save(&types)?;
+        Ok(changed)
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        let mut types = self.lock();
+        *types = Types::default();
+        self.save(&types)
+    }
+
+    /// What is to be reindexed now.
+    pub(crate) fn next(&self) -> Option<Task> {
+        let (mut types, now) = (self.lock(), now_ms());
+        types.runs_mut().find_map(|(cluster, document_type, run)| {
+            let run = run.goes_on(now, GRACE_MS)?;
+            Some(Task {
+                cluster: Arc::clone(cluster),
+                document_type: Arc::clone(document_type),
+                position: run.position.clone(),
+                speed: run.speed,
+                ready_ms: run.ready_ms,
+            })
+        })
+    }
+
+    /// A step of a task is done. One of a reindexing that another has replaced meanwhile changes nothing.
+    pub(crate) fn advance(&self, task: &Task, step: Step, save: bool) -> io::Result<()> {
+        let mut types = self.lock();
+        if let Some(run) = types.run_of(task) {
+            run.advance(step, now_ms());
+        }
+        if save { self.save(&types) } else { Ok(()) }
+    }
+
+    /// How it stands, see [`Types::render`].
+    pub(super) fn render(&self, deployment: &Deployment) -> Value {
+        self.lock().render(deployment)
+    }
+
+    /// The share that is done, see [`Types::progress`].
+    pub(super) fn progress(&self) -> f64 {
+        self.lock().progress()
+    }
+
+    fn save(&self, types: &Types) -> io::Result<()> {
+        replace_file(&self.directory, FILE, &serde_json::to_vec_pretty(types)?)
+    }
+}

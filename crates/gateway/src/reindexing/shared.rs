@@ -1,0 +1,288 @@
+//! The reindexing of a cluster, in notes that its nodes share.
+//!
+//! One, the *record*, says what is to be reindexed; it is changed by whoever is asked, if it is still what was read. Each node that reindexes writes
+//! for each type a *mark* of what it has done. It writes it only while the record is the one that it goes by, so that no mark outlives its
+//! reindexing. When a state of the cluster is the current one by which every node that serves has done all that it owns, all is done.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::NodeKey;
+use serde::{Deserialize, Serialize};
+
+use super::done::Done;
+use super::status::{Failure, Run};
+use super::types::Types;
+use super::{GRACE_MS, Task, now_ms};
+use crate::cluster::{Cluster, Note, bucket_of, parts_of};
+use crate::{Deployment, Error};
+
+/// The name of the record.
+const RECORD: &str = "reindexing";
+
+/// What the names of marks begin with; content cluster, document type and node follow.
+const MARKS: &str = "reindexed/";
+
+/// How often the record is read again before a change of it is given up: others change it as well.
+const ATTEMPTS: usize = 20;
+
+/// Marks that are deleted at a time.
+const TOGETHER: usize = 100;
+
+/// What is to be reindexed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The newest generation of the application that has been taken into account.
+    generation: u64,
+    pub(super) types: Types,
+}
+
+/// How far a node is with a document type.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// Which reindexing of the type it is.
+    ready_ms: u64,
+    started_ms: u64,
+    /// The buckets that this node has done.
+    pub(crate) done: Done,
+    /// A bucket that it is at, and where in it.
+    at: Option<((u8, u64), String)>,
+    /// By the cluster state of this version, all that the node owns is done.
+    pub(crate) clean: Option<u64>,
+    failure: Option<Failure>,
+}
+
+impl Mark {
+    /// Of a node that begins with a task.
+    pub(crate) fn new(task: &Task) -> Self {
+        Mark { ready_ms: task.ready_ms, started_ms: now_ms(), ..Mark::default() }
+    }
+
+    /// Whether it is of this task.
+    pub(crate) fn is_of(&self, task: &Task) -> bool {
+        self.ready_ms == task.ready_ms
+    }
+
+    /// The bucket that the node is at, and where in it.
+    pub(crate) fn at(&self) -> Option<(BucketId, &str)> {
+        let (bucket, position) = self.at.as_ref()?;
+        Some((bucket_of(*bucket).ok()?, position))
+    }
+
+    /// The node is there now; `None`: it is between buckets.
+    pub(crate) fn set_at(&mut self, at: Option<(BucketId, &str)>) {
+        self.at = at.map(|(bucket, position)| (parts_of(bucket), position.to_owned()));
+        self.failure = None;
+    }
+
+    /// By this cluster state, all that the node owns is done.
+    pub(crate) fn clean_by(&mut self, version: u64) {
+        self.set_at(None);
+        self.clean = Some(version);
+    }
+
+    /// The node cannot go on for this reason, and tries again later.
+    pub(crate) fn fail(&mut self, reason: String) {
+        self.failure = Some(Failure { at_ms: now_ms(), reason });
+    }
+
+    /// Whether it is too early to try again.
+    pub(crate) fn waits(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms(), GRACE_MS))
+    }
+}
+
+/// The notes about reindexing, as one node has heard of them.
+pub(crate) struct Shared {
+    /// When the record was written last; `None`: never.
+    changed: Option<u64>,
+    record: Record,
+    notes: BTreeMap<String, Note>,
+}
+
+impl Shared {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The record cannot be read: a newer version of the program has written it.
+    pub(crate) fn read(cluster: &dyn Cluster) -> Result<Self, Error> {
+        let notes = cluster.notes();
+        let record = match notes.get(RECORD) {
+            Some(note) => serde_json::from_slice(&note.value).map_err(|error| {
+                Error::Internal(format!(
+                    "what is to be reindexed cannot be read ({error}): let all nodes run one version, and mark it again"
+                ))
+            })?,
+            None => Record::default(),
+        };
+        Ok(Shared { changed: notes.get(RECORD).map(|note| note.changed), record, notes })
+    }
+
+    /// The newest generation of the application that has been taken into account.
+    pub(crate) fn generation(&self) -> u64 {
+        self.record.generation
+    }
+
+    /// What goes on, in the order in which it is done, by nodes that have at least this generation of the application.
+    pub(crate) fn tasks(&self, generation: u64) -> Vec<Task> {
+        let runs = self.record.types.runs();
+        let active = runs.filter(|(_, _, run)| run.is_active() && run.generation <= generation);
+        active.map(|(cluster, document_type, run)| task(cluster, document_type, run)).collect()
+    }
+
+    /// How far the nodes are with a task.
+    pub(crate) fn marks(&self, task: &Task) -> BTreeMap<NodeKey, Mark> {
+        let prefix = prefix(task);
+        let named = self.notes.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
+        let marks = named.filter_map(|(name, note)| {
+            let node = NodeKey(name[prefix.len()..].parse().ok()?);
+            let mark: Mark = serde_json::from_slice(&note.value).ok()?;
+            mark.is_of(task).then_some((node, mark))
+        });
+        marks.collect()
+    }
+
+    /// Writes down how far a node is. Answers whether that was done: not if the record has changed.
+    ///
+    /// # Errors
+    /// Coordination does not say.
+    pub(crate) fn save(
+        &self,
+        cluster: &dyn Cluster,
+        task: &Task,
+        node: NodeKey,
+        mark: &Mark,
+    ) -> Result<bool, Error> {
+        let name = format!("{}{node}", prefix(task));
+        write(cluster, self.changed, vec![(name, Some(json(mark)))])
+    }
+
+    /// All of a task is done: that is written down, and the marks are forgotten.
+    ///
+    /// # Errors
+    /// Coordination does not say.
+    pub(crate) fn end(&self, cluster: &dyn Cluster, task: &Task) -> Result<(), Error> {
+        let marks = self.marks(task);
+        let started_ms = marks.values().map(|mark| mark.started_ms).min();
+        let mut record = self.record.clone();
+        let Some(run) = record.types.run_of(task) else { return Ok(()) };
+        run.end(started_ms.unwrap_or_else(now_ms), now_ms());
+        if !write(cluster, self.changed, vec![(RECORD.to_owned(), Some(json(&record)))])? {
+            return Ok(());
+        }
+        Shared::read(cluster)?.forget_old(cluster)
+    }
+
+    /// Deletes the marks of what does not go on.
+    fn forget_old(&self, cluster: &dyn Cluster) -> Result<(), Error> {
+        let runs = self.record.types.runs().filter(|(_, _, run)| run.ended_ms.is_none());
+        let kept: Vec<String> =
+            runs.map(|(id, document_type, run)| prefix(&task(id, document_type, run))).collect();
+        let names = self.notes.keys().filter(|name| name.starts_with(MARKS));
+        let old: Vec<&String> =
+            names.filter(|name| !kept.iter().any(|prefix| name.starts_with(prefix))).collect();
+        for names in old.chunks(TOGETHER) {
+            write(cluster, self.changed, names.iter().map(|name| ((*name).clone(), None)).collect())?;
+        }
+        Ok(())
+    }
+
+    /// How it stands, with what the nodes' marks say.
+    pub(super) fn told(&self, cluster: &dyn Cluster) -> Types {
+        let mut types = self.record.types.clone();
+        for (id, document_type, run) in types.runs_mut().filter(|(_, _, run)| run.ended_ms.is_none()) {
+            let marks = self.marks(&task(id, document_type, run));
+            let Some(started_ms) = marks.values().map(|mark| mark.started_ms).min() else { continue };
+            let failed = marks.iter().find_map(|(node, mark)| Some((node, mark.failure.as_ref()?)));
+            let failure = failed.map(|(node, failure)| Failure {
+                reason: format!("node {node}: {}", failure.reason),
+                ..failure.clone()
+            });
+            run.tell(started_ms, progress(cluster, marks.values()), failure);
+        }
+        types
+    }
+}
+
+/// The share of all buckets that are done.
+fn progress<'a>(cluster: &dyn Cluster, marks: impl Iterator<Item = &'a Mark>) -> f64 {
+    let Ok((bits, divided)) = cluster.buckets() else { return 0.0 };
+    let mut done = Done::default();
+    marks.for_each(|mark| done.extend(&mark.done));
+    let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
+    let (mut all, mut behind) = (0_u64, 0_u64);
+    for bucket in whole.chain(divided) {
+        all += 1;
+        behind += u64::from(done.has(bucket));
+    }
+    behind as f64 / all as f64
+}
+
+/// A deployment is in effect, see [`Types::deployed`]: once for all nodes. Those that have come from an older application than the last one that was taken into
+/// account do not know what it changes; others do.
+pub(super) fn deployed(cluster: &dyn Cluster, deployment: &Deployment) -> Result<(), Error> {
+    let knows = |known: &Record| known.generation == 0 || known.generation <= deployment.based_on;
+    let is_news = |known: &Record| known.generation < deployment.generation && knows(known);
+    if !is_news(&Shared::read(cluster)?.record) {
+        return Ok(());
+    }
+    change(cluster, |record| {
+        if is_news(record) {
+            record.types.deployed(deployment);
+            record.generation = deployment.generation;
+        }
+    })
+}
+
+/// Changes the record, and waits until that is done.
+///
+/// # Errors
+/// [`Error::Unsettled`]: coordination cannot be reached; it may have been changed all the same.
+pub(super) fn change<R>(cluster: &dyn Cluster, change: impl Fn(&mut Record) -> R) -> Result<R, Error> {
+    for _ in 0..ATTEMPTS {
+        let shared = Shared::read(cluster)?;
+        let mut record = shared.record.clone();
+        let answer = change(&mut record);
+        if record == shared.record
+            || write(cluster, shared.changed, vec![(RECORD.to_owned(), Some(json(&record)))])?
+        {
+            return Ok(answer);
+        }
+    }
+    Err(Error::Unsettled("others change what is to be reindexed at the same time; ask again".to_owned()))
+}
+
+/// Writes notes while the record is the one that was read.
+fn write(
+    cluster: &dyn Cluster,
+    changed: Option<u64>,
+    notes: Vec<(String, Option<Vec<u8>>)>,
+) -> Result<bool, Error> {
+    let (sender, answer) = mpsc::channel();
+    // The receiver waits for the answer.
+    let done = move |written| drop(sender.send(written));
+    cluster.note((RECORD, changed), notes, Box::new(done));
+    let written =
+        answer.recv().unwrap_or_else(|_| Err("this node is no part of the cluster any more".to_owned()));
+    written.map_err(Error::Unsettled)
+}
+
+fn task(cluster: &Arc<str>, document_type: &Arc<str>, run: &Run) -> Task {
+    Task {
+        cluster: Arc::clone(cluster),
+        document_type: Arc::clone(document_type),
+        position: None,
+        speed: run.speed,
+        ready_ms: run.ready_ms,
+    }
+}
+
+/// What the names of a task's marks begin with.
+fn prefix(task: &Task) -> String {
+    format!("{MARKS}{}/{}/", task.cluster, task.document_type)
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("numbers, texts and lists of them always have a JSON form")
+}

@@ -1,0 +1,268 @@
+//! Reindexing in a cluster: each node does the buckets that it owns, as their owner.
+//!
+//! 1. The nodes agree by shared notes what is to be reindexed, and what of it is done ([`Shared`]).
+//! 2. A node goes through the documents of a bucket page by page, while it owns the bucket and has all of it. Each document that the statements change is written
+//!    as any other, if it is still the version that was read. What was read counts only if the node owned and had the bucket all the
+//!    while: else the page is done again, here or by the next owner.
+//! 3. When the cluster state changes, the node looks anew at what it owns; what others have done already is not done again.
+//! 4. When everything that it owns by a state is done, it says so. When all nodes that serve say so of the current state, all is done:
+//!    every bucket has an owner.
+//!
+//! Nothing is done while so many nodes are away that documents may be on those alone, nor by a node that has not the newest application.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_document::Location;
+use millrace_store::ViewScope;
+
+use super::{pace_of, page};
+use crate::cluster::{Cluster, Place, check_held};
+use crate::deployment::DocumentKind;
+use crate::error::Kind;
+use crate::reindexing::{self, Mark, Shared, Task};
+use crate::upkeep::IDLE;
+use crate::{Error, Node};
+
+/// What stands is written down so often. What is done twice after a crash does no harm.
+const SAVE: Duration = Duration::from_secs(5);
+
+/// The pause before another look at buckets that move, and after what others hinder.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What a node does for each document type, by content cluster and name.
+#[derive(Default)]
+pub(super) struct Passes(BTreeMap<(Arc<str>, Arc<str>), Pass>);
+
+/// A node's part in the reindexing of a document type.
+struct Pass {
+    mark: Mark,
+    /// Whether the mark is not written down as it is.
+    unsaved: bool,
+    saved: Instant,
+    /// The cluster state by which the others are.
+    version: Option<u64>,
+    /// The buckets that this node owns and that nobody has done, the next one last.
+    left: Vec<BucketId>,
+    /// Where to go on in buckets of which some is done.
+    positions: BTreeMap<BucketId, String>,
+}
+
+/// One look at a task.
+struct Turn<'a> {
+    node: &'a Node,
+    cluster: &'a dyn Cluster,
+    shared: &'a Shared,
+    task: &'a Task,
+    kind: &'a DocumentKind,
+}
+
+impl Passes {
+    /// Does a little; answers how long to pause after it.
+    pub(super) fn step(&mut self, node: &Node, cluster: &dyn Cluster) -> Duration {
+        match self.attempt(node, cluster) {
+            Ok(pause) => pause,
+            Err(error) => {
+                tracing::debug!(%error, "reindexing waits");
+                IDLE
+            }
+        }
+    }
+
+    fn attempt(&mut self, node: &Node, cluster: &dyn Cluster) -> Result<Duration, Error> {
+        let Ok(deployment) = node.deployments().current() else { return Ok(IDLE) };
+        // Whoever was asked for the deployment may have stopped before it did this.
+        reindexing::deployed(node, &deployment)?;
+        let shared = Shared::read(cluster)?;
+        // Others have a newer application: its documents are not to be run through the statements of this one.
+        if shared.generation() > deployment.generation {
+            return Ok(IDLE);
+        }
+        let tasks = shared.tasks(deployment.generation);
+        self.0.retain(|(id, document_type), pass| {
+            let is_of = |task: &Task| (&task.cluster, &task.document_type) == (id, document_type);
+            tasks.iter().any(|task| is_of(task) && pass.mark.is_of(task))
+        });
+        for task in &tasks {
+            let Ok(kind) = deployment.kind(&task.document_type) else { continue };
+            let turn = Turn { node, cluster, shared: &shared, task, kind };
+            let key = (Arc::clone(&task.cluster), Arc::clone(&task.document_type));
+            let pass = match self.0.remove(&key) {
+                Some(pass) => pass,
+                None => Pass::resumed(&turn)?,
+            };
+            if let Some(pause) = self.0.entry(key).or_insert(pass).step(&turn)? {
+                return Ok(pause);
+            }
+        }
+        Ok(IDLE)
+    }
+}
+
+impl Pass {
+    /// Goes on from what this node has written down before it was started anew.
+    fn resumed(turn: &Turn<'_>) -> Result<Self, Error> {
+        let me = turn.cluster.me().map_err(Error::Unsettled)?;
+        let before = turn.shared.marks(turn.task).remove(&me);
+        Ok(Pass {
+            mark: before.unwrap_or_else(|| Mark::new(turn.task)),
+            unsaved: true,
+            saved: Instant::now(),
+            version: None,
+            left: Vec::new(),
+            positions: BTreeMap::new(),
+        })
+    }
+
+    /// The next page. How long to pause after it; `None` where there is nothing to do here now, and another type can be looked at.
+    fn step(&mut self, turn: &Turn<'_>) -> Result<Option<Duration>, Error> {
+        if self.mark.waits() {
+            return Ok(None);
+        }
+        let pause = match self.advance(turn) {
+            Ok(pause) => pause,
+            Err(error) if passes(&error) => {
+                tracing::debug!(%error, "reindexing is tried again");
+                Some(AGAIN)
+            }
+            Err(error) => {
+                tracing::warn!(%error, document_type = &*turn.task.document_type, "reindexing has failed; it goes on in some minutes");
+                self.mark.fail(error.to_string());
+                self.unsaved = true;
+                self.save(turn)?;
+                None
+            }
+        };
+        if self.unsaved && self.saved.elapsed() >= SAVE {
+            self.save(turn)?;
+        }
+        Ok(pause)
+    }
+
+    fn advance(&mut self, turn: &Turn<'_>) -> Result<Option<Duration>, Error> {
+        let version = self.survey(turn)?;
+        let Some(bucket) = self.left.last().copied() else { return self.rest(turn, version) };
+        if !turn.cluster.reaches_all().map_err(Error::Unsettled)? {
+            return Ok(Some(IDLE));
+        }
+        let began = Instant::now();
+        let Some(content) = is_ready(turn.cluster, bucket, version)? else {
+            // It is on its way here: others may be ready.
+            self.left.rotate_right(1);
+            return Ok(Some(AGAIN));
+        };
+        if content == Content::Nothing {
+            self.done(bucket);
+            return Ok(Some(Duration::ZERO));
+        }
+        let from = self.positions.get(&bucket).cloned();
+        let swept = page(turn.node, turn.kind, ViewScope::Buckets(vec![bucket]), from)?;
+        check_held(turn.cluster, &[bucket])?;
+        if !turn.cluster.vouches(version) {
+            return Err(Error::Unsettled("the cluster state has changed".to_owned()));
+        }
+        match swept.continuation {
+            Some(position) => {
+                self.mark.set_at(Some((bucket, &position)));
+                self.positions.insert(bucket, position);
+                self.unsaved = true;
+            }
+            None => self.done(bucket),
+        }
+        Ok(Some(pace_of(turn.node, began, swept.seen, turn.task)))
+    }
+
+    fn done(&mut self, bucket: BucketId) {
+        self.left.retain(|left| *left != bucket);
+        self.positions.remove(&bucket);
+        self.mark.done.add(bucket);
+        self.mark.set_at(None);
+        self.unsaved = true;
+    }
+
+    /// Looks at what this node owns, if that may have changed. Answers by which cluster state.
+    fn survey(&mut self, turn: &Turn<'_>) -> Result<u64, Error> {
+        let version = turn.cluster.owners(None).map_err(Error::Unsettled)?.version;
+        if self.version == Some(version) {
+            return Ok(version);
+        }
+        let (bits, divided) = turn.cluster.buckets().map_err(Error::Unsettled)?;
+        let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
+        let is_own = |bucket: &BucketId| turn.cluster.owner(Location::new(bucket.bits())) == Ok(Place::Here);
+        let own: Vec<BucketId> = whole.chain(divided).filter(is_own).collect();
+        if turn.cluster.owners(None).map_err(Error::Unsettled)?.version != version {
+            return Err(Error::Unsettled("the cluster state has changed".to_owned()));
+        }
+        let mut done = self.mark.done.clone();
+        for mark in turn.shared.marks(turn.task).values() {
+            done.extend(&mark.done);
+            self.positions.extend(mark.at().map(|(bucket, position)| (bucket, position.to_owned())));
+        }
+        self.left = own.into_iter().filter(|bucket| !done.has(*bucket)).collect();
+        self.left.sort_by_key(|bucket| std::cmp::Reverse(bucket.reversed_range()));
+        // The owner before may have gone by a newer record: it is known to be the newest here before anything of that owner's is changed.
+        self.save(turn)?;
+        if self.unsaved {
+            return Err(Error::Unsettled("what is to be reindexed has changed".to_owned()));
+        }
+        self.version = Some(version);
+        Ok(version)
+    }
+
+    /// Everything here is done: says so, and looks whether it is everywhere.
+    fn rest(&mut self, turn: &Turn<'_>, version: u64) -> Result<Option<Duration>, Error> {
+        if self.mark.clean != Some(version) {
+            self.mark.clean_by(version);
+            self.unsaved = true;
+        }
+        if self.unsaved {
+            self.save(turn)?;
+            return Ok(Some(Duration::ZERO));
+        }
+        let owners = turn.cluster.owners(None).map_err(Error::Unsettled)?;
+        let marks = turn.shared.marks(turn.task);
+        let is_done = |mark: &Mark| mark.clean == Some(owners.version);
+        if owners.nodes.iter().all(|(node, _)| marks.get(node).is_some_and(is_done)) {
+            turn.shared.end(turn.cluster, turn.task)?;
+        }
+        Ok(None)
+    }
+
+    /// Writes the mark down. Where the record is another one by now, that is looked at first.
+    fn save(&mut self, turn: &Turn<'_>) -> Result<(), Error> {
+        let me = turn.cluster.me().map_err(Error::Unsettled)?;
+        self.unsaved = !turn.shared.save(turn.cluster, turn.task, me, &self.mark)?;
+        self.saved = Instant::now();
+        Ok(())
+    }
+}
+
+/// What there is of a bucket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// No node has anything.
+    Nothing,
+    /// This node has all of it.
+    All,
+}
+
+/// What there is of a bucket that this node owns; `None`: it has not all of it yet.
+fn is_ready(cluster: &dyn Cluster, bucket: BucketId, version: u64) -> Result<Option<Content>, Error> {
+    let me = cluster.me().map_err(Error::Unsettled)?;
+    let (now, readers) = cluster.readers(Some(&[bucket]), me).map_err(Error::Unsettled)?;
+    if now != version {
+        return Err(Error::Unsettled("the cluster state has changed".to_owned()));
+    }
+    Ok(match readers.iter().find(|readers| !readers.nodes.is_empty()) {
+        None => Some(Content::Nothing),
+        Some(readers) if readers.full && readers.nodes.contains(&me) => Some(Content::All),
+        Some(_) => None,
+    })
+}
+
+/// Whether the same may go well in a moment.
+fn passes(error: &Error) -> bool {
+    matches!(error, Error::Unsettled(_) | Error::Unknown(_)) || error.kind() == Kind::Overloaded
+}
