@@ -215,6 +215,14 @@ impl ClusterState {
         self.spread.bucket(self.distribution.bits, location)
     }
 
+    /// Whether this state has such a bucket: a part of a divided group, as it is divided, or one with as many bits as all others have.
+    pub fn has_bucket(&self, bucket: BucketId) -> bool {
+        match bucket.used_bits() > BucketId::GROUP_BITS {
+            true => self.bucket(Location::new(bucket.bits())) == bucket,
+            false => bucket.used_bits() == self.distribution.bits,
+        }
+    }
+
     /// The buckets that a group's documents are in: one, unless it is divided; none in particular where there is no group.
     pub fn buckets_of(&self, group: &DocumentGroup) -> Vec<BucketId> {
         match (self.spread.buckets_of(group), group.location_bits()) {
@@ -333,11 +341,11 @@ mod tests {
     #[test]
     fn a_divided_group_is_in_several_buckets_on_several_nodes() {
         let whole = state("uuuu", 1);
-        let divided = whole.clone().spreading(Spread::default().with([(0x1_2345, 36)]));
+        let divided = whole.clone().spreading(Spread::default().with([(0x1_2345, 36), (5, 34)]));
         let group = DocumentGroup::Number(0x1_2345);
         let parts = divided.buckets_of(&group);
         assert_eq!((whole.buckets_of(&group).len(), parts.len()), (1, 16));
-        assert_eq!(divided.buckets().count(), whole.buckets().count() + 16);
+        assert_eq!(divided.buckets().count(), whole.buckets().count() + 16 + 4);
         assert_eq!(divided.ideal(parts[0]), whole.ideal(whole.buckets_of(&group)[0]), "the first part stays");
         let owners: std::collections::BTreeSet<_> = parts.iter().map(|part| divided.owner(*part)).collect();
         assert_eq!(owners.len(), 4);
@@ -346,6 +354,13 @@ mod tests {
             let inside: Vec<_> = parts.iter().filter(|part| part.contains(id.location())).collect();
             assert_eq!(inside, [&divided.bucket(id.location())]);
         }
+        let is_known = |bits, number| divided.has_bucket(BucketId::new(bits, number));
+        let all = divided.buckets().all(|bucket| divided.has_bucket(bucket));
+        assert!(all, "also where a divided group has the number of a bucket");
+        assert_eq!(
+            [(7, 1), (33, 0x1_2345), (37, 0x1_2345), (36, 7)].map(|(bits, of)| is_known(bits, of)),
+            [false; 4]
+        );
         // Its neighbours are where they were.
         for other in [DocumentGroup::Number(0x45), DocumentGroup::Number(0x2_2345), DocumentGroup::None] {
             assert_eq!(divided.buckets_of(&other), whole.buckets_of(&other));

@@ -56,6 +56,10 @@ impl Cluster for Joining {
         self.node()?.owner(location)
     }
 
+    fn owner_of(&self, bucket: BucketId) -> Result<Place, String> {
+        self.node()?.owner_of(bucket)
+    }
+
     fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
         self.node()?.owners(groups)
     }

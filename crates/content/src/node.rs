@@ -31,6 +31,11 @@ use crate::notes;
 use crate::source::StoreSource;
 use crate::storage::Replicas;
 
+/// Why nobody owns anything.
+const NOBODY_SERVES: &str = "no node of the cluster serves now";
+/// Why a bucket that somebody asks for is none.
+const NO_SUCH_BUCKET: &str = "the nodes do not agree yet which groups are divided";
+
 /// How often transfers are told how long requests take.
 const OBSERVE: Duration = Duration::from_secs(1);
 
@@ -304,7 +309,15 @@ impl Cluster for ContentNode {
     fn owner(&self, location: Location) -> Result<Place, String> {
         let state = self.state()?;
         let owner = state.owner(state.bucket(location));
-        self.place_in(&state, owner.ok_or_else(|| "no node of the cluster serves now".to_owned())?)
+        self.place_in(&state, owner.ok_or_else(|| NOBODY_SERVES.to_owned())?)
+    }
+
+    fn owner_of(&self, bucket: BucketId) -> Result<Place, String> {
+        let state = self.state()?;
+        if !state.has_bucket(bucket) {
+            return Err(NO_SUCH_BUCKET.to_owned());
+        }
+        self.place_in(&state, state.owner(bucket).ok_or_else(|| NOBODY_SERVES.to_owned())?)
     }
 
     fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
@@ -317,7 +330,7 @@ impl Cluster for ContentNode {
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();
         for bucket in buckets {
-            let owner = state.owner(bucket).ok_or_else(|| "no node of the cluster serves now".to_owned())?;
+            let owner = state.owner(bucket).ok_or_else(|| NOBODY_SERVES.to_owned())?;
             nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
         }
         Ok(Owners { version: state.version(), nodes: nodes.into_iter().collect() })
@@ -330,8 +343,8 @@ impl Cluster for ContentNode {
             Some(buckets) => buckets.to_vec(),
             None => state.buckets().filter(own).collect(),
         };
-        if buckets.iter().any(|bucket| state.bucket(Location::new(bucket.bits())) != *bucket) {
-            return Err("the nodes do not agree yet which groups are divided".to_owned());
+        if !buckets.iter().all(|bucket| state.has_bucket(*bucket)) {
+            return Err(NO_SUCH_BUCKET.to_owned());
         }
         let nearness = Nearness::new(&state, near, self.me);
         let found = self.machine.ask(|distributor, now| {

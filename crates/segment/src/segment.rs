@@ -226,8 +226,10 @@ impl Segment {
         if !found.is_empty() {
             return Ok(found);
         }
-        let missing = range.clone().take_while(|chunk| self.cached(section, column, *chunk).is_none());
-        let missing = range.start..range.start + missing.take(READ_CHUNKS).count() as u32;
+        // The first is missing, even if another thread has read it since.
+        let others = range.clone().skip(1).take_while(|chunk| self.cached(section, column, *chunk).is_none());
+        let last = range.end.min(range.start + 1 + others.take(READ_CHUNKS - 1).count() as u32);
+        let missing = range.start..last;
         let read = self.read_first_columns(section, column, missing)?;
         for (chunk, column_of) in range.zip(&read) {
             let name = self.key(section, Part::Column { column: column as u16, chunk });

@@ -149,6 +149,29 @@ fn what_is_written_is_read_group_by_group() {
 }
 
 #[test]
+fn threads_that_read_the_same_do_not_disturb_each_other() {
+    const THREADS: usize = 4;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.seg");
+    let all = versions((0..2000u64).map(|n| (format!("id:x:mail:g=ann:{n}"), n + 1, false)));
+    write(&path, &all, 10, true);
+    let expected: Vec<Version> = all.into_values().collect();
+    for number in 0..200 {
+        // Nothing is in its cache.
+        let segment = open(&path, number).expect("opened");
+        let begin = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    begin.wait();
+                    assert_eq!(read(&segment), expected);
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn many_groups_are_found() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.seg");

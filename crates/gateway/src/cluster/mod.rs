@@ -118,6 +118,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// No node serves, or this one is cut off.
     fn owner(&self, location: Location) -> Result<Place, String>;
 
+    /// Which node orders the writes of what is in this bucket. Not every location with its bits is: groups among them can be divided.
+    ///
+    /// # Errors
+    /// As those of [`Cluster::owner`]; the cluster state has no such bucket.
+    fn owner_of(&self, bucket: BucketId) -> Result<Place, String>;
+
     /// The nodes that own the buckets of these groups, or all buckets.
     ///
     /// # Errors

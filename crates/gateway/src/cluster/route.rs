@@ -208,7 +208,11 @@ impl Asked<'_> {
             let partial = *all == HasAll::Perhaps;
             return Ok(Way::Here(Vouch { version, bucket: Some(bucket), partial }));
         }
-        match (cluster.owner(location).map_err(Error::Unsettled)?, hop) {
+        let owner = match self.part.or(hop.part()) {
+            Some(bucket) => cluster.owner_of(bucket),
+            None => cluster.owner(location),
+        };
+        match (owner.map_err(Error::Unsettled)?, hop) {
             (Place::Here, _) => self.as_owner().await,
             (Place::At(address), Hop::Client) => {
                 let me = cluster.me().map_err(Error::Unsettled)?;

@@ -137,6 +137,10 @@ impl Cluster for Member {
         self.place(NodeKey(self.world.holders(self.world.bucket(location))[0]))
     }
 
+    fn owner_of(&self, bucket: BucketId) -> Result<Place, String> {
+        self.place(NodeKey(self.world.holders(bucket)[0]))
+    }
+
     fn owners(&self, groups: Option<&[Group]>) -> Result<Owners, String> {
         let version = self.world.version.load(Ordering::SeqCst);
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();

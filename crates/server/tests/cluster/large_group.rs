@@ -17,9 +17,18 @@ const QUERIES: [&str; 4] = [
     "select * from note where true limit 0 | all(group(stars % 7) order(-count()) each(output(count(), sum(stars))))",
 ];
 
+/// A number, so that a bucket of others has the same one.
+const LARGE_GROUP: &str = "3";
+
+fn put_large(server: &Server, number: u32) {
+    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/{number}");
+    let body = json!({ "fields": { "title": format!("note {number}"), "stars": number } }).to_string();
+    until(&path, &200, || server.call(Method::POST, &path, &body).0);
+}
+
 /// What a query of the group finds, but for how it was found.
 fn found(server: &Server, yql: &str) -> Value {
-    let parameters = [("yql", yql), ("streaming.groupname", "g0"), ("timeout", "10s")];
+    let parameters = [("yql", yql), ("streaming.userid", LARGE_GROUP), ("timeout", "10s")];
     let (status, mut answer) = server.query(&parameters);
     if let Some(root) = answer["root"].as_object_mut() {
         root.remove("coverage");
@@ -38,11 +47,13 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
         .replace("</content>", "<tuning><bucket-splitting max-documents='1024'/></tuning></content>");
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     for number in 0..LARGE {
-        put(&nodes[number as usize % 3], 0, number);
-        put(&alone, 0, number);
+        put_large(&nodes[number as usize % 3], number);
+        put_large(&alone, number);
     }
-    // Another group, so that a visit goes through both.
+    // Other groups, so that a visit goes through all; one is in the bucket of the group's number.
     put(&nodes[0], 1, 0);
+    let beside = format!("/document/v1/n/note/number/{}/1", 3 + (1 << 20));
+    until(&beside, &200, || nodes[0].call(Method::POST, &beside, r#"{"fields":{"title":"beside"}}"#).0);
     let check = |server: &Server, when: &str| {
         for yql in QUERIES {
             until(&format!("{when}: {yql}"), &found(&alone, yql), || found(server, yql));
@@ -54,26 +65,29 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     }
     until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
     nodes.iter().for_each(|server| check(server, "divided"));
+    for server in &nodes {
+        until("read beside it", &200, || server.get(&beside).0);
+    }
     let status = nodes[0].millrace(&["status"]).stdout;
     assert!(String::from_utf8_lossy(&status).contains("1 large group is divided"));
-    assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 1);
+    assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 2);
 
     // Writes and queries go on without one of them.
     nodes[1].kill();
     for number in LARGE..LARGE + 20 {
-        put(&nodes[0], 0, number);
-        put(&alone, 0, number);
+        put_large(&nodes[0], number);
+        put_large(&alone, number);
     }
     check(&nodes[2], "without b");
     nodes[1].start_again();
     nodes.iter().for_each(|server| check(server, "b is back"));
-    assert_eq!(visited(&nodes[1]).len(), LARGE as usize + 21);
+    assert_eq!(visited(&nodes[1]).len(), LARGE as usize + 22);
 
-    let path = "/document/v1/notes/note/group/g0/?selection=true&cluster=notes&timeout=30s";
-    let (status, answer) = nodes[2].call(Method::DELETE, path, "");
+    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/?selection=true&cluster=notes&timeout=30s");
+    let (status, answer) = nodes[2].call(Method::DELETE, &path, "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(u64::from(LARGE) + 20)), "{answer}");
     for server in &nodes {
         until("dropped", &Some(0), || found(server, QUERIES[0])[1]["fields"]["totalCount"].as_u64());
-        assert_eq!(visited(server).len(), 1);
+        assert_eq!(visited(server).len(), 2);
     }
 }

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_document::Location;
 use millrace_store::ViewScope;
 
 use super::{pace_of, page};
@@ -190,7 +189,7 @@ impl Pass {
         }
         let (bits, divided) = turn.cluster.buckets().map_err(Error::Unsettled)?;
         let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
-        let is_own = |bucket: &BucketId| turn.cluster.owner(Location::new(bucket.bits())) == Ok(Place::Here);
+        let is_own = |bucket: &BucketId| turn.cluster.owner_of(*bucket) == Ok(Place::Here);
         let own: Vec<BucketId> = whole.chain(divided).filter(is_own).collect();
         if turn.cluster.owners(None).map_err(Error::Unsettled)?.version != version {
             return Err(Error::Unsettled("the cluster state has changed".to_owned()));
