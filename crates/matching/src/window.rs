@@ -42,6 +42,12 @@ impl<'v> Window<'v> {
                     self.view.will_read(key, rest.clone());
                 }
                 let columns = self.view.first_columns(key, rest)?;
+                if columns.is_empty() {
+                    // Taken for a column that the chunk lacks, it would hide what matches.
+                    return Err(Error::Read(ReadError(format!(
+                        "column {key} of chunk {chunk} did not come; ask again"
+                    ))));
+                }
                 self.columns.insert(key.clone(), (chunk, columns));
                 chunk
             }

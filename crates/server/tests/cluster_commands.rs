@@ -89,7 +89,8 @@ impl Cluster {
     }
 
     fn wait_for(&self, state: &str) {
-        let mut states = self.members[1].states();
+        // The first tells of the cluster.
+        let mut states = self.members[0].states();
         let shown = |known: &millrace_cluster::ClusterState| {
             known.nodes().values().map(|node| format!("{:?} ", node.state)).collect::<String>()
         };
@@ -188,6 +189,7 @@ fn a_wait_is_not_over_while_a_node_is_expected_back() {
     cluster.wait_for("Up Up ");
     // One that goes by itself is waited for.
     cluster.runtime.block_on(cluster.members[1].stopping());
+    cluster.wait_for("Up Maintenance ");
     cluster.tell(|_| {});
     let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
     assert!(code == 1 && told.contains("n1 is away, and expected back"), "{told}");
