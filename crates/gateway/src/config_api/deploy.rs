@@ -189,7 +189,7 @@ async fn activate_deployment(
         // Before the next request can be about it. Where that fails now, it is done later.
         let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
         if let Err(error) = told {
-            tracing::warn!(%error, "what the deployment means for reindexing is not known yet");
+            tracing::debug!(%error, "what the deployment means for reindexing is not known yet");
         }
         return Ok(());
     }
