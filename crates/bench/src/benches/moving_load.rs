@@ -1,7 +1,6 @@
 //! Buckets moved while the source answers queries and takes writes, at half of what it can: how much slower these get, and how fast data moves
 //! meanwhile. Source, target and clients share the cores.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use millrace_bucket::BucketId;
 use millrace_content::Throttle;
 use millrace_env::ThreadClass;
-use millrace_store::{Change, Store, Write};
+use millrace_store::{Change, Write};
 
 use super::moving::{BYTES, GROUPS, TEXT_BYTES, fill, move_as_fast_as};
 use super::{Bench, Settings};
@@ -26,8 +25,8 @@ pub(super) const BENCH: Bench = Bench {
 
 /// Of each bucket.
 const BITS: u8 = 4;
-/// A quarter of what `move` has: it moves again and again.
-const SHARE: u64 = 4;
+/// Of what `move` has, this part: it moves again and again, slowly where it is in the way.
+const SHARE: u64 = 32;
 /// Requests at a time: enough that one that waits for the disk keeps no other from being sent.
 const CLIENTS: usize = 32;
 /// Of so many operations, one is a write.
@@ -35,9 +34,9 @@ const WRITES: u64 = 10;
 /// Of what the machine can.
 const LOAD: f64 = 0.5;
 /// Phases without and with movement, in turns: what the source does by itself, sealing and merging, falls on both.
-const ROUNDS: u32 = 3;
-/// Seconds of each phase, for each second of a case; transfers are held back once a second.
-const PHASE: u32 = 6;
+const ROUNDS: u32 = 2;
+/// Seconds of each phase without, for each second of a case. One with movement lasts until all buckets have moved.
+const PHASE: u32 = 10;
 const HARM_MAX: f64 = 1.2;
 /// How often transfers are told how slow operations are.
 const OBSERVE: Duration = Duration::from_secs(1);
@@ -49,6 +48,7 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let source = Engine::open(&directory.path().join("source"), None)?;
     let documents = settings.sized(BYTES / SHARE / TEXT_BYTES as u64);
     fill(source.store(), BITS, documents)?;
+    let buckets: Vec<BucketId> = (0..1 << BITS).map(|bits| BucketId::new(BITS, bits)).collect();
     let operations = Operations::new(&source)?;
     let phase = (settings.time_per_case * PHASE).max(OBSERVE * BASELINE);
 
@@ -57,23 +57,31 @@ fn run(settings: &Settings) -> Result<Report, Error> {
     let throttle = Arc::new(Throttle::new(None));
     let told = |slowest: &[Option<Duration>]| throttle.observe(slowest);
     let (mut without, mut with) = (Seen::new(), Seen::new());
-    let mut moving = Moving::new(&throttle, source.store(), directory.path());
-    for _ in 0..ROUNDS {
+    let (mut bytes, mut time) = (0, Duration::ZERO);
+    for round in 0..ROUNDS {
         without.add(&operations.during(phase, Some(rate), told)?);
+        let place = directory.path().join(format!("target{round}"));
+        let target = Engine::open(&place, None)?;
         let over = AtomicBool::new(false);
-        let meanwhile = std::thread::scope(|scope| {
+        let (meanwhile, moved) = std::thread::scope(|scope| {
             let mover = scope.spawn(|| {
                 // As a node's threads that move do, and those that they begin.
                 ThreadClass::Background.enter();
-                moving.until(&over)
+                let began = Instant::now();
+                let moved = move_as_fast_as(&throttle, source.store(), target.store(), &buckets);
+                over.store(true, Ordering::Relaxed);
+                moved.map(|moved| (moved.bytes, began.elapsed()))
             });
-            let meanwhile = operations.during(phase, Some(rate), told);
-            over.store(true, Ordering::Relaxed);
+            let meanwhile = operations.until(&over, Some(rate), told);
             let ended = |_| Err(Error::failed("the thread that moves ended before its time"));
-            mover.join().unwrap_or_else(ended)?;
-            meanwhile
+            (meanwhile, mover.join().unwrap_or_else(ended))
         });
         with.add(&meanwhile?);
+        let (of_round, took) = moved?;
+        bytes += of_round;
+        time += took;
+        drop(target);
+        std::fs::remove_dir_all(&place).map_err(Error::file(&place))?;
     }
 
     let mut report = Report::new(BENCH.name);
@@ -88,53 +96,14 @@ fn run(settings: &Settings) -> Result<Report, Error> {
                 .at_most(HARM_MAX),
         );
     }
-    report.push(Figure::new(&case, "moved meanwhile", moving.speed(), Unit::BytesPerSecond));
+    report.push(Figure::new(
+        &case,
+        "moved meanwhile",
+        bytes as f64 / time.as_secs_f64(),
+        Unit::BytesPerSecond,
+    ));
     report.note("the time of an operation counts from when it was due");
     Ok(report)
-}
-
-/// Moves the buckets one after another, again and again, each time into a store that has none.
-struct Moving<'a> {
-    throttle: &'a Arc<Throttle>,
-    source: &'a Store,
-    directory: &'a Path,
-    target: Option<(PathBuf, Engine)>,
-    /// How many have been moved.
-    count: u64,
-    bytes: u64,
-    time: Duration,
-}
-
-impl<'a> Moving<'a> {
-    fn new(throttle: &'a Arc<Throttle>, source: &'a Store, directory: &'a Path) -> Self {
-        Moving { throttle, source, directory, target: None, count: 0, bytes: 0, time: Duration::ZERO }
-    }
-
-    fn until(&mut self, over: &AtomicBool) -> Result<(), Error> {
-        let began = Instant::now();
-        while !over.load(Ordering::Relaxed) {
-            let number = self.count % (1 << BITS);
-            if number == 0 || self.target.is_none() {
-                if let Some((place, engine)) = self.target.take() {
-                    drop(engine);
-                    std::fs::remove_dir_all(&place).map_err(Error::file(&place))?;
-                }
-                let place = self.directory.join(format!("target{}", self.count));
-                let engine = Engine::open(&place, None)?;
-                self.target = Some((place, engine));
-            }
-            let Some((_, target)) = &self.target else { continue };
-            let bucket = BucketId::new(BITS, number);
-            self.bytes += move_as_fast_as(self.throttle, self.source, target.store(), &[bucket])?.bytes;
-            self.count += 1;
-        }
-        self.time += began.elapsed();
-        Ok(())
-    }
-
-    fn speed(&self) -> f64 {
-        self.bytes as f64 / self.time.as_secs_f64()
-    }
 }
 
 /// What clients ask for: queries of a group, and now and then a write.
@@ -177,32 +146,48 @@ impl<'a> Operations<'a> {
         Ok(Operations { engine, queries, next: AtomicU64::new(0), maker: Mutex::new(Maker::new()?) })
     }
 
-    /// Clients ask for so long, at a rate or as fast as they are answered; `told` hears once a second how long the slowest
-    /// hundredth took.
+    /// Clients ask for so long, as [`Operations::until`].
     fn during(
         &self,
         how_long: Duration,
         rate: Option<f64>,
         told: impl Fn(&[Option<Duration>]),
     ) -> Result<Seen, Error> {
-        let (recent, over) = (Recent::default(), AtomicBool::new(false));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(how_long);
+                over.store(true, Ordering::Relaxed);
+            });
+            self.until(&over, rate, told)
+        })
+    }
+
+    /// Clients ask, at a rate or as fast as they are answered, until it is over; `told` hears once a second how long the slowest
+    /// hundredth took.
+    fn until(
+        &self,
+        over: &AtomicBool,
+        rate: Option<f64>,
+        told: impl Fn(&[Option<Duration>]),
+    ) -> Result<Seen, Error> {
+        let recent = Recent::default();
         let sent = AtomicU64::new(0);
         let began = Instant::now();
         std::thread::scope(|scope| {
             let client = || {
                 ThreadClass::Prompt.enter();
-                self.client(began, rate, &sent, &over, &recent)
+                self.client(began, rate, &sent, over, &recent)
             };
             let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
-            while began.elapsed() < how_long {
-                std::thread::sleep(OBSERVE.min(how_long));
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(OBSERVE);
                 let of_second = std::mem::take(&mut *recent.lock().unwrap_or_else(PoisonError::into_inner));
                 let slowest = |samples: &Samples| {
                     (samples.len() >= 50).then(|| Duration::from_secs_f64(samples.quantile(0.99)))
                 };
                 told(&of_second.each_ref().map(slowest));
             }
-            over.store(true, Ordering::Relaxed);
             let mut seen = Seen::new();
             for client in clients {
                 let ended = |_| Err(Error::failed("a client ended before its time"));
