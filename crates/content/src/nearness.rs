@@ -64,7 +64,8 @@ mod tests {
         let keys = |keys: &[u16]| keys.iter().copied().map(NodeKey).collect::<Vec<_>>();
         #[track_caller]
         fn check(state: &ClusterState, near: u16, owner: u16, nodes: Vec<NodeKey>, expected: Vec<NodeKey>) {
-            let mut readers = Readers { bucket: BucketId::new(8, 0), nodes, full: true, documents: 0 };
+            let mut readers =
+                Readers { bucket: BucketId::new(8, 0), nodes, full: true, soon: false, documents: 0 };
             Nearness::new(state, NodeKey(near), NodeKey(owner)).sort(&mut readers);
             assert_eq!(readers.nodes, expected);
         }

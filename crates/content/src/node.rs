@@ -350,17 +350,18 @@ impl Cluster for ContentNode {
         let found = self.machine.ask(|distributor, now| {
             let mut found = Vec::with_capacity(buckets.len());
             for bucket in buckets {
-                let (nodes, full) = match distributor.route(bucket, now) {
+                let (nodes, full, soon) = match distributor.route(bucket, now) {
                     Ok(route) if route.version == state.version() => {
-                        (distributor.readers(bucket, &route), route.full)
+                        (distributor.readers(bucket, &route), route.full, route.soon)
                     }
-                    Err(NoRoute::Nothing) => (Vec::new(), true),
+                    Err(NoRoute::Nothing) => (Vec::new(), true, false),
                     Ok(_) | Err(NoRoute::NotYet) => {
                         return Err("the owner does not know yet who has the documents");
                     }
                     Err(NoRoute::Elsewhere(_)) => return Err("the documents have got another owner"),
                 };
-                found.push(Readers { bucket, nodes, full, documents: distributor.documents(bucket) });
+                let documents = distributor.documents(bucket);
+                found.push(Readers { bucket, nodes, full, soon, documents });
             }
             Ok(found)
         });

@@ -258,6 +258,22 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
 }
 
 #[test]
+fn what_is_being_compared_is_waited_for() {
+    let nodes = with_notes();
+    let (stranger, owner) = stranger_and_owner("even");
+    let query =
+        json!({ "yql": "select * from note where true", "streaming.groupname": "even", "timeout": "20s" });
+    for node in [stranger, owner] {
+        nodes.world.comparing.store(3, Ordering::SeqCst);
+        let (status, answer) = nodes.query(node, &query);
+        assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &json!(true)), "{answer}");
+        nodes.world.comparing.store(3, Ordering::SeqCst);
+        assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even/2", "").0, 200);
+        assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0, "it was read before");
+    }
+}
+
+#[test]
 fn coverage_says_what_is_missing() {
     let mut nodes = Nodes::start(3, NOTE);
     for number in 0..30 {

@@ -31,6 +31,7 @@ impl Distributor {
             .get(&self.me)
             .is_some_and(|entry| entry.incarnation == self.incarnation && entry.state.serves());
         self.version = state.version();
+        self.since = self.now.monotonic;
         self.confirmation.begin(&state);
         self.upkeep.forget_all();
         self.peers.begin(self.version, &|node| stays.contains(&node));

@@ -37,6 +37,8 @@ pub struct Distributor {
     pub(super) peers: Peers,
     pub(super) upkeep: Upkeep,
     pub(super) pinged: Duration,
+    /// When the newest state came.
+    pub(super) since: Duration,
     /// The newest state, in which this run of the node may have no part.
     pub(super) version: u64,
 }
@@ -59,6 +61,7 @@ impl Distributor {
             peers: Peers::new(me),
             upkeep: Upkeep::new(&settings),
             pinged: Duration::ZERO,
+            since: Duration::ZERO,
             version: 0,
             settings,
         }

@@ -17,6 +17,8 @@ pub struct Route {
     pub node: NodeKey,
     /// Whether its replica has every acknowledged write that any serving node has; where not, coverage is degraded.
     pub full: bool,
+    /// Whether that may be so in a moment: a node has come back, and its replicas are being compared with the others.
+    pub soon: bool,
     /// By which state; see [`Distributor::vouches`].
     pub version: u64,
 }
@@ -55,7 +57,9 @@ impl Distributor {
         }
         let node = found.best(self.me, now.wall_us).ok_or(NoRoute::Nothing)?;
         let complete = found.replica(node).is_some_and(|replica| replica.info.complete);
-        Ok(Route { node, full: found.settled && complete, version: self.version })
+        let full = found.settled && complete;
+        let soon = !found.settled && now.monotonic < self.since + self.settings.compare;
+        Ok(Route { node, full, soon, version: self.version })
     }
 
     /// All nodes that a query about a bucket can be sent to, that of its [`Distributor::route`] among them: where some have all of it,

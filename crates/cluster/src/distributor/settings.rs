@@ -15,6 +15,8 @@ pub struct Settings {
     pub retry: Duration,
     /// How long writes of a bucket may be held up while its replicas are compared.
     pub hold: Duration,
+    /// After a new state, those who read a bucket whose replicas differ are told for so long that these may soon be equal.
+    pub compare: Duration,
     /// Where replicas are compared, removals and drops count that are younger than this, or than twice as much: well within the time for which
     /// every node remembers them.
     pub removals: Duration,
@@ -51,6 +53,7 @@ impl Default for Settings {
             long_request_timeout: Duration::from_secs(30),
             retry: Duration::from_millis(50),
             hold: Duration::from_secs(2),
+            compare: Duration::from_secs(4),
             removals: Duration::from_secs(24 * 3600),
             operation_retry: Duration::from_secs(1),
             requests_max: 65_536,

@@ -39,7 +39,7 @@ pub(super) fn others(headers: &HeaderMap) -> Option<(u64, Readers)> {
     let bucket = bucket(parts.next()?)?;
     let nodes = parts.next()?.split(',').map(|key| Some(NodeKey(key.parse().ok()?)));
     let nodes = nodes.collect::<Option<_>>()?;
-    Some((version, Readers { bucket, nodes, full: parts.next()? == "all", documents: 0 }))
+    Some((version, Readers { bucket, nodes, full: parts.next()? == "all", soon: false, documents: 0 }))
 }
 
 /// Whether a node has all of the documents that it is asked for.
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn who_else_is_to_be_asked_stands_in_the_answer() {
         let (bucket, nodes) = (BucketId::new(10, 5), vec![NodeKey(2), NodeKey(0)]);
-        let readers = Readers { bucket, nodes, full: false, documents: 0 };
+        let readers = Readers { bucket, nodes, full: false, soon: false, documents: 0 };
         let mut headers = HeaderMap::new();
         ask_others(&mut headers, 7, &readers);
         assert_eq!(others(&headers), Some((7, readers)));

@@ -73,6 +73,8 @@ pub struct Readers {
     pub nodes: Vec<NodeKey>,
     /// Whether they have all of it, as far as nodes that serve have it.
     pub full: bool,
+    /// Whether that may be so in a moment, so that who needs all should wait.
+    pub soon: bool,
     /// About how many documents there are.
     pub documents: u64,
 }

@@ -171,7 +171,7 @@ async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Reade
     let answer: Answer = ciborium::from_reader(&*body)
         .map_err(|error| Error::Internal(format!("the answer of node {address} cannot be read: {error}")))?;
     let told = |Told { bucket, nodes, full, documents }| {
-        Ok(Readers { bucket: bucket_of(bucket)?, nodes, full, documents })
+        Ok(Readers { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
     };
     answer.readers.into_iter().map(told).collect()
 }

@@ -248,6 +248,10 @@ impl Asked<'_> {
             // That there is nothing can be said here.
             return Ok(Way::Here(Vouch::of_version(version)));
         };
+        // A node that was away may be the best to ask, and lack what was written meanwhile.
+        if readers.soon && !readers.full {
+            return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
+        }
         let is_here = match self.access {
             Access::Sweep => readers.nodes.contains(&me),
             Access::Read | Access::Search | Access::Write => readers.nodes.first() == Some(&me),
@@ -299,7 +303,7 @@ impl Asked<'_> {
         let mut nodes = self.cluster.replicas(bucket).map_err(Error::Unsettled)?;
         nodes.retain(|node| *node != me || self.cluster.holds(bucket));
         nodes.sort_by_key(|node| *node != me);
-        let readers = Readers { bucket, nodes, full: false, documents: 0 };
+        let readers = Readers { bucket, nodes, full: false, soon: false, documents: 0 };
         match self.read_at(None, &readers).await? {
             Way::There(answer) if !answer.status().is_success() => {
                 Err(Error::Unsettled(format!("another node refuses: {}", answer.status())))

@@ -63,6 +63,8 @@ pub struct World {
     noted: AtomicU64,
     /// How often each node has looked at them.
     pub notes_read: Mutex<BTreeMap<u16, usize>>,
+    /// So many times an owner says that replicas are being compared.
+    pub comparing: AtomicUsize,
     /// Of the nodes that have a bucket, the last is asked first.
     pub last_first: AtomicBool,
     /// After so many writes the others are refused, until this is changed.
@@ -167,7 +169,10 @@ impl Cluster for Member {
             if self.world.last_first.load(Ordering::SeqCst) {
                 nodes.reverse();
             }
-            Readers { bucket, nodes, full: !self.world.partial.load(Ordering::SeqCst), documents: 7 }
+            let left = |left: usize| left.checked_sub(1);
+            let soon = self.world.comparing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+            let full = !soon && !self.world.partial.load(Ordering::SeqCst);
+            Readers { bucket, nodes, full, soon, documents: 7 }
         });
         Ok((self.world.version.load(Ordering::SeqCst), readers.collect()))
     }
@@ -320,6 +325,7 @@ impl Nodes {
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),
+            comparing: AtomicUsize::new(0),
             last_first: AtomicBool::new(false),
             writes_left: AtomicUsize::new(usize::MAX),
             refusals: AtomicUsize::new(0),
