@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
-use millrace_document::{Group, Location};
+use millrace_document::{DocumentId, Group, Location};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Readers, WriteError,
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, ReadDone, Readers, WriteError,
 };
 use millrace_membership::Membership;
 use millrace_schema::Application;
@@ -109,6 +109,13 @@ impl Cluster for Joining {
 
     fn gauges(&self) -> Vec<Gauge> {
         self.node().map(|node| node.gauges()).unwrap_or_default()
+    }
+
+    fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
+        match self.node() {
+            Ok(node) => node.read(id, deadline, done),
+            Err(reason) => done(Err(reason)),
+        }
     }
 
     fn write(&self, write: Write, deadline: Instant, done: Done) {

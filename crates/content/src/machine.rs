@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::distributor::{self, Change, Distributor, Event, RequestError, Ticket, Write};
+use millrace_cluster::distributor::{self, Change, Distributor, Event, Read, RequestError, Ticket, Write};
 use millrace_cluster::replica::{self, Call, Fetched, Job, Keeper};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Now, Reply, Request, Response};
-use millrace_document::Refusal;
+use millrace_document::{DocumentId, Refusal, Version};
 use millrace_env::ThreadClass;
 use millrace_membership::Membership;
 use millrace_peer::Peers;
@@ -30,6 +30,9 @@ use crate::storage::Replicas;
 /// What is called with the outcome of a write.
 pub(crate) type WriteDone = Box<dyn FnOnce(Result<distributor::Written, RequestError>) + Send>;
 
+/// What is called with the outcome of a read.
+pub(crate) type ReadDone = Box<dyn FnOnce(Result<Option<Version>, RequestError>) + Send>;
+
 /// What is called with the answer to another node.
 pub(crate) type ReplyTo = Box<dyn FnOnce(Reply) + Send>;
 
@@ -44,6 +47,11 @@ pub(crate) enum Input {
         change: Change,
         deadline: Instant,
         done: WriteDone,
+    },
+    Read {
+        id: DocumentId,
+        deadline: Instant,
+        done: ReadDone,
     },
     /// Another node asks.
     Request {
@@ -135,6 +143,7 @@ impl Machine {
             fetching_state: Arc::default(),
             next_ticket: 0,
             writes: HashMap::new(),
+            reads: HashMap::new(),
             next_call: 0,
             calls: HashMap::new(),
             fetching,
@@ -219,6 +228,7 @@ pub(crate) struct Driver {
     next_ticket: u64,
     /// With the time at which the client stops waiting.
     writes: HashMap<Ticket, (Instant, WriteDone)>,
+    reads: HashMap<Ticket, ReadDone>,
     next_call: u64,
     calls: HashMap<Call, Caller>,
     fetching: Fetches,
@@ -276,11 +286,16 @@ impl Driver {
                 self.events.push(Event::Confirmed { version, asked });
             }
             Input::Write { change, deadline, done } => {
-                self.next_ticket += 1;
-                let ticket = Ticket(self.next_ticket);
+                let ticket = self.ticket();
                 self.writes.insert(ticket, (deadline, done));
                 let deadline = deadline.saturating_duration_since(self.base);
                 self.events.push(Event::Write(Write { ticket, deadline, change }));
+            }
+            Input::Read { id, deadline, done } => {
+                let ticket = self.ticket();
+                self.reads.insert(ticket, done);
+                let deadline = deadline.saturating_duration_since(self.base);
+                self.events.push(Event::Read(Read { ticket, deadline, id }));
             }
             Input::Request { fence, request: Request::Finish(unfinished), reply } => {
                 self.finish_here(fence, unfinished, reply);
@@ -302,6 +317,11 @@ impl Driver {
             // Looked for before.
             Input::Stop => {}
         }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
     }
 
     fn asked(&mut self, fence: Fence, request: Request, caller: Caller) {
@@ -467,8 +487,11 @@ impl Driver {
                     outcome => done(outcome),
                 }
             }
-            // Documents are read by the gateway, from the store.
-            distributor::Effect::Found { .. } => {}
+            distributor::Effect::Found { ticket, outcome } => {
+                if let Some(done) = self.reads.remove(&ticket) {
+                    done(outcome);
+                }
+            }
             distributor::Effect::Decide { decision, modify, current } => {
                 let inputs = self.inputs.clone();
                 self.parts.runtime.spawn_blocking(move || {

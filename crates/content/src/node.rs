@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use millrace_bucket::BucketId;
 use millrace_cluster::distributor::{self, Change, Modification, NoRoute, RequestError};
 use millrace_cluster::{ClusterState, Failure, Fence, NodeKey, Reply, Request};
-use millrace_document::{Document, DropScope, Group, Location, Refusal, Timestamp, Version, wire};
+use millrace_document::{
+    Document, DocumentId, DropScope, Group, Location, Refusal, Timestamp, Version, wire,
+};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Readers, WriteError,
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, ReadDone, Readers, WriteError,
 };
 use millrace_membership::{Confirmation, Membership};
 use millrace_peer::{Peers, Service, Source};
@@ -420,6 +422,13 @@ impl Cluster for ContentNode {
 
     fn gauges(&self) -> Vec<Gauge> {
         gauges::of(self)
+    }
+
+    fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {
+        let done = Box::new(move |outcome: Result<Option<Version>, RequestError>| {
+            done(outcome.map_err(|error| refused(error).to_string()));
+        });
+        self.machine.send(Input::Read { id, deadline, done });
     }
 
     fn write(&self, write: Write, deadline: Instant, done: Done) {

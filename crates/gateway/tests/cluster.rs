@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_store::{Visit, Visited};
+use millrace_document::{Document, DocumentId, Value as FieldValue};
+use millrace_store::{self as store, Visit, Visited};
 use serde_json::{Value, json};
 use support::{Nodes, low_bits};
 
@@ -268,8 +269,44 @@ fn what_is_being_compared_is_waited_for() {
         let (status, answer) = nodes.query(node, &query);
         assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &json!(true)), "{answer}");
         nodes.world.comparing.store(3, Ordering::SeqCst);
-        assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even/2", "").0, 200);
+        assert_eq!(nodes.call(node, Method::GET, "/document/v1/notes/note/group/even", "").0, 200);
         assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0, "it was read before");
+    }
+}
+
+#[test]
+fn while_replicas_differ_a_document_is_read_at_all_of_them() {
+    let nodes = doubled();
+    // An owner that came back lacks what the other node has taken since.
+    let id = |number: u32| {
+        DocumentId::parse(&format!("id:notes:note:g=g{number}:{number}")).expect("the id of a document")
+    };
+    let fields = vec![("title".into(), FieldValue::String("changed".to_owned()))];
+    let changed = Document { id: id(3), fields };
+    let missed = [
+        store::Write { id: id(3), change: store::Change::Put(changed) },
+        store::Write { id: id(4), change: store::Change::Remove },
+    ];
+    for write in missed {
+        let (told, written) = std::sync::mpsc::channel();
+        nodes.nodes[2].store().write(write, move |outcome| told.send(outcome).expect("it is waited for"));
+        written.recv().expect("an answer").expect("it is written");
+    }
+    let get = |node: usize, number: u32| {
+        let path = format!("/document/v1/notes/note/group/g{number}/{number}");
+        let (status, answer) = nodes.call(node, Method::GET, &path, "");
+        (status, answer["fields"]["title"].clone())
+    };
+    let old = json!("a note");
+    for (differ, third, fourth) in
+        [(false, (200, old.clone()), (200, old.clone())), (true, (200, json!("changed")), (404, json!(null)))]
+    {
+        nodes.world.partial.store(differ, Ordering::SeqCst);
+        for node in 0..3 {
+            assert_eq!(get(node, 3), third, "node {node}");
+            assert_eq!(get(node, 4), fourth, "node {node}");
+            assert_eq!(get(node, 5), (200, old.clone()), "node {node}");
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a gateway asks of the cluster that its node is one of, and how a request finds the node that can answer it.
 //!
 //! A request for one document or one group goes to the owner of its bucket: by one hop, whole, unless it came there. The owner
-//! answers reads itself where it has all of the bucket, and else names the nodes that have: one of them is asked then. A query over
+//! answers reads itself where it has all of the bucket, and else names the nodes that have: one of them is asked then. Where none is known
+//! to have all, because one has come back and is being compared with the others, the owner reads a single document at all of them. A query over
 //! several buckets asks their owners who has them, and then those nodes, each for its share; see `search_api::spread`.
 //!
 //! What was read counts only if nothing has changed meanwhile: see `Vouch`.
@@ -21,7 +22,7 @@ use std::time::Instant;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
-use millrace_document::{Group, Location};
+use millrace_document::{DocumentId, Group, Location, Version};
 use millrace_schema::Application;
 use millrace_store::{Write, Written};
 
@@ -42,6 +43,9 @@ pub enum Place {
 
 /// What is called with the outcome of a write.
 pub type Done = Box<dyn FnOnce(Result<Written, WriteError>) + Send>;
+
+/// What is called with what was read: the newest version, which may be a removal. An error says why that is not known now.
+pub type ReadDone = Box<dyn FnOnce(Result<Option<Version>, String>) + Send>;
 
 /// Why a write through the cluster failed.
 #[derive(Debug, thiserror::Error)]
@@ -184,6 +188,9 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// What this node's part in the cluster counts, for those who ask for metrics.
     fn gauges(&self) -> Vec<Gauge>;
+
+    /// Reads a document at every replica that may have its newest version: at one, where that is enough. This node is the owner.
+    fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone);
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one. This node is the owner.
     fn write(&self, write: Write, deadline: Instant, done: Done);

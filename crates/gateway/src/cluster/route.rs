@@ -15,6 +15,8 @@ use crate::{Error, Node, http};
 /// What a request does to what is at its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
+    /// To read one document. Where no node is known to have its newest version, its owner reads it at all of them.
+    Get,
     Read,
     /// As a read; but where those who have all of the documents do not answer for half of its time, what others have of them will do.
     Search,
@@ -248,13 +250,16 @@ impl Asked<'_> {
             // That there is nothing can be said here.
             return Ok(Way::Here(Vouch::of_version(version)));
         };
+        if self.access == Access::Get && !readers.full {
+            return Ok(Way::Here(Vouch { version: Some(version), bucket: None, partial: true }));
+        }
         // A node that was away may be the best to ask, and lack what was written meanwhile.
         if readers.soon && !readers.full {
             return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
         }
         let is_here = match self.access {
             Access::Sweep => readers.nodes.contains(&me),
-            Access::Read | Access::Search | Access::Write => readers.nodes.first() == Some(&me),
+            Access::Get | Access::Read | Access::Search | Access::Write => readers.nodes.first() == Some(&me),
         };
         match self.hop {
             _ if is_here => {

@@ -1,18 +1,22 @@
 //! Reading one document.
 
+use std::time::Instant;
+
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_document::DocumentId;
+use millrace_document::{DocumentId, Version};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::Call;
 use super::format::Shape;
 use crate::Error;
+use crate::cluster::{Cluster, Vouch};
 use crate::http;
 use crate::metrics::Metric;
 
-/// `GET` of a document.
-pub(super) async fn document(call: &Call, id: &DocumentId) -> Result<Response, Error> {
+/// `GET` of a document. Where its owner may not have the newest version, it is read at all replicas.
+pub(super) async fn document(call: &Call, id: &DocumentId, vouch: Vouch) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     deployment.kind(id.document_type())?;
     if let Some(cluster) = call.parameters.get("cluster") {
@@ -21,8 +25,18 @@ pub(super) async fn document(call: &Call, id: &DocumentId) -> Result<Response, E
     let shape = Shape::of(call, &deployment)?;
     let mut answer = call.answer(Some(id));
     let (store, wanted) = (call.node.store().clone(), id.clone());
+    let newest = match call.node.cluster() {
+        Some(cluster) if !vouch.is_full() => {
+            Some(call.within(newest(&**cluster, id, call.deadline())).await?)
+        }
+        _ => None,
+    };
     let rendered = call.node.pool().run(move || -> Result<Option<Value>, Error> {
-        let Some((document, _)) = store.get(&wanted)? else { return Ok(None) };
+        let document = match newest {
+            Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
+            None => store.get(&wanted)?.map(|(document, _)| document),
+        };
+        let Some(document) = document else { return Ok(None) };
         let fields = serde_json::to_value(shape.fields(&deployment, &document));
         fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
     });
@@ -35,4 +49,21 @@ pub(super) async fn document(call: &Call, id: &DocumentId) -> Result<Response, E
         }
         None => http::json(StatusCode::NOT_FOUND, &Value::Object(answer)),
     })
+}
+
+/// What the newest acknowledged write left, wherever it is.
+async fn newest(cluster: &dyn Cluster, id: &DocumentId, deadline: Instant) -> Result<Option<Version>, Error> {
+    let (sender, receiver) = oneshot::channel();
+    cluster.read(
+        id.clone(),
+        deadline,
+        Box::new(move |outcome| {
+            // Whoever waited may have left.
+            let _ = sender.send(outcome);
+        }),
+    );
+    match receiver.await {
+        Ok(outcome) => outcome.map_err(Error::Unsettled),
+        Err(_) => Err(Error::Unsettled("the node is being stopped".to_owned())),
+    }
 }

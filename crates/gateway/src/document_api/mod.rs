@@ -133,7 +133,7 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
         return dry_run(call, &target, request).await;
     }
     if call.node.cluster().is_none() {
-        return operate(call, target, request).await;
+        return operate(call, target, Vouch::default(), request).await;
     }
     call.hop = Hop::of(request.headers())?;
     let request = Forwarded::of(request, call.node.settings().request_bytes_max).await?;
@@ -148,7 +148,7 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
                 Vouch::default()
             }
         };
-        let outcome = match operate(call, target.clone(), request.clone().into_request()).await {
+        let outcome = match operate(call, target.clone(), vouch, request.clone().into_request()).await {
             Ok(response) if is_read => vouch.check(&call.node).map(|()| response),
             outcome => outcome,
         };
@@ -160,11 +160,11 @@ async fn route(call: &mut Call, target: Target, request: Request) -> Result<Resp
     }
 }
 
-/// Does on this node what a request asks for.
-async fn operate(call: &Call, target: Target, request: Request) -> Result<Response, Error> {
+/// Does on this node what a request asks for, knowing what this node has of it.
+async fn operate(call: &Call, target: Target, vouch: Vouch, request: Request) -> Result<Response, Error> {
     let method = request.method().clone();
     match (target, method.as_str()) {
-        (Target::Document(id), "GET") => get::document(call, &id).await,
+        (Target::Document(id), "GET") => get::document(call, &id, vouch).await,
         (Target::Document(id), "POST") => write::put(call, id, request).await,
         (Target::Document(id), "PUT") => write::update(call, id, request).await,
         (Target::Document(id), "DELETE") => write::remove(call, id).await,
@@ -192,6 +192,7 @@ async fn hand_on(call: &mut Call, target: &Target, request: &Forwarded) -> Resul
         None => target.location(),
     };
     let access = match target {
+        Target::Document(_) if request.method == Method::GET => Access::Get,
         _ if request.method == Method::GET => Access::Read,
         Target::Document(_) => Access::Write,
         Target::Documents(_) => Access::Sweep,

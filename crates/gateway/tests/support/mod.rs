@@ -12,9 +12,9 @@ use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
-use millrace_document::{Drop, DropScope, Group, Location, Timestamp};
+use millrace_document::{DocumentId, Drop, DropScope, Group, Location, Timestamp};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Readers, WriteError,
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, ReadDone, Readers, WriteError,
 };
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
@@ -205,6 +205,14 @@ impl Cluster for Member {
 
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), String> {
         Ok((BITS, self.world.all_buckets().split_off(1 << BITS)))
+    }
+
+    fn read(&self, id: DocumentId, _: Instant, done: ReadDone) {
+        let holders = self.world.holders(self.world.bucket(id.location()));
+        assert_eq!(holders[0], self.me, "only the owner reads at all");
+        let stores = self.stores.lock().unwrap();
+        let versions = holders.iter().filter_map(|at| stores[usize::from(*at)].store().version(&id).unwrap());
+        done(Ok(versions.max_by_key(|version| version.timestamp)));
     }
 
     fn write(&self, write: Write, _: Instant, done: Done) {
