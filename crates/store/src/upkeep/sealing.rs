@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use millrace_bucket::BucketId;
 use millrace_column::{ColumnKey, Form};
@@ -32,13 +32,33 @@ use crate::{Error, Layout};
 pub(crate) struct Sealer {
     shared: Arc<Shared>,
     roller: Arc<Roller>,
-    /// Generations that are sealed and that someone may still read. Locked while one is sealed.
+    /// Generations that are sealed and that someone may still read.
     retired: Mutex<Vec<Arc<Generation>>>,
+    /// Whether one is being sealed.
+    is_sealing: Mutex<bool>,
+    /// One has been sealed, or could not be.
+    ended: Condvar,
+}
+
+/// The turn to seal a generation, which others wait for.
+struct Turn<'a>(&'a Sealer);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.is_sealing.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.ended.notify_all();
+    }
 }
 
 impl Sealer {
     pub fn new(shared: Arc<Shared>, roller: Arc<Roller>) -> Self {
-        Sealer { shared, roller, retired: Mutex::default() }
+        Sealer {
+            shared,
+            roller,
+            retired: Mutex::default(),
+            is_sealing: Mutex::default(),
+            ended: Condvar::new(),
+        }
     }
 
     /// Seals when there is a reason to.
@@ -61,42 +81,61 @@ impl Sealer {
         drop(state);
         let rolled = if due { self.roller.roll() } else { Ok(()) };
         // What was written before can be sealed, whether the next generation could be made or not.
-        let sealed = self.seal_older();
+        let sealed = self.seal_older(u64::MAX);
         rolled.and(sealed)
     }
 
-    /// Seals all rows that there are now.
+    /// Seals all rows that there are now. However many come meanwhile, it waits for no others.
     pub fn seal(&self) -> Result<(), Error> {
         let state = self.shared.state();
         let active = &state.generations[0];
-        if active.rows.load(Ordering::Relaxed) > 0 || self.is_full(active) {
+        let number = active.number;
+        let has_rows = active.rows.load(Ordering::Relaxed) > 0 || self.is_full(active);
+        drop(state);
+        // There are only so many at a time: those before make room for the next.
+        self.seal_older(number)?;
+        if has_rows && self.shared.state().generations[0].number == number {
             self.roller.roll()?;
         }
-        drop(state);
-        self.seal_older()
+        self.seal_older(number)
     }
 
-    /// Seals the generations that take no rows any more, the oldest first.
-    fn seal_older(&self) -> Result<(), Error> {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Seals the generations up to this number that take no rows any more, the oldest first; or waits until others have.
+    fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
-            let state = self.shared.state();
-            let Some(oldest) = state.generations.last().filter(|_| state.generations.len() > 1) else {
-                break Ok(());
-            };
-            if let Err(error) = self.seal_generation(oldest) {
+            let Some((_turn, oldest)) = self.turn(number) else { break Ok(()) };
+            if let Err(error) = self.seal_generation(&oldest) {
                 break Err(error);
             }
-            retired.push(Arc::clone(oldest));
+            self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+            self.delete_retired();
         };
-        drop(retired);
         self.shared.health.note_space(match &outcome {
             Err(error @ Error::NoSpace { .. }) => Some(error.clone()),
             _ => None,
         });
         self.delete_retired();
         outcome
+    }
+
+    /// The oldest generation, where it takes no rows any more and is none after this number, and the turn to seal it. `None`: there is none
+    /// any more.
+    fn turn(&self, number: u64) -> Option<(Turn<'_>, Arc<Generation>)> {
+        let mut is_sealing = self.is_sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let state = self.shared.state();
+            let oldest = state.generations.last().filter(|_| state.generations.len() > 1)?;
+            if oldest.number > number {
+                return None;
+            }
+            if !*is_sealing {
+                *is_sealing = true;
+                return Some((Turn(self), Arc::clone(oldest)));
+            }
+            drop(state);
+            is_sealing = self.ended.wait(is_sealing).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Whether a generation takes no rows any more though it is the newest: the disk was full.
