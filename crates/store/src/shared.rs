@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use millrace_document::Timestamp;
@@ -20,6 +20,9 @@ use crate::times::Clocked;
 use crate::write::timestamps::Timestamps;
 use crate::{Error, Layout, Options, Tuning};
 
+/// Nobody waits for the store after so long without a write or a query: longer than the pauses between those of clients that keep it busy.
+const LULL: Duration = Duration::from_millis(5);
+
 pub(crate) struct Shared {
     pub options: Options,
     pub tails: Box<dyn Tails>,
@@ -29,6 +32,7 @@ pub(crate) struct Shared {
     pub counters: Counters,
     pub counts: CountCache,
     pub alarm: Alarm,
+    opened: Instant,
     /// Read on the way of every write and query, so that no lock is taken: who holds one can lose its core.
     state: ArcSwap<State>,
     /// Held while a new state is made, so that they are made one after another.
@@ -69,6 +73,8 @@ pub(crate) struct Counters {
     pub committed: Clocked,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
+    /// In microseconds since the store was opened: when somebody wrote or asked for documents last.
+    used_us: AtomicU64,
     /// Rows of the tail that the last view had to decode.
     pub seal_wanted: AtomicBool,
 }
@@ -93,6 +99,7 @@ impl Shared {
             },
             health: Health::default(),
             counters: Counters::default(),
+            opened: Instant::now(),
             counts: CountCache::default(),
             alarm: Alarm::default(),
             state: ArcSwap::from_pointee(state),
@@ -102,6 +109,17 @@ impl Shared {
             tuning: RwLock::new(options.tuning.clone()),
             options,
         }
+    }
+
+    /// Somebody writes or asks for documents.
+    pub fn note_use(&self) {
+        self.counters.used_us.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether somebody waits for the store, or has until just now.
+    pub fn is_in_use(&self) -> bool {
+        let used = Duration::from_micros(self.counters.used_us.load(Ordering::Relaxed));
+        self.counters.writes_in_flight.load(Ordering::Relaxed) > 0 || self.opened.elapsed() < used + LULL
     }
 
     /// The state now.

@@ -136,6 +136,7 @@ impl Store {
     /// A file cannot be read or is damaged.
     pub fn view(&self, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
+        self.inner.shared.note_use();
         view::view(&self.inner.shared, document_type, scope)
     }
 

@@ -41,9 +41,9 @@ const BODIES: u64 = 1024;
 /// Of what the source can.
 const LOAD: f64 = 0.5;
 /// Phases without and with movement, in turns: what the source does by itself, sealing and merging, falls on both.
-const ROUNDS: u32 = 3;
-/// Seconds of each phase, for each second of a case.
-const PHASE: u32 = 8;
+const ROUNDS: u32 = 2;
+/// Seconds of each phase, for each second of a case: so long that the tail is sealed in each.
+const PHASE: u32 = 30;
 const HARM_MAX: f64 = 1.2;
 /// How often transfers are told how slow operations are, as nodes do.
 const OBSERVE: Duration = Duration::from_secs(1);
@@ -173,8 +173,8 @@ impl<'a> Operations<'a> {
             true => writes(number),
             false => queries(number),
         });
-        let (_, next) = self.clients.at_once(CLIENTS, how_long, 0, &mixed)?;
-        let (seen, next) = self.clients.at_once(CLIENTS, how_long, next, &mixed)?;
+        let (_, next) = self.clients.at_once(CLIENTS, how_long / 2, 0, &mixed)?;
+        let (seen, next) = self.clients.at_once(CLIENTS, how_long / 2, next, &mixed)?;
         Ok((seen.rate(), next))
     }
 

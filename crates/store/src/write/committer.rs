@@ -359,6 +359,7 @@ impl Reply {
     fn new(shared: Arc<Shared>, bytes: usize, done: Done) -> Self {
         shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
+        shared.note_use();
         Reply { shared, bytes, began: Instant::now(), done: Some(done) }
     }
 
