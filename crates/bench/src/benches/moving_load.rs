@@ -1,7 +1,7 @@
 //! Buckets moved while the source answers queries and takes writes, at half of what it can: how much slower these get, and how fast data moves
 //! meanwhile. Source, target and clients share the cores.
 //!
-//! What the source can is what it can for as long as it takes: until writes wait for sealing, it is faster.
+//! What the source can is told by what an operation costs of the cores, on both sides and in the background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ use super::{Bench, Settings};
 use crate::application::{self, Maker};
 use crate::clients::{Clients, Requests, Seen};
 use crate::engine::Engine;
-use crate::node::LocalNode;
+use crate::measure::process_time;
+use crate::node::{LocalNode, cores};
 use crate::{Error, Figure, Report, Unit};
 
 pub(super) const BENCH: Bench = Bench {
@@ -38,6 +39,8 @@ const CLIENTS: usize = 32;
 const WRITES: u64 = 10;
 /// Different bodies of writes.
 const BODIES: u64 = 1024;
+/// Of what busy clients get done, so much is tried to see what an operation costs.
+const TRIAL: f64 = 0.25;
 /// Of what the source can.
 const LOAD: f64 = 0.5;
 /// Phases without and with movement, in turns: what the source does by itself, sealing and merging, falls on both.
@@ -166,16 +169,20 @@ impl<'a> Operations<'a> {
         })
     }
 
-    /// Operations a second that clients get done, and the number of the next one.
+    /// Operations a second that would take all cores, sealing and merging included, and the number of the next one.
     fn capacity(&self, how_long: Duration) -> Result<(f64, u64), Error> {
         let (queries, writes) = (Arc::clone(&self.queries), Arc::clone(&self.writes));
         let mixed: Requests = Arc::new(move |number| match number.is_multiple_of(WRITES) {
             true => writes(number),
             false => queries(number),
         });
-        let (_, next) = self.clients.at_once(CLIENTS, how_long / 2, 0, &mixed)?;
-        let (seen, next) = self.clients.at_once(CLIENTS, how_long / 2, next, &mixed)?;
-        Ok((seen.rate(), next))
+        let (busy, next) = self.clients.at_once(CLIENTS, how_long / 2, 0, &mixed)?;
+        // Requests that come one by one cost more than those of clients that are never idle.
+        let before = process_time();
+        let load = self.at_rate(busy.rate() * TRIAL, how_long / 2, next, &Throttle::new(None))?;
+        let spent = process_time().saturating_sub(before).as_secs_f64();
+        let operations = load.queries.times.len() + load.writes.times.len();
+        Ok((operations as f64 * cores() as f64 / spent, next + operations))
     }
 
     /// Clients ask at a rate for so long; transfers hear how slow the answers are.
