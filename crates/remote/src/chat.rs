@@ -4,18 +4,22 @@
 //! 2. A request that fails in a way that passes before its answer has begun is tried again after a pause, within the asker's patience. When the service
 //!    says how long to pause, all who ask it do.
 //! 3. What comes of the answer goes to the asker piece by piece. Who takes none holds the service back; who leaves ends the request.
+//! 4. Whole answers, which documents are written with, wait their turn instead: [`TURNS_MAX`] are under way beside those of queries.
 
 mod events;
 mod protocol;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::Incoming;
+use millrace_model::Caller;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 use self::events::Events;
 pub use self::protocol::Inference;
@@ -27,6 +31,8 @@ use crate::{Error, Http, Usage};
 
 /// Answers under way at the same time.
 const ANSWERS_MAX: usize = 64;
+/// Whole answers under way at the same time; more wait.
+const TURNS_MAX: usize = 16;
 /// Pieces that wait to be taken, of one answer.
 const PIECES_MAX: usize = 32;
 /// An answer that pauses for longer has broken off.
@@ -43,6 +49,7 @@ struct Shared {
     endpoint: String,
     http: Http,
     answers: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
     pause: Pause,
     counters: Counters,
 }
@@ -79,6 +86,7 @@ impl LanguageModel {
             endpoint: protocol::address(endpoint),
             http,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            turns: Arc::new(Semaphore::new(TURNS_MAX)),
             pause: Pause::default(),
             counters: Counters::default(),
         }))
@@ -92,10 +100,32 @@ impl LanguageModel {
         let permit = Arc::clone(&self.0.answers)
             .try_acquire_owned()
             .map_err(|_| Error::Overloaded { service: self.0.endpoint.clone(), waiting: ANSWERS_MAX })?;
-        let (sender, receiver) = channel(PIECES_MAX);
-        self.0.counters.texts(1);
-        self.0.http.spawn(Arc::clone(&self.0).answer(prompt, sender, permit));
-        Ok(Pieces(receiver))
+        Ok(self.0.start(prompt, permit))
+    }
+
+    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline; the calling thread must be one that may.
+    ///
+    /// # Errors
+    /// That of the first text that gets none; the others are not waited for.
+    pub fn answers(
+        &self,
+        texts: Vec<String>,
+        inference: &Inference,
+        secret: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Vec<String>, Error> {
+        let left = caller.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let patience = left.unwrap_or(ANSWER_TIME_MAX).min(ANSWER_TIME_MAX);
+        let prompt = |text| Prompt {
+            text,
+            inference: inference.clone(),
+            streams: false,
+            secret: secret.map(str::to_owned),
+            patience,
+        };
+        let prompts: Vec<Prompt> = texts.into_iter().map(prompt).collect();
+        let (shared, gone) = (Arc::clone(&self.0), Arc::clone(&caller.gone));
+        self.0.http.wait(shared.whole_answers(prompts, gone)).unwrap_or_else(|| Err(self.0.deadline()))
     }
 
     /// What was asked of it.
@@ -105,6 +135,50 @@ impl LanguageModel {
 }
 
 impl Shared {
+    /// Begins a request in the background.
+    fn start(self: &Arc<Self>, prompt: Prompt, permit: OwnedSemaphorePermit) -> Pieces {
+        let (sender, receiver) = channel(PIECES_MAX);
+        self.counters.texts(1);
+        self.http.spawn(Arc::clone(self).answer(prompt, sender, permit));
+        Pieces(receiver)
+    }
+
+    async fn whole_answers(
+        self: Arc<Self>,
+        prompts: Vec<Prompt>,
+        gone: Arc<AtomicBool>,
+    ) -> Result<Vec<String>, Error> {
+        let mut answers = vec![String::new(); prompts.len()];
+        // What is left of it when this returns early is ended with it.
+        let mut tasks = JoinSet::new();
+        for (place, prompt) in prompts.into_iter().enumerate() {
+            let (shared, gone) = (Arc::clone(&self), Arc::clone(&gone));
+            tasks.spawn(async move {
+                let answer = tokio::time::timeout(prompt.patience, shared.in_turn(prompt, &gone)).await;
+                (place, answer.unwrap_or_else(|_| Err(shared.deadline())))
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            let (place, answer) = done.map_err(|error| self.broken(error.to_string()))?;
+            answers[place] = answer?;
+        }
+        Ok(answers)
+    }
+
+    /// One whole answer; whoever left before the turn came gets none.
+    async fn in_turn(self: &Arc<Self>, prompt: Prompt, gone: &AtomicBool) -> Result<String, Error> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let Some(turn) = turn.ok().filter(|_| !gone.load(Ordering::Relaxed)) else {
+            return Err(self.deadline());
+        };
+        let mut pieces = self.start(prompt, turn);
+        let mut answer = String::new();
+        while let Some(piece) = pieces.next().await {
+            answer.push_str(&piece?);
+        }
+        Ok(answer)
+    }
+
     async fn answer(
         self: Arc<Self>,
         prompt: Prompt,

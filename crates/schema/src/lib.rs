@@ -51,7 +51,7 @@ pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
     Matching, SchemaField, Stemming, SummaryMode,
 };
-pub use language::{Asking, LanguageModel, SearchChain};
+pub use language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
 pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::{ProfileValue, QueryProfiles};

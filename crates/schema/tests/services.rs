@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use millrace_schema::{Application, DocumentMode, EmbedderKind, EmbedderMeans, Error, ModelFile, Pooling};
+use millrace_schema::{
+    Application, DocumentMode, EmbedderKind, EmbedderMeans, Error, ModelFile, OnMisfit, Pooling,
+};
 
 fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
     let mut all: BTreeMap<String, Vec<u8>> =
@@ -322,6 +324,57 @@ fn chains_that_ask_language_models_are_read() {
     assert_eq!(asks("heir"), asks("rag"));
     assert_eq!(asks("round"), asks("rag"));
     assert_eq!(asks("say").as_deref(), Some("openai say false false"));
+}
+
+#[test]
+fn field_generators_are_read() {
+    const PROMPT: &str = "About {input}, as {jsonSchema}: {input}\n";
+    let read = |config: &str| {
+        let services = format!(
+            "<services><container id='default'>
+              <component id='ask' class='ai.vespa.llm.generation.LanguageModelFieldGenerator'>
+                <config name='ai.vespa.llm.generation.language-model-field-generator'>{config}</config>
+              </component>
+              <component id='far' class='ai.vespa.llm.clients.OpenAI'/>
+              <component id='other' class='ai.vespa.llm.clients.OpenAI'/>
+            </container>{MAIL}</services>"
+        );
+        application(&services, &[("prompts/ask.txt", PROMPT), ("prompts/none.txt", "{Input}")])
+    };
+    let check = |config: &str, model: &str, structured: bool, on_misfit: OnMisfit, prompt: &str| {
+        let application = read(config).unwrap();
+        let [generator] = &application.container.generators[..] else { panic!("one generator") };
+        assert_eq!((generator.id.as_str(), generator.model.as_str()), ("ask", model));
+        assert_eq!((generator.structured, generator.on_misfit), (structured, on_misfit), "{config}");
+        assert_eq!(generator.template.fill("the {jsonSchema} {input}", "{}"), prompt);
+        assert_eq!(application.warnings, Vec::<String>::new());
+    };
+    check("<providerId>other</providerId>", "other", true, OnMisfit::Discard, "the {jsonSchema} {input}");
+    let all = "<promptTemplate>{input}!</promptTemplate><responseFormatType>TEXT</responseFormatType>
+               <invalidResponseFormatPolicy>FAIL</invalidResponseFormatPolicy>";
+    check(all, "far", false, OnMisfit::Fail, "the {jsonSchema} {input}!");
+    let file = "<promptTemplate>no</promptTemplate><promptTemplateFile>prompts/ask.txt</promptTemplateFile>
+                <invalidResponseFormatPolicy>WARN</invalidResponseFormatPolicy>";
+    let prompt = "About the {jsonSchema} {input}, as {}: the {jsonSchema} {input}\n";
+    check(file, "far", true, OnMisfit::Warn, prompt);
+    for (config, expected) in [
+        ("<promptTemplate>why?</promptTemplate>", "the prompt template has no {input}"),
+        ("<promptTemplateFile>prompts/none.txt</promptTemplateFile>", "the prompt template has no {input}"),
+        ("<promptTemplateFile>ask.txt</promptTemplateFile>", "the package has no file 'ask.txt'"),
+        ("<providerId>near</providerId>", "there is no language model 'near': expected 'far' or 'other'"),
+        (
+            "<responseFormatType>XML</responseFormatType>",
+            "<responseFormatType> is 'XML': expected 'JSON' or 'TEXT'",
+        ),
+        (
+            "<invalidResponseFormatPolicy>DROP</invalidResponseFormatPolicy>",
+            "expected 'DISCARD', 'WARN' or 'FAIL'",
+        ),
+        ("<providerid>far</providerid>", "has no setting <providerid> (did you mean 'providerId'?)"),
+    ] {
+        let error = read(config).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

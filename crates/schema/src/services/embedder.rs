@@ -2,12 +2,12 @@
 
 use roxmltree::Node;
 
-use super::{FILE, number};
+use super::{FILE, number, one_of_these};
 use crate::embedder::{
     ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, Execution, ModelFile, Pooling, Prepend,
     RemoteModel, Transformer, TransformerNames,
 };
-use crate::suggest::{did_you_mean, one_of};
+use crate::suggest::did_you_mean;
 use crate::{Error, xml};
 
 /// Where OpenAI's own service is.
@@ -220,14 +220,7 @@ impl<'a> Settings<'a, '_> {
     /// One of these values; the first is the default.
     fn one_of<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> Result<T, Error> {
         let Some(child) = xml::child(self.node, name) else { return Ok(values[0].1) };
-        let given = xml::content(child);
-        match values.iter().find(|(value, _)| *value == given) {
-            Some((_, value)) => Ok(*value),
-            None => {
-                let known = one_of(values.iter().map(|(value, _)| *value));
-                xml::invalid(FILE, child, format!("<{name}> is '{given}': expected {known}"))
-            }
-        }
+        one_of_these(child, values)
     }
 
     /// Where a model's file comes from.
