@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use support::{Server, services_with};
 use twin::{Reply, Request, Twin};
 
-const PASSAGE: &str = "schema passage {
-  document passage {
+const NOTES: &str = "schema note {
+  document note {
     field text type string { indexing: summary | index }
     field stars type int { indexing: summary | attribute }
   }
@@ -86,7 +86,7 @@ impl Service {
     fn deploy(&self, server: &Server, schema: &str) -> (u16, Value) {
         server.deploy(&[
             ("services.xml", &self.services()),
-            ("schemas/passage.sd", schema),
+            ("schemas/note.sd", schema),
             ("prompts/ask.txt", "Two questions about {input}"),
         ])
     }
@@ -118,7 +118,7 @@ fn answer(body: &Value) -> Reply {
 
 fn put(server: &Server, id: &str, text: &str) -> (u16, Value) {
     let fields = json!({ "fields": { "text": text, "stars": 1 } }).to_string();
-    server.call(Method::POST, &format!("/document/v1/n/passage/group/ann/{id}"), &fields)
+    server.call(Method::POST, &format!("/document/v1/n/note/group/ann/{id}"), &fields)
 }
 
 fn search(server: &Server, yql: &str) -> Value {
@@ -131,15 +131,15 @@ fn search(server: &Server, yql: &str) -> Value {
 fn fields_are_written_by_a_model_when_documents_are() {
     let service = Service::start();
     let server = Server::start_with(&[("MILLRACE_SECRET_MYKEY", "hush")]);
-    let (status, answer) = service.deploy(&server, PASSAGE);
+    let (status, answer) = service.deploy(&server, NOTES);
     assert_eq!(status, 200, "{answer}");
     assert!(!answer.to_string().contains("has no effect"), "{answer}");
     let (status, answer) = put(&server, "1", "barley");
     assert_eq!(status, 200, "{answer}");
-    let root = search(&server, "select * from passage where questions contains 'why'");
+    let root = search(&server, "select * from note where questions contains 'why'");
     let expected = json!({
         "text": "barley", "questions": ["What is it?", "Why is it?"], "again": ["What is it?", "Why is it?"], "length": 6,
-        "mood": "good (Mood of title: barley)", "strict": true, "sddocname": "passage",
+        "mood": "good (Mood of title: barley)", "strict": true, "sddocname": "note",
     });
     assert_eq!(root["children"][0]["fields"], expected, "{root}");
 
@@ -154,8 +154,8 @@ fn fields_are_written_by_a_model_when_documents_are() {
     let ask = |part: &str| ask(part).clone();
     let schema = json!({
         "type": "object",
-        "properties": { "passage.questions": { "type": "array", "items": { "type": "string" } } },
-        "required": ["passage.questions"],
+        "properties": { "note.questions": { "type": "array", "items": { "type": "string" } } },
+        "required": ["note.questions"],
         "additionalProperties": false,
     });
     let format = json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": schema, "strict": false } });
@@ -171,14 +171,14 @@ fn fields_are_written_by_a_model_when_documents_are() {
     // An update asks again where it changes what was asked about, and only then.
     let update = |fields: Value| {
         let body = json!({ "fields": fields }).to_string();
-        let (status, answer) = server.call(Method::PUT, "/document/v1/n/passage/group/ann/1", &body);
+        let (status, answer) = server.call(Method::PUT, "/document/v1/n/note/group/ann/1", &body);
         assert_eq!(status, 200, "{answer}");
     };
     update(json!({ "stars": { "assign": 5 } }));
     assert_eq!(service.asked().len(), 0);
     update(json!({ "text": { "assign": "oats and rye" } }));
     assert_eq!(service.asked().len(), 4);
-    let root = search(&server, "select * from passage where length = 12 and stars = 5");
+    let root = search(&server, "select * from note where length = 12 and stars = 5");
     assert_eq!(root["fields"]["totalCount"], 1, "{root}");
 }
 
@@ -186,10 +186,10 @@ fn fields_are_written_by_a_model_when_documents_are() {
 fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
     let service = Service::start();
     let server = Server::start_with(&[("MILLRACE_SECRET_MYKEY", "hush")]);
-    let (status, answer) = service.deploy(&server, PASSAGE);
+    let (status, answer) = service.deploy(&server, NOTES);
     assert_eq!(status, 200, "{answer}");
     assert_eq!(put(&server, "1", "odd").0, 200);
-    let root = search(&server, "select * from passage where strict = true");
+    let root = search(&server, "select * from note where strict = true");
     let fields = &root["children"][0]["fields"];
     assert_eq!((&fields["text"], &fields["length"]), (&json!("odd"), &Value::Null), "{root}");
     let refused = |text: &str, expected: &str| {
@@ -197,12 +197,9 @@ fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
         let message = answer["message"].as_str().unwrap_or_default();
         assert!(status == 400 && message.contains(expected), "{status} {answer}");
     };
-    refused(
-        "strange",
-        "field 'strict': indexing: generator 'strict': the answer is no bool for passage.strict",
-    );
+    refused("strange", "field 'strict': indexing: generator 'strict': the answer is no bool for note.strict");
     refused("poison", "refuses the text: 400: not this");
-    assert_eq!(search(&server, "select * from passage where true")["fields"]["totalCount"], 1);
+    assert_eq!(search(&server, "select * from note where true")["fields"]["totalCount"], 1);
 }
 
 #[test]
@@ -210,7 +207,7 @@ fn what_cannot_be_generated_is_told_at_deployment() {
     let service = Service::start();
     let server = Server::start_with(&[("MILLRACE_SECRET_MYKEY", "hush")]);
     let refused = |from: &str, to: &str, expected: &str| {
-        let (status, answer) = service.deploy(&server, &PASSAGE.replace(from, to));
+        let (status, answer) = service.deploy(&server, &NOTES.replace(from, to));
         let message = answer["message"].as_str().unwrap_or_default();
         assert!(status == 400 && message.contains(expected), "{status} {answer}");
     };
@@ -218,9 +215,9 @@ fn what_cannot_be_generated_is_told_at_deployment() {
     refused(
         "generate counter",
         "generate other",
-        "passage.sd:8:51: field 'length': indexing: there is no field generator 'other', only 'asker', 'counter', 'plain', 'strict'",
+        "note.sd:8:50: field 'length': indexing: there is no field generator 'other', only 'asker', 'counter', 'plain', 'strict'",
     );
-    refused("length type int", "length type map<string, int>", "a map<string, int> cannot be generated");
+    refused("length type int", "length type map<string, int>", "a map<string,int> cannot be generated");
     refused(
         "mood type string",
         "mood type int",
