@@ -1,7 +1,7 @@
 //! What a node asks of other services: embeddings, answers of language models, and files of models.
 //!
 //! - [`Http`] is the one client of a process, with a thread of its own that waits for answers.
-//! - [`Embeddings`] asks a service that speaks the OpenAI embeddings protocol: texts that wait together go together, failures that pass are
+//! - [`Embeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin ([`Dialect`]): texts that wait together go together, failures that pass are
 //!   tried again, and all others are told apart by what can be done about them ([`Error`]).
 //! - [`LanguageModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are
 //!   taken, or whole.
@@ -24,4 +24,5 @@ pub use download::download;
 pub use embeddings::{Embeddings, Options};
 pub use error::Error;
 pub use http::Http;
+pub use protocol::{Cells, Dialect};
 pub use usage::Usage;

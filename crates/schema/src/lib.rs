@@ -43,8 +43,8 @@ pub use application::{
     Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
 };
 pub use embedder::{
-    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, Execution, ModelFile, Pooling, Prepend,
-    RemoteModel, Transformer, TransformerNames,
+    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
+    Prepend, Quantization, RemoteModel, Transformer, TransformerNames,
 };
 pub use error::{Error, Place};
 pub use field::{
