@@ -25,6 +25,7 @@ use self::events::Events;
 pub use self::protocol::Inference;
 use crate::http::{silent, whole};
 use crate::protocol::message;
+use crate::queue::LOOK_EVERY;
 use crate::retry::{Failure, Next, Pause, choose};
 use crate::usage::Counters;
 use crate::{Error, Http, Usage};
@@ -103,7 +104,8 @@ impl LanguageModel {
         Ok(self.0.start(prompt, permit))
     }
 
-    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline; the calling thread must be one that may.
+    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline, or until it has left; the calling thread
+    /// must be one that may.
     ///
     /// # Errors
     /// That of the first text that gets none; the others are not waited for.
@@ -125,7 +127,13 @@ impl LanguageModel {
         };
         let prompts: Vec<Prompt> = texts.into_iter().map(prompt).collect();
         let (shared, gone) = (Arc::clone(&self.0), Arc::clone(&caller.gone));
-        self.0.http.wait(shared.whole_answers(prompts, gone)).unwrap_or_else(|| Err(self.0.deadline()))
+        let asked = async move {
+            tokio::select! {
+                answers = shared.whole_answers(prompts) => answers,
+                () = until_left(&gone) => Err(shared.deadline()),
+            }
+        };
+        self.0.http.wait(asked).unwrap_or_else(|| Err(self.0.deadline()))
     }
 
     /// What was asked of it.
@@ -143,18 +151,14 @@ impl Shared {
         Pieces(receiver)
     }
 
-    async fn whole_answers(
-        self: Arc<Self>,
-        prompts: Vec<Prompt>,
-        gone: Arc<AtomicBool>,
-    ) -> Result<Vec<String>, Error> {
+    async fn whole_answers(self: &Arc<Self>, prompts: Vec<Prompt>) -> Result<Vec<String>, Error> {
         let mut answers = vec![String::new(); prompts.len()];
         // What is left of it when this returns early is ended with it.
         let mut tasks = JoinSet::new();
         for (place, prompt) in prompts.into_iter().enumerate() {
-            let (shared, gone) = (Arc::clone(&self), Arc::clone(&gone));
+            let shared = Arc::clone(self);
             tasks.spawn(async move {
-                let answer = tokio::time::timeout(prompt.patience, shared.in_turn(prompt, &gone)).await;
+                let answer = tokio::time::timeout(prompt.patience, shared.in_turn(prompt)).await;
                 (place, answer.unwrap_or_else(|_| Err(shared.deadline())))
             });
         }
@@ -165,12 +169,10 @@ impl Shared {
         Ok(answers)
     }
 
-    /// One whole answer; whoever left before the turn came gets none.
-    async fn in_turn(self: &Arc<Self>, prompt: Prompt, gone: &AtomicBool) -> Result<String, Error> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let Some(turn) = turn.ok().filter(|_| !gone.load(Ordering::Relaxed)) else {
-            return Err(self.deadline());
-        };
+    /// One whole answer.
+    async fn in_turn(self: &Arc<Self>, prompt: Prompt) -> Result<String, Error> {
+        // Turns are given out as long as there is a model.
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| self.deadline())?;
         let mut pieces = self.start(prompt, turn);
         let mut answer = String::new();
         while let Some(piece) = pieces.next().await {
@@ -307,6 +309,13 @@ impl Shared {
     fn broken(&self, reason: String) -> Error {
         let reason = format!("its answer broke off: {reason}");
         Error::Retry { service: self.endpoint.clone(), status: None, reason }
+    }
+}
+
+/// Waits until a caller has left.
+async fn until_left(gone: &AtomicBool) {
+    while !gone.load(Ordering::Relaxed) {
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

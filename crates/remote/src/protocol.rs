@@ -113,9 +113,9 @@ impl Question<'_> {
             Dialect::OpenAi => {
                 Request { input: texts(), dimensions, encoding_format: Some("float"), ..basis }
             }
-            // Its first model has one form of vectors, and refuses to be told one.
+            // Its first model has one number of dimensions, and refuses to be told any.
             Dialect::Mistral if self.model.starts_with("mistral-embed") => {
-                Request { input: texts(), ..basis }
+                Request { input: texts(), output_dtype, ..basis }
             }
             Dialect::Mistral => {
                 Request { input: texts(), output_dimension: dimensions, output_dtype, ..basis }
@@ -170,6 +170,9 @@ impl Question<'_> {
                     embedding.len()
                 ));
             }
+            if self.cells != Cells::Float && !embedding.iter().all(is_int8) {
+                return Err(format!("its vectors have other numbers than those of {}", self.cells.name()));
+            }
             match vectors.get_mut(index) {
                 Some(place) => *place = Some(embedding),
                 None => {
@@ -182,6 +185,11 @@ impl Question<'_> {
         let all: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
         all.ok_or_else(|| format!("its answer lacks vectors: {texts} texts were asked for"))
     }
+}
+
+/// Whether a cell is a whole number from -128 to 127.
+fn is_int8(cell: &f32) -> bool {
+    cell.fract() == 0.0 && (-128.0..=127.0).contains(cell)
 }
 
 fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, String> {
@@ -231,6 +239,10 @@ mod tests {
             question(mistral, "mistral-embed", Cells::Float, calls),
             json!({ "model": "mistral-embed", "input": all }),
         );
+        check(
+            question(mistral, "mistral-embed-2312", Cells::Int8, calls),
+            json!({ "model": "mistral-embed-2312", "input": all, "output_dtype": "int8" }),
+        );
         let voyage = Dialect::Voyage { truncates: false };
         let asked = json!({ "model": "v", "input": all, "input_type": "document", "truncation": false, "output_dimension": 16 });
         check(question(voyage, "v", Cells::Float, calls), asked);
@@ -265,6 +277,10 @@ mod tests {
         let vectors = [1.0, 2.0, 3.0].map(|cell| vec![cell, -1.0]).to_vec();
         assert_eq!(context().answer(&answer(json!([last, first]))), Ok(vectors));
         check(context(), &answer(json!([last])), "lacks vectors");
+        for cell in [json!(0.5), json!(128)] {
+            let other = json!([first, { "index": 1, "data": [{ "index": 0, "embedding": [cell, 1] }] }]);
+            check(context(), &answer(other), "other numbers than those of binary");
+        }
         check(context(), &answer(json!([first, { "index": 1, "data": [] }])), "lacks vectors");
         for (body, told) in [
             (&br#"{"error":{"message":"no"}}"#[..], "no"),

@@ -10,7 +10,7 @@ use millrace_model::{Caller, Purpose};
 use crate::{Cells, Error};
 
 /// How often it is seen to whether a caller has left.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A text that waits.
 pub(crate) struct Entry {

@@ -194,6 +194,25 @@ fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
 }
 
 #[test]
+fn who_leaves_ends_the_request_for_a_whole_answer() {
+    let (sender, twin, asked) = streaming();
+    let model = model(&twin);
+    let caller = caller(Duration::from_secs(600));
+    let gone = Arc::clone(&caller.gone);
+    let waiting = std::thread::spawn(move || answers(&model, &["why?"], &caller));
+    while asked.lock().expect("no panic").is_empty() {
+        std::thread::yield_now();
+    }
+    gone.store(true, Ordering::Relaxed);
+    // The service notices by what it cannot send.
+    while sender.send(token(&"b".repeat(4096))).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = waiting.join().expect("no panic").expect_err("nobody waits");
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+}
+
+#[test]
 fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
     let twin = answering(|text| match text {
         "silence" => Reply::silence(),
