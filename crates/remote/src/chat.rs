@@ -185,7 +185,7 @@ impl Shared {
         self: Arc<Self>,
         prompt: Prompt,
         sender: Sender<Result<String, Error>>,
-        _permit: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) {
         let conversation = tokio::time::timeout(ANSWER_TIME_MAX, self.converse(&prompt, &sender));
         let outcome = tokio::select! {
@@ -194,6 +194,8 @@ impl Shared {
         };
         if let Err(error) = outcome {
             self.counters.failed();
+            // Whoever learns of it can ask again.
+            drop(permit);
             // Who does not take it has left.
             let _ = sender.send(Err(error)).await;
         }
