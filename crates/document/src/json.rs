@@ -2,6 +2,7 @@
 //!
 //! - [`parse`] reads the body of one operation, straight into typed values;
 //! - [`FeedReader`] splits a feed (a list or lines of operations) into single operations;
+//! - [`read_value`] reads a single value out of other JSON;
 //! - [`fields`] and [`value`] write documents and values.
 
 mod failure;
@@ -12,5 +13,5 @@ mod update;
 mod write;
 
 pub use feed::{FeedOperation, FeedReader};
-pub use read::{ParseOptions, parse};
+pub use read::{ParseOptions, parse, read_value};
 pub use write::{FieldsJson, ValueJson, fields, value};

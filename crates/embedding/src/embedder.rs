@@ -9,10 +9,11 @@ use std::time::Duration;
 use millrace_model::{
     Caller, EncoderOptions, Lane, LazyEncoder, Model, Purpose, Scheduler, Sequence, States, Usage,
 };
-use millrace_remote::{Embeddings, Http, Options};
+use millrace_remote::Http;
 use millrace_schema::{self as schema, EmbedderKind, EmbedderMeans, ModelFile, Pooling, Prepend};
 use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
+use crate::remote::Remote;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Shape, execution, pooling};
 
@@ -40,7 +41,7 @@ enum Means {
     /// The tokens themselves.
     Tokens(Tokenizer),
     /// A model of another service.
-    Remote(Embeddings),
+    Remote(Remote),
 }
 
 /// What embedders are made with.
@@ -88,14 +89,7 @@ impl Embedder {
             EmbedderMeans::Remote(remote) => {
                 let secret =
                     remote.secret.as_deref().map(services.secret).transpose().map_err(Error::Setup)?;
-                let options = Options {
-                    endpoint: remote.endpoint.clone(),
-                    model: remote.model.clone(),
-                    dimensions: remote.dimensions,
-                    batch_max: remote.batch_max,
-                    secret,
-                };
-                Means::Remote(Embeddings::new(options, (services.http)().map_err(Error::Setup)?))
+                Means::Remote(Remote::new(remote, secret, (services.http)().map_err(Error::Setup)?))
             }
         };
         Ok(Embedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
@@ -114,7 +108,7 @@ impl Embedder {
         match &self.means {
             Means::Model(model) => Shape::of(&model.kind, target, chunks, arguments, model.model.width()),
             Means::Tokens(_) => Shape::of_tokens(target, chunks),
-            Means::Remote(remote) => Shape::of_vectors(target, chunks, arguments, remote.dimensions()),
+            Means::Remote(remote) => remote.shape(target, chunks, arguments).map(|(shape, _)| shape),
         }
     }
 
@@ -156,8 +150,9 @@ impl Embedder {
                 }
             }
             Means::Remote(remote) => {
+                let (shape, cells) = remote.shape(target, chunks, arguments).map_err(fail)?;
                 let texts = texts.into_iter().map(Cow::into_owned).collect();
-                for (number, mut vector) in remote.embed(texts, caller)?.into_iter().enumerate() {
+                for (number, mut vector) in remote.embed(texts, cells, caller)?.into_iter().enumerate() {
                     vector.truncate(shape.cells);
                     shape.add(&mut builder, number, None, &vector).map_err(fail)?;
                 }

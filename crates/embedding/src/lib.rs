@@ -10,6 +10,7 @@ mod embedder;
 mod error;
 mod execution;
 mod pooling;
+mod remote;
 mod shape;
 mod tokenizer;
 

@@ -16,7 +16,7 @@ use millrace_store::Layout;
 
 use crate::Error;
 use crate::limits::Limits;
-use crate::models::{ApplicationComponents, Language, Models, RankModels, StatelessModels};
+use crate::models::{ApplicationComponents, Generator, Language, Models, RankModels, StatelessModels};
 
 /// An application, compiled. It never changes: a deployment makes a new one.
 pub struct Deployment {
@@ -79,7 +79,9 @@ impl Deployment {
         if let Some(current) = current {
             changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
         }
-        let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?));
+        let languages = models.language_models(&application)?;
+        let generators = generators(&application, &languages)?;
+        let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?, generators));
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let rank_models = RankModels::new(models, &application);
@@ -95,7 +97,6 @@ impl Deployment {
             kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles()).collect::<Vec<_>>();
         application.warnings.extend(slow);
         let stateless = StatelessModels::load(&application, models)?;
-        let languages = models.language_models(&application)?;
         let columns = Arc::new(Columns::new(&application));
         Ok(Deployment {
             generation,
@@ -154,8 +155,7 @@ impl Deployment {
     /// # Errors
     /// There is none, which is said when a package is deployed whose chains ask it.
     pub(crate) fn language(&self, id: &str) -> Result<Arc<Language>, Error> {
-        let found = self.languages.iter().find(|language| language.config().id == id);
-        found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
+        language(&self.languages, id)
     }
 
     /// What is ready for every document type.
@@ -233,6 +233,17 @@ impl ClusterOfKind {
     pub(crate) fn accepts(&self, document: &Document) -> bool {
         self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
     }
+}
+
+/// Its field generators, each with the model it asks, which was looked for when services.xml was read.
+fn generators(application: &Application, languages: &[Arc<Language>]) -> Result<Vec<Generator>, Error> {
+    let configs = application.container.generators.iter();
+    configs.map(|config| Ok(Generator::new(config.clone(), language(languages, &config.model)?))).collect()
+}
+
+fn language(languages: &[Arc<Language>], id: &str) -> Result<Arc<Language>, Error> {
+    let found = languages.iter().find(|language| language.config().id == id);
+    found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
 }
 
 /// The clusters that documents of a type belong to.

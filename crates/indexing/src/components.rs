@@ -14,6 +14,15 @@ pub struct ComponentCall {
     pub arguments: Vec<String>,
 }
 
+/// What a generator is to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// Its type.
+    pub data_type: DataType,
+    /// The field that it is for, as in `passage.questions`: what a model is told that it makes.
+    pub name: String,
+}
+
 /// Who waits for a document to be processed, and until when.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
@@ -75,13 +84,20 @@ pub trait Components: Send + Sync {
     ///
     /// # Errors
     /// What is missing, and what would work.
-    fn check_generate(&self, call: &ComponentCall, target: &DataType) -> Result<(), String>;
+    fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String>;
 
-    /// A value generated from a string, or from the elements of an array of strings.
+    /// A value generated from a string; or an array, with an element for each string of an array. None where the
+    /// generator gives nothing that is of use, and leaves the field empty for it.
     ///
     /// # Errors
     /// Why nothing can be generated.
-    fn generate(&self, call: &ComponentCall, input: &Value, target: &DataType) -> Result<Value, String>;
+    fn generate(
+        &self,
+        call: &ComponentCall,
+        input: &Value,
+        wanted: &Wanted,
+        caller: &Caller,
+    ) -> Result<Option<Value>, Failure>;
 }
 
 /// No components: statements that call one are refused.
@@ -112,11 +128,17 @@ impl Components for NoComponents {
         Self::refuse("chunker", call)
     }
 
-    fn check_generate(&self, call: &ComponentCall, _: &DataType) -> Result<(), String> {
+    fn check_generate(&self, call: &ComponentCall, _: &Wanted) -> Result<(), String> {
         Self::refuse("field generator", call)
     }
 
-    fn generate(&self, call: &ComponentCall, _: &Value, _: &DataType) -> Result<Value, String> {
-        Self::refuse("field generator", call)
+    fn generate(
+        &self,
+        call: &ComponentCall,
+        _: &Value,
+        _: &Wanted,
+        _: &Caller,
+    ) -> Result<Option<Value>, Failure> {
+        Self::refuse("field generator", call).map_err(Failure::Input)
     }
 }

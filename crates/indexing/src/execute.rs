@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 
-use millrace_document::{Document, Value};
+use millrace_document::{DataType, Document, Value};
 use millrace_schema::Schema;
 
 use crate::convert::{fit, hash, number, text_of};
 use crate::script::{BinaryOperator, Comparison, Expression, If, Script, Statement, Step, Switch};
-use crate::{Caller, Components, Failure, Surroundings};
+use crate::{Caller, ComponentCall, Components, Failure, Surroundings};
 
 /// The state of one document on its way through the statements.
 pub(crate) struct Execution<'a> {
@@ -20,9 +20,31 @@ pub(crate) struct Execution<'a> {
     pub variables: HashMap<String, Value>,
     /// What `set_language` has said.
     pub language: Option<String>,
+    /// What components have made.
+    pub made: Made,
     pub caller: &'a Caller,
     /// Why a component gave nothing, where that is not the document's fault.
     pub failure: Option<Failure>,
+}
+
+/// What components have made of what for one document, the first [`Made::MOST`]: the same is asked for once.
+#[derive(Default)]
+pub(crate) struct Made(Vec<(ComponentCall, DataType, Value, Current)>);
+
+impl Made {
+    /// Each is compared with what is made next.
+    const MOST: usize = 256;
+
+    fn find(&self, call: &ComponentCall, made: &DataType, from: &Value) -> Option<Current> {
+        let same = self.0.iter().find(|(by, known, input, _)| input == from && by == call && known == made);
+        same.map(|(.., value)| value.clone())
+    }
+
+    fn keep(&mut self, call: &ComponentCall, made: &DataType, from: Value, value: &Current) {
+        if self.0.len() < Self::MOST {
+            self.0.push((call.clone(), made.clone(), from, value.clone()));
+        }
+    }
 }
 
 /// The value that goes through a pipe; none where a field has none.
@@ -103,23 +125,25 @@ impl Execution<'_> {
             Expression::Hash { long } => {
                 input.map(|value| text_of(&value).map(|text| hash(&text, *long))).transpose()
             }
-            Expression::Embed { call, target } => {
-                let Some(value) = input else { return Ok(None) };
-                let embedded = self.components.embed(call, &value, target, self.caller);
-                embedded.map(|tensor| Some(Value::Tensor(tensor))).map_err(|failure| {
-                    let reason = failure.to_string();
-                    self.failure = Some(failure);
-                    reason
-                })
-            }
+            Expression::Embed { call, target } => match input {
+                Some(value) => self.component(call, &DataType::Tensor(target.clone()), value, |of, value| {
+                    of.components
+                        .embed(call, value, target, of.caller)
+                        .map(|tensor| Some(Value::Tensor(tensor)))
+                }),
+                None => Ok(None),
+            },
             Expression::Chunk(call) => {
                 let Some(value) = input else { return Ok(None) };
                 let chunks = self.components.chunk(call, &text_of(&value)?)?;
                 Ok(Some(Value::Array(chunks.into_iter().map(Value::String).collect())))
             }
-            Expression::Generate { call, target } => {
-                input.map(|value| self.components.generate(call, &value, target)).transpose()
-            }
+            Expression::Generate { call, wanted } => match input {
+                Some(value) => self.component(call, &wanted.data_type, value, |of, value| {
+                    of.components.generate(call, value, wanted, of.caller)
+                }),
+                None => Ok(None),
+            },
             Expression::SetLanguage => {
                 if let Some(value) = &input {
                     self.language = Some(text_of(value)?);
@@ -149,6 +173,30 @@ impl Execution<'_> {
             Expression::Echo => {
                 tracing::info!(document = %self.document.id, value = ?input, "echo");
                 Ok(input)
+            }
+        }
+    }
+
+    /// What a component makes of a value, unless it did so before.
+    fn component(
+        &mut self,
+        call: &ComponentCall,
+        wanted: &DataType,
+        input: Value,
+        make: impl FnOnce(&Self, &Value) -> Result<Current, Failure>,
+    ) -> Result<Current, String> {
+        if let Some(value) = self.made.find(call, wanted, &input) {
+            return Ok(value);
+        }
+        match make(self, &input) {
+            Ok(value) => {
+                self.made.keep(call, wanted, input, &value);
+                Ok(value)
+            }
+            Err(failure) => {
+                let reason = failure.to_string();
+                self.failure = Some(failure);
+                Err(reason)
             }
         }
     }

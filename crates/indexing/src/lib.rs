@@ -29,7 +29,7 @@ mod surroundings;
 mod tensors;
 
 pub use columns::Columns;
-pub use components::{Caller, ComponentCall, Components, Failure, NoComponents};
+pub use components::{Caller, ComponentCall, Components, Failure, NoComponents, Wanted};
 pub use error::Error;
 pub use scripts::Scripts;
 pub use surroundings::Surroundings;

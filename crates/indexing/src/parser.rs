@@ -17,7 +17,7 @@ use regex::Regex;
 
 use crate::lexer::{self, Kind, Token};
 use crate::script::{BinaryOperator, Comparison, Expression, Function, If, Script, Statement, Step, Switch};
-use crate::{ComponentCall, Error};
+use crate::{ComponentCall, Error, Wanted};
 
 /// Parentheses and braces are read to this depth, and so many operators may stand in one script: each nests what is before it.
 const DEPTH: usize = 64;
@@ -214,7 +214,10 @@ impl Parser<'_> {
                 ComponentCall { id: None, .. } => Err(self.unexpected("the id of a chunker")),
                 call => Ok(Expression::Chunk(call)),
             },
-            "generate" => Ok(Expression::Generate { call: self.call()?, target: DataType::String }),
+            "generate" => {
+                let wanted = Wanted { data_type: DataType::String, name: String::new() };
+                Ok(Expression::Generate { call: self.call()?, wanted })
+            }
             "to_byte" => apply(Function::Convert(DataType::Byte)),
             "to_int" => apply(Function::Convert(DataType::Int)),
             "to_long" => apply(Function::Convert(DataType::Long)),

@@ -38,20 +38,31 @@ impl Resolver<'_> {
     ) -> Result<Known, Error> {
         let mut known = input.clone();
         for at in 0..statement.steps.len() {
-            // What follows says which type is wanted: the next output, or what is around the statement.
-            let wanted = statement.steps[at + 1..].iter().find_map(|step| self.wanted_by(step));
-            let wanted = wanted.or_else(|| target.clone());
+            let wanted = self.wanted_by(&statement.steps[at + 1..], target);
             known = self.step(&mut statement.steps[at], &known, &wanted)?;
         }
         Ok(known)
     }
 
-    fn wanted_by(&self, step: &Step) -> Known {
+    /// The type that is wanted by what follows: the next output, what needs text or makes a collection, or what is around the statement.
+    fn wanted_by(&self, steps: &[Step], target: &Known) -> Known {
+        let Some((step, rest)) = steps.split_first() else { return target.clone() };
         match &step.expression {
             Expression::Output(field) => {
-                self.schema.fields.get(field.as_str()).map(|field| field.data_type.clone())
+                let field = self.schema.fields.get(field.as_str());
+                field.map(|field| field.data_type.clone()).or_else(|| target.clone())
             }
-            _ => None,
+            Expression::Apply(function) if function.needs_text() => Some(DataType::String),
+            Expression::Chunk(_) | Expression::Hash { .. } | Expression::SetLanguage => {
+                Some(DataType::String)
+            }
+            Expression::Apply(Function::ToArray | Function::ToWeightedSet { .. }) => {
+                match self.wanted_by(rest, target) {
+                    Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => Some(*element),
+                    other => other,
+                }
+            }
+            _ => self.wanted_by(rest, target),
         }
     }
 
@@ -178,10 +189,15 @@ impl Resolver<'_> {
                 self.components.check_chunk(call).or_else(|reason| self.fail(&place, reason))?;
                 Ok(Some(DataType::Array(Box::new(DataType::String))))
             }
-            Expression::Generate { call, target: generated } => {
-                let wanted = target.clone().unwrap_or(DataType::String);
-                self.components.check_generate(call, &wanted).or_else(|reason| self.fail(&place, reason))?;
-                *generated = wanted;
+            Expression::Generate { call, wanted } => {
+                wanted.data_type = target.clone().unwrap_or(DataType::String);
+                wanted.name = format!("{}.{}", self.schema.name, self.field);
+                let each = matches!(&wanted.data_type, DataType::Array(_));
+                match input {
+                    Some(DataType::Array(element)) if each && **element == DataType::String => {}
+                    _ => self.want_text("generate", input, &place)?,
+                }
+                self.components.check_generate(call, wanted).or_else(|reason| self.fail(&place, reason))?;
                 Ok(target.clone())
             }
             Expression::SetLanguage => {
@@ -366,6 +382,18 @@ fn type_of(value: &Value) -> Known {
 }
 
 impl Function {
+    /// Whether it works on one text and nothing else.
+    const fn needs_text(&self) -> bool {
+        matches!(
+            self,
+            Function::Split(_)
+                | Function::ToPosition
+                | Function::ToEpochSecond
+                | Function::Base64Decode
+                | Function::HexDecode
+        )
+    }
+
     fn result_type(&self, input: &Known) -> Result<Known, String> {
         let text = |name: &str| match input.as_ref().map(innermost) {
             None | Some(DataType::String | DataType::Uri) => Ok(input.clone()),

@@ -3,7 +3,7 @@ use millrace_schema::Place;
 use millrace_tensor::TensorType;
 use regex::Regex;
 
-use crate::ComponentCall;
+use crate::{ComponentCall, Wanted};
 
 /// Statements, run one after another.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +57,7 @@ pub(crate) enum Expression {
     Chunk(ComponentCall),
     Generate {
         call: ComponentCall,
-        target: DataType,
+        wanted: Wanted,
     },
     SetLanguage,
     GetLanguage,

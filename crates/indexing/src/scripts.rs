@@ -4,7 +4,7 @@ use std::sync::Arc;
 use millrace_document::{Document, Update};
 use millrace_schema::{Schema, SchemaField};
 
-use crate::execute::Execution;
+use crate::execute::{Execution, Made};
 use crate::parser;
 use crate::resolve::Resolver;
 use crate::script::{Expression, Function, Script, Statement, Step};
@@ -27,8 +27,8 @@ struct FieldScript {
     inputs: BTreeSet<String>,
     /// The fields it writes.
     outputs: BTreeSet<String>,
-    /// Whether it embeds texts.
-    embeds: bool,
+    /// Whether it waits for models.
+    waits: bool,
 }
 
 impl Scripts {
@@ -67,9 +67,9 @@ impl Scripts {
         self.fields.is_empty()
     }
 
-    /// Whether statements embed texts, for which a document waits on models.
-    pub fn embeds(&self) -> bool {
-        self.fields.iter().any(|of| of.embeds)
+    /// Whether statements embed texts or generate values, for which a document waits on models.
+    pub fn waits(&self) -> bool {
+        self.fields.iter().any(|of| of.waits)
     }
 
     /// The document with what the statements make of it.
@@ -123,6 +123,7 @@ impl Scripts {
             outputs: Vec::new(),
             variables: HashMap::new(),
             language: None,
+            made: Made::default(),
             caller,
             failure: None,
         };
@@ -149,17 +150,17 @@ impl Scripts {
 
 impl FieldScript {
     fn new(field: &Arc<str>, script: Script) -> Self {
-        let (mut inputs, mut outputs, mut embeds) = (BTreeSet::new(), BTreeSet::new(), false);
+        let (mut inputs, mut outputs, mut waits) = (BTreeSet::new(), BTreeSet::new(), false);
         script.visit(&mut |expression| match expression {
             Expression::Input(path) => inputs.extend(path.first().cloned()),
             Expression::SelectInput(cases) => inputs.extend(cases.iter().map(|(field, _)| field.clone())),
             Expression::Output(name) => {
                 outputs.insert(name.clone());
             }
-            Expression::Embed { .. } => embeds = true,
+            Expression::Embed { .. } | Expression::Generate { .. } => waits = true,
             _ => {}
         });
-        FieldScript { field: Arc::clone(field), script, inputs, outputs, embeds }
+        FieldScript { field: Arc::clone(field), script, inputs, outputs, waits }
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_column::{Column, ColumnKey};
 use millrace_document::json::{self, ParseOptions};
-use millrace_document::{Action, DataType, Document, DocumentId, Field, FieldSet, OperationKind, StructType};
-use millrace_env::ManualClock;
-use millrace_indexing::{
-    Caller, ComponentCall, Components, Error, Failure, NoComponents, Scripts, Surroundings,
+use millrace_document::{
+    Action, DataType, Document, DocumentId, Field, FieldSet, OperationKind, StructType, Value,
 };
+use millrace_env::ManualClock;
+use millrace_indexing::{Caller, ComponentCall, Components, Error, Failure, Scripts, Surroundings, Wanted};
 use millrace_schema::{IndexSettings, Matching, Place, Schema, SchemaField, Sourced, Stemming};
 use millrace_tensor::{Cells, Tensor, TensorType};
 
@@ -55,8 +56,11 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
     Arc::new(Schema { stemming: Stemming::Best, ..millrace_fixtures::schema("music", fields) })
 }
 
-/// Embeds a text as its length, and cuts it at spaces.
-struct Lengths;
+/// Embeds a text as its length, cuts it at spaces, and generates what it was asked.
+#[derive(Default)]
+struct Lengths {
+    asked: AtomicUsize,
+}
 
 impl Components for Lengths {
     fn check_embed(&self, call: &ComponentCall, _: bool, _: &TensorType) -> Result<(), String> {
@@ -70,11 +74,11 @@ impl Components for Lengths {
     fn embed(
         &self,
         _: &ComponentCall,
-        input: &millrace_document::Value,
+        input: &Value,
         to: &TensorType,
         _: &Caller,
     ) -> Result<Tensor, Failure> {
-        let millrace_document::Value::String(text) = input else {
+        let Value::String(text) = input else {
             return Err(Failure::Input("not a text".to_owned()));
         };
         if text == "busy" {
@@ -93,24 +97,41 @@ impl Components for Lengths {
         Ok(text.split(' ').map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, target: &DataType) -> Result<(), String> {
-        NoComponents.check_generate(call, target)
+    fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String> {
+        match (call.id.as_deref(), &wanted.data_type) {
+            (Some("words"), DataType::String | DataType::Array(_)) => Ok(()),
+            (Some("words"), other) => Err(format!("a {other} is not made of words")),
+            (other, _) => Err(format!("there is no field generator '{}'", other.unwrap_or_default())),
+        }
     }
 
+    /// What it is asked, and how often before.
     fn generate(
         &self,
-        call: &ComponentCall,
-        input: &millrace_document::Value,
-        target: &DataType,
-    ) -> Result<millrace_document::Value, String> {
-        NoComponents.generate(call, input, target)
+        _: &ComponentCall,
+        input: &Value,
+        wanted: &Wanted,
+        _: &Caller,
+    ) -> Result<Option<Value>, Failure> {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let one = |text: &str| Value::String(format!("{} {number}: {text}", wanted.name));
+        match (input, &wanted.data_type) {
+            (Value::String(text), _) if text == "nothing" => Ok(None),
+            (Value::String(text), _) if text == "busy" => {
+                Err(Failure::Overloaded("too much to do".to_owned()))
+            }
+            (Value::String(text), DataType::String) => Ok(Some(one(text))),
+            (Value::String(text), _) => Ok(Some(Value::Array(text.split_whitespace().map(one).collect()))),
+            (Value::Array(texts), _) => Ok(Some(Value::Array(texts.clone()))),
+            _ => Err(Failure::Input("not a text".to_owned())),
+        }
     }
 }
 
 fn compile(schema: &Arc<Schema>) -> Result<Scripts, String> {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
     let surroundings = Arc::new(Surroundings::new(clock, "box", 1));
-    Scripts::compile(schema, Arc::new(Lengths), surroundings).map_err(|error| error.to_string())
+    Scripts::compile(schema, Arc::new(Lengths::default()), surroundings).map_err(|error| error.to_string())
 }
 
 fn document(schema: &Schema, fields: &str) -> Document {
@@ -233,6 +254,42 @@ fn values_are_converted() {
 }
 
 #[test]
+fn values_are_generated_as_the_next_step_wants_them() {
+    let check_title = |data_type: &str, statements: &str, expected: &str| {
+        check(data_type, &format!("\"a b\" | {statements}"), expected);
+    };
+    check_title("string", "generate words | index", r#""music.made 0: a b""#);
+    check_title("strings", "generate words | index", r#"["music.made 0: a","music.made 0: b"]"#);
+    check_title("strings", "generate words | split \" \" | index", r#"["music.made","0:","a","b"]"#);
+    check_title("strings", "generate words | to_array | index", r#"["music.made 0: a b"]"#);
+    for text in ["\"music.made 0: a b\"", "\"a b\" | generate words"] {
+        check("int", &format!("{text} | hash | attribute"), "-907807442");
+    }
+    check(
+        "strings",
+        "input tags | for_each { generate words } | index",
+        r#"["music.made 0: Rock","music.made 1: folk"]"#,
+    );
+    check("strings", "input tags | generate words | index", r#"["Rock","folk"]"#);
+    check("string", "input tags | generate words | index", "!generate needs a string, not a array<string>");
+    check("string", "input year | generate words | index", "!generate needs a string, not a int");
+    check("int", "input title | generate words | attribute", "!a int is not made of words");
+    // What the generator leaves empty stays so; a component that is busy is no fault of the document's.
+    check("string", r#"("nothing" | generate words) . "!" | index"#, "-");
+    let busy = schema("index", DataType::String, "input title | generate words | index");
+    let scripts = compile(&busy).unwrap();
+    assert!(scripts.waits());
+    let error = scripts.run(document(&busy, r#"{"title":"busy"}"#), &Caller::default()).unwrap_err();
+    assert!(matches!(error, Error::Component { failure: Failure::Overloaded(_), .. }), "{error}");
+    // The same is asked for once in a document.
+    check(
+        "string",
+        r#"("a" | generate words) . ", " . ("b" | generate words) . ", " . ("a" | generate words) | index"#,
+        r#""music.made 0: a, music.made 1: b, music.made 0: a""#,
+    );
+}
+
+#[test]
 fn statements_choose() {
     check("string", r#"(input absent || "none") | index"#, "!schema 'music' has no field 'absent'");
     check("string", r#"if (input year > 1990) { "new" } else { "old" } | index"#, r#""new""#);
@@ -301,7 +358,7 @@ fn a_component_that_is_busy_is_told_from_a_document_that_is_wrong() {
     let target = DataType::Tensor(TensorType::parse("tensor<float>(x[1])").unwrap());
     let schema = schema("attribute", target, "input title | embed lengths | attribute");
     let scripts = compile(&schema).unwrap();
-    assert!(scripts.embeds());
+    assert!(scripts.waits());
     let error = scripts.run(document(&schema, r#"{"title":"busy"}"#), &Caller::default()).unwrap_err();
     assert!(matches!(error, Error::Component { failure: Failure::Overloaded(_), .. }), "{error}");
 }

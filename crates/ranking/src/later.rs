@@ -53,15 +53,32 @@ impl<P: Copy + Ord> Standing<P> {
         &self.0[..count.min(self.0.len())]
     }
 
+    /// Puts hits before the others, as `chosen` says of each in the order of scores, and keeps `count` of all. Until they are given new
+    /// scores, the best hits are those. How many there are.
+    fn choose(&mut self, chosen: &[bool], count: usize) -> usize {
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for (hit, chosen) in std::mem::take(&mut self.0).into_iter().zip(chosen) {
+            if *chosen { first.push(hit) } else { others.push(hit) }
+        }
+        let number = first.len();
+        first.append(&mut others);
+        first.truncate(count);
+        self.0 = first;
+        number
+    }
+
     /// Gives the best hits new scores, as many as there are. Where these are lower than those of the hits that have none, the latter are
     /// scaled down, so that no hit overtakes by being left out. Hits whose scores are not above the limit then are dropped.
     pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) {
         let count = scores.len().min(self.0.len());
         let (again, others) = self.0.split_at_mut(count);
         let before = range(again);
+        // Hits that were left out for being like others may have higher scores.
+        let highest = range(others).map_or(f64::NEG_INFINITY, |(_, high)| high);
         again.iter_mut().zip(scores).for_each(|(hit, score)| hit.1 = defined(*score));
         let after = range(again);
         if let (Some((before_low, before_high)), Some((after_low, after_high))) = (before, after)
+            && let before_low = before_low.max(highest)
             && before_low > after_low
         {
             let scale = (after_high - after_low) / (before_high - before_low).max(1.0);
@@ -123,7 +140,8 @@ impl Profile {
     /// The best `wanted` (hits and offset) of what matched. `stop` is asked before each chunk; once it says yes, no more are
     /// ranked. Where the first phase has been run already, for those who need all its scores, `first` is what it gave.
     ///
-    /// The second phase ranks the best of the first again, and the global phase the best of both.
+    /// The second phase ranks the best of the first again, or where the profile has `diversity`, those that are chosen by it; and the global
+    /// phase the best of both. What was not chosen comes after what was.
     ///
     /// # Errors
     /// A column could not be read, or a model cannot run.
@@ -137,12 +155,23 @@ impl Profile {
         stop: &dyn Fn() -> bool,
     ) -> Result<Ranked, Error> {
         let over = &Documents { plan, view, matches };
-        let reranking = self.reranking(plan);
-        let best = self.best(over, first, reranking.depth(wanted), stop)?;
+        let mut reranking = self.reranking(plan);
+        let depth = reranking.depth(wanted);
+        // Who are like others is seen among all.
+        let diversity = self.diversity.as_ref().zip(reranking.second.as_mut());
+        let looked_at = if diversity.is_some() { usize::MAX } else { depth };
+        let best = self.best(over, first, looked_at, stop)?;
         let mut timed_out = best.timed_out;
-        let mut known = Known::new(best.hits.iter().copied().zip(1..), best.max);
         let place = |hit: &RankedHit| ((hit.chunk, hit.document), hit.score);
         let mut standing = Standing::new(best.hits.iter().map(place).collect());
+        let mut chosen = Vec::new();
+        if let Some((diversity, second)) = diversity {
+            chosen = diversity.choose(view, &best.hits, second.count)?;
+            second.count = standing.choose(&chosen, depth);
+        }
+        let ranks = best.hits.iter().copied().zip(1..).enumerate();
+        let kept = ranks.filter(|(at, _)| *at < depth || chosen.get(*at).is_some_and(|chosen| *chosen));
+        let mut known = Known::new(kept.map(|(_, hit)| hit), best.max);
         let seen = |standing: &Standing<(usize, u16)>, phase: Rerank| -> Vec<RankedHit> {
             standing.best(phase.count).iter().map(ranked).collect()
         };
@@ -151,7 +180,11 @@ impl Profile {
         if let Some(second) = reranking.second.filter(|phase| phase.count > 0) {
             match self.second_phase(over, &seen(&standing, second), &mut known, stop)? {
                 Some(scores) => standing.rescore(&scores, second.drop_limit),
-                None => stopped = true,
+                None => {
+                    stopped = true;
+                    // They may be in the order in which they were to be ranked.
+                    standing = Standing::new(standing.into_hits());
+                }
             }
         }
         if let Some(global) = reranking.global.filter(|phase| phase.count > 0 && !stopped) {

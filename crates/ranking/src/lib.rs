@@ -13,6 +13,7 @@
 
 mod best;
 mod compile;
+mod diversity;
 mod error;
 mod features;
 mod forests;

@@ -10,6 +10,7 @@ use millrace_schema::{Schema, Sourced};
 use crate::Error;
 use crate::best::Best;
 use crate::compile::{Compiled, ProfileCompiler, first_phase_expression};
+use crate::diversity::Diversity;
 use crate::features::{Earlier, Feature};
 use crate::global::Normalizer;
 use crate::onnx::{ModelStep, Models, NoModels};
@@ -31,6 +32,8 @@ pub struct Profile {
     pub(crate) models: Vec<ModelStep>,
     first: Phase,
     pub(crate) second: Option<Phase>,
+    /// What the hits of the second phase are chosen by, beside their scores.
+    pub(crate) diversity: Option<Diversity>,
     pub(crate) global: Option<Phase>,
     /// What the global phase normalises.
     pub(crate) normalizers: Vec<Normalizer>,
@@ -168,6 +171,7 @@ impl Profile {
             features,
             models,
             first,
+            diversity: Diversity::of(schema, profile).filter(|_| second.is_some()),
             second,
             global,
             normalizers,
@@ -185,6 +189,11 @@ impl Profile {
     /// Whether it has a global phase, which takes the order of hits by their scores.
     pub fn has_global_phase(&self) -> bool {
         self.global.is_some()
+    }
+
+    /// Whether hits of the second phase are chosen so that they are diverse: each node does that among its own.
+    pub fn is_diverse(&self) -> bool {
+        self.diversity.is_some()
     }
 
     /// Whether its first phase runs a model, which is slow: every document that matches is given to it.

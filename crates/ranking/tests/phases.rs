@@ -2,6 +2,8 @@
 
 mod support;
 
+use millrace_document::Value;
+use millrace_fixtures::Fields;
 use millrace_plan::Plan;
 use millrace_ranking::{Profile, Ranked, Shown};
 use millrace_result::Feature;
@@ -14,9 +16,18 @@ fn rank_with(
     wanted: usize,
     change: impl FnOnce(&mut Plan),
 ) -> (Vec<(usize, f64)>, Ranked) {
+    rank_those(&documents(), profile, wanted, change)
+}
+
+fn rank_those(
+    documents: &[Fields],
+    profile: RankProfile,
+    wanted: usize,
+    change: impl FnOnce(&mut Plan),
+) -> (Vec<(usize, f64)>, Ranked) {
     let schema = schema([profile]);
     let compiled = Profile::compile(&schema, "default").expect("the profile is right");
-    let view = view(&schema, &documents());
+    let view = view(&schema, documents);
     let mut plan = plan(schema);
     change(&mut plan);
     let matches = matches(&plan, &view, &compiled);
@@ -72,6 +83,42 @@ fn the_second_phase_ranks_the_best_again() {
     let mut shifted = of("matchCount(title)", second("firstPhase - 13", 1));
     shifted.second_phase.score_drop_limit = Some(-10.0);
     assert_eq!(rank(shifted, 10), []);
+}
+
+#[test]
+fn diverse_hits_are_ranked_again_and_the_others_come_after_them() {
+    let colored = |sent: i64, color: &str| {
+        let text = |text: &str| Value::String(text.to_owned());
+        let mut fields = Fields::from([("title", text("fox")), ("sent", Value::Long(sent))]);
+        fields.extend((!color.is_empty()).then(|| ("color", text(color))));
+        fields
+    };
+    let colors = ["red", "red", "red", "blue", "", "blue", "green"];
+    let documents: Vec<Fields> = (0..7).map(|at| colored(9 - at as i64, colors[at])).collect();
+    let check = |expression: &str, count: usize, groups_min: usize, expected: &[(usize, f64)]| {
+        let diverse = RankProfile {
+            second_phase: second(expression, count),
+            diversity: Some(("color".to_owned(), groups_min)),
+            ..profile("attribute(sent)")
+        };
+        for wanted in [7, 3] {
+            let (hits, ranked) = rank_those(&documents, diverse.clone(), wanted, |_| {});
+            assert_eq!(hits, expected[..wanted], "{expression} {count} {groups_min}");
+            assert_eq!(ranked.total, 7);
+        }
+    };
+    let again = "100 + attribute(sent)";
+    // Two of each color, then one; documents without a color are of one.
+    let two = [(0, 109.0), (1, 108.0), (3, 106.0), (4, 105.0), (2, 7.0), (5, 4.0), (6, 3.0)];
+    check(again, 4, 2, &two);
+    let one = [(0, 109.0), (3, 106.0), (4, 105.0), (6, 103.0), (1, 8.0), (2, 7.0), (5, 4.0)];
+    check(again, 4, 4, &one);
+    check(again, 4, 10, &one);
+    check(again, 6, 6, &one);
+    // What was left out does not overtake.
+    let lower = [(6, -3.0), (4, -5.0), (3, -6.0), (0, -9.0), (1, -9.0), (2, -15.0), (5, -33.0)];
+    check("0 - attribute(sent)", 4, 4, &lower);
+    check("firstPhaseRank", 4, 4, &[(6, 7.0), (4, 5.0), (3, 4.0), (0, 1.0), (1, 1.0), (2, -5.0), (5, -23.0)]);
 }
 
 #[test]

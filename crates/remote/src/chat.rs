@@ -4,29 +4,36 @@
 //! 2. A request that fails in a way that passes before its answer has begun is tried again after a pause, within the asker's patience. When the service
 //!    says how long to pause, all who ask it do.
 //! 3. What comes of the answer goes to the asker piece by piece. Who takes none holds the service back; who leaves ends the request.
+//! 4. Whole answers, which documents are written with, wait their turn instead: [`TURNS_MAX`] are under way beside those of queries.
 
 mod events;
 mod protocol;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::Incoming;
+use millrace_model::Caller;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 use self::events::Events;
 pub use self::protocol::Inference;
 use crate::http::{silent, whole};
 use crate::protocol::message;
+use crate::queue::LOOK_EVERY;
 use crate::retry::{Failure, Next, Pause, choose};
 use crate::usage::Counters;
 use crate::{Error, Http, Usage};
 
 /// Answers under way at the same time.
 const ANSWERS_MAX: usize = 64;
+/// Whole answers under way at the same time; more wait.
+const TURNS_MAX: usize = 16;
 /// Pieces that wait to be taken, of one answer.
 const PIECES_MAX: usize = 32;
 /// An answer that pauses for longer has broken off.
@@ -43,6 +50,7 @@ struct Shared {
     endpoint: String,
     http: Http,
     answers: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
     pause: Pause,
     counters: Counters,
 }
@@ -79,6 +87,7 @@ impl LanguageModel {
             endpoint: protocol::address(endpoint),
             http,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            turns: Arc::new(Semaphore::new(TURNS_MAX)),
             pause: Pause::default(),
             counters: Counters::default(),
         }))
@@ -92,10 +101,39 @@ impl LanguageModel {
         let permit = Arc::clone(&self.0.answers)
             .try_acquire_owned()
             .map_err(|_| Error::Overloaded { service: self.0.endpoint.clone(), waiting: ANSWERS_MAX })?;
-        let (sender, receiver) = channel(PIECES_MAX);
-        self.0.counters.texts(1);
-        self.0.http.spawn(Arc::clone(&self.0).answer(prompt, sender, permit));
-        Ok(Pieces(receiver))
+        Ok(self.0.start(prompt, permit))
+    }
+
+    /// The whole answers to texts, in their order, each in its turn. Waits until the caller's deadline, or until it has left; the calling thread
+    /// must be one that may.
+    ///
+    /// # Errors
+    /// That of the first text that gets none; the others are not waited for.
+    pub fn answers(
+        &self,
+        texts: Vec<String>,
+        inference: &Inference,
+        secret: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Vec<String>, Error> {
+        let left = caller.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let patience = left.unwrap_or(ANSWER_TIME_MAX).min(ANSWER_TIME_MAX);
+        let prompt = |text| Prompt {
+            text,
+            inference: inference.clone(),
+            streams: false,
+            secret: secret.map(str::to_owned),
+            patience,
+        };
+        let prompts: Vec<Prompt> = texts.into_iter().map(prompt).collect();
+        let (shared, gone) = (Arc::clone(&self.0), Arc::clone(&caller.gone));
+        let asked = async move {
+            tokio::select! {
+                answers = shared.whole_answers(prompts) => answers,
+                () = until_left(&gone) => Err(shared.deadline()),
+            }
+        };
+        self.0.http.wait(asked).unwrap_or_else(|| Err(self.0.deadline()))
     }
 
     /// What was asked of it.
@@ -105,11 +143,49 @@ impl LanguageModel {
 }
 
 impl Shared {
+    /// Begins a request in the background.
+    fn start(self: &Arc<Self>, prompt: Prompt, permit: OwnedSemaphorePermit) -> Pieces {
+        let (sender, receiver) = channel(PIECES_MAX);
+        self.counters.texts(1);
+        self.http.spawn(Arc::clone(self).answer(prompt, sender, permit));
+        Pieces(receiver)
+    }
+
+    async fn whole_answers(self: &Arc<Self>, prompts: Vec<Prompt>) -> Result<Vec<String>, Error> {
+        let mut answers = vec![String::new(); prompts.len()];
+        // What is left of it when this returns early is ended with it.
+        let mut tasks = JoinSet::new();
+        for (place, prompt) in prompts.into_iter().enumerate() {
+            let shared = Arc::clone(self);
+            tasks.spawn(async move {
+                let answer = tokio::time::timeout(prompt.patience, shared.in_turn(prompt)).await;
+                (place, answer.unwrap_or_else(|_| Err(shared.deadline())))
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            let (place, answer) = done.map_err(|error| self.broken(error.to_string()))?;
+            answers[place] = answer?;
+        }
+        Ok(answers)
+    }
+
+    /// One whole answer.
+    async fn in_turn(self: &Arc<Self>, prompt: Prompt) -> Result<String, Error> {
+        // Turns are given out as long as there is a model.
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| self.deadline())?;
+        let mut pieces = self.start(prompt, turn);
+        let mut answer = String::new();
+        while let Some(piece) = pieces.next().await {
+            answer.push_str(&piece?);
+        }
+        Ok(answer)
+    }
+
     async fn answer(
         self: Arc<Self>,
         prompt: Prompt,
         sender: Sender<Result<String, Error>>,
-        _permit: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) {
         let conversation = tokio::time::timeout(ANSWER_TIME_MAX, self.converse(&prompt, &sender));
         let outcome = tokio::select! {
@@ -118,6 +194,8 @@ impl Shared {
         };
         if let Err(error) = outcome {
             self.counters.failed();
+            // Whoever learns of it can ask again.
+            drop(permit);
             // Who does not take it has left.
             let _ = sender.send(Err(error)).await;
         }
@@ -233,6 +311,13 @@ impl Shared {
     fn broken(&self, reason: String) -> Error {
         let reason = format!("its answer broke off: {reason}");
         Error::Retry { service: self.endpoint.clone(), status: None, reason }
+    }
+}
+
+/// Waits until a caller has left.
+async fn until_left(gone: &AtomicBool) {
+    while !gone.load(Ordering::Relaxed) {
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

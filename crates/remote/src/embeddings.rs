@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::queue::{Call, Entry, Queue};
 use crate::retry::{Failure, Next, Pause, choose};
-use millrace_model::Caller;
+use millrace_model::{Caller, Purpose};
 
 use crate::usage::Counters;
-use crate::{Error, Http, Usage, protocol};
+use crate::{Cells, Dialect, Error, Http, Usage, protocol};
 
 /// Requests under way at the same time.
 const REQUESTS_MAX: usize = 4;
@@ -28,11 +28,13 @@ const ANSWER_MAX: usize = 256 << 20;
 /// How a model is asked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Options {
+    /// Whose protocol is spoken.
+    pub dialect: Dialect,
     /// Where.
     pub endpoint: String,
     /// Its name there.
     pub model: String,
-    /// Cells of its vectors.
+    /// Dimensions of its vectors.
     pub dimensions: usize,
     /// Texts in a request, at the most.
     pub batch_max: usize,
@@ -71,7 +73,7 @@ impl Embeddings {
         }))
     }
 
-    /// Cells of its vectors.
+    /// Dimensions of its vectors.
     pub fn dimensions(&self) -> usize {
         self.0.options.dimensions
     }
@@ -80,12 +82,12 @@ impl Embeddings {
     ///
     /// # Errors
     /// The first text's that has none.
-    pub fn embed(&self, texts: Vec<String>, caller: &Caller) -> Result<Vec<Vec<f32>>, Error> {
+    pub fn embed(&self, texts: Vec<String>, cells: Cells, caller: &Caller) -> Result<Vec<Vec<f32>>, Error> {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
         let service = &self.0.options.endpoint;
-        let (call, entries) = Call::new(texts, caller);
+        let (call, entries) = Call::new(texts, cells, caller);
         {
             let mut state = self.0.lock();
             let waiting = state.queue.len();
@@ -102,6 +104,10 @@ impl Embeddings {
     pub fn usage(&self) -> Usage {
         self.0.counters.usage()
     }
+}
+
+fn texts(entries: &[Entry]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.text.as_str()).collect()
 }
 
 impl Drop for Embeddings {
@@ -127,7 +133,7 @@ impl Shared {
                 if state.running >= REQUESTS_MAX {
                     return;
                 }
-                let batch = state.queue.take(self.options.batch_max);
+                let batch = state.queue.take(self.options.batch_max, self.in_context());
                 if batch.is_empty() {
                     return;
                 }
@@ -152,25 +158,48 @@ impl Shared {
                     entry.finish(Ok(vector));
                 }
             }
-            Err(Error::Fix { .. }) if batch.len() > 1 => {
-                for entry in batch {
-                    let alone = self.ask(std::slice::from_ref(&entry)).await;
-                    self.finish(entry, alone.map(|mut vectors| vectors.swap_remove(0)));
+            Err(error @ Error::Fix { .. }) => {
+                let mut parts = self.apart(batch);
+                if parts.len() == 1 {
+                    return self.fail(parts.swap_remove(0), &error);
+                }
+                for part in parts {
+                    match self.ask(&part).await {
+                        Ok(vectors) => {
+                            part.into_iter()
+                                .zip(vectors)
+                                .for_each(|(entry, vector)| entry.finish(Ok(vector)));
+                        }
+                        Err(error) => self.fail(part, &error),
+                    }
                 }
             }
-            Err(error) => {
-                for entry in batch {
-                    self.finish(entry, Err(error.clone()));
-                }
-            }
+            Err(error) => self.fail(batch, &error),
         }
     }
 
-    fn finish(&self, entry: Entry, result: Result<Vec<f32>, Error>) {
-        if result.is_err() {
-            self.counters.failed();
+    /// Whether the texts of a call are embedded together.
+    fn in_context(&self) -> bool {
+        self.options.dialect == Dialect::VoyageInContext
+    }
+
+    /// What can be asked for without the rest: the texts one by one, or where they are embedded together, the calls.
+    fn apart(&self, batch: Vec<Entry>) -> Vec<Vec<Entry>> {
+        let mut parts: Vec<Vec<Entry>> = Vec::new();
+        for entry in batch {
+            match parts.last_mut() {
+                Some(part) if self.in_context() && part[0].is_of_call(&entry) => part.push(entry),
+                _ => parts.push(vec![entry]),
+            }
         }
-        entry.finish(result);
+        parts
+    }
+
+    fn fail(&self, entries: Vec<Entry>, error: &Error) {
+        for entry in entries {
+            self.counters.failed();
+            entry.finish(Err(error.clone()));
+        }
     }
 
     /// The vectors of some texts: as many.
@@ -178,8 +207,16 @@ impl Shared {
         self.counters.request();
         let options = &self.options;
         let service = || options.endpoint.clone();
-        let texts: Vec<&str> = batch.iter().map(|entry| entry.text.as_str()).collect();
-        let body = protocol::request(&options.model, Some(options.dimensions), &texts);
+        let question = protocol::Question {
+            dialect: options.dialect,
+            model: &options.model,
+            dimensions: options.dimensions,
+            // A batch has at least one text, and all of them the same cells and purpose.
+            cells: batch.first().map_or(Cells::Float, Entry::cells),
+            purpose: batch.first().map_or(Purpose::Query, Entry::purpose),
+            calls: batch.chunk_by(Entry::is_of_call).map(texts).collect(),
+        };
+        let body = question.body();
         let mut tries = 0;
         loop {
             self.pause.kept().await;
@@ -200,9 +237,11 @@ impl Shared {
             );
             let (failure, reason) = match answer.await {
                 Ok(answer) if (200..300).contains(&answer.status) => {
-                    return protocol::answer(&answer.body, batch.len(), options.dimensions).map_err(
-                        |reason| Error::GiveUp { service: service(), status: Some(answer.status), reason },
-                    );
+                    return question.answer(&answer.body).map_err(|reason| Error::GiveUp {
+                        service: service(),
+                        status: Some(answer.status),
+                        reason,
+                    });
                 }
                 Ok(answer) => {
                     let reason = format!("{}: {}", answer.status, protocol::message(&answer.body));

@@ -1,9 +1,10 @@
 //! What a node asks of other services: embeddings, answers of language models, and files of models.
 //!
 //! - [`Http`] is the one client of a process, with a thread of its own that waits for answers.
-//! - [`Embeddings`] asks a service that speaks the OpenAI embeddings protocol: texts that wait together go together, failures that pass are
+//! - [`Embeddings`] asks a service for embeddings, in OpenAI's protocol or one of its kin ([`Dialect`]): texts that wait together go together, failures that pass are
 //!   tried again, and all others are told apart by what can be done about them ([`Error`]).
-//! - [`LanguageModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are taken.
+//! - [`LanguageModel`] asks a service that speaks the OpenAI chat protocol; its answer comes in pieces, no faster than they are
+//!   taken, or whole.
 //! - [`download`] fetches a file once, whole or not at all.
 //!
 //! Callers wait on threads that may wait, but for a language model's pieces, which are awaited. This crate knows neither tensors nor documents.
@@ -23,4 +24,5 @@ pub use download::download;
 pub use embeddings::{Embeddings, Options};
 pub use error::Error;
 pub use http::Http;
+pub use protocol::{Cells, Dialect};
 pub use usage::Usage;

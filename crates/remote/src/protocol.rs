@@ -1,19 +1,88 @@
-//! The OpenAI embeddings protocol: JSON out, JSON in.
+//! The OpenAI embeddings protocol and its kin: JSON out, JSON in.
 
+use millrace_model::Purpose;
 use serde::{Deserialize, Serialize};
 
-#[derive(Serialize)]
+/// Whose protocol a service speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// OpenAI's, which is that of many.
+    OpenAi,
+    /// Mistral's.
+    Mistral,
+    /// VoyageAI's.
+    Voyage {
+        /// Whether texts that are too long are cut; else they are refused.
+        truncates: bool,
+    },
+    /// VoyageAI's for models that embed the texts of a call together, each in the context of the others.
+    VoyageInContext,
+}
+
+/// What the cells of vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cells {
+    /// Numbers.
+    Float,
+    /// Whole numbers from -128 to 127.
+    Int8,
+    /// Eight dimensions each, as a number from -128 to 127.
+    Binary,
+}
+
+impl Cells {
+    /// How many cells a vector of so many dimensions has.
+    pub fn of(self, dimensions: usize) -> usize {
+        match self {
+            Cells::Float | Cells::Int8 => dimensions,
+            Cells::Binary => dimensions.div_ceil(8),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Cells::Float => "float",
+            Cells::Int8 => "int8",
+            Cells::Binary => "binary",
+        }
+    }
+}
+
+/// What is asked of a model.
+pub(crate) struct Question<'q> {
+    pub dialect: Dialect,
+    pub model: &'q str,
+    pub dimensions: usize,
+    pub cells: Cells,
+    pub purpose: Purpose,
+    /// The texts, call by call.
+    pub calls: Vec<Vec<&'q str>>,
+}
+
+#[derive(Serialize, Default)]
 struct Request<'r> {
     model: &'r str,
-    input: &'r [&'r str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Vec<&'r str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inputs: Option<&'r [Vec<&'r str>]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncation: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dimensions: Option<usize>,
-    encoding_format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_dimension: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_dtype: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding_format: Option<&'static str>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<Item>,
+struct Answer<T> {
+    data: Vec<T>,
 }
 
 #[derive(Deserialize)]
@@ -22,40 +91,117 @@ struct Item {
     embedding: Vec<f32>,
 }
 
-/// The body that asks for these texts.
-pub(crate) fn request(model: &str, dimensions: Option<usize>, texts: &[&str]) -> Vec<u8> {
-    let request = Request { model, input: texts, dimensions, encoding_format: "float" };
-    // Strings and numbers always have a JSON form.
-    serde_json::to_vec(&request).unwrap_or_default()
+#[derive(Deserialize)]
+struct Call {
+    index: usize,
+    data: Vec<Item>,
 }
 
-/// The vectors in an answer, in the order of the texts.
-pub(crate) fn answer(body: &[u8], texts: usize, dimensions: usize) -> Result<Vec<Vec<f32>>, String> {
-    let answer: Answer =
-        serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
-    let mut vectors: Vec<Option<Vec<f32>>> = vec![None; texts];
-    for Item { index, embedding } in answer.data {
-        if embedding.len() != dimensions {
-            return Err(format!(
-                "its vectors have {} dimensions, and {dimensions} are expected",
-                embedding.len()
-            ));
-        }
-        match vectors.get_mut(index) {
-            Some(place) => *place = Some(embedding),
-            None => {
-                return Err(format!("its answer has a vector for text {index}, and was asked for {texts}"));
+impl Question<'_> {
+    /// The body that asks it.
+    pub fn body(&self) -> Vec<u8> {
+        let texts = || Some(self.calls.iter().flatten().copied().collect());
+        let input_type = Some(match self.purpose {
+            Purpose::Query => "query",
+            Purpose::Feed => "document",
+        });
+        // Numbers are what comes if nothing is said.
+        let output_dtype = (self.cells != Cells::Float).then(|| self.cells.name());
+        let (dimensions, basis) =
+            (Some(self.dimensions), Request { model: self.model, ..Request::default() });
+        let request = match self.dialect {
+            Dialect::OpenAi => {
+                Request { input: texts(), dimensions, encoding_format: Some("float"), ..basis }
+            }
+            // Its first model has one number of dimensions, and refuses to be told any.
+            Dialect::Mistral if self.model.starts_with("mistral-embed") => {
+                Request { input: texts(), output_dtype, ..basis }
+            }
+            Dialect::Mistral => {
+                Request { input: texts(), output_dimension: dimensions, output_dtype, ..basis }
+            }
+            Dialect::Voyage { truncates } => Request {
+                input: texts(),
+                input_type,
+                truncation: Some(truncates),
+                output_dimension: dimensions,
+                output_dtype,
+                ..basis
+            },
+            Dialect::VoyageInContext => Request {
+                inputs: Some(&self.calls),
+                input_type,
+                output_dimension: dimensions,
+                output_dtype,
+                ..basis
+            },
+        };
+        // Strings and numbers always have a JSON form.
+        serde_json::to_vec(&request).unwrap_or_default()
+    }
+
+    /// The vectors in an answer, in the order of the texts.
+    pub fn answer(&self, body: &[u8]) -> Result<Vec<Vec<f32>>, String> {
+        match self.dialect {
+            Dialect::OpenAi | Dialect::Mistral | Dialect::Voyage { .. } => {
+                let texts = self.calls.iter().map(Vec::len).sum();
+                self.in_order(parsed::<Item>(body)?, texts)
+            }
+            Dialect::VoyageInContext => {
+                let mut calls = parsed::<Call>(body)?;
+                calls.sort_by_key(|call| call.index);
+                if !calls.iter().map(|call| call.index).eq(0..self.calls.len()) {
+                    return Err(format!("its answer lacks vectors: {} arrays were sent", self.calls.len()));
+                }
+                let vectors = calls.into_iter().zip(&self.calls);
+                let vectors = vectors.map(|(call, texts)| self.in_order(call.data, texts.len()));
+                Ok(vectors.collect::<Result<Vec<_>, String>>()?.into_iter().flatten().collect())
             }
         }
     }
-    let all: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
-    all.ok_or_else(|| format!("its answer lacks vectors: {texts} texts were asked for"))
+
+    fn in_order(&self, items: Vec<Item>, texts: usize) -> Result<Vec<Vec<f32>>, String> {
+        let expected = self.cells.of(self.dimensions);
+        let mut vectors: Vec<Option<Vec<f32>>> = vec![None; texts];
+        for Item { index, embedding } in items {
+            if embedding.len() != expected {
+                return Err(format!(
+                    "its vectors have {} dimensions, and {expected} are expected",
+                    embedding.len()
+                ));
+            }
+            if self.cells != Cells::Float && !embedding.iter().all(is_int8) {
+                return Err(format!("its vectors have other numbers than those of {}", self.cells.name()));
+            }
+            match vectors.get_mut(index) {
+                Some(place) => *place = Some(embedding),
+                None => {
+                    return Err(format!(
+                        "its answer has a vector for text {index}, and was asked for {texts}"
+                    ));
+                }
+            }
+        }
+        let all: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
+        all.ok_or_else(|| format!("its answer lacks vectors: {texts} texts were asked for"))
+    }
+}
+
+/// Whether a cell is a whole number from -128 to 127.
+fn is_int8(cell: &f32) -> bool {
+    cell.fract() == 0.0 && (-128.0..=127.0).contains(cell)
+}
+
+fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, String> {
+    let answer: Answer<T> =
+        serde_json::from_slice(body).map_err(|error| format!("its answer is not understood: {error}"))?;
+    Ok(answer.data)
 }
 
 /// What an answer says went wrong.
 pub(crate) fn message(body: &[u8]) -> String {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let told = json.pointer("/error/message").or_else(|| json.get("message")).or_else(|| json.get("error"));
+    let told = ["/error/message", "/message", "/error", "/detail"].iter().find_map(|at| json.pointer(at));
     match told.and_then(serde_json::Value::as_str) {
         Some(told) => told.to_owned(),
         None => String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
@@ -64,21 +210,84 @@ pub(crate) fn message(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn question<'q>(dialect: Dialect, model: &'q str, cells: Cells, calls: &[&[&'q str]]) -> Question<'q> {
+        let calls = calls.iter().map(|texts| texts.to_vec()).collect();
+        Question { dialect, model, dimensions: 16, cells, purpose: Purpose::Feed, calls }
+    }
+
+    #[test]
+    fn each_dialect_says_what_is_wanted_in_its_words() {
+        let check = |question: Question<'_>, expected: Value| {
+            let body: Value = serde_json::from_slice(&question.body()).expect("JSON");
+            assert_eq!(body, expected);
+        };
+        let calls: &[&[&str]] = &[&["a", "b"], &["c"]];
+        let (all, mistral) = (json!(["a", "b", "c"]), Dialect::Mistral);
+        check(
+            question(Dialect::OpenAi, "m", Cells::Float, calls),
+            json!({ "model": "m", "input": all, "dimensions": 16, "encoding_format": "float" }),
+        );
+        check(
+            question(mistral, "codestral-embed", Cells::Int8, calls),
+            json!({ "model": "codestral-embed", "input": all, "output_dimension": 16, "output_dtype": "int8" }),
+        );
+        check(
+            question(mistral, "mistral-embed", Cells::Float, calls),
+            json!({ "model": "mistral-embed", "input": all }),
+        );
+        check(
+            question(mistral, "mistral-embed-2312", Cells::Int8, calls),
+            json!({ "model": "mistral-embed-2312", "input": all, "output_dtype": "int8" }),
+        );
+        let voyage = Dialect::Voyage { truncates: false };
+        let asked = json!({ "model": "v", "input": all, "input_type": "document", "truncation": false, "output_dimension": 16 });
+        check(question(voyage, "v", Cells::Float, calls), asked);
+        let asked = json!({
+            "model": "v", "inputs": [["a", "b"], ["c"]], "input_type": "query", "output_dimension": 16, "output_dtype": "binary",
+        });
+        let context = question(Dialect::VoyageInContext, "v", Cells::Binary, calls);
+        check(Question { purpose: Purpose::Query, ..context }, asked);
+    }
 
     #[test]
     fn answers_are_put_in_order_and_checked() {
+        let asked = |dimensions, texts: &[&'static str]| {
+            let question = question(Dialect::OpenAi, "m", Cells::Float, &[texts]);
+            Question { dimensions, ..question }
+        };
         let two = br#"{"data":[{"index":1,"embedding":[3,4]},{"index":0,"embedding":[1,2]}],"model":"m"}"#;
-        assert_eq!(answer(two, 2, 2), Ok(vec![vec![1.0, 2.0], vec![3.0, 4.0]]));
-        let check = |texts, dimensions, part: &str| {
-            let error = answer(two, texts, dimensions).expect_err(part);
+        assert_eq!(asked(2, &["a", "b"]).answer(two), Ok(vec![vec![1.0, 2.0], vec![3.0, 4.0]]));
+        let check = |question: Question<'_>, body: &[u8], part: &str| {
+            let error = question.answer(body).expect_err(part);
             assert!(error.contains(part), "{error}");
         };
-        check(2, 3, "have 2 dimensions, and 3 are expected");
-        check(1, 2, "a vector for text 1");
-        check(3, 2, "lacks vectors");
-        assert!(answer(b"<html>", 1, 2).expect_err("no JSON").contains("not understood"));
-        assert_eq!(message(br#"{"error":{"message":"no"}}"#), "no");
-        assert_eq!(message(b"gone"), "gone");
+        check(asked(3, &["a", "b"]), two, "have 2 dimensions, and 3 are expected");
+        check(asked(2, &["a"]), two, "a vector for text 1");
+        check(asked(2, &["a", "b", "c"]), two, "lacks vectors");
+        check(asked(2, &["a"]), b"<html>", "not understood");
+        let context = || question(Dialect::VoyageInContext, "v", Cells::Binary, &[&["a", "b"], &["c"]]);
+        let item = |index: usize, cell: i8| json!({ "index": index, "embedding": [cell, -1] });
+        let last = json!({ "index": 1, "data": [item(0, 3)] });
+        let first = json!({ "index": 0, "data": [item(1, 2), item(0, 1)] });
+        let answer = |data: Value| json!({ "data": data }).to_string().into_bytes();
+        let vectors = [1.0, 2.0, 3.0].map(|cell| vec![cell, -1.0]).to_vec();
+        assert_eq!(context().answer(&answer(json!([last, first]))), Ok(vectors));
+        check(context(), &answer(json!([last])), "lacks vectors");
+        for cell in [json!(0.5), json!(128)] {
+            let other = json!([first, { "index": 1, "data": [{ "index": 0, "embedding": [cell, 1] }] }]);
+            check(context(), &answer(other), "other numbers than those of binary");
+        }
+        check(context(), &answer(json!([first, { "index": 1, "data": [] }])), "lacks vectors");
+        for (body, told) in [
+            (&br#"{"error":{"message":"no"}}"#[..], "no"),
+            (br#"{"detail":"Provided API key is invalid."}"#, "Provided API key is invalid."),
+            (b"gone", "gone"),
+        ] {
+            assert_eq!(message(body), told);
+        }
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use millrace_model::{Caller, Purpose};
 
-use crate::Error;
+use crate::{Cells, Error};
 
 /// How often it is seen to whether a caller has left.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A text that waits.
 pub(crate) struct Entry {
@@ -44,11 +44,27 @@ impl Entry {
     pub fn deadline(&self) -> Option<Instant> {
         self.call.caller.deadline
     }
+
+    /// What it is embedded for.
+    pub fn purpose(&self) -> Purpose {
+        self.call.caller.purpose
+    }
+
+    /// What its vector's cells shall be.
+    pub fn cells(&self) -> Cells {
+        self.call.cells
+    }
+
+    /// Whether the same caller waits for another.
+    pub fn is_of_call(&self, other: &Entry) -> bool {
+        Arc::ptr_eq(&self.call, &other.call)
+    }
 }
 
 /// The texts that one caller waits for.
 pub(crate) struct Call {
     caller: Caller,
+    cells: Cells,
     left: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -61,10 +77,11 @@ struct State {
 
 impl Call {
     /// A call, and its entries.
-    pub fn new(texts: Vec<String>, caller: &Caller) -> (Arc<Call>, Vec<Entry>) {
+    pub fn new(texts: Vec<String>, cells: Cells, caller: &Caller) -> (Arc<Call>, Vec<Entry>) {
         let state = State { results: texts.iter().map(|_| None).collect(), missing: texts.len() };
         let call = Arc::new(Call {
             caller: caller.clone(),
+            cells,
             left: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -113,14 +130,26 @@ impl Queue {
         }
     }
 
-    /// The next texts to ask for together. Those that nobody waits for are dropped.
-    pub fn take(&mut self, most: usize) -> Vec<Entry> {
+    /// The next texts to ask for together, for the same cells; where calls are `whole`, more than `most` if there are in one. Those that nobody
+    /// waits for are dropped.
+    pub fn take(&mut self, most: usize, whole: bool) -> Vec<Entry> {
         self.queries.retain(|entry| !entry.abandoned());
         self.feeds.retain(|entry| !entry.abandoned());
         // A query does not wait for the texts of documents: they do not go together.
         let queue = if self.queries.is_empty() { &mut self.feeds } else { &mut self.queries };
-        let count = most.min(queue.len());
-        queue.drain(..count).collect()
+        let mut taken: Vec<Entry> = Vec::new();
+        let mut left = VecDeque::new();
+        for entry in queue.drain(..) {
+            let goes_on = whole && taken.last().is_some_and(|last| last.is_of_call(&entry));
+            let same = taken.last().is_none_or(|last| last.cells() == entry.cells());
+            if same && (taken.len() < most || goes_on) {
+                taken.push(entry);
+            } else {
+                left.push_back(entry);
+            }
+        }
+        *queue = left;
+        taken
     }
 
     pub fn drain(&mut self) -> Vec<Entry> {

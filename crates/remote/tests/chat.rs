@@ -5,8 +5,9 @@ mod twin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use millrace_model::{Caller, Purpose};
 use millrace_remote::{Error, Http, Inference, LanguageModel, Pieces, Prompt};
 use serde_json::{Value, json};
 use twin::{Reply, Request, Twin};
@@ -25,6 +26,10 @@ fn prompt(text: &str) -> Prompt {
     }
 }
 
+fn caller(patience: Duration) -> Caller {
+    Caller { purpose: Purpose::Feed, deadline: Some(Instant::now() + patience), gone: Arc::default() }
+}
+
 fn token(text: &str) -> String {
     format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": { "content": text } }] }))
 }
@@ -36,6 +41,22 @@ fn next(pieces: &mut Pieces) -> Option<Result<String, Error>> {
 
 fn all(mut pieces: Pieces) -> Result<Vec<String>, Error> {
     std::iter::from_fn(|| next(&mut pieces)).collect()
+}
+
+/// A service that answers by a function of the prompt's text.
+fn answering(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Twin {
+    Twin::start(move |request: &Request| {
+        answer(request.json()["messages"][0]["content"].as_str().expect("a prompt"))
+    })
+}
+
+fn saying(text: &str) -> Reply {
+    Reply::json(200, json!({ "choices": [{ "message": { "content": text } }] }))
+}
+
+fn answers(model: &LanguageModel, texts: &[&str], caller: &Caller) -> Result<Vec<String>, Error> {
+    let inference = Inference { model: "m-1".to_owned(), ..Inference::default() };
+    model.answers(texts.iter().map(|text| (*text).to_owned()).collect(), &inference, Some("hush"), caller)
 }
 
 /// A service that streams what comes through the channel, to the first who asks.
@@ -153,6 +174,61 @@ fn what_passes_is_tried_again() {
     assert_eq!(all(model.ask(prompt("why?")).expect("it is free")), Ok(vec!["yes".to_owned()]));
     let usage = model.usage();
     assert_eq!((usage.requests, usage.texts, usage.retries, usage.failed), (1, 1, 2, 0));
+}
+
+#[test]
+fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
+    let twin = answering(|text| match text {
+        "poison" => Reply::json(400, json!({ "error": { "message": "not this" } })),
+        text => saying(&format!("{text}!")),
+    });
+    let model = model(&twin);
+    let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let caller = caller(Duration::from_secs(30));
+    let expected: Vec<String> = texts.iter().map(|text| format!("{text}!")).collect();
+    assert_eq!(answers(&model, &texts, &caller), Ok(expected));
+    assert_eq!(answers(&model, &[], &caller), Ok(Vec::new()));
+    let error = answers(&model, &["1", "poison", "2"], &caller).expect_err("it is refused");
+    assert!(error.to_string().contains("refuses the text: 400: not this"), "{error}");
+}
+
+#[test]
+fn who_leaves_ends_the_request_for_a_whole_answer() {
+    let (sender, twin, asked) = streaming();
+    let model = model(&twin);
+    let caller = caller(Duration::from_secs(600));
+    let gone = Arc::clone(&caller.gone);
+    let waiting = std::thread::spawn(move || answers(&model, &["why?"], &caller));
+    while asked.lock().expect("no panic").is_empty() {
+        std::thread::yield_now();
+    }
+    gone.store(true, Ordering::Relaxed);
+    // The service notices by what it cannot send.
+    while sender.send(token(&"b".repeat(4096))).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = waiting.join().expect("no panic").expect_err("nobody waits");
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+}
+
+#[test]
+fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
+    let twin = answering(|text| match text {
+        "silence" => Reply::silence(),
+        text => saying(text),
+    });
+    let model = Arc::new(model(&twin));
+    let other = Arc::clone(&model);
+    let waiting =
+        std::thread::spawn(move || answers(&other, &["silence"; 16], &caller(Duration::from_secs(600))));
+    while model.usage().texts < 16 {
+        std::thread::yield_now();
+    }
+    let error = answers(&model, &["late"], &caller(Duration::from_millis(50))).expect_err("no turn");
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert_eq!(all(model.ask(prompt("query")).expect("it is free")), Ok(vec!["query".to_owned()]));
+    drop(waiting);
 }
 
 #[test]

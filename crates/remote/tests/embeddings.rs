@@ -2,17 +2,22 @@
 
 mod twin;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace_model::{Caller, Purpose};
-use millrace_remote::{Embeddings, Error, Http, Options};
+use millrace_remote::{Cells, Dialect, Embeddings, Error, Http, Options};
 use serde_json::{Value, json};
 use twin::{Reply, Twin};
 
 fn embeddings(twin: &Twin, batch_max: usize) -> Embeddings {
+    speaking(Dialect::OpenAi, twin, batch_max)
+}
+
+fn speaking(dialect: Dialect, twin: &Twin, batch_max: usize) -> Embeddings {
     let options = Options {
+        dialect,
         endpoint: twin.url("/v1/embeddings"),
         model: "m-1".to_owned(),
         dimensions: 2,
@@ -59,9 +64,9 @@ fn texts_go_together_and_come_back_in_order() {
         vectors(&body)
     });
     let embeddings = embeddings(&twin, 2);
-    let found = embeddings.embed(texts(&["a", "bb", "ccc"]), &patient()).expect("vectors");
+    let found = embeddings.embed(texts(&["a", "bb", "ccc"]), Cells::Float, &patient()).expect("vectors");
     assert_eq!(found, [[1.0, 97.0], [2.0, 98.0], [3.0, 99.0]]);
-    assert_eq!(embeddings.embed(Vec::new(), &patient()), Ok(Vec::new()));
+    assert_eq!(embeddings.embed(Vec::new(), Cells::Float, &patient()), Ok(Vec::new()));
     assert_eq!((embeddings.usage().requests, embeddings.usage().texts), (2, 3));
 }
 
@@ -77,7 +82,7 @@ fn a_service_that_asks_to_wait_is_waited_for() {
     });
     let embeddings = embeddings(&twin, 8);
     let began = Instant::now();
-    assert_eq!(embeddings.embed(texts(&["a"]), &patient()), Ok(vec![vec![1.0, 97.0]]));
+    assert_eq!(embeddings.embed(texts(&["a"]), Cells::Float, &patient()), Ok(vec![vec![1.0, 97.0]]));
     assert!(began.elapsed() >= Duration::from_secs(1), "it said so");
     assert_eq!(asked.load(Ordering::SeqCst), 4);
     assert_eq!((embeddings.usage().retries, embeddings.usage().failed), (3, 0));
@@ -92,7 +97,8 @@ fn failures_are_told_apart() {
             counter.fetch_add(1, Ordering::SeqCst);
             Reply::json(status, message.clone()).header("retry-after", "0")
         });
-        let error = embeddings(&twin, 8).embed(texts(&["a"]), &patient()).expect_err("it fails");
+        let error =
+            embeddings(&twin, 8).embed(texts(&["a"]), Cells::Float, &patient()).expect_err("it fails");
         assert!(kind(&error) && error.to_string().contains(part), "{status}: {error}");
         assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
     };
@@ -131,7 +137,7 @@ fn a_text_that_is_refused_fails_alone() {
     std::thread::scope(|scope| {
         let ask = |text: &'static str| {
             let embeddings = Arc::clone(&embeddings);
-            scope.spawn(move || embeddings.embed(texts(&[text, text]), &patient()))
+            scope.spawn(move || embeddings.embed(texts(&[text, text]), Cells::Float, &patient()))
         };
         let (one, poison, other) = (ask("a"), ask("poison"), ask("bb"));
         assert_eq!(one.join().expect("no panic"), Ok(vec![vec![1.0, 97.0]; 2]));
@@ -144,16 +150,17 @@ fn a_text_that_is_refused_fails_alone() {
 fn nobody_waits_past_a_deadline_or_for_one_who_left() {
     let twin = Twin::start(|_| Reply::silence());
     let embeddings = embeddings(&twin, 8);
-    let late = embeddings.embed(texts(&["a"]), &within(Duration::from_millis(200)));
+    let late = embeddings.embed(texts(&["a"]), Cells::Float, &within(Duration::from_millis(200)));
     assert!(matches!(late, Err(Error::Deadline { .. })), "{late:?}");
     let gone = Caller { deadline: None, gone: Arc::new(AtomicBool::new(true)), ..patient() };
-    let left = embeddings.embed(texts(&["a"]), &gone);
+    let left = embeddings.embed(texts(&["a"]), Cells::Float, &gone);
     assert!(matches!(left, Err(Error::Deadline { .. })), "{left:?}");
 }
 
 #[test]
 fn nobody_there_is_a_failure_that_passes() {
     let options = Options {
+        dialect: Dialect::OpenAi,
         endpoint: "http://127.0.0.1:1/v1/embeddings".to_owned(),
         model: "m".to_owned(),
         dimensions: 2,
@@ -161,6 +168,74 @@ fn nobody_there_is_a_failure_that_passes() {
         secret: None,
     };
     let embeddings = Embeddings::new(options, Http::new().expect("a client"));
-    let error = embeddings.embed(texts(&["a"]), &patient()).expect_err("nobody is there");
+    let error = embeddings.embed(texts(&["a"]), Cells::Float, &patient()).expect_err("nobody is there");
     assert!(matches!(error, Error::Retry { .. }), "{error}");
+}
+
+#[test]
+fn texts_for_other_cells_do_not_go_together() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let twin = Twin::start(move |request| {
+        let body = request.json();
+        let cells = body["output_dtype"].as_str().unwrap_or("float").to_owned();
+        let count = body["input"].as_array().expect("texts").len();
+        log.lock().expect("no panic").push((cells.clone(), body["input_type"].clone()));
+        let length = if cells == "binary" { 1 } else { 2 };
+        let item = |index: usize| json!({ "index": index, "embedding": vec![7; length] });
+        Reply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
+    });
+    let embeddings = speaking(Dialect::Voyage { truncates: true }, &twin, 8);
+    std::thread::scope(|scope| {
+        for cells in [Cells::Float, Cells::Binary, Cells::Int8, Cells::Binary, Cells::Float] {
+            let embeddings = &embeddings;
+            scope.spawn(move || {
+                let found = embeddings.embed(texts(&["a", "b"]), cells, &patient());
+                assert_eq!(found, Ok(vec![vec![7.0; cells.of(2)]; 2]));
+            });
+        }
+    });
+    let feeding = Caller { purpose: Purpose::Feed, ..patient() };
+    assert_eq!(embeddings.embed(texts(&["a"]), Cells::Int8, &feeding), Ok(vec![vec![7.0, 7.0]]));
+    let asked = asked.lock().expect("no panic");
+    let (last, earlier) = asked.split_last().expect("it was asked");
+    assert_eq!(*last, ("int8".to_owned(), json!("document")));
+    assert!(earlier.iter().all(|(_, input_type)| input_type == "query"), "{asked:?}");
+}
+
+#[test]
+fn the_texts_of_a_call_stay_together_where_they_are_each_others_context() {
+    let twin = Twin::start(|request| {
+        let body = request.json();
+        let calls = body["inputs"].as_array().expect("calls");
+        if calls.iter().any(|call| call[0] == "poison") {
+            return Reply::json(400, json!({ "detail": "not this" }));
+        }
+        let item = |(index, text): (usize, &Value)| json!({ "index": index, "embedding": [text.as_str().expect("a text").len(), index] });
+        let call = |(index, texts): (usize, &Value)| {
+            let data: Vec<Value> = texts.as_array().expect("texts").iter().enumerate().map(item).collect();
+            json!({ "index": index, "data": data })
+        };
+        Reply::json(200, json!({ "data": calls.iter().enumerate().map(call).collect::<Vec<_>>() }))
+    });
+    let embeddings = speaking(Dialect::VoyageInContext, &twin, 2);
+    std::thread::scope(|scope| {
+        for number in 0..12 {
+            let embeddings = &embeddings;
+            scope.spawn(move || {
+                let first = if number % 4 == 0 { "poison" } else { "aaa" };
+                let found = embeddings.embed(texts(&[first, "bb", "c"]), Cells::Float, &patient());
+                match found {
+                    Ok(vectors) => {
+                        assert_ne!(first, "poison");
+                        assert_eq!(vectors, [vec![3.0, 0.0], vec![2.0, 1.0], vec![1.0, 2.0]]);
+                    }
+                    Err(error) => {
+                        assert_eq!(first, "poison", "{error}");
+                        assert!(error.to_string().contains("refuses the text: 400: not this"), "{error}");
+                    }
+                }
+            });
+        }
+    });
 }

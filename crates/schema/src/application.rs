@@ -9,8 +9,8 @@ use millrace_tensor::TensorType;
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
 use crate::{
-    Embedder, Error, Execution, InputDef, InputType, LanguageModel, QueryProfiles, Schema, SearchChain,
-    SignificanceModels, ValidationOverride,
+    Embedder, Error, Execution, FieldGenerator, InputDef, InputType, LanguageModel, QueryProfiles, Schema,
+    SearchChain, SignificanceModels, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -159,6 +159,8 @@ pub struct Container {
     pub embedders: Vec<Embedder>,
     /// Its language models, likewise.
     pub language_models: Vec<LanguageModel>,
+    /// Its field generators, likewise.
+    pub generators: Vec<FieldGenerator>,
     /// Its search chains, likewise.
     pub chains: Vec<SearchChain>,
     /// Where `<model-evaluation/>` is there: how the models are executed of which it says so, by name.

@@ -33,7 +33,7 @@ pub enum EmbedderMeans {
     Transformer(Transformer),
     /// `hugging-face-tokenizer`, with its `tokenizer.json`: the tokens themselves.
     Tokenizer(ModelFile),
-    /// `openai-embedder`: another service.
+    /// `openai-embedder`, `voyage-ai-embedder`, `mistral-embedder`: another service.
     Remote(RemoteModel),
 }
 
@@ -54,9 +54,11 @@ pub struct Transformer {
     pub execution: Execution,
 }
 
-/// A model of a service that speaks the OpenAI embeddings protocol.
+/// A model of another service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteModel {
+    /// Whose protocol is spoken.
+    pub service: EmbeddingService,
     /// Its name there.
     pub model: String,
     /// Cells of its vectors.
@@ -67,6 +69,37 @@ pub struct RemoteModel {
     pub secret: Option<String>,
     /// Texts that are asked for at once, at the most.
     pub batch_max: usize,
+    /// What the cells of its vectors are.
+    pub quantization: Quantization,
+}
+
+/// Whose embeddings protocol a service speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmbeddingService {
+    /// OpenAI's.
+    OpenAi,
+    /// Mistral's.
+    Mistral,
+    /// VoyageAI's.
+    Voyage {
+        /// Whether texts that are too long are cut; else they are refused.
+        truncates: bool,
+        /// Whether the texts of an array are embedded together, each in the context of the others.
+        in_context: bool,
+    },
+}
+
+/// What the cells of a service's vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantization {
+    /// What the type of the tensor says.
+    Auto,
+    /// Numbers.
+    Float,
+    /// Whole numbers of eight bits.
+    Int8,
+    /// A bit for each dimension, eight in a cell.
+    Binary,
 }
 
 /// What an embedder makes of the states of a text's tokens.

@@ -43,15 +43,15 @@ pub use application::{
     Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
 };
 pub use embedder::{
-    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, Execution, ModelFile, Pooling, Prepend,
-    RemoteModel, Transformer, TransformerNames,
+    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
+    Prepend, Quantization, RemoteModel, Transformer, TransformerNames,
 };
 pub use error::{Error, Place};
 pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
     Matching, SchemaField, Stemming, SummaryMode,
 };
-pub use language::{Asking, LanguageModel, SearchChain};
+pub use language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
 pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::{ProfileValue, QueryProfiles};

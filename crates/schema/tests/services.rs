@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use millrace_schema::{Application, DocumentMode, EmbedderKind, EmbedderMeans, Error, ModelFile, Pooling};
+use millrace_schema::{
+    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Error, ModelFile, OnMisfit,
+    Pooling, Quantization,
+};
 
 fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
     let mut all: BTreeMap<String, Vec<u8>> =
@@ -322,6 +325,125 @@ fn chains_that_ask_language_models_are_read() {
     assert_eq!(asks("heir"), asks("rag"));
     assert_eq!(asks("round"), asks("rag"));
     assert_eq!(asks("say").as_deref(), Some("openai say false false"));
+}
+
+#[test]
+fn embedders_of_other_services_are_read() {
+    let component = |kind: &str, settings: &str| {
+        format!(
+            "<services><container id='c'><component id='e' type='{kind}'>{settings}</component></container>{MAIL}</services>"
+        )
+    };
+    let check =
+        |kind: &str, settings: &str, service: EmbeddingService, endpoint: &str, cells: Quantization| {
+            let application = application(&component(kind, settings), &[]).expect(settings);
+            let EmbedderMeans::Remote(remote) = &application.container.embedders[0].means else {
+                panic!("another service")
+            };
+            assert_eq!((remote.service, remote.endpoint.as_str()), (service, endpoint));
+            assert_eq!((remote.quantization, remote.secret.as_deref()), (cells, Some("k")));
+        };
+    let secret = "<api-key-secret-ref>k</api-key-secret-ref>";
+    let settings = |model: &str, more: &str| {
+        format!("<model>{model}</model>{secret}<dimensions>1024</dimensions>{more}")
+    };
+    let voyage = |truncates, in_context| EmbeddingService::Voyage { truncates, in_context };
+    let at = "https://api.voyageai.com/v1/embeddings";
+    check("voyage-ai-embedder", &settings("voyage-4", ""), voyage(true, false), at, Quantization::Auto);
+    let more =
+        "<truncate>false</truncate><quantization>binary</quantization><endpoint>http://h/v1</endpoint>";
+    let all = settings("voyage-law-2", &format!("{more}<batching max-size='16' max-delay='200ms'/>"));
+    check("voyage-ai-embedder", &all, voyage(false, false), "http://h/v1", Quantization::Binary);
+    let at = "https://api.voyageai.com/v1/contextualizedembeddings";
+    check(
+        "voyage-ai-embedder",
+        &settings("voyage-context-3", ""),
+        voyage(true, true),
+        at,
+        Quantization::Auto,
+    );
+    let (mistral, at) = (EmbeddingService::Mistral, "https://api.mistral.ai/v1/embeddings");
+    let int8 = settings("codestral-embed", "<quantization>int8</quantization>");
+    check("mistral-embedder", &int8, mistral, at, Quantization::Int8);
+    let auto = settings("mistral-embed", "<quantization>auto</quantization>");
+    check("mistral-embedder", &auto, mistral, at, Quantization::Auto);
+    for (kind, settings, expected) in [
+        (
+            "mistral-embedder",
+            "<model>m</model><dimensions>8</dimensions>".to_owned(),
+            "needs <api-key-secret-ref>",
+        ),
+        ("mistral-embedder", settings("m", "<truncate>true</truncate>"), "has no setting <truncate>"),
+        (
+            "openai-embedder",
+            settings("m", "<quantization>int8</quantization>"),
+            "has no setting <quantization>",
+        ),
+        (
+            "voyage-ai-embedder",
+            settings("m", "<quantization>bits</quantization>"),
+            "<quantization> is 'bits': expected 'auto', 'float', 'int8' or 'binary'",
+        ),
+        (
+            "voyage-ai-embedder",
+            settings("m", "").replace("1024", "1000"),
+            "<dimensions> is 1000: expected one of [256, 512, 1024, 1536, 2048]",
+        ),
+        ("voyage-ai-embedder", settings("voyage-multimodal-3", ""), "only models of text are asked"),
+    ] {
+        refuses(&component(kind, &settings), expected);
+    }
+}
+
+#[test]
+fn field_generators_are_read() {
+    const PROMPT: &str = "About {input}, as {jsonSchema}: {input}\n";
+    let read = |config: &str| {
+        let services = format!(
+            "<services><container id='default'>
+              <component id='ask' class='ai.vespa.llm.generation.LanguageModelFieldGenerator'>
+                <config name='ai.vespa.llm.generation.language-model-field-generator'>{config}</config>
+              </component>
+              <component id='far' class='ai.vespa.llm.clients.OpenAI'/>
+              <component id='other' class='ai.vespa.llm.clients.OpenAI'/>
+            </container>{MAIL}</services>"
+        );
+        application(&services, &[("prompts/ask.txt", PROMPT), ("prompts/none.txt", "{Input}")])
+    };
+    let check = |config: &str, model: &str, structured: bool, on_misfit: OnMisfit, prompt: &str| {
+        let application = read(config).unwrap();
+        let [generator] = &application.container.generators[..] else { panic!("one generator") };
+        assert_eq!((generator.id.as_str(), generator.model.as_str()), ("ask", model));
+        assert_eq!((generator.structured, generator.on_misfit), (structured, on_misfit), "{config}");
+        assert_eq!(generator.template.fill("the {jsonSchema} {input}", "{}"), prompt);
+        assert_eq!(application.warnings, Vec::<String>::new());
+    };
+    check("<providerId>other</providerId>", "other", true, OnMisfit::Discard, "the {jsonSchema} {input}");
+    let all = "<promptTemplate>{input}!</promptTemplate><responseFormatType>TEXT</responseFormatType>
+               <invalidResponseFormatPolicy>FAIL</invalidResponseFormatPolicy>";
+    check(all, "far", false, OnMisfit::Fail, "the {jsonSchema} {input}!");
+    let file = "<promptTemplate>no</promptTemplate><promptTemplateFile>prompts/ask.txt</promptTemplateFile>
+                <invalidResponseFormatPolicy>WARN</invalidResponseFormatPolicy>";
+    let prompt = "About the {jsonSchema} {input}, as {}: the {jsonSchema} {input}\n";
+    check(file, "far", true, OnMisfit::Warn, prompt);
+    for (config, expected) in [
+        ("<promptTemplate>why?</promptTemplate>", "the prompt template has no {input}"),
+        ("<promptTemplateFile>prompts/none.txt</promptTemplateFile>", "the prompt template has no {input}"),
+        ("<promptTemplateFile>ask.txt</promptTemplateFile>", "the package has no file 'ask.txt'"),
+        ("<providerId>near</providerId>", "there is no language model 'near': expected 'far' or 'other'"),
+        (
+            "<responseFormatType>XML</responseFormatType>",
+            "<responseFormatType> is 'XML': expected 'JSON' or 'TEXT'",
+        ),
+        (
+            "<invalidResponseFormatPolicy>DROP</invalidResponseFormatPolicy>",
+            "expected 'DISCARD', 'WARN' or 'FAIL'",
+        ),
+        ("<providerid>far</providerid>", "has no setting <providerid> (did you mean 'providerId'?)"),
+    ] {
+        let error = read(config).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -100,9 +100,10 @@ impl Search {
     }
 
     /// What later phases rank again, where they give the hits their order and it can be told which of several nodes' hits those are.
-    /// Where hits are collapsed, each node ranks its own.
+    /// Where hits are collapsed, or chosen so that they are diverse, each node ranks its own.
     pub(crate) fn reranking(&self) -> Option<Reranking> {
-        let ranked = self.sorting.is_none() && self.plan.query.collapse.is_none() && self.wanted() > 0;
+        let own = self.plan.query.collapse.is_some() || self.profile.is_diverse();
+        let ranked = self.sorting.is_none() && !own && self.wanted() > 0;
         let reranking = self.profile.reranking(&self.plan);
         (ranked && reranking.depth(0) > 0).then_some(reranking)
     }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use millrace_tensor::json::{Skipped, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::failure::Failure;
+use super::failure::{Failure, reason};
 use super::nesting::{DEPTH, too_deep};
 use super::update::read_field_update;
 use crate::scalar;
@@ -74,6 +74,23 @@ pub fn parse(
         Fields::None => Action::Remove(id),
     };
     Ok(Operation { action, condition: body.condition, create: body.create, ignored_fields: ignored.get() })
+}
+
+/// The value of a type that JSON stands for, as in the fields of a document; none for null.
+///
+/// # Errors
+/// What was expected, where the JSON is no value of the type.
+pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<Value>, String> {
+    if too_deep(json.as_bytes()).is_some() {
+        return Err(format!("it is nested deeper than {DEPTH}"));
+    }
+    let failure = Failure::default();
+    let mut deserializer = sonic_rs::Deserializer::from_str(json);
+    let value = ValueSeed { data_type, failure: &failure }.deserialize(&mut deserializer).and_then(|value| {
+        deserializer.end()?;
+        Ok(value)
+    });
+    value.map_err(|error| reason(&error))
 }
 
 /// What all readers of one operation share.

@@ -154,7 +154,7 @@ async fn change(
 
 /// The document with what its indexing statements make of it. Where they ask models, on a thread that may wait.
 async fn indexed(call: &Call, kind: &Arc<DocumentKind>, document: Document) -> Result<Document, Error> {
-    let outcome = if kind.scripts.embeds() {
+    let outcome = if kind.scripts.waits() {
         let waits = crate::caller::Caller::default();
         let caller = Caller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
         let kind = Arc::clone(kind);

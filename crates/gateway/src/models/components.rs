@@ -1,21 +1,43 @@
 use std::sync::Arc;
 
-use millrace_document::{DataType, Value};
+use millrace_document::Value;
 use millrace_embedding::{Embedder, Text};
-use millrace_indexing::{Caller, ComponentCall, Components, Failure};
+use millrace_indexing::{Caller, ComponentCall, Components, Failure, Wanted};
 use millrace_linguistics::Chunker;
 use millrace_model::Purpose;
 use millrace_tensor::{Tensor, TensorType};
 
-/// The embedders of an application, and the chunkers that every application has.
+use super::Generator;
+
+/// The embedders and field generators of an application, and the chunkers that every application has.
 pub(crate) struct ApplicationComponents {
     embedders: Vec<Arc<Embedder>>,
+    generators: Vec<Generator>,
 }
 
 impl ApplicationComponents {
-    /// Of these embedders.
-    pub(crate) fn new(embedders: Vec<Arc<Embedder>>) -> Self {
-        ApplicationComponents { embedders }
+    /// These.
+    pub(crate) fn new(embedders: Vec<Arc<Embedder>>, generators: Vec<Generator>) -> Self {
+        ApplicationComponents { embedders, generators }
+    }
+
+    /// The field generator of this id.
+    ///
+    /// # Errors
+    /// Which there are.
+    fn generator(&self, id: Option<&str>) -> Result<&Generator, String> {
+        let id = id.ok_or("generate needs the id of a field generator, as in: generate questions")?;
+        self.generators.iter().find(|generator| generator.id() == id).ok_or_else(|| {
+            let known: Vec<String> =
+                self.generators.iter().map(|generator| format!("'{}'", generator.id())).collect();
+            match known.as_slice() {
+                [] => format!(
+                    "there is no field generator '{id}': add a component of class \
+                     ai.vespa.llm.generation.LanguageModelFieldGenerator to the container in services.xml"
+                ),
+                known => format!("there is no field generator '{id}', only {}", known.join(", ")),
+            }
+        })
     }
 
     /// The embedder of this id, or the only one there is.
@@ -82,17 +104,24 @@ impl Components for ApplicationComponents {
         Ok(chunker(call)?.chunks(text).into_iter().map(str::to_owned).collect())
     }
 
-    fn check_generate(&self, call: &ComponentCall, _: &DataType) -> Result<(), String> {
-        let name = call.id.as_deref().unwrap_or("(without id)");
-        Err(format!("there is no field generator '{name}'; feed the result in a field of its own"))
+    fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String> {
+        self.generator(call.id.as_deref())?.check(&wanted.data_type)
     }
 
-    fn generate(&self, call: &ComponentCall, _: &Value, target: &DataType) -> Result<Value, String> {
-        self.check_generate(call, target).map(|()| Value::String(String::new()))
+    fn generate(
+        &self,
+        call: &ComponentCall,
+        input: &Value,
+        wanted: &Wanted,
+        caller: &Caller,
+    ) -> Result<Option<Value>, Failure> {
+        let generator = self.generator(call.id.as_deref()).map_err(Failure::Input)?;
+        generator.generate(input, wanted, caller)
     }
 }
 
-fn string(value: &Value) -> Option<&str> {
+/// The text in a value that is one.
+pub(super) fn string(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
         _ => None,
@@ -107,13 +136,22 @@ fn chunker(call: &ComponentCall) -> Result<Chunker, String> {
 fn failure(error: millrace_embedding::Error) -> Failure {
     use millrace_embedding::Error as Embedding;
     use millrace_model::Error as Model;
+    let reason = error.to_string();
+    match error {
+        Embedding::Model(Model::Overloaded { .. } | Model::Closed) => Failure::Overloaded(reason),
+        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. }) => Failure::Timeout(reason),
+        Embedding::Remote(error) => of_service(&error),
+        _ => Failure::Input(reason),
+    }
+}
+
+/// Whose fault it is that another service gave nothing.
+pub(super) fn of_service(error: &millrace_remote::Error) -> Failure {
     use millrace_remote::Error as Remote;
     let reason = error.to_string();
     match error {
-        Embedding::Model(Model::Overloaded { .. } | Model::Closed)
-        | Embedding::Remote(Remote::Retry { .. } | Remote::Overloaded { .. }) => Failure::Overloaded(reason),
-        Embedding::Model(Model::Deadline { .. } | Model::Abandoned { .. })
-        | Embedding::Remote(Remote::Deadline { .. }) => Failure::Timeout(reason),
-        _ => Failure::Input(reason),
+        Remote::Retry { .. } | Remote::Overloaded { .. } => Failure::Overloaded(reason),
+        Remote::Deadline { .. } => Failure::Timeout(reason),
+        Remote::Fix { .. } | Remote::GiveUp { .. } | Remote::Download { .. } => Failure::Input(reason),
     }
 }

@@ -6,6 +6,7 @@
 mod components;
 mod embeddings;
 mod gauges;
+mod generator;
 mod language;
 mod ranking;
 mod stateless;
@@ -29,6 +30,7 @@ use crate::{Error, StartError};
 
 pub(crate) use components::ApplicationComponents;
 pub(crate) use embeddings::Embeddings;
+pub(crate) use generator::Generator;
 pub(crate) use language::Language;
 pub(crate) use ranking::RankModels;
 pub(crate) use stateless::{Argument, StatelessModel, StatelessModels};

@@ -240,13 +240,7 @@ fn diversity(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Option<(Name, us
         Ok(())
     })?;
     match (attribute, min_groups) {
-        (Some(attribute), Some(min_groups)) => {
-            cursor.warn(
-                &keyword.place,
-                "diversity has no effect: the second phase ranks the best of all hits again; collapse hits, or group them, to have them diverse",
-            );
-            Ok(Some((attribute, min_groups)))
-        }
+        (Some(attribute), Some(min_groups)) => Ok(Some((attribute, min_groups))),
         _ => cursor
             .error_at(keyword.place.clone(), "diversity needs both 'attribute: name' and 'min-groups: 10'"),
     }

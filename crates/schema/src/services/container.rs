@@ -6,30 +6,46 @@ use std::sync::Arc;
 use roxmltree::Node;
 
 use super::{FILE, document_size, embedder, language, number};
+use crate::package::Files;
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Container, ContentCluster, Embedder, Error, Execution, LanguageModel, xml};
+use crate::{Container, ContentCluster, Embedder, Error, Execution, FieldGenerator, LanguageModel, xml};
 
-pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Container, Error> {
+pub(super) fn read(
+    node: Node<'_, '_>,
+    files: &Files,
+    warnings: &mut Vec<String>,
+) -> Result<Container, Error> {
     let mut embedders: Vec<Embedder> = Vec::new();
     let mut language_models: Vec<LanguageModel> = Vec::new();
+    let mut writers: Vec<Node<'_, '_>> = Vec::new();
+    let twice = |element, what: &str, id: &str| {
+        xml::invalid(FILE, element, format!("there are two {what} with the id '{id}'"))
+    };
     let listed = xml::elements(node)
         .filter(|child| child.tag_name().name() == "components")
         .flat_map(|list| list.children());
     for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
-        let twice = |what: &str, id: &str| {
-            xml::invalid(FILE, element, format!("there are two {what} with the id '{id}'"))
-        };
         if let Some(model) = language::model(element)? {
             if language_models.iter().any(|other| other.id == model.id) {
-                return twice("language models", &model.id);
+                return twice(element, "language models", &model.id);
             }
             language_models.push(model);
+        } else if language::is_generator(element) {
+            writers.push(element);
         } else if let Some(embedder) = component(element, warnings)? {
             if embedders.iter().any(|other| other.id == embedder.id) {
-                return twice("embedders", &embedder.id);
+                return twice(element, "embedders", &embedder.id);
             }
             embedders.push(embedder);
         }
+    }
+    let mut generators: Vec<FieldGenerator> = Vec::new();
+    for element in writers {
+        let generator = language::generator(element, &language_models, files)?;
+        if generators.iter().any(|other| other.id == generator.id) {
+            return twice(element, "field generators", &generator.id);
+        }
+        generators.push(generator);
     }
     // Inside of config, an element of this name is something else.
     let is_searcher = |child: &Node<'_, '_>| {
@@ -62,6 +78,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
         embedders,
         chains: language::chains(node, &language_models)?,
         language_models,
+        generators,
         model_evaluation: xml::child(node, "model-evaluation").map(model_evaluation).transpose()?,
     })
 }

@@ -2,16 +2,13 @@
 
 use roxmltree::Node;
 
-use super::{FILE, number};
+use super::{FILE, number, one_of_these};
 use crate::embedder::{
-    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, Execution, ModelFile, Pooling, Prepend,
-    RemoteModel, Transformer, TransformerNames,
+    ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
+    Prepend, Quantization, RemoteModel, Transformer, TransformerNames,
 };
-use crate::suggest::{did_you_mean, one_of};
+use crate::suggest::did_you_mean;
 use crate::{Error, xml};
-
-/// Where OpenAI's own service is.
-const OPENAI: &str = "https://api.openai.com/v1/embeddings";
 
 /// Texts in a request to another service where nothing is said.
 const REMOTE_BATCH: usize = 64;
@@ -67,6 +64,8 @@ pub(super) const TYPES: &[&str] = &[
     "splade-embedder",
     "hugging-face-tokenizer",
     "openai-embedder",
+    "voyage-ai-embedder",
+    "mistral-embedder",
 ];
 
 /// The embedder in a component of one of these types.
@@ -80,38 +79,100 @@ pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<Embedder,
             settings.only(component_type, &["model"])?;
             EmbedderMeans::Tokenizer(settings.model("model")?)
         }
-        "openai-embedder" => EmbedderMeans::Remote(remote(&settings, component_type)?),
-        _ => EmbedderMeans::Transformer(transformer(&settings, component_type)?),
+        _ => match service_of(component_type) {
+            Some((own, address)) => EmbedderMeans::Remote(remote(&settings, component_type, own, address)?),
+            None => EmbedderMeans::Transformer(transformer(&settings, component_type)?),
+        },
     };
     Ok(Embedder { id: id.to_owned(), means, prepend: settings.prepend(), place: xml::place(FILE, node) })
 }
 
-fn remote(settings: &Settings<'_, '_>, component_type: &str) -> Result<RemoteModel, Error> {
-    settings.only(
-        component_type,
-        &["model", "dimensions", "api-key-secret-ref", "endpoint", "batching", "prepend"],
-    )?;
-    let endpoint = settings.text("endpoint", OPENAI);
+/// A service's type of component, what it may say beside what all may, and where the service is.
+fn service_of(component_type: &str) -> Option<(&'static [&'static str], &'static str)> {
+    Some(match component_type {
+        "openai-embedder" => (&["endpoint", "prepend"], "https://api.openai.com/v1/embeddings"),
+        "mistral-embedder" => (&["quantization"], "https://api.mistral.ai/v1/embeddings"),
+        "voyage-ai-embedder" => {
+            (&["endpoint", "truncate", "quantization"], "https://api.voyageai.com/v1/embeddings")
+        }
+        _ => return None,
+    })
+}
+
+/// Settings that all embedders of other services have.
+const REMOTE: &[&str] = &["model", "dimensions", "api-key-secret-ref", "batching"];
+/// Dimensions that VoyageAI's vectors may have.
+const VOYAGE_DIMENSIONS: &[usize] = &[256, 512, 1024, 1536, 2048];
+/// Where VoyageAI embeds the chunks of a document together.
+const VOYAGE_IN_CONTEXT: &str = "https://api.voyageai.com/v1/contextualizedembeddings";
+
+fn remote(
+    settings: &Settings<'_, '_>,
+    component_type: &str,
+    own: &[&str],
+    address: &str,
+) -> Result<RemoteModel, Error> {
+    settings.only(component_type, &[REMOTE, own].concat())?;
+    let invalid = |reason: String| xml::invalid(FILE, settings.node, reason);
+    let model = settings.required("model")?;
+    let dimensions = match settings.required("dimensions")?.parse() {
+        Ok(dimensions) if dimensions > 0 => dimensions,
+        _ => return invalid("<dimensions> must be a number above 0".to_owned()),
+    };
+    let service = match component_type {
+        "mistral-embedder" => EmbeddingService::Mistral,
+        "voyage-ai-embedder" => {
+            if !VOYAGE_DIMENSIONS.contains(&dimensions) {
+                return invalid(format!(
+                    "<dimensions> is {dimensions}: expected one of {VOYAGE_DIMENSIONS:?}"
+                ));
+            }
+            if model.starts_with("voyage-multimodal") {
+                return invalid(format!("<model> is '{model}': only models of text are asked"));
+            }
+            let truncates = settings.one_of("truncate", &[("true", true), ("false", false)])?;
+            EmbeddingService::Voyage { truncates, in_context: model.starts_with("voyage-context-") }
+        }
+        _ => EmbeddingService::OpenAi,
+    };
+    let address = match service {
+        EmbeddingService::Voyage { in_context: true, .. } => VOYAGE_IN_CONTEXT,
+        _ => address,
+    };
+    let endpoint = settings.text("endpoint", address);
     if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-        let reason = format!("<endpoint> is '{endpoint}': expected an address such as {OPENAI}");
-        return xml::invalid(FILE, settings.node, reason);
+        return invalid(format!("<endpoint> is '{endpoint}': expected an address such as {address}"));
     }
-    let secret = settings.text("api-key-secret-ref", "");
+    let secret = match service {
+        EmbeddingService::OpenAi => settings.text("api-key-secret-ref", ""),
+        _ => settings.required("api-key-secret-ref")?,
+    };
     let batching = xml::child(settings.node, "batching");
     let batch_max =
         match batching.and_then(|batching| batching.attribute("max-size").map(|max| (batching, max))) {
             Some((batching, max)) => number(batching, max)?,
             None => REMOTE_BATCH,
         };
+    let quantization = match service {
+        EmbeddingService::OpenAi => Quantization::Float,
+        _ => settings.one_of(
+            "quantization",
+            &[
+                ("auto", Quantization::Auto),
+                ("float", Quantization::Float),
+                ("int8", Quantization::Int8),
+                ("binary", Quantization::Binary),
+            ],
+        )?,
+    };
     Ok(RemoteModel {
-        model: settings.required("model")?.to_owned(),
-        dimensions: match settings.required("dimensions")?.parse() {
-            Ok(dimensions) if dimensions > 0 => dimensions,
-            _ => return xml::invalid(FILE, settings.node, "<dimensions> must be a number above 0"),
-        },
+        service,
+        model: model.to_owned(),
+        dimensions,
         endpoint: endpoint.to_owned(),
         secret: (!secret.is_empty()).then(|| secret.to_owned()),
         batch_max: batch_max.max(1),
+        quantization,
     })
 }
 
@@ -220,14 +281,7 @@ impl<'a> Settings<'a, '_> {
     /// One of these values; the first is the default.
     fn one_of<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> Result<T, Error> {
         let Some(child) = xml::child(self.node, name) else { return Ok(values[0].1) };
-        let given = xml::content(child);
-        match values.iter().find(|(value, _)| *value == given) {
-            Some((_, value)) => Ok(*value),
-            None => {
-                let known = one_of(values.iter().map(|(value, _)| *value));
-                xml::invalid(FILE, child, format!("<{name}> is '{given}': expected {known}"))
-            }
-        }
+        one_of_these(child, values)
     }
 
     /// Where a model's file comes from.

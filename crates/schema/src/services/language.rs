@@ -1,10 +1,11 @@
-//! Language models of other services, and the chains in which they are asked.
+//! Language models of other services, the chains in which they are asked, and the field generators that ask them.
 
 use roxmltree::Node;
 
 use super::container::class_of;
 use super::{FILE, number};
-use crate::language::{Asking, LanguageModel, SearchChain};
+use crate::language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
+use crate::package::Files;
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, xml};
 
@@ -16,6 +17,9 @@ const LOCAL: &str = "ai.vespa.llm.clients.LocalLLM";
 const ABOUT_HITS: &str = "ai.vespa.search.llm.RAGSearcher";
 /// The searcher that asks by a prompt alone.
 const ALONE: &str = "ai.vespa.search.llm.LLMSearcher";
+
+/// What has a model write values of fields.
+const GENERATOR: &str = "ai.vespa.llm.generation.LanguageModelFieldGenerator";
 
 /// Where OpenAI's own service is, and the model that is asked there.
 const OPENAI: &str = "https://api.openai.com/v1/";
@@ -33,6 +37,13 @@ const CLIENT_SETTINGS: &[&str] = &[
     "maxTokens",
     "reasoningEffort",
     "jsonSchemaStrict",
+];
+const GENERATOR_SETTINGS: &[&str] = &[
+    "providerId",
+    "promptTemplate",
+    "promptTemplateFile",
+    "responseFormatType",
+    "invalidResponseFormatPolicy",
 ];
 const SEARCHER_SETTINGS: &[&str] = &["providerId", "propertyPrefix", "stream"];
 
@@ -74,6 +85,47 @@ pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModel>, Error> 
         strict_schema: settings.flag("jsonSchemaStrict", false)?,
         place: xml::place(FILE, node),
     }))
+}
+
+/// Whether a component is a field generator.
+pub(super) fn is_generator(component: Node<'_, '_>) -> bool {
+    class_of(component) == GENERATOR
+}
+
+/// The field generator in a component that is one, which asks one of these models.
+pub(super) fn generator(
+    node: Node<'_, '_>,
+    models: &[LanguageModel],
+    files: &Files,
+) -> Result<FieldGenerator, Error> {
+    let settings = Settings::of(node, ".language-model-field-generator", GENERATOR_SETTINGS)?;
+    Ok(FieldGenerator {
+        id: super::required(node, "id")?.to_owned(),
+        model: provider(node, &settings, models)?.id.clone(),
+        template: template(node, &settings, files)?,
+        structured: settings.one_of("responseFormatType", &[("JSON", true), ("TEXT", false)])?,
+        on_misfit: settings.one_of(
+            "invalidResponseFormatPolicy",
+            &[("DISCARD", OnMisfit::Discard), ("WARN", OnMisfit::Warn), ("FAIL", OnMisfit::Fail)],
+        )?,
+        place: xml::place(FILE, node),
+    })
+}
+
+/// What a generator asks: the file goes before the text.
+fn template(node: Node<'_, '_>, settings: &Settings<'_, '_>, files: &Files) -> Result<PromptTemplate, Error> {
+    let text = match settings.text("promptTemplateFile") {
+        None => settings.text("promptTemplate"),
+        Some(path) => match files.get(path) {
+            Some(content) => Some(xml::text(path, content)?),
+            None => return xml::invalid(FILE, node, format!("the package has no file '{path}'")),
+        },
+    };
+    let Some(text) = text else { return Ok(PromptTemplate::input()) };
+    PromptTemplate::parse(text).map_or_else(
+        || xml::invalid(FILE, node, "the prompt template has no {input}, where what it is about belongs"),
+        Ok,
+    )
 }
 
 /// The chains of a container, which ask these models.
@@ -123,32 +175,37 @@ fn searcher_of<'a, 'i>(
 
 fn asking(node: Node<'_, '_>, models: &[LanguageModel]) -> Result<Asking, Error> {
     let settings = Settings::of(node, ".llm-searcher", SEARCHER_SETTINGS)?;
-    let model = match (settings.text("providerId"), models) {
-        (_, []) => {
-            let reason = format!(
-                "there is no language model to ask: add <component id='openai' class='{CLIENT}'> to the container"
-            );
-            return xml::invalid(FILE, node, reason);
-        }
-        (None, [first, ..]) => first,
-        (Some(id), all) => match all.iter().find(|model| model.id == id) {
-            Some(model) => model,
-            None => {
-                let known = one_of(all.iter().map(|model| model.id.as_str()));
-                return xml::invalid(
-                    FILE,
-                    node,
-                    format!("there is no language model '{id}': expected {known}"),
-                );
-            }
-        },
-    };
+    let model = provider(node, &settings, models)?;
     Ok(Asking {
         model: model.id.clone(),
         prefix: settings.text("propertyPrefix").unwrap_or(PREFIX).to_owned(),
         streams: settings.flag("stream", true)?,
         about_hits: class_of(node) == ABOUT_HITS,
     })
+}
+
+/// The model that `providerId` names, or the first where it is not said.
+fn provider<'m>(
+    node: Node<'_, '_>,
+    settings: &Settings<'_, '_>,
+    models: &'m [LanguageModel],
+) -> Result<&'m LanguageModel, Error> {
+    match (settings.text("providerId"), models) {
+        (_, []) => {
+            let reason = format!(
+                "there is no language model to ask: add <component id='openai' class='{CLIENT}'> to the container"
+            );
+            xml::invalid(FILE, node, reason)
+        }
+        (None, [first, ..]) => Ok(first),
+        (Some(id), all) => match all.iter().find(|model| model.id == id) {
+            Some(model) => Ok(model),
+            None => {
+                let known = one_of(all.iter().map(|model| model.id.as_str()));
+                xml::invalid(FILE, node, format!("there is no language model '{id}': expected {known}"))
+            }
+        },
+    }
 }
 
 /// What the `<config>` of a component says.
@@ -190,14 +247,14 @@ impl<'a, 'i> Settings<'a, 'i> {
         self.node(name).map_or(Ok(default), |node| number(node, xml::content(node)))
     }
 
+    /// One of these values; the first is the default.
+    fn one_of<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> Result<T, Error> {
+        let Some(node) = self.node(name) else { return Ok(values[0].1) };
+        super::one_of_these(node, values)
+    }
+
     fn flag(&self, name: &str, default: bool) -> Result<bool, Error> {
-        match self.node(name).map(|node| (node, xml::content(node))) {
-            None => Ok(default),
-            Some((_, "true")) => Ok(true),
-            Some((_, "false")) => Ok(false),
-            Some((node, other)) => {
-                xml::invalid(FILE, node, format!("<{name}> is '{other}': expected true or false"))
-            }
-        }
+        let named = |flag| if flag { ("true", true) } else { ("false", false) };
+        self.one_of(name, &[named(default), named(!default)])
     }
 }

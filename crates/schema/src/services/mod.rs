@@ -19,7 +19,7 @@ use std::sync::Arc;
 use roxmltree::Node;
 
 use crate::package::Files;
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, one_of};
 use crate::{Container, ContentCluster, Error, Schema, SignificanceModels, xml};
 use elements::{Element, Meaning};
 
@@ -52,7 +52,7 @@ pub(crate) fn read(
     let mut content = Vec::new();
     for cluster in xml::elements(root) {
         match cluster.tag_name().name() {
-            "container" => containers.push((cluster, container::read(cluster, warnings)?)),
+            "container" => containers.push((cluster, container::read(cluster, files, warnings)?)),
             "content" => content.push((cluster, content::read(cluster, schemas, warnings)?)),
             _ => {}
         }
@@ -157,6 +157,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     let all = || containers.iter().map(|(_, container)| container);
     let embedders = once(all().flat_map(|container| &container.embedders), |one| &one.id);
     let language_models = once(all().flat_map(|container| &container.language_models), |one| &one.id);
+    let generators = once(all().flat_map(|container| &container.generators), |one| &one.id);
     let chains = once(all().flat_map(|container| &container.chains), |one| &one.id);
     let model_evaluation = containers
         .iter()
@@ -175,6 +176,7 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     container.assistants = assistants;
     container.embedders = embedders;
     container.language_models = language_models;
+    container.generators = generators;
     container.chains = chains;
     container.model_evaluation = model_evaluation;
     container
@@ -252,6 +254,18 @@ fn number<T: std::str::FromStr>(node: Node<'_, '_>, text: &str) -> Result<T, Err
             format!("'{}' in <{}> is not a number that it can hold", text.trim(), node.tag_name().name()),
         )
     })
+}
+
+/// What an element says, of these values.
+fn one_of_these<T: Copy>(node: Node<'_, '_>, values: &[(&str, T)]) -> Result<T, Error> {
+    let (name, given) = (node.tag_name().name(), xml::content(node));
+    match values.iter().find(|(value, _)| *value == given) {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let known = one_of(values.iter().map(|(value, _)| *value));
+            xml::invalid(FILE, node, format!("<{name}> is '{given}': expected {known}"))
+        }
+    }
 }
 
 /// The content of a `max-document-size`: whole MiB, rounded.
