@@ -7,10 +7,11 @@
 mod failure;
 mod feed;
 mod nesting;
+mod operation;
 mod read;
 mod update;
 mod write;
 
 pub use feed::{FeedOperation, FeedReader};
-pub use read::{ParseOptions, parse};
+pub use operation::{ParseOptions, parse};
 pub use write::{FieldsJson, ValueJson, fields, value};
