@@ -70,6 +70,9 @@ pub fn text(answer: &Value) -> String {
         }
     }
     lines.push(match root["fields"]["totalCount"].as_u64() {
+        Some(0) if root["coverage"]["documents"] == 0 => {
+            "0 documents match: there are none to search; is the group written as in the ids?".to_owned()
+        }
         Some(1) => "1 document matches".to_owned(),
         count => format!("{} documents match", count.unwrap_or(0)),
     });
@@ -145,6 +148,17 @@ mod tests {
             text(&answer),
             "from\n  ann  count() 2\n  1. id:m:m::1  (0.5)\n     subject: a *b*\n2 documents match"
         );
+    }
+
+    #[test]
+    fn a_group_without_documents() {
+        let answer = |documents: u64| {
+            text(
+                &json!({ "root": { "fields": { "totalCount": 0 }, "coverage": { "documents": documents } } }),
+            )
+        };
+        assert_eq!(answer(3), "0 documents match");
+        assert!(answer(0).contains("is the group written as in the ids?"), "{}", answer(0));
     }
 
     #[test]
