@@ -73,12 +73,12 @@ const EVERY_COMMAND: &str = "Options of every command that talks to a node";
 
 const EXAMPLES: &str = "\
 Examples:
-  millrace serve --app examples/mail         start a server, data in ./data
-  millrace deploy examples/mail              deploy to a server that runs
-  millrace feed mails.jsonl                  feed documents
+  millrace serve --app examples/mail         # start a server, data in ./data
+  millrace deploy examples/mail              # deploy to a server that runs
+  millrace feed mails.jsonl                  # feed documents
   millrace query 'select * from mail where default contains \"budget\"' \\
-      streaming.groupname=me                 search
-  millrace get id:mail:mail:g=me:1           show one document
+      streaming.groupname=me                 # search
+  millrace get id:mail:mail:g=me:1           # show one document
   millrace visit --selection 'mail.folder == \"inbox\"' > inbox.jsonl
 
 'millrace COMMAND --help' tells more of each, with examples.";
@@ -143,7 +143,7 @@ Examples:
   millrace feed mails.jsonl
   millrace feed mails.jsonl.gz
   millrace corpus | millrace feed -
-  millrace feed --resume mails.resume mails.jsonl    go on where it stopped
+  millrace feed --resume mails.resume mails.jsonl    # go on where it stopped
 
 An operation is one of
   {\"put\": \"id:mail:mail:g=me:1\", \"fields\": {\"subject\": \"Hello\"}}
@@ -163,7 +163,7 @@ Examples:
       streaming.groupname=me
   millrace query searchChain=rag format=sse streaming.groupname=me \\
       'yql=select subject, body from mail where userQuery()' \\
-      'query=when does the ferry leave'      ask a language model (docs/rag.md)
+      'query=when does the ferry leave'      # ask a model (docs/rag.md)
 
 The exit status is 1 when the answer has errors. With format=sse, xml or cbor the answer is written as it comes.")]
     Query(Query),
@@ -210,7 +210,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   millrace status
-  millrace --format json status     all metrics, for programs
+  millrace --format json status     # all metrics, for programs
 
 The exit status is 1 when no application is deployed.")]
     Status(Patience),
@@ -219,9 +219,9 @@ The exit status is 1 when no application is deployed.")]
         subcommand,
         after_help = "\
 Examples:
-  millrace node retire n3 --reason 'its disk is old'    empty it; then:
+  millrace node retire n3 --reason 'its disk is old'    # empty it; then:
   millrace cluster wait --ideal && millrace node remove n3
-  millrace node maintenance n1                          before work on it
+  millrace node maintenance n1                          # before work on it
   millrace node up n1"
     )]
     Node(NodeCommand),
@@ -230,9 +230,9 @@ Examples:
         subcommand,
         after_help = "\
 Examples:
-  millrace cluster show           its nodes, and what moves between them
-  millrace cluster wait           until it is up, and all nodes know its state
-  millrace cluster wait --ideal   until every replica is in its place as well"
+  millrace cluster show           # its nodes, and what moves between them
+  millrace cluster wait           # until it is up, and all nodes know its state
+  millrace cluster wait --ideal   # until every replica is in its place as well"
     )]
     Cluster(ClusterCommand),
     /// Check the files of a data directory that no server has open.
@@ -258,15 +258,15 @@ Examples:
     /// Measure, each figure beside its limit.
     #[command(after_help = "\
 Examples:
-  millrace bench list                        which benchmarks there are
-  millrace bench nn                          one of them
-  millrace bench nn --http                   a variant of it
-  millrace bench feed --milliseconds 3000    longer, for steadier figures
-  millrace bench memory --size 0.1           a tenth of the data, to try it out
-  millrace bench nn --json --plot nn.svg     JSON lines, and the curves
+  millrace bench list                        # which benchmarks there are
+  millrace bench nn                          # one of them
+  millrace bench nn --http                   # a variant of it
+  millrace bench feed --milliseconds 3000    # longer, for steadier figures
+  millrace bench memory --size 0.1           # a tenth of the data
+  millrace bench nn --json --plot nn.svg     # JSON lines, and the curves
   millrace bench model --case 'minilm 32' --clients 1,32
-                                             some of its cases
-  millrace bench all --json > figures.jsonl  everything, some minutes
+                                             # some of its cases
+  millrace bench all --json > figures.jsonl  # everything, some minutes
 
 A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare \
 appends with fsync, the same server where it only parses. The ratio of the two is what to compare between machines.
@@ -275,7 +275,7 @@ The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells mor
     Bench(BenchArguments),
     /// Print a script that completes commands in a shell.
     #[command(
-        after_help = "Example:\n  millrace completions bash > ~/.local/share/bash-completion/completions/millrace"
+        after_help = "Examples:\n  millrace completions zsh > ~/.zfunc/_millrace\n  source <(millrace completions bash)"
     )]
     Completions(Completions),
 }
