@@ -48,6 +48,13 @@ def test_every_setting_is_one(settings, objects):
             assert variable["name"] in variables, variable
 
 
+def test_services_set_no_settings(settings, objects):
+    """Kubernetes gives pods a variable NAME_PORT for each service with an address of its own, unless it is told not to."""
+    clashes = [name for kind, name in objects if kind == "Service" and f"{name.upper().replace('-', '_')}_PORT" in settings[0]]
+    links = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"].get("enableServiceLinks", True)
+    assert not (clashes and links), clashes
+
+
 def test_a_stop_leaves_time_to_drain(objects):
     pod = objects["StatefulSet", "millrace"]["spec"]["template"]["spec"]
     env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}

@@ -109,11 +109,6 @@ impl BytesBuilder {
         range.for_each(|index| self.push(column.get(index)));
     }
 
-    /// Bytes of values so far.
-    pub fn data_len(&self) -> usize {
-        self.data.len()
-    }
-
     /// The column.
     pub fn finish(self) -> Bytes {
         let len = self.presence.len();

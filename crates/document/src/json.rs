@@ -8,10 +8,12 @@
 mod failure;
 mod feed;
 mod nesting;
+mod operation;
 mod read;
 mod update;
 mod write;
 
 pub use feed::{FeedOperation, FeedReader};
-pub use read::{ParseOptions, parse, read_value};
+pub use operation::{ParseOptions, parse};
+pub use read::read_value;
 pub use write::{FieldsJson, ValueJson, fields, value};

@@ -25,7 +25,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// The data directory cannot be used.
-    #[error("data directory {}: {source}", path.display())]
+    #[error("data directory {}: {source}; choose another with --data-dir, or let this user read and write it", path.display())]
     Directory {
         /// The file or directory.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum StartError {
     #[error("cannot start threads: {0}")]
     Threads(std::io::Error),
     /// The store does not open.
-    #[error("{0}; look at it with: millrace doctor DATA_DIR")]
+    #[error("{0}{cure}", cure = doctor(.0))]
     Store(#[from] millrace_store::Error),
     /// The application that was active no longer works.
     #[error("the active application in {} cannot be used: {reason}", path.display())]
@@ -69,6 +69,14 @@ pub enum StartError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// Where a look at all files may help; some errors tell their cure themselves.
+fn doctor(error: &millrace_store::Error) -> &'static str {
+    match error {
+        millrace_store::Error::DataDirectory { .. } | millrace_store::Error::Corrupt { .. } => "",
+        _ => "; look at it with: millrace doctor DATA_DIR",
+    }
 }
 
 /// Why a request is refused or fails.

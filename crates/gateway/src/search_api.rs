@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{self, State};
 use axum::response::Response;
-use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, StatusCode};
 use millrace_document::{Group, Location};
 use millrace_model::Purpose;
 use millrace_query::Query;
@@ -96,6 +96,19 @@ enum Made {
     Prompt(Arc<Question>, String),
 }
 
+/// What is to be done with a query here, or what another node has done with it.
+enum Route {
+    Here(Here),
+    There(Response),
+}
+
+/// A query that is this node's to answer.
+struct Here {
+    vouch: Vouch,
+    /// Whether it goes over all nodes that have some of the documents.
+    gathers: bool,
+}
+
 /// The answer to a request; `format` is set as soon as it is known, so that errors come in it too.
 async fn search(
     node: &Arc<Node>,
@@ -109,55 +122,22 @@ async fn search(
     if hop == Hop::Share {
         return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
-    let (mut parameters, limits) =
-        parameters::read(&deployment, node.settings().request_bytes_max, request).await?;
-    *format = Format::of(&parameters, &headers)?;
+    let (query, aim) = asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
-    let limited = deployment.application.container.limits_rates && hop == Hop::Client;
-    if let Some(claim) = if limited { Claim::of(&parameters)? } else { None } {
-        node.quotas().admit(&claim, started, node.metrics())?;
+    if let Aim::Prompt(question) = &aim
+        && !question.searches()
+    {
+        return Ok(Answer::Response(question.answer(question.prompt(&[]), &query, format).await?));
     }
-    let question = Question::of(&deployment, &mut parameters, &headers)?;
-    if matches!(format, Format::Events) && question.is_none() {
-        let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
-        return Err(Error::parameter("presentation.format", reason.to_owned()));
-    }
-    sources::by_chain(&deployment, &mut parameters);
-    let query = Arc::new(Query::from_parameters(parameters, &limits)?);
-    if deployment.application.container.checks_encoding {
-        check_encoding(&query)?;
-    }
-    let aim = match question {
-        Some(question) if !question.searches() => {
-            let prompt = question.prompt(&[]);
-            return Ok(Answer::Response(question.answer(prompt, &query, format).await?));
-        }
-        Some(question) => Aim::Prompt(Arc::new(question)),
-        None => Aim::Result(format),
-    };
     let timeout = query.timeout;
     let deadline = started + timeout;
     let caller = Caller::default();
     let gone = Arc::clone(&caller.gone);
     loop {
-        let mut vouch = Vouch::default();
-        let one = one_location(node, &query)?;
-        let mut gathers = hop == Hop::Client && one.is_none();
-        if let Some((location, group)) = one {
-            let left = timeout.saturating_sub(started.elapsed());
-            let request = spread::forwarded(&query, headers.clone(), left)?;
-            let subject = Subject { location, group: Some(&group), part: None };
-            match cluster::hand_on(node, subject, Access::Search, &hop, &request, deadline).await? {
-                Way::Here(here) => vouch = here,
-                Way::There(response) => return Ok(Answer::Response(response)),
-                Way::Divided => gathers = true,
-            }
-        } else if node.cluster().is_some() && hop != Hop::Client {
-            // Whoever has handed it on takes it for a query of one bucket.
-            return Err(Error::Unsettled(
-                "the nodes do not agree yet whether the group is divided".to_owned(),
-            ));
-        }
+        let here = match route(node, &query, &headers, &hop, started).await? {
+            Route::Here(here) => here,
+            Route::There(response) => return Ok(Answer::Response(response)),
+        };
         let embeddings = Arc::new(embed(node, &deployment, &query, deadline, &gone).await?);
         let request = Request {
             node: Arc::clone(node),
@@ -167,12 +147,12 @@ async fn search(
             started,
             gone: Arc::clone(&gone),
         };
-        let making = make(&request, gathers, vouch.is_full(), &aim);
+        let making = make(&request, &here, &aim);
         let Ok(made) = tokio::time::timeout(timeout.saturating_add(GRACE), making).await else {
             return Err(Error::Timeout(timeout));
         };
         let made = made?;
-        match (vouch.check(node), made) {
+        match (here.vouch.check(node), made) {
             (Ok(()), Made::Result(body, figures)) => return Ok(Answer::Result(body, figures)),
             (Ok(()), Made::Prompt(question, prompt)) => {
                 return Ok(Answer::Response(question.answer(prompt, &query, format).await?));
@@ -185,6 +165,71 @@ async fn search(
     }
 }
 
+/// The query that a request asks, and what is to be made of what it finds.
+async fn asked(
+    node: &Node,
+    deployment: &Deployment,
+    headers: &HeaderMap,
+    hop: &Hop,
+    request: extract::Request,
+    started: Instant,
+    format: &mut Format,
+) -> Result<(Arc<Query>, Aim), Error> {
+    let (mut parameters, limits) =
+        parameters::read(deployment, node.settings().request_bytes_max, request).await?;
+    *format = Format::of(&parameters, headers)?;
+    let container = &deployment.application.container;
+    if container.limits_rates
+        && *hop == Hop::Client
+        && let Some(claim) = Claim::of(&parameters)?
+    {
+        node.quotas().admit(&claim, started, node.metrics())?;
+    }
+    let question = Question::of(deployment, &mut parameters, headers)?;
+    if matches!(format, Format::Events) && question.is_none() {
+        let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
+        return Err(Error::parameter("presentation.format", reason.to_owned()));
+    }
+    sources::by_chain(deployment, &mut parameters);
+    let query = Query::from_parameters(parameters, &limits)?;
+    if container.checks_encoding {
+        check_encoding(&query)?;
+    }
+    let aim = match question {
+        Some(question) => Aim::Prompt(Arc::new(question)),
+        None => Aim::Result(*format),
+    };
+    Ok((Arc::new(query), aim))
+}
+
+/// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is another node's.
+async fn route(
+    node: &Node,
+    query: &Query,
+    headers: &HeaderMap,
+    hop: &Hop,
+    started: Instant,
+) -> Result<Route, Error> {
+    let Some((location, group)) = one_location(node, query)? else {
+        if node.cluster().is_some() && *hop != Hop::Client {
+            // Whoever has handed it on takes it for a query of one bucket.
+            return Err(Error::Unsettled(
+                "the nodes do not agree yet whether the group is divided".to_owned(),
+            ));
+        }
+        return Ok(Route::Here(Here { vouch: Vouch::default(), gathers: *hop == Hop::Client }));
+    };
+    let left = query.timeout.saturating_sub(started.elapsed());
+    let request = spread::forwarded(query, headers.clone(), left)?;
+    let subject = Subject { location, group: Some(&group), part: None };
+    let deadline = started + query.timeout;
+    Ok(match cluster::hand_on(node, subject, Access::Search, hop, &request, deadline).await? {
+        Way::Here(vouch) => Route::Here(Here { vouch, gathers: false }),
+        Way::There(response) => Route::There(response),
+        Way::Divided => Route::Here(Here { vouch: Vouch::default(), gathers: true }),
+    })
+}
+
 /// Refuses a query that cannot find what its text was meant for.
 fn check_encoding(query: &Query) -> Result<(), Error> {
     match millrace_query::double_encoded(&query.root) {
@@ -195,12 +240,12 @@ fn check_encoding(query: &Query) -> Result<(), Error> {
     }
 }
 
-/// What is made of a query that is this node's to answer. `gathers`: from all nodes that have documents; `full`: it has all of the
-/// documents, or all that anybody has.
-async fn make(request: &Request, gathers: bool, full: bool, aim: &Aim) -> Result<Made, Error> {
+/// What is made of a query that is this node's to answer.
+async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> {
     let node = &request.node;
+    let full = here.vouch.is_full();
     let (working, aim) = (request.clone(), aim.clone());
-    let made = match node.cluster().filter(|_| gathers) {
+    let made = match node.cluster().filter(|_| here.gathers) {
         Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
             node.pool().run(move || finish(&working, &found, &aim)).await

@@ -1,23 +1,24 @@
 //! Items of a query to nodes, leaves and terms over a schema.
 
+mod places;
 mod ranges;
+mod sets;
 mod terms;
 mod text;
+mod vectors;
 
 pub use text::parsed;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use millrace_document::DataType;
-use millrace_query::{Annotations, Bound, Item, Match, NearestNeighbor, Query, WeightedOperator};
+use millrace_query::{Annotations, Item, Match, Query};
 use millrace_schema::Schema;
-use millrace_tensor::{DimensionKind, Tensor, TensorType};
 
 use crate::inputs::Inputs;
 use crate::target::{self, Target};
 use crate::words::{Languages, Words};
-use crate::{Context, Error, Leaf, LeafId, Node, Predicate, Term, TermId, WordPattern, number};
+use crate::{Context, Error, Leaf, LeafId, Node, Predicate, Term, TermId, WordPattern};
 
 /// The most leaves of one plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
@@ -132,18 +133,7 @@ impl<'a> Tree<'a> {
                 self.same_element(field, children, elements, place)?
             }
             Item::Range { field, low, high, annotations, .. } => {
-                let bounds = (*low, *high);
-                let text = describe(bounds);
-                let languages = self.languages();
-                self.each(field, place, annotations, &text, |target| match bounds {
-                    // A number is a word where there are only words.
-                    (Bound::Inclusive(low), Bound::Inclusive(high))
-                        if low == high && target::holds_text(target.value_type) =>
-                    {
-                        Words::new(target, annotations, languages).term(&text, &Match::Word)
-                    }
-                    _ => range(target, bounds),
-                })?
+                self.range(field, (*low, *high), annotations, place)?
             }
             Item::In { field, values, annotations } => self.set(field, place, annotations, values)?,
             Item::Weighted { operator, field, tokens, annotations } => {
@@ -151,19 +141,10 @@ impl<'a> Tree<'a> {
             }
             Item::NearestNeighbor(nearest) => self.nearest(nearest)?,
             Item::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
-                check_degrees(field, *latitude, *longitude)?;
-                let predicate = Predicate::GeoCircle {
-                    latitude: *latitude,
-                    longitude: *longitude,
-                    radius_km: (*radius_km >= 0.0).then_some(*radius_km),
-                };
-                self.place(field, annotations, predicate)?
+                self.geo_circle(field, [*latitude, *longitude], *radius_km, annotations)?
             }
             Item::GeoBoundingBox { field, corners, annotations } => {
-                let [south, west, north, east] = *corners;
-                check_degrees(field, south, west)?;
-                check_degrees(field, north, east)?;
-                self.place(field, annotations, Predicate::GeoBox(*corners))?
+                self.geo_box(field, *corners, annotations)?
             }
             Item::Predicate { field, .. } => {
                 return Err(wrong(
@@ -201,21 +182,33 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A term over all fields that a name means, with one predicate in each.
-    fn each(
+    /// A term over all fields that a name means, with what `predicates` makes of each, any of which may hold.
+    fn each<P: IntoIterator<Item = Predicate>>(
         &mut self,
         field: &str,
         place: Place<'_>,
         annotations: &Annotations,
         text: &str,
-        predicate: impl Fn(&Target<'_>) -> Result<Option<Predicate>, Error>,
+        predicates: impl Fn(&Target<'_>) -> Result<P, Error>,
     ) -> Result<Node, Error> {
         let targets = self.targets(field, place)?;
+        self.each_of(&targets, place, annotations, text, predicates)
+    }
+
+    /// As [`Tree::each`], over these fields.
+    fn each_of<P: IntoIterator<Item = Predicate>>(
+        &mut self,
+        targets: &[Target<'_>],
+        place: Place<'_>,
+        annotations: &Annotations,
+        text: &str,
+        predicates: impl Fn(&Target<'_>) -> Result<P, Error>,
+    ) -> Result<Node, Error> {
         let is_one = targets.len() == 1;
         let mut found = Vec::new();
-        for target in &targets {
-            match predicate(target) {
-                Ok(predicate) => found.extend(predicate.map(|predicate| (target, predicate))),
+        for target in targets {
+            match predicates(target) {
+                Ok(predicates) => found.extend(predicates.into_iter().map(|predicate| (target, predicate))),
                 Err(error) if is_one && !place.typed => return Err(error),
                 // One field of a fieldset, or what a person typed: it matches nothing there.
                 Err(_) => {}
@@ -224,7 +217,7 @@ impl<'a> Tree<'a> {
         let term = self.new_term(text, annotations);
         let mut nodes = Vec::with_capacity(found.len());
         for (target, predicate) in found {
-            nodes.push(self.leaf_node(target, predicate, term, None)?);
+            nodes.push(self.leaf_node(target, predicate, term)?);
         }
         Ok(or(nodes))
     }
@@ -242,13 +235,12 @@ impl<'a> Tree<'a> {
         target: &Target<'_>,
         predicate: Predicate,
         term: Option<TermId>,
-        dot_product_above: Option<f64>,
     ) -> Result<LeafId, Error> {
         if self.leaves.len() == MAX_LEAVES {
             return Err(Error::TooLarge { limit: MAX_LEAVES });
         }
         let id = LeafId(self.leaves.len());
-        self.leaves.push(Leaf { field: Arc::clone(&target.path), predicate, term, dot_product_above });
+        self.leaves.push(Leaf { field: Arc::clone(&target.path), predicate, term, dot_product_above: None });
         if let Some(TermId(term)) = term {
             self.terms[term].leaves.push(id);
         }
@@ -261,9 +253,8 @@ impl<'a> Tree<'a> {
         target: &Target<'_>,
         predicate: Predicate,
         term: Option<TermId>,
-        dot_product_above: Option<f64>,
     ) -> Result<Node, Error> {
-        let node = Node::Leaf(self.leaf(target, predicate, term, dot_product_above)?);
+        let node = Node::Leaf(self.leaf(target, predicate, term)?);
         let Some(key) = &target.key else { return Ok(node) };
         let place = Place { element: None, typed: false };
         let mut keys = self.targets(&format!("{}.key", target.field.name), place)?;
@@ -272,7 +263,7 @@ impl<'a> Tree<'a> {
         let predicate =
             Words::new(&key_target, &annotations, Languages::default()).term(key, &Match::Word)?;
         let Some(predicate) = predicate else { return Ok(Node::False) };
-        let key = Node::Leaf(self.leaf(&key_target, predicate, None, None)?);
+        let key = Node::Leaf(self.leaf(&key_target, predicate, None)?);
         Ok(Node::SameElement {
             field: Arc::clone(&target.field.name),
             child: Box::new(Node::And(vec![key, node])),
@@ -309,213 +300,6 @@ impl<'a> Tree<'a> {
             elements: elements.to_vec(),
         })
     }
-
-    /// `in`: values that are words of a text field may be several words each.
-    fn set(
-        &mut self,
-        field: &str,
-        place: Place<'_>,
-        annotations: &Annotations,
-        values: &[String],
-    ) -> Result<Node, Error> {
-        let weighted: Vec<(String, i32)> = values.iter().map(|value| (value.clone(), 1)).collect();
-        let languages = self.languages();
-        self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
-    }
-
-    fn weighted(
-        &mut self,
-        operator: WeightedOperator,
-        field: &str,
-        tokens: &[(String, i32)],
-        annotations: &Annotations,
-        place: Place<'_>,
-    ) -> Result<Node, Error> {
-        let (name, above) = match operator {
-            WeightedOperator::WeightedSet => ("weightedSet", None),
-            WeightedOperator::DotProduct => ("dotProduct", Some(f64::NEG_INFINITY)),
-            WeightedOperator::Wand { score_threshold, .. } => ("wand", Some(score_threshold)),
-        };
-        let languages = self.languages();
-        let term = self.terms.len();
-        let node = self
-            .each(field, place, annotations, name, |target| any_of(target, annotations, languages, tokens))?;
-        if let Some(term) = self.terms.get(term) {
-            for LeafId(leaf) in term.leaves.clone() {
-                self.leaves[leaf].dot_product_above = above;
-            }
-        }
-        Ok(node)
-    }
-
-    fn nearest(&mut self, nearest: &NearestNeighbor) -> Result<Node, Error> {
-        let place = Place { element: None, typed: false };
-        let targets = self.targets(&nearest.field, place)?;
-        let Some(target) = targets.first() else { return Ok(Node::False) };
-        let DataType::Tensor(tensor_type) = &target.field.data_type else {
-            let reason =
-                format!("nearestNeighbor needs a tensor, and it is of type {}", target.field.data_type);
-            return Err(wrong(&nearest.field, reason));
-        };
-        let Some(attribute) = &target.field.attribute else {
-            return Err(wrong(
-                &nearest.field,
-                "nearestNeighbor needs an attribute; write: indexing: attribute",
-            ));
-        };
-        if tensor_type.indexed().count() != 1 {
-            let reason = format!(
-                "nearestNeighbor needs one indexed dimension, as in tensor<float>(x[384]); it is {tensor_type}"
-            );
-            return Err(wrong(&nearest.field, reason));
-        }
-        let metric = attribute.distance_metric;
-        let vector = self.inputs.tensor(&nearest.query_tensor, self.profile, &vector_type(tensor_type))?;
-        check_vector(&nearest.query_tensor, &vector, tensor_type)?;
-        let predicate = Predicate::Nearest {
-            target: vector,
-            metric,
-            target_hits: nearest.target_hits,
-            threshold: nearest.distance_threshold,
-        };
-        let term = self.new_term(&nearest.query_tensor, &nearest.annotations);
-        self.leaf_node(target, predicate, term, None)
-    }
-
-    fn place(&mut self, field: &str, annotations: &Annotations, predicate: Predicate) -> Result<Node, Error> {
-        let place = Place { element: None, typed: false };
-        let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));
-        let field = match only() {
-            Some(only) if field.is_empty() => &only.name,
-            _ => field,
-        };
-        self.each(field, place, annotations, field, |target| match target.value_type {
-            DataType::Position => Ok(Some(predicate.clone())),
-            other => Err(wrong(
-                &target.path,
-                format!("it holds {other}; a place on earth needs the type position"),
-            )),
-        })
-    }
-}
-
-fn holds_positions(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Position => true,
-        DataType::Array(element) => holds_positions(element),
-        _ => false,
-    }
-}
-
-/// The predicate of values with weights in one field; none where nothing can match it.
-fn any_of(
-    target: &Target<'_>,
-    annotations: &Annotations,
-    languages: Languages<'_>,
-    values: &[(String, i32)],
-) -> Result<Option<Predicate>, Error> {
-    let words = Words::new(target, annotations, languages);
-    let predicate = match number::kind(target.value_type) {
-        Some(number::Kind::Integer) => {
-            let number =
-                |(text, weight): &(String, i32)| match text.trim().trim_end_matches(['L', 'l']).parse() {
-                    Ok(number) => Ok((number, *weight)),
-                    Err(_) => Err(wrong(
-                        &target.path,
-                        format!("it holds {}, and {text:?} is no whole number", target.value_type),
-                    )),
-                };
-            let mut numbers = values.iter().map(number).collect::<Result<Vec<(i64, i32)>, _>>()?;
-            numbers.sort_unstable();
-            numbers.dedup_by_key(|(number, _)| *number);
-            Predicate::NumberIn(numbers)
-        }
-        Some(number::Kind::Float(_)) | None if !target::holds_text(target.value_type) => {
-            let reason =
-                format!("it holds {}; a set of values needs whole numbers or strings", target.value_type);
-            return Err(wrong(&target.path, reason));
-        }
-        _ if target.is_text() => {
-            let stems = |(text, weight): &(String, i32)| {
-                let weight = *weight;
-                words.stems(text).into_iter().flatten().map(move |stem| (stem, weight))
-            };
-            let mut words: Vec<(String, i32)> = values.iter().flat_map(stems).collect();
-            words.sort();
-            words.dedup_by(|later, first| later.0 == first.0);
-            Predicate::WordIn(words)
-        }
-        _ => {
-            let mut values: Vec<(String, i32)> =
-                values.iter().map(|(text, weight)| (words.folded(text), *weight)).collect();
-            values.sort();
-            values.dedup_by(|later, first| later.0 == first.0);
-            Predicate::ValueIn { values, cased: words.is_cased() }
-        }
-    };
-    let is_empty = match &predicate {
-        Predicate::NumberIn(numbers) => numbers.is_empty(),
-        Predicate::WordIn(words) | Predicate::ValueIn { values: words, .. } => words.is_empty(),
-        _ => false,
-    };
-    Ok((!is_empty).then_some(predicate))
-}
-
-fn range(target: &Target<'_>, (low, high): (Bound, Bound)) -> Result<Option<Predicate>, Error> {
-    if low == Bound::Open && high == Bound::Open && number::kind(target.value_type).is_some() {
-        return Ok(Some(Predicate::Present));
-    }
-    let kind = number::kind(target.value_type).ok_or_else(|| {
-        let hint = match target.value_type {
-            DataType::Bool => format!("; write: {} = true", target.path),
-            other if target::holds_text(other) => {
-                format!("; for text write: {} contains \"word\"", target.path)
-            }
-            _ => String::new(),
-        };
-        wrong(&target.path, format!("it holds {}, which is no number{hint}", target.value_type))
-    })?;
-    Ok(number::range(kind, low, high).map(Predicate::Number))
-}
-
-/// The type that the query's vector for a field of this type has.
-fn vector_type(field_type: &TensorType) -> String {
-    let dimension =
-        field_type.indexed().map(|(name, size)| format!("{name}[{size}]")).next().unwrap_or_default();
-    format!("tensor<float>({dimension})")
-}
-
-fn check_vector(name: &str, vector: &Tensor, field_type: &TensorType) -> Result<(), Error> {
-    let given = vector.tensor_type();
-    let mut wanted = field_type.dimensions().iter().filter(|d| matches!(d.kind, DimensionKind::Indexed(_)));
-    if given.dimensions().len() == 1 && given.dimensions().first() == wanted.next() {
-        return Ok(());
-    }
-    Err(Error::Input {
-        name: name.to_owned(),
-        reason: format!(
-            "the field is a {field_type}, so its query vector is a {}, not a {given}",
-            vector_type(field_type)
-        ),
-    })
-}
-
-fn check_degrees(field: &str, latitude: f64, longitude: f64) -> Result<(), Error> {
-    if latitude.abs() <= 90.0 && longitude.abs() <= 180.0 {
-        return Ok(());
-    }
-    Err(wrong(
-        field,
-        format!("{latitude} {longitude} is no place; latitudes are -90 to 90, longitudes -180 to 180"),
-    ))
-}
-
-fn describe((low, high): (Bound, Bound)) -> String {
-    let text = |bound: Bound| match bound {
-        Bound::Open => String::new(),
-        Bound::Inclusive(number) | Bound::Exclusive(number) => number.to_string(),
-    };
-    if low == high { text(low) } else { format!("[{};{}]", text(low), text(high)) }
 }
 
 /// All of them; those that match always are left out.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::ServeArguments;
 
@@ -25,9 +25,28 @@ pub struct Cli {
 impl Cli {
     /// What the process was started with. Ends it where that makes no sense, or asks for help.
     pub fn of_arguments() -> Self {
-        Cli::try_parse().unwrap_or_else(|error| with_plain_usage(error).exit())
+        let parsed = Cli::whole().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| with_plain_usage(error).exit())
+    }
+
+    /// All commands, each with the options that its help shows.
+    pub fn whole() -> clap::Command {
+        let mut whole = Cli::command();
+        // From here on every command has the options that all have.
+        whole.build();
+        ALONE.into_iter().fold(whole, |whole, name| {
+            whole.mut_subcommand(name, |command| {
+                command.mut_args(|option| match option.get_help_heading() {
+                    Some(EVERY_COMMAND) => option.hide(true),
+                    _ => option,
+                })
+            })
+        })
     }
 }
+
+/// The commands that talk to no node: where one is says nothing to them.
+const ALONE: [&str; 6] = ["serve", "doctor", "corpus", "demo", "bench", "completions"];
 
 /// The error with the usage of the command as its help has it. By itself it has every flag that a variable of the environment stands
 /// for, as if that had to be typed.
@@ -35,9 +54,7 @@ fn with_plain_usage(mut error: clap::Error) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;
     }
-    let mut cli = Cli::command();
-    cli.build();
-    let usage = usage_of(&mut cli, &mut std::env::args().skip(1));
+    let usage = usage_of(&mut Cli::whole(), &mut std::env::args().skip(1));
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     error
 }
@@ -56,11 +73,12 @@ const EVERY_COMMAND: &str = "Options of every command that talks to a node";
 
 const EXAMPLES: &str = "\
 Examples:
-  millrace serve --app examples/mail         start a server with an application, data in ./data
-  millrace deploy examples/mail              deploy to a server that runs
-  millrace feed mails.jsonl                  feed documents
-  millrace query 'select * from mail where default contains \"budget\"' streaming.groupname=me
-  millrace get id:mail:mail:g=me:1           show one document
+  millrace serve --app examples/mail         # start a server, data in ./data
+  millrace deploy examples/mail              # deploy to a server that runs
+  millrace feed mails.jsonl                  # feed documents
+  millrace query 'select * from mail where default contains \"budget\"' \\
+      streaming.groupname=me                 # search
+  millrace get id:mail:mail:g=me:1           # show one document
   millrace visit --selection 'mail.folder == \"inbox\"' > inbox.jsonl
 
 'millrace COMMAND --help' tells more of each, with examples.";
@@ -110,8 +128,8 @@ Examples:
   millrace serve --data-dir /var/lib/millrace --app examples/mail
   millrace serve --config millrace.toml --listen 0.0.0.0
 
-Every option can stand in the TOML file, under its own name (data-dir = \"/var/lib/millrace\"), or in an environment
-variable (MILLRACE_DATA_DIR). A flag counts more than a variable, and that more than the file.")]
+Every option can stand in the TOML file, under its own name (data-dir = \"/var/lib/millrace\"), or in \
+an environment variable (MILLRACE_DATA_DIR). A flag counts more than a variable, and that more than the file.")]
     Serve(Box<ServeArguments>),
     /// Deploy an application package.
     #[command(after_help = "\
@@ -125,7 +143,7 @@ Examples:
   millrace feed mails.jsonl
   millrace feed mails.jsonl.gz
   millrace corpus | millrace feed -
-  millrace feed --resume mails.resume mails.jsonl     go on where the last run stopped
+  millrace feed --resume mails.resume mails.jsonl    # go on where it stopped
 
 An operation is one of
   {\"put\": \"id:mail:mail:g=me:1\", \"fields\": {\"subject\": \"Hello\"}}
@@ -136,12 +154,26 @@ and may have \"condition\" and \"create\". The exit status is 1 when any operati
     /// Search.
     #[command(after_help = "\
 Examples:
-  millrace query 'select * from mail where default contains \"budget\"' streaming.groupname=me
-  millrace query 'yql=select * from mail where userQuery()' 'query=quarterly budget' streaming.groupname=me hits=3
-  millrace query 'select * from mail where true limit 0 | all(group(from_address) max(5) each(output(count())))' \\
-      streaming.groupname=me")]
+  millrace query 'select * from mail where default contains \"budget\"' \\
+      streaming.groupname=me
+  millrace query 'select * from mail where userQuery()' \\
+      'query=quarterly budget' streaming.groupname=me hits=3
+  millrace query 'select * from mail where true limit 0 |
+      all(group(from_address) max(5) each(output(count())))' \\
+      streaming.groupname=me
+  millrace query searchChain=rag format=sse streaming.groupname=me \\
+      'yql=select subject, body from mail where userQuery()' \\
+      'query=when does the ferry leave'      # ask a model (docs/rag.md)
+
+The exit status is 1 when the answer has errors. With format=sse, xml or cbor the answer is written as it comes.")]
     Query(Query),
     /// Show a document.
+    #[command(after_help = "\
+Examples:
+  millrace get id:mail:mail:g=me:1
+  millrace get id:mail:mail:g=me:1 --fields mail:subject,date
+
+The exit status is 1 when there is no such document.")]
     Get(Get),
     /// Write a document.
     #[command(after_help = "\
@@ -152,10 +184,20 @@ Examples:
     /// Change fields of a document.
     #[command(after_help = "\
 Examples:
-  millrace update id:mail:mail:g=me:1 '{\"fields\": {\"folder\": {\"assign\": \"archive\"}}}'
-  millrace update id:mail:mail:g=me:1 '{\"fields\": {\"size\": {\"increment\": 1}}}' --condition 'mail.size < 10'")]
+  millrace update id:mail:mail:g=me:1 \\
+      '{\"fields\": {\"folder\": {\"assign\": \"archive\"}}}'
+  millrace update id:mail:mail:g=me:1 --condition 'mail.size < 10' \\
+      '{\"fields\": {\"size\": {\"increment\": 1}}}'
+
+An update of a document that is not there is done without effect, unless --create makes it.")]
     Update(Write),
     /// Remove a document.
+    #[command(after_help = "\
+Examples:
+  millrace remove id:mail:mail:g=me:1
+  millrace remove id:mail:mail:g=me:1 --condition 'mail.folder == \"spam\"'
+
+To remove what is not there is done without effect.")]
     Remove(Remove),
     /// Write documents as JSON lines, in the form that feed reads.
     #[command(after_help = "\
@@ -165,15 +207,21 @@ Examples:
   millrace visit --group me")]
     Visit(Visit),
     /// Tell how a node is, and the cluster that it is in.
+    #[command(after_help = "\
+Examples:
+  millrace status
+  millrace --format json status     # all metrics, for programs
+
+The exit status is 1 when no application is deployed.")]
     Status(Patience),
     /// Say what a node of the cluster should be.
     #[command(
         subcommand,
         after_help = "\
 Examples:
-  millrace node retire n3 --reason 'its disk is old'     empty it; then wait, and remove it
+  millrace node retire n3 --reason 'its disk is old'    # empty it; then:
   millrace cluster wait --ideal && millrace node remove n3
-  millrace node maintenance n1                           before a restart that takes minutes
+  millrace node maintenance n1                          # before work on it
   millrace node up n1"
     )]
     Node(NodeCommand),
@@ -182,12 +230,17 @@ Examples:
         subcommand,
         after_help = "\
 Examples:
-  millrace cluster show              its nodes, and what moves between them
-  millrace cluster wait              until it is up, and all nodes know its state
-  millrace cluster wait --ideal      until every replica is where it should be as well"
+  millrace cluster show           # its nodes, and what moves between them
+  millrace cluster wait           # until it is up, and all nodes know its state
+  millrace cluster wait --ideal   # until every replica is in its place as well"
     )]
     Cluster(ClusterCommand),
     /// Check the files of a data directory that no server has open.
+    #[command(after_help = "\
+Example:
+  millrace doctor /var/lib/millrace
+
+Every file is read and its checksums are compared; nothing is changed. The exit status is 1 when something is wrong.")]
     Doctor(Doctor),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
     #[command(after_help = "\
@@ -200,27 +253,29 @@ Examples:
     #[command(after_help = "Example:\n  millrace corpus --mails 100000 | millrace feed -")]
     Corpus(Corpus),
     /// Start a node, feed it a mail corpus, and run seven queries.
+    #[command(after_help = "Example:\n  millrace demo --mails 2000 --mailboxes 30")]
     Demo(Demo),
     /// Measure, each figure beside its limit.
     #[command(after_help = "\
 Examples:
-  millrace bench list                        which benchmarks there are, and what each is held against
-  millrace bench nn                          one of them
-  millrace bench nn --http                   a variant of it
-  millrace bench feed --milliseconds 3000    longer, for figures that repeat better
-  millrace bench memory --size 0.1           a tenth of the data, to try it out
-  millrace bench nn --json --plot nn.svg     one JSON object a figure, and the curves
+  millrace bench list                        # which benchmarks there are
+  millrace bench nn                          # one of them
+  millrace bench nn --http                   # a variant of it
+  millrace bench feed --milliseconds 3000    # longer, for steadier figures
+  millrace bench memory --size 0.1           # a tenth of the data
+  millrace bench nn --json --plot nn.svg     # JSON lines, and the curves
   millrace bench model --case 'minilm 32' --clients 1,32
-                                             some of its cases
-  millrace bench all --json > figures.jsonl  everything, some minutes
+                                             # some of its cases
+  millrace bench all --json > figures.jsonl  # everything, some minutes
 
-A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare
+A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare \
 appends with fsync, the same server where it only parses. The ratio of the two is what to compare between machines.
+
 The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells more.")]
     Bench(BenchArguments),
     /// Print a script that completes commands in a shell.
     #[command(
-        after_help = "Example:\n  millrace completions bash > ~/.local/share/bash-completion/completions/millrace"
+        after_help = "Examples:\n  millrace completions zsh > ~/.zfunc/_millrace\n  source <(millrace completions bash)"
     )]
     Completions(Completions),
 }
@@ -269,7 +324,7 @@ pub struct Wait {
     #[arg(long)]
     pub ideal: bool,
     /// Seconds to wait.
-    #[arg(long, default_value_t = 3600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub timeout: u64,
 }
 
@@ -531,4 +586,22 @@ impl BenchArguments {
 pub struct Completions {
     /// The shell.
     pub shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal of 80 columns shows them as they are, and they can be copied.
+    #[test]
+    fn examples_are_not_wide() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for example in help.lines().filter(|line| line.starts_with("  ")) {
+                assert!(example.chars().count() <= 80, "{}: {example}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::whole());
+    }
 }

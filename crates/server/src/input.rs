@@ -33,7 +33,11 @@ impl Input {
             return Ok(Input { name: "standard input".to_owned(), size: None, stream });
         }
         let file = File::open(path).map_err(fail)?;
-        let size = file.metadata().map_err(fail)?.len();
+        let metadata = file.metadata().map_err(fail)?;
+        if metadata.is_dir() {
+            return Err(fail(io::Error::other("it is a directory; name the files in it")));
+        }
+        let size = metadata.len();
         let (stream, packed) = unpacked(file).map_err(fail)?;
         Ok(Input { name: path.display().to_string(), size: (!packed).then_some(size), stream })
     }

@@ -14,7 +14,7 @@ use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
 use crate::error::Error;
 
 /// Every setting; what is not given has its default. The TOML file has the same names.
-#[derive(Args, Deserialize, Default, Debug, PartialEq)]
+#[derive(Args, Deserialize, Default, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeArguments {
     /// Where everything is kept [default: data].
@@ -116,6 +116,8 @@ pub struct Resolved {
     pub app: Option<PathBuf>,
     /// The node's part in a cluster.
     pub cluster: Option<ClusterSettings>,
+    /// The names of settings that count in a cluster alone, and were given to a node that is in none.
+    pub passed_over: Vec<&'static str>,
     /// What to log.
     pub log: String,
 }
@@ -130,11 +132,10 @@ impl ServeArguments {
             Some(path) => read(path)?,
             None => ServeArguments::default(),
         };
-        let data_dir = self.data_dir.clone().or(file.data_dir).unwrap_or_else(|| PathBuf::from("data"));
-        let defaults = Settings::new(data_dir);
-        let certificate = self.tls_certificate.clone().or(file.tls_certificate);
-        let key = self.tls_key.clone().or(file.tls_key);
-        let tls = match (certificate, key) {
+        let given = self.clone().or(file);
+        let of_clusters = given.of_clusters();
+        let defaults = Settings::new(given.data_dir.unwrap_or_else(|| PathBuf::from("data")));
+        let tls = match (given.tls_certificate, given.tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
             (None, None) => None,
             _ => {
@@ -144,39 +145,25 @@ impl ServeArguments {
             }
         };
         let settings = Settings {
-            listen: self.listen.or(file.listen).unwrap_or(defaults.listen),
-            port: self.port.or(file.port).unwrap_or(defaults.port),
-            config_port: self.config_port.or(file.config_port).unwrap_or(defaults.config_port),
+            listen: given.listen.unwrap_or(defaults.listen),
+            port: given.port.unwrap_or(defaults.port),
+            config_port: given.config_port.unwrap_or(defaults.config_port),
             tls,
-            request_bytes_max: self
-                .request_bytes_max
-                .or(file.request_bytes_max)
-                .unwrap_or(defaults.request_bytes_max),
-            threads: self.threads.or(file.threads).unwrap_or(defaults.threads),
-            queue_max: self.queue_max.or(file.queue_max).unwrap_or(defaults.queue_max),
-            cache_bytes: self.cache_bytes.or(file.cache_bytes).unwrap_or(defaults.cache_bytes),
-            access_log: self.access_log.clone().or(file.access_log),
-            disk_reserve: self.disk_reserve.or(file.disk_reserve).unwrap_or(defaults.disk_reserve),
+            request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
+            threads: given.threads.unwrap_or(defaults.threads),
+            queue_max: given.queue_max.unwrap_or(defaults.queue_max),
+            cache_bytes: given.cache_bytes.unwrap_or(defaults.cache_bytes),
+            access_log: given.access_log,
+            disk_reserve: given.disk_reserve.unwrap_or(defaults.disk_reserve),
             open_files_max: defaults.open_files_max,
-            model_idle: self
-                .model_idle_s
-                .or(file.model_idle_s)
-                .map_or(defaults.model_idle, Duration::from_secs),
-            drain: self.drain_s.or(file.drain_s).map_or(defaults.drain, Duration::from_secs),
+            model_idle: given.model_idle_s.map_or(defaults.model_idle, Duration::from_secs),
+            drain: given.drain_s.map_or(defaults.drain, Duration::from_secs),
             trust: None,
             data_dir: defaults.data_dir,
         };
-        let nodes_tls = nodes_tls(
-            self.peer_tls_authority.clone().or(file.peer_tls_authority),
-            self.peer_tls_certificate.clone().or(file.peer_tls_certificate),
-            self.peer_tls_key.clone().or(file.peer_tls_key),
-        )?;
-        let etcd_tls = etcd_tls(
-            self.etcd_tls_authority.clone().or(file.etcd_tls_authority),
-            self.etcd_tls_certificate.clone().or(file.etcd_tls_certificate),
-            self.etcd_tls_key.clone().or(file.etcd_tls_key),
-        )?;
-        let cluster = self.cluster.clone().or(file.cluster).map(|coordination| {
+        let nodes_tls = nodes_tls(given.peer_tls_authority, given.peer_tls_certificate, given.peer_tls_key)?;
+        let etcd_tls = etcd_tls(given.etcd_tls_authority, given.etcd_tls_certificate, given.etcd_tls_key)?;
+        let cluster = given.cluster.map(|coordination| {
             if settings.tls.is_some() && nodes_tls.is_none() {
                 return Err(Error::Argument(
                     "in a cluster whose data ports have TLS nodes need certificates for each other; give peer-tls-authority, \
@@ -184,27 +171,78 @@ impl ServeArguments {
                         .to_owned(),
                 ));
             }
-            let roles = self.roles.clone().or(file.roles);
-            let roles = roles.map_or(Ok(Role::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
+            let roles =
+                given.roles.map_or(Ok(Role::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
             Ok(ClusterSettings {
                 coordination,
                 etcd_tls,
                 nodes_tls,
-                name: self.name.clone().or(file.name).map_or_else(machine_name, Ok)?,
+                name: given.name.map_or_else(machine_name, Ok)?,
                 roles,
-                peer_port: self.peer_port.or(file.peer_port).unwrap_or(19_100),
-                advertise: self.advertise.clone().or(file.advertise),
+                peer_port: given.peer_port.unwrap_or(19_100),
+                advertise: given.advertise,
                 listen: settings.listen,
-                transfer_rate_max: self.transfer_rate_max.or(file.transfer_rate_max),
+                transfer_rate_max: given.transfer_rate_max,
                 directory: settings.data_dir.join(CLUSTER_DIRECTORY),
             })
         });
+        let cluster = cluster.transpose()?;
         Ok(Resolved {
-            cluster: cluster.transpose()?,
+            passed_over: if cluster.is_none() { of_clusters } else { Vec::new() },
+            cluster,
             settings,
-            app: self.app.clone().or(file.app),
-            log: self.log.clone().or(file.log).unwrap_or_else(|| "warn".to_owned()),
+            app: given.app,
+            log: given.log.unwrap_or_else(|| "warn".to_owned()),
         })
+    }
+
+    /// These, and of `others` those that are not given here.
+    fn or(self, others: ServeArguments) -> ServeArguments {
+        ServeArguments {
+            data_dir: self.data_dir.or(others.data_dir),
+            listen: self.listen.or(others.listen),
+            port: self.port.or(others.port),
+            config_port: self.config_port.or(others.config_port),
+            app: self.app.or(others.app),
+            config: self.config.or(others.config),
+            tls_certificate: self.tls_certificate.or(others.tls_certificate),
+            tls_key: self.tls_key.or(others.tls_key),
+            request_bytes_max: self.request_bytes_max.or(others.request_bytes_max),
+            threads: self.threads.or(others.threads),
+            queue_max: self.queue_max.or(others.queue_max),
+            cache_bytes: self.cache_bytes.or(others.cache_bytes),
+            access_log: self.access_log.or(others.access_log),
+            disk_reserve: self.disk_reserve.or(others.disk_reserve),
+            drain_s: self.drain_s.or(others.drain_s),
+            model_idle_s: self.model_idle_s.or(others.model_idle_s),
+            cluster: self.cluster.or(others.cluster),
+            name: self.name.or(others.name),
+            roles: self.roles.or(others.roles),
+            peer_port: self.peer_port.or(others.peer_port),
+            peer_tls_authority: self.peer_tls_authority.or(others.peer_tls_authority),
+            peer_tls_certificate: self.peer_tls_certificate.or(others.peer_tls_certificate),
+            peer_tls_key: self.peer_tls_key.or(others.peer_tls_key),
+            etcd_tls_authority: self.etcd_tls_authority.or(others.etcd_tls_authority),
+            etcd_tls_certificate: self.etcd_tls_certificate.or(others.etcd_tls_certificate),
+            etcd_tls_key: self.etcd_tls_key.or(others.etcd_tls_key),
+            advertise: self.advertise.or(others.advertise),
+            transfer_rate_max: self.transfer_rate_max.or(others.transfer_rate_max),
+            log: self.log.or(others.log),
+        }
+    }
+
+    /// Those of the given settings that count in a cluster alone.
+    fn of_clusters(&self) -> Vec<&'static str> {
+        let settings = [
+            ("name", self.name.is_some()),
+            ("roles", self.roles.is_some()),
+            ("peer-port", self.peer_port.is_some()),
+            ("peer-tls-authority", self.peer_tls_authority.is_some()),
+            ("etcd-tls-authority", self.etcd_tls_authority.is_some()),
+            ("advertise", self.advertise.is_some()),
+            ("transfer-rate-max", self.transfer_rate_max.is_some()),
+        ];
+        settings.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
     }
 }
 
@@ -262,8 +300,10 @@ fn machine_name() -> Result<String, Error> {
 fn read(path: &Path) -> Result<ServeArguments, Error> {
     let text =
         std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
-    toml::from_str(&text)
-        .map_err(|error| Error::Settings { path: path.to_owned(), reason: error.to_string() })
+    toml::from_str(&text).map_err(|error| Error::Settings {
+        path: path.to_owned(),
+        reason: error.to_string().trim_end().to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -286,6 +326,14 @@ mod tests {
         assert_eq!((settings.port, settings.config_port, settings.drain.as_secs()), (1, 3, 4));
         assert_eq!(resolved.log, "info");
         assert_eq!(settings.data_dir, PathBuf::from("data"));
+    }
+
+    #[test]
+    fn settings_of_clusters_are_told_of_where_there_is_none() {
+        let flags = ServeArguments { name: Some("n0".to_owned()), ..ServeArguments::default() };
+        let passed_over = |file: &str| resolve(file, flags.clone()).expect("it is right").passed_over;
+        assert_eq!(passed_over("peer-port = 1\nport = 2"), ["name", "peer-port"]);
+        assert!(passed_over("cluster = 'etcd://e'").is_empty());
     }
 
     #[test]

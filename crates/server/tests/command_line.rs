@@ -110,6 +110,28 @@ fn errors_name_the_cure() {
     assert!(stdout(&run(&["completions", "bash"])).contains("millrace"));
     let settings = run(&["serve", "--config", "/nowhere/millrace.toml"]);
     assert!(String::from_utf8_lossy(&settings.stderr).contains("/nowhere/millrace.toml"));
+
+    let server = Server::start();
+    let data_dir = server.data_dir().display().to_string();
+    let taken = refusal(&server, &["serve", "--data-dir", &data_dir, "--port", "0", "--config-port", "0"]);
+    assert!(taken.contains("another process has it open") && !taken.contains("doctor"), "{taken}");
+    let file = refusal(&server, &["serve", "--data-dir", env!("CARGO_MANIFEST_PATH")]);
+    assert!(file.contains("choose another with --data-dir") && !file.contains("cluster"), "{file}");
+    let directory = refusal(&server, &["feed", env!("CARGO_MANIFEST_DIR")]);
+    assert!(directory.contains("it is a directory; name the files in it"), "{directory}");
+}
+
+/// Where a node is says nothing to commands that talk to none.
+#[test]
+fn help_has_the_options_that_count() {
+    let help = |command: &str| {
+        let output = Command::new(MILLRACE).args([command, "--help"]).output().expect("the binary runs");
+        assert!(output.status.success(), "{command}: {output:?}");
+        stdout(&output)
+    };
+    for (command, talks) in [("get", true), ("feed", true), ("serve", false), ("doctor", false)] {
+        assert_eq!(help(command).contains("--config-url"), talks, "{command}");
+    }
 }
 
 /// What a command says on standard error; it must fail.
@@ -251,6 +273,8 @@ fn a_visit_chooses_by_any_part_of_the_id() {
     check(&["--namespace", "n"], 3);
     check(&["--type", "note"], 4);
     check(&["--namespace", "n", "--type", "note", "--group", "ann"], 1);
+    let unknown = refusal(&server, &["visit", "--type", "noet"]);
+    assert!(unknown.contains("there is no document type 'noet'"), "{unknown}");
 }
 
 #[test]

@@ -209,6 +209,26 @@ fn a_model_is_asked_about_what_was_found() {
 }
 
 #[test]
+fn the_command_line_shows_what_a_model_says() {
+    let (server, _service) = started();
+    let asked = |more: &[&str]| {
+        let parameters: Vec<String> = FERRIES.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let arguments: Vec<&str> = ["query"]
+            .into_iter()
+            .chain(parameters.iter().map(String::as_str))
+            .chain(more.iter().copied())
+            .collect();
+        let output = server.millrace(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let answer = asked(&[]);
+    assert!(answer.starts_with("It is late.\nin "), "{answer}");
+    let events = asked(&["format=sse"]);
+    assert!(events.starts_with("event: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
+}
+
+#[test]
 fn tokens_are_passed_on_while_the_answer_is_made() {
     let (server, service) = started();
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");

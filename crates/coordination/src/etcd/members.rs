@@ -37,6 +37,15 @@ enum Failure {
     Final(Error),
 }
 
+/// What it means to ask another member when nobody knows whether the first one has done it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// To do it twice is to do it once.
+    Idempotent,
+    /// It would be done twice.
+    Unsafe,
+}
+
 impl Members {
     pub(super) fn parse(address: &str, tls: Option<ClientConfig>) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: address.to_owned(), reason };
@@ -66,8 +75,8 @@ impl Members {
         Ok(Members { clients, current: AtomicUsize::new(0) })
     }
 
-    /// Asks until a member answers; each is asked once. `writes` says that doing it twice is not the same as doing it once.
-    pub(super) async fn call(&self, path: &str, body: &Value, writes: bool) -> Result<Value, Error> {
+    /// Asks until a member answers; each is asked once.
+    pub(super) async fn call(&self, path: &str, body: &Value, repeat: Repeat) -> Result<Value, Error> {
         let request = request(path, body).timeout(PATIENCE);
         let mut reason = String::new();
         for _ in &self.clients {
@@ -79,7 +88,7 @@ impl Members {
             };
             match failure {
                 Failure::Final(error) => return Err(error),
-                Failure::Unknown(reason) if writes => {
+                Failure::Unknown(reason) if repeat == Repeat::Unsafe => {
                     self.leave(at);
                     return Err(Error::Unknown { address: client.base().to_owned(), reason });
                 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{Answer, Changes, Coordination, Error, LeaseId, Outcome, Revision, Transaction};
 use changes::EtcdChanges;
-use members::Members;
+use members::{Members, Repeat};
 
 /// [`Coordination`] by etcd.
 pub struct Etcd {
@@ -40,7 +40,8 @@ impl Coordination for Etcd {
         Box::pin(async move {
             transaction.check()?;
             let request = wire::transaction(&transaction);
-            let answer = self.members.call("/v3/kv/txn", &request, transaction.writes()).await?;
+            let repeat = if transaction.writes() { Repeat::Unsafe } else { Repeat::Idempotent };
+            let answer = self.members.call("/v3/kv/txn", &request, repeat).await?;
             wire::outcome(&answer, &transaction).map_err(|reason| self.members.nonsense(reason))
         })
     }
@@ -48,7 +49,7 @@ impl Coordination for Etcd {
     fn grant(&self, ttl: Duration) -> Answer<'_, LeaseId> {
         Box::pin(async move {
             let request = json!({ "TTL": ttl.as_secs().max(1).to_string() });
-            let answer = self.members.call("/v3/lease/grant", &request, true).await?;
+            let answer = self.members.call("/v3/lease/grant", &request, Repeat::Unsafe).await?;
             match wire::integer(&answer["ID"]) {
                 Some(id) if id != 0 => Ok(LeaseId(id)),
                 _ => Err(self.members.nonsense(format!("a lease without a name: {answer}"))),
@@ -59,7 +60,7 @@ impl Coordination for Etcd {
     fn keep_alive(&self, lease: LeaseId) -> Answer<'_, ()> {
         Box::pin(async move {
             let request = json!({ "ID": lease.0.to_string() });
-            let answer = self.members.call("/v3/lease/keepalive", &request, false).await?;
+            let answer = self.members.call("/v3/lease/keepalive", &request, Repeat::Idempotent).await?;
             match wire::integer(&answer["result"]["TTL"]) {
                 Some(left) if left > 0 => Ok(()),
                 _ => Err(Error::LeaseLost),
@@ -70,7 +71,7 @@ impl Coordination for Etcd {
     fn revoke(&self, lease: LeaseId) -> Answer<'_, ()> {
         Box::pin(async move {
             let request = json!({ "ID": lease.0.to_string() });
-            match self.members.call("/v3/lease/revoke", &request, false).await {
+            match self.members.call("/v3/lease/revoke", &request, Repeat::Idempotent).await {
                 // It has ended already.
                 Ok(Value::Object(_)) | Err(Error::LeaseLost) => Ok(()),
                 Ok(other) => Err(self.members.nonsense(format!("{other} to the end of a lease"))),

@@ -25,43 +25,7 @@ pub(super) fn result(
         }
         None => millrace_tensor::json::Format::default(),
     };
-    let timed_out = found.result.coverage.timed_out.then(|| ErrorMessage {
-        code: 12,
-        summary: "Timed out".to_owned(),
-        message: Some(format!("The timeout of {:?} was reached: the result is not complete", found.timeout)),
-        source: None,
-        transient: Some(true),
-    });
-    let unresolved = found.unresolved.as_ref().map(message);
-    let lacking = found.lacking.iter().map(|schema| ErrorMessage {
-        code: 3,
-        summary: "Illegal query".to_owned(),
-        message: Some(format!(
-            "schema '{schema}' has no document summary '{}'; its documents are left out",
-            query.presentation.summary.as_deref().unwrap_or_default()
-        )),
-        source: Some(schema.to_string()),
-        transient: None,
-    });
-    let ungrouped = found.ungrouped.iter().map(|ungrouped| ErrorMessage {
-        code: 3,
-        summary: "Illegal query".to_owned(),
-        message: Some(format!(
-            "Could not locate field for grouping number {} : {}; the groups are of documents of other schemas",
-            ungrouped.request, ungrouped.reason
-        )),
-        source: Some(ungrouped.schema.to_string()),
-        transient: None,
-    });
-    let unshown = found.unshown.iter().map(|reason| ErrorMessage {
-        code: 3,
-        summary: "Illegal query".to_owned(),
-        message: Some(reason.clone()),
-        source: None,
-        transient: None,
-    });
-    let errors: Vec<ErrorMessage> =
-        timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown).collect();
+    let errors = beside_hits(query, found);
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = found.plans.as_ref().map(|plans| trace::of(query, found, plans, started));
     let options = Options {
@@ -91,6 +55,40 @@ pub(super) fn result(
         coverage: found.result.coverage,
     };
     Ok((body, figures))
+}
+
+/// What went wrong though there is a result.
+fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
+    let illegal = |message: String, source: Option<String>| ErrorMessage {
+        code: 3,
+        summary: "Illegal query".to_owned(),
+        message: Some(message),
+        source,
+        transient: None,
+    };
+    let timed_out = found.result.coverage.timed_out.then(|| ErrorMessage {
+        code: 12,
+        summary: "Timed out".to_owned(),
+        message: Some(format!("The timeout of {:?} was reached: the result is not complete", found.timeout)),
+        source: None,
+        transient: Some(true),
+    });
+    let unresolved = found.unresolved.as_ref().map(message);
+    let lacking = found.lacking.iter().map(|schema| {
+        let summary = query.presentation.summary.as_deref().unwrap_or_default();
+        let message =
+            format!("schema '{schema}' has no document summary '{summary}'; its documents are left out");
+        illegal(message, Some(schema.to_string()))
+    });
+    let ungrouped = found.ungrouped.iter().map(|ungrouped| {
+        let message = format!(
+            "Could not locate field for grouping number {} : {}; the groups are of documents of other schemas",
+            ungrouped.request, ungrouped.reason
+        );
+        illegal(message, Some(ungrouped.schema.to_string()))
+    });
+    let unshown = found.unshown.iter().map(|reason| illegal(reason.clone(), None));
+    timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown).collect()
 }
 
 /// The answer to a query that failed.

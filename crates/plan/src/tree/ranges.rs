@@ -1,14 +1,38 @@
-//! Ranges that one number must be within, each and all, as one range: documents are looked at once, and ranking sees one term.
+//! Ranges of numbers. Those that one number must be within, each and all, become one: documents are looked at once, and ranking sees one term.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use millrace_query::{Annotations, Bound, Item, Number};
+use millrace_document::DataType;
+use millrace_query::{Annotations, Bound, Item, Match, Number};
 
-use super::{Place, Tree};
-use crate::{number, target};
+use super::{Place, Tree, wrong};
+use crate::target::{self, Target};
+use crate::words::Words;
+use crate::{Error, Node, Predicate, number};
 
 impl Tree<'_> {
+    /// Between two bounds.
+    pub(super) fn range(
+        &mut self,
+        field: &str,
+        bounds: (Bound, Bound),
+        annotations: &Annotations,
+        place: Place<'_>,
+    ) -> Result<Node, Error> {
+        let text = described(bounds);
+        let languages = self.languages();
+        self.each(field, place, annotations, &text, |target| match bounds {
+            // A number is a word where there are only words.
+            (Bound::Inclusive(low), Bound::Inclusive(high))
+                if low == high && target::holds_text(target.value_type) =>
+            {
+                Words::new(target, annotations, languages).term(&text, &Match::Word)
+            }
+            _ => within(target, bounds),
+        })
+    }
+
     /// The items of a conjunction with ranges over one field as one, where the first of them stands; none where all stay as they are.
     ///
     /// Those with annotations stay, and those over fields of several values, each of which may be met by another value.
@@ -49,6 +73,33 @@ impl Tree<'_> {
             _ => false,
         }
     }
+}
+
+/// The predicate of a range in one field; none where nothing can be in it.
+fn within(target: &Target<'_>, (low, high): (Bound, Bound)) -> Result<Option<Predicate>, Error> {
+    if low == Bound::Open && high == Bound::Open && number::kind(target.value_type).is_some() {
+        return Ok(Some(Predicate::Present));
+    }
+    let kind = number::kind(target.value_type).ok_or_else(|| {
+        let hint = match target.value_type {
+            DataType::Bool => format!("; write: {} = true", target.path),
+            other if target::holds_text(other) => {
+                format!("; for text write: {} contains \"word\"", target.path)
+            }
+            _ => String::new(),
+        };
+        wrong(&target.path, format!("it holds {}, which is no number{hint}", target.value_type))
+    })?;
+    Ok(number::range(kind, low, high).map(Predicate::Number))
+}
+
+/// A range as ranking shows it.
+fn described((low, high): (Bound, Bound)) -> String {
+    let text = |bound: Bound| match bound {
+        Bound::Open => String::new(),
+        Bound::Inclusive(number) | Bound::Exclusive(number) => number.to_string(),
+    };
+    if low == high { text(low) } else { format!("[{};{}]", text(low), text(high)) }
 }
 
 /// The field and the bounds of a range of which nothing more is said.

@@ -8,7 +8,7 @@ use millrace_schema::MatchMode;
 
 use super::{Place, Tree, or, single, wrong};
 use crate::target::Target;
-use crate::words::Words;
+use crate::words::{Languages, Words};
 use crate::{Error, LeafId, Node, Predicate, TermId, WordPattern};
 
 impl Tree<'_> {
@@ -27,49 +27,8 @@ impl Tree<'_> {
                 return Ok(Node::And(nodes));
             }
         }
-        let is_one = targets.len() == 1;
-        let mut found = Vec::new();
-        for target in &targets {
-            match self.predicates(item, target) {
-                Ok(predicates) => found.extend(predicates.into_iter().map(|predicate| (target, predicate))),
-                Err(error) if is_one && !place.typed => return Err(error),
-                // One field of a fieldset, or what a person typed: it matches nothing there.
-                Err(_) => {}
-            }
-        }
-        let term = self.new_term(&text(item), annotations);
-        let mut nodes = Vec::with_capacity(found.len());
-        for (target, predicate) in found {
-            nodes.push(self.leaf_node(target, predicate, term, None)?);
-        }
-        Ok(or(nodes))
-    }
-
-    /// The predicates of a term in one field, any of which may hold.
-    fn predicates(&self, item: &Item, target: &Target<'_>) -> Result<Vec<Predicate>, Error> {
-        let words = Words::new(target, annotations(item), self.languages());
-        let predicates = match item {
-            Item::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
-            Item::Phrase { words: parts, .. } => {
-                Vec::from_iter(words.phrase(parts.iter().map(|word| word.text.as_str()))?)
-            }
-            Item::Alternatives { words: alternatives, .. } => {
-                let mut predicates = Vec::new();
-                for (word, _) in alternatives {
-                    predicates.extend(words.term(word, &Match::Word)?);
-                }
-                predicates
-            }
-            Item::Equiv { words: equivalents, .. } => {
-                let mut predicates = Vec::new();
-                for equivalent in equivalents {
-                    predicates.extend(self.predicates(equivalent, target)?);
-                }
-                predicates
-            }
-            _ => return Err(wrong(&target.path, "expected a word, a phrase or equivalents")),
-        };
-        Ok(together(predicates))
+        let languages = self.languages();
+        self.each_of(&targets, place, annotations, &text(item), |target| predicates(item, target, languages))
     }
 
     /// Words near each other: within each field that the name means.
@@ -122,20 +81,47 @@ impl Tree<'_> {
         target: &Target<'_>,
         term: Option<TermId>,
     ) -> Result<Option<LeafId>, Error> {
-        let mut predicates = self.predicates(item, target)?;
+        let mut predicates = predicates(item, target, self.languages())?;
         if predicates.len() > 1 {
             return Err(wrong(
                 &target.path,
                 "near and onear can have equivalents of single words, not of phrases",
             ));
         }
-        predicates.pop().map(|predicate| self.leaf(target, predicate, term, None)).transpose()
+        predicates.pop().map(|predicate| self.leaf(target, predicate, term)).transpose()
     }
 
     /// `sddocname`: whether documents are of the schema's type.
     fn document_type(&self, item: &Item) -> Node {
         if *self.schema.name == text(item) { Node::True } else { Node::False }
     }
+}
+
+/// The predicates of a term in one field, any of which may hold.
+fn predicates(item: &Item, target: &Target<'_>, languages: Languages<'_>) -> Result<Vec<Predicate>, Error> {
+    let words = Words::new(target, annotations(item), languages);
+    let found = match item {
+        Item::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
+        Item::Phrase { words: parts, .. } => {
+            Vec::from_iter(words.phrase(parts.iter().map(|word| word.text.as_str()))?)
+        }
+        Item::Alternatives { words: alternatives, .. } => {
+            let mut all = Vec::new();
+            for (word, _) in alternatives {
+                all.extend(words.term(word, &Match::Word)?);
+            }
+            all
+        }
+        Item::Equiv { words: equivalents, .. } => {
+            let mut all = Vec::new();
+            for equivalent in equivalents {
+                all.extend(predicates(equivalent, target, languages)?);
+            }
+            all
+        }
+        _ => return Err(wrong(&target.path, "expected a word, a phrase or equivalents")),
+    };
+    Ok(together(found))
 }
 
 /// What a person typed in a script without spaces, as terms of single words; nothing of other text.

@@ -1,4 +1,4 @@
-//! Schemas in Vespa's documentation are read, where it lies on this machine (`VESPA_DOCS`, or /tmp/ref/docs).
+//! Schemas in Vespa's documentation are read, where the variable `VESPA_DOCS` names a checkout of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ const FIELD: &str = "schema x { document x { field f type string { @ } } }";
 
 #[test]
 fn snippets_of_the_documentation_are_read() {
-    let root =
-        std::env::var_os("VESPA_DOCS").map_or_else(|| PathBuf::from("/tmp/ref/docs/en"), PathBuf::from);
+    let Some(root) = std::env::var_os("VESPA_DOCS").map(PathBuf::from) else {
+        eprintln!("skipped: VESPA_DOCS names no checkout of Vespa's documentation");
+        return;
+    };
     let mut pages = Vec::new();
     collect(&root, &mut pages);
-    if pages.is_empty() {
-        return;
-    }
+    assert!(!pages.is_empty(), "there are no pages in {}", root.display());
     let (mut read, mut refused) = (0, Vec::new());
     for page in pages {
         let text = fs::read_to_string(&page).unwrap_or_default();

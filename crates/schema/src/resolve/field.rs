@@ -4,7 +4,7 @@ use millrace_document::DataType;
 
 use super::types::{self, Types};
 use crate::field::holds_text;
-use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl};
+use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl};
 use crate::{
     Attribute, DefaultTerm, DistanceMetric, Error, IndexSettings, MatchMode, Matching, Place, SchemaField,
     Stemming, SummaryMode,
@@ -135,14 +135,7 @@ fn with_type(
         }
         None
     };
-    if let Some(hnsw) = decl.index.as_ref().and_then(|index| index.hnsw.as_ref()) {
-        warnings.push(format!("{hnsw}: hnsw has no effect: nearest neighbours are found exactly"));
-    }
-    if decl.linguistics.is_some() {
-        warnings.push(format!(
-            "{place}: the linguistics profile of '{name}' has no effect: profiles are those of Lucene's linguistics, which is Java; 'match', 'stemming' and 'normalizing' say how its text becomes words"
-        ));
-    }
+    warn_of_no_effect(decl, name, warnings);
     let matching = matching(decl, &data_type, index.as_ref(), defaults);
     if let Some(bolding) = decl.bolding.as_ref().filter(|bolding| bolding.value && !holds_text(&data_type)) {
         return invalid(
@@ -151,14 +144,7 @@ fn with_type(
         );
     }
     let own_summary = decl.summaries.iter().find(|summary| summary.name.is_none());
-    let mut summary = own_summary.and_then(|summary| summary.mode.clone()).unwrap_or_default();
-    if let (SummaryMode::Dynamic, Some(own), false) = (&summary, own_summary, holds_text(&data_type)) {
-        warnings.push(format!(
-            "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
-            own.place
-        ));
-        summary = SummaryMode::Full;
-    }
+    let summary = own_summary.map_or(SummaryMode::default(), |own| shown(own, name, &data_type, warnings));
     let bolding = decl
         .bolding
         .as_ref()
@@ -184,6 +170,38 @@ fn with_type(
         matching,
         data_type,
     })
+}
+
+/// Warns of what is read and changes nothing.
+fn warn_of_no_effect(decl: &FieldDecl, name: &str, warnings: &mut Vec<String>) {
+    if let Some(hnsw) = decl.index.as_ref().and_then(|index| index.hnsw.as_ref()) {
+        warnings.push(format!("{hnsw}: hnsw has no effect: nearest neighbours are found exactly"));
+    }
+    if decl.linguistics.is_some() {
+        warnings.push(format!(
+            "{}: the linguistics profile of '{name}' has no effect: profiles are those of Lucene's linguistics, which is Java; 'match', 'stemming' and 'normalizing' say how its text becomes words",
+            decl.name.place
+        ));
+    }
+}
+
+/// How a field's own summary shows it.
+fn shown(
+    own: &SummaryFieldDecl,
+    name: &str,
+    data_type: &DataType,
+    warnings: &mut Vec<String>,
+) -> SummaryMode {
+    match own.mode.clone().unwrap_or_default() {
+        SummaryMode::Dynamic if !holds_text(data_type) => {
+            warnings.push(format!(
+                "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
+                own.place
+            ));
+            SummaryMode::Full
+        }
+        mode => mode,
+    }
 }
 
 fn index_settings(own: Option<&IndexDecl>, shared: Option<&IndexDecl>) -> IndexSettings {

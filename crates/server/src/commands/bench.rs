@@ -16,7 +16,8 @@ pub fn run(arguments: &BenchArguments, output: &Output) -> Result<ExitCode, Erro
     let benches: Vec<&Bench> = match name.as_str() {
         "all" => BENCHES.iter().collect(),
         "list" => {
-            let line = |bench: &Bench| format!("{:<13} {}\n", bench.name, bench.about);
+            let width = BENCHES.iter().map(|bench| bench.name.len()).max().unwrap_or_default();
+            let line = |bench: &Bench| format!("{:<width$}  {}\n", bench.name, bench.about);
             print_all(BENCHES.iter().map(line).collect::<String>().as_bytes());
             return Ok(ExitCode::SUCCESS);
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -60,16 +61,9 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
             println!("{line}");
         }
     };
-    let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
-    let application = Application::from_files(BTreeMap::from(files))
-        .map_err(|error| Error::Application { path: "examples/mail".into(), reason: error.to_string() })?;
-
     say("\n1. Starting a node on free ports, with an empty data directory");
     let started = Instant::now();
-    let node = Node::open(settings)?;
-    node.deploy(application)
-        .map_err(|error| Error::Application { path: "examples/mail".into(), reason: error.to_string() })?;
-    let server = Server::bind(node).await?;
+    let server = Server::bind(deployed(settings)?).await?;
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let url = format!("http://{data}");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -89,32 +83,15 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
     };
     say(&format!("\n2. Feeding {} mails of {} people, durably", corpus.mails, corpus.mailboxes));
     let bar = Bar::new(None, output.is_json());
-    let operations = Corpus::new(corpus).map(|mail| mail.operation());
-    let fed = feed(&url, "the corpus", Lines::new(operations), &Options::default(), None, |progress| {
-        bar.show(progress)
-    })
-    .await;
+    let operations = Lines::new(Corpus::new(corpus).map(|mail| mail.operation()));
+    let fed =
+        feed(&url, "the corpus", operations, &Options::default(), None, |progress| bar.show(progress)).await;
     bar.end();
     let fed = fed?;
     say(&format!("   {}", report("fed", &fed)));
 
-    let (group, size) = Corpus::new(corpus)
-        .groups()
-        .next()
-        .map(|(group, size)| (group.as_str().to_owned(), size))
-        .ok_or_else(|| Error::Argument("the demo needs at least one mailbox".to_owned()))?;
-    say(&format!(
-        "\n3. Searching the largest mailbox: {group}, {size} mails (median of {REPEATS} runs, over HTTP)"
-    ));
-    let client = Client::new(&url, Protocol::Http1)?;
-    let mut answers = Vec::new();
-    for (number, question) in questions(&client, &group).await?.iter().enumerate() {
-        let (answer, time) = ask(&client, &group, &question.parameters).await?;
-        say(&format!("\n   ── {}. {} ── {:.2} ms", number + 1, question.title, ms(time)));
-        say(&format!("   {}\n", shown(&question.parameters)));
-        text(&answer).lines().for_each(|line| say(&format!("   {line}")));
-        answers.push(json!({ "title": question.title, "ms": ms(time), "answer": answer }));
-    }
+    let answers = search(&url, corpus, &say).await?;
+
     say(
         "\n4. Asking 60 questions in other words than the mails have (examples/mail/questions.jsonl): what is found by the words, by",
     );
@@ -141,6 +118,39 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
         );
     }
     Ok(if fed.progress.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A node with the example application.
+fn deployed(settings: Settings) -> Result<Arc<Node>, Error> {
+    let refused = |reason: String| Error::Application { path: "examples/mail".into(), reason };
+    let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let application =
+        Application::from_files(BTreeMap::from(files)).map_err(|error| refused(error.to_string()))?;
+    let node = Node::open(settings)?;
+    node.deploy(application).map_err(|error| refused(error.to_string()))?;
+    Ok(node)
+}
+
+/// Runs the seven queries over the largest mailbox, and gives their answers as JSON.
+async fn search(url: &str, corpus: corpus::Settings, say: impl Fn(&str)) -> Result<Vec<Value>, Error> {
+    let (group, size) = Corpus::new(corpus)
+        .groups()
+        .next()
+        .map(|(group, size)| (group.as_str().to_owned(), size))
+        .ok_or_else(|| Error::Argument("the demo needs at least one mailbox".to_owned()))?;
+    say(&format!(
+        "\n3. Searching the largest mailbox: {group}, {size} mails (median of {REPEATS} runs, over HTTP)"
+    ));
+    let client = Client::new(url, Protocol::Http1)?;
+    let mut answers = Vec::new();
+    for (number, question) in questions(&client, &group).await?.iter().enumerate() {
+        let (answer, time) = ask(&client, &group, &question.parameters).await?;
+        say(&format!("\n   ── {}. {} ── {:.2} ms", number + 1, question.title, ms(time)));
+        say(&format!("   {}\n", shown(&question.parameters)));
+        text(&answer).lines().for_each(|line| say(&format!("   {line}")));
+        answers.push(json!({ "title": question.title, "ms": ms(time), "answer": answer }));
+    }
+    Ok(answers)
 }
 
 /// The seven queries; one of them is about a thread that must be found first.

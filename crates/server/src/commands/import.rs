@@ -50,7 +50,11 @@ pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) 
     let unusable = unusable.load(Ordering::Relaxed);
     let progress = &report.progress;
     output.print(
-        || format!("{}\n{unusable} messages could not be used", text(&name, &report)),
+        || match unusable {
+            0 => text(&name, &report),
+            1 => format!("{}\n1 message could not be used", text(&name, &report)),
+            count => format!("{}\n{count} messages could not be used", text(&name, &report)),
+        },
         &json!({ "input": name, "done": progress.done, "failed": progress.failed, "unusable": unusable }),
     );
     Ok(if progress.failed == 0 && unusable == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

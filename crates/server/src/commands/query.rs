@@ -5,11 +5,14 @@ use std::time::Instant;
 
 use hyper::Method;
 use millrace_client::{Client, Protocol, Request};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::cli::{NodeArguments, Query};
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::{Output, print_all};
+
+/// Results in these forms are shown; in any other one they are for somebody else, and go on as they come.
+const SHOWN: [&str; 2] = ["json", "default"];
 
 /// Asks, and shows the answer. The exit status is 1 when the answer has errors.
 pub async fn run(node: &NodeArguments, arguments: &Query, output: &Output) -> Result<ExitCode, Error> {
@@ -19,9 +22,15 @@ pub async fn run(node: &NodeArguments, arguments: &Query, output: &Output) -> Re
         parameters.insert(name.to_owned(), Value::String(value.to_owned()));
     }
     let client = Client::new(&node.url, Protocol::Http1)?.patient(arguments.patience.timeout);
-    let body = Value::Object(parameters).to_string();
+    let body = json!(parameters).to_string();
+    let request = Request::new(Method::POST, "/search/").body("application/json", body);
+    let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
+    if form.and_then(Value::as_str).is_some_and(|form| !SHOWN.contains(&form)) {
+        client.stream(request, print_all).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let started = Instant::now();
-    let answer = client.send(Request::new(Method::POST, "/search/").body("application/json", body)).await?;
+    let answer = client.send(request).await?;
     let elapsed = started.elapsed();
     let answer = answer.checked()?.json();
     output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
@@ -47,6 +56,10 @@ pub fn text(answer: &Value) -> String {
     for error in root["errors"].as_array().into_iter().flatten() {
         lines.push(format!("error: {}", error["message"].as_str().unwrap_or("unknown")));
     }
+    if root["id"] == "token_stream" {
+        lines.push(said(root));
+        return lines.join("\n");
+    }
     let mut number = 0;
     for child in root["children"].as_array().into_iter().flatten() {
         if child.get("fields").is_some() && child.get("children").is_none() {
@@ -57,10 +70,22 @@ pub fn text(answer: &Value) -> String {
         }
     }
     lines.push(match root["fields"]["totalCount"].as_u64() {
+        Some(0) if root["coverage"]["documents"] == 0 => {
+            "0 documents match: there are none to search; is the group written as in the ids?".to_owned()
+        }
         Some(1) => "1 document matches".to_owned(),
         count => format!("{} documents match", count.unwrap_or(0)),
     });
     lines.join("\n")
+}
+
+/// What a language model has said: each piece of it is a hit of its own.
+fn said(root: &Value) -> String {
+    let streams = root["children"].as_array().into_iter().flatten();
+    let events = streams.flat_map(|stream| stream["children"].as_array().into_iter().flatten());
+    let pieces =
+        events.filter_map(|event| event["fields"].get("token").or(event["fields"].get("completion")));
+    pieces.filter_map(Value::as_str).collect()
 }
 
 fn hit(number: usize, hit: &Value, lines: &mut Vec<String>) {
@@ -109,8 +134,6 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -125,6 +148,32 @@ mod tests {
             text(&answer),
             "from\n  ann  count() 2\n  1. id:m:m::1  (0.5)\n     subject: a *b*\n2 documents match"
         );
+    }
+
+    #[test]
+    fn a_group_without_documents() {
+        let answer = |documents: u64| {
+            text(
+                &json!({ "root": { "fields": { "totalCount": 0 }, "coverage": { "documents": documents } } }),
+            )
+        };
+        assert_eq!(answer(3), "0 documents match");
+        assert!(answer(0).contains("is the group written as in the ids?"), "{}", answer(0));
+    }
+
+    #[test]
+    fn answers_of_language_models() {
+        let event =
+            |field: &str, text: &str| json!({ "id": "1", "relevance": 1.0, "fields": { field: text } });
+        let answer = |events: Value| {
+            json!({ "root": { "id": "token_stream", "fields": { "totalCount": 0 }, "children": [
+                { "id": "event_stream", "children": events } ] } })
+        };
+        assert_eq!(
+            text(&answer(json!([event("token", "At"), event("token", " nine.\n\nBye.")]))),
+            "At nine.\n\nBye."
+        );
+        assert_eq!(text(&answer(json!([event("completion", "At nine.")]))), "At nine.");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,14 @@ const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
-    let Resolved { mut settings, app, cluster, log } = arguments.resolve()?;
-    let filter =
-        EnvFilter::try_new(&log).map_err(|error| Error::Argument(format!("log '{log}': {error}")))?;
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let Resolved { mut settings, app, cluster, passed_over, log } = arguments.resolve()?;
+    log_to_standard_error(&log)?;
+    if !passed_over.is_empty() {
+        tracing::warn!(
+            settings = passed_over.join(", "),
+            "the node is alone, and passes over settings that count in a cluster; add --cluster etcd://HOST:2379, or take them out"
+        );
+    }
     settings.open_files_max = file_limit::raise();
     let workers = settings.threads;
     settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
@@ -38,61 +41,85 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         is_nobodys(&settings.data_dir)?;
     }
     let node = Node::open(settings)?;
-    let application = app.map(|path| {
-        let fail = |reason: String| Error::Application { path: path.clone(), reason };
-        Application::from_dir(&path)
-            .map_err(|error| fail(error.to_string()))
-            .map(|application| (path, application))
-    });
-    let mut application = application.transpose()?;
-    if cluster.is_none()
-        && let Some((path, application)) = application.take()
-    {
-        node.deploy(application).map_err(|error| Error::Application { path, reason: error.to_string() })?;
-    }
+    let package = app.map(Package::read).transpose()?;
     let runtime = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
-    let outcome = runtime.block_on(async {
-        let mut server = Server::bind(Arc::clone(&node)).await?;
-        let (data, config) = server.addresses().map_err(Error::Runtime)?;
-        let member = match &cluster {
-            None => {
-                server = server.beside(Router::new(), alone(&node, data));
-                None
+    let outcome = match &cluster {
+        None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
+            runtime.block_on(async {
+                let server = Server::bind(Arc::clone(&node)).await?;
+                let (data, _) = server.addresses().map_err(Error::Runtime)?;
+                serve(server.beside(Router::new(), alone(&node, data)), None).await
+            })
+        }),
+        Some(settings) => runtime.block_on(async {
+            let server = Server::bind(Arc::clone(&node)).await?;
+            let (data, _) = server.addresses().map_err(Error::Runtime)?;
+            let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
+            if let Some(Package { path, application }) = &package {
+                member.publish_first(&node, path, application).await?;
             }
-            Some(settings) => {
-                let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
-                if let Some((path, application)) = &application {
-                    member.publish_first(&node, path, application).await?;
-                }
-                let (of_data, of_config) = member.routers(&node);
-                server = server.beside(of_data, of_config);
-                Some(member)
-            }
-        };
-        let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
-        eprintln!("millrace: documents and queries at {data}, deployment at {config}");
-        let member = member.as_ref();
-        let stop = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if let Some(member) = member {
-                member.stopping().await;
-            }
-        };
-        // Requests under way may still need the others, and the others this node.
-        let leave = async {
-            if let Some(member) = member {
-                member.leave().await;
-            }
-        };
-        server.run_and_leave(stop, leave).await;
-        Ok(ExitCode::SUCCESS)
-    });
+            let (of_data, of_config) = member.routers(&node);
+            serve(server.beside(of_data, of_config), Some(&member)).await
+        }),
+    };
     runtime.shutdown_timeout(UNHEARD);
-    outcome
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn log_to_standard_error(filter: &str) -> Result<(), Error> {
+    let parsed =
+        EnvFilter::try_new(filter).map_err(|error| Error::Argument(format!("log '{filter}': {error}")))?;
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colours).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+/// The application package given at the start.
+struct Package {
+    path: PathBuf,
+    application: Application,
+}
+
+impl Package {
+    fn read(path: PathBuf) -> Result<Self, Error> {
+        match Application::from_dir(&path) {
+            Ok(application) => Ok(Package { path, application }),
+            Err(error) => Err(Error::Application { path, reason: error.to_string() }),
+        }
+    }
+
+    /// Makes it the active one of a node that is alone.
+    fn deploy(self, node: &Node) -> Result<(), Error> {
+        let Package { path, application } = self;
+        node.deploy(application)
+            .map(drop)
+            .map_err(|error| Error::Application { path, reason: error.to_string() })
+    }
+}
+
+/// Serves until a signal says to stop.
+async fn serve(server: Server, member: Option<&ClusterNode>) -> Result<(), Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
+    let (data, config) = server.addresses().map_err(Error::Runtime)?;
+    eprintln!("millrace: documents and queries at {data}, deployment at {config}");
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if let Some(member) = member {
+            member.stopping().await;
+        }
+    };
+    // Requests under way may still need the others, and the others this node.
+    let leave = async {
+        if let Some(member) = member {
+            member.leave().await;
+        }
+    };
+    server.run_and_leave(stop, leave).await;
+    Ok(())
 }
 
 /// The endpoints that show a node in no cluster as Vespa shows a cluster.
@@ -118,8 +145,11 @@ fn alone(node: &Arc<Node>, data: SocketAddr) -> Router {
 /// Refuses to serve alone what a node of a cluster has: writes would never come to the others.
 fn is_nobodys(data_dir: &Path) -> Result<(), Error> {
     let directory = data_dir.join(CLUSTER_DIRECTORY);
-    let resident =
-        millrace_membership::resident(&directory).map_err(|error| Error::Cluster(error.to_string()))?;
+    if !directory.is_dir() {
+        return Ok(());
+    }
+    let resident = millrace_membership::resident(&directory)
+        .map_err(|error| Error::Argument(format!("{}: {error}", data_dir.display())))?;
     let Some(name) = resident else { return Ok(()) };
     Err(Error::Argument(format!(
         "{} belongs to {}; start it with --cluster as before, or give this server a data directory of its own. \

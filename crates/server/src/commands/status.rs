@@ -73,7 +73,7 @@ fn told(metrics: &Map<String, Value>, reindexing: &Value) -> String {
             bytes("millrace.store.tail_bytes"),
         ),
         format!(
-            "disk         {} used, {} free",
+            "disk         {} in segments, {} free",
             bytes("content.proton.documentdb.disk_usage"),
             bytes("millrace.disk_free"),
         ),

@@ -101,7 +101,9 @@ fn selection(arguments: &Visit) -> Option<String> {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let is =
         |(part, value): (&str, &Option<String>)| Some(format!("id.{part} == {}", quoted(value.as_deref()?)));
-    let parts: Vec<String> = parts.into_iter().filter_map(is).collect();
+    // The bare name of a type that does not exist is refused; by `id.type` alone nothing would be found.
+    let exists = arguments.document_type.clone();
+    let parts: Vec<String> = exists.into_iter().chain(parts.into_iter().filter_map(is)).collect();
     match (own, parts.is_empty()) {
         (own, true) => own.clone(),
         (None, false) => Some(parts.join(" and ")),

@@ -1,0 +1,270 @@
+//! The body of one operation, and the fields in it.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use millrace_tensor::json::Skipped;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
+
+use super::failure::Failure;
+use super::nesting::{DEPTH, too_deep};
+use super::read::ValueSeed;
+use super::update::read_field_update;
+use crate::{
+    Action, Document, DocumentId, DocumentType, Error, Field, FieldUpdate, Operation, OperationKind, Update,
+    Value,
+};
+
+/// How strictly operations are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ParseOptions {
+    /// Skip fields that the document type lacks; otherwise they are refused.
+    pub ignore_undefined_fields: bool,
+}
+
+/// Reads the JSON of one operation on the document `id`: `fields`, `condition` and `create`. An id in the JSON is skipped,
+/// since whoever calls has read it already; the JSON of a remove may be empty.
+///
+/// Fields that are null, empty text or an empty collection are absent from a put, and cleared by an assignment.
+///
+/// # Errors
+/// [`Error::Json`], [`Error::Field`], [`Error::UnknownField`] or [`Error::Path`], with the place in `json`.
+pub fn parse(
+    json: &[u8],
+    kind: OperationKind,
+    id: DocumentId,
+    document_type: &DocumentType,
+    options: ParseOptions,
+) -> Result<Operation, Error> {
+    if kind == OperationKind::Remove && json.trim_ascii().is_empty() {
+        return Ok(Operation {
+            action: Action::Remove(id),
+            condition: None,
+            create: false,
+            ignored_fields: false,
+        });
+    }
+    let at_place = |at: usize, reason: String| {
+        let before = &json[..at];
+        let line_start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        Error::Json { reason, line, column: before.len() - line_start + 1 }
+    };
+    let text = std::str::from_utf8(json)
+        .map_err(|error| at_place(error.valid_up_to(), "the text is not UTF-8".to_owned()))?;
+    if let Some(at) = too_deep(json) {
+        return Err(at_place(at, format!("an operation is nested deeper than {DEPTH}")));
+    }
+    let failure = Failure::default();
+    let ignored = Cell::new(false);
+    let reader = Reader { document_type, options, failure: &failure, ignored: &ignored };
+    let mut deserializer = sonic_rs::Deserializer::from_str(text);
+    let body = reader.body(kind).deserialize(&mut deserializer).and_then(|body| {
+        deserializer.end()?;
+        Ok(body)
+    });
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return Err(failure.into_error(&error, document_type)),
+    };
+    let action = match body.fields {
+        Fields::Values(fields) => Action::Put(Document { id, fields }),
+        Fields::Updates(fields) => Action::Update(Update { id, fields }),
+        Fields::None => Action::Remove(id),
+    };
+    Ok(Operation { action, condition: body.condition, create: body.create, ignored_fields: ignored.get() })
+}
+
+/// What all readers of one operation share.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    document_type: &'a DocumentType,
+    options: ParseOptions,
+    failure: &'a Failure,
+    /// Set when a field is passed over.
+    ignored: &'a Cell<bool>,
+}
+
+impl<'a> Reader<'a> {
+    fn body(self, kind: OperationKind) -> BodySeed<'a> {
+        BodySeed { reader: self, kind }
+    }
+}
+
+struct Body {
+    fields: Fields,
+    condition: Option<String>,
+    create: bool,
+}
+
+enum Fields {
+    None,
+    Values(Vec<(Arc<str>, Value)>),
+    Updates(Vec<FieldUpdate>),
+}
+
+struct BodySeed<'a> {
+    reader: Reader<'a>,
+    kind: OperationKind,
+}
+
+impl<'de> DeserializeSeed<'de> for BodySeed<'_> {
+    type Value = Body;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Body, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for BodySeed<'_> {
+    type Value = Body;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            OperationKind::Put => r#"a put, for example {"fields": {"title": "text"}}"#,
+            OperationKind::Update => r#"an update, for example {"fields": {"title": {"assign": "text"}}}"#,
+            OperationKind::Remove => r#"a remove, for example {"condition": "music.year < 2000"}"#,
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Body, A::Error> {
+        let mut body = Body { fields: Fields::None, condition: None, create: false };
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "fields" => match self.kind {
+                    OperationKind::Put => {
+                        body.fields = Fields::Values(map.next_value_seed(FieldsSeed(self.reader))?)
+                    }
+                    OperationKind::Update => {
+                        body.fields = Fields::Updates(map.next_value_seed(UpdatesSeed(self.reader))?);
+                    }
+                    OperationKind::Remove => drop(map.next_value::<Skipped>()?),
+                },
+                "condition" => body.condition = map.next_value()?,
+                "create" => body.create = map.next_value::<Option<bool>>()?.unwrap_or(false),
+                "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<Skipped>()?),
+                _ => {
+                    return Err(A::Error::custom(format!(
+                        "unknown member '{key}' of an operation, which has fields, condition and create"
+                    )));
+                }
+            }
+        }
+        match (&body.fields, self.kind) {
+            (Fields::None, OperationKind::Put | OperationKind::Update) => {
+                Err(A::Error::missing_field("fields"))
+            }
+            _ => Ok(body),
+        }
+    }
+}
+
+/// The `fields` of a put.
+struct FieldsSeed<'a>(Reader<'a>);
+
+impl<'de> DeserializeSeed<'de> for FieldsSeed<'_> {
+    type Value = Vec<(Arc<str>, Value)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FieldsSeed<'_> {
+    type Value = Vec<(Arc<str>, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"fields with values, for example {"title": "text"}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let reader = self.0;
+        let mut fields: Vec<(Arc<str>, Value)> =
+            Vec::with_capacity(reader.document_type.fields().len().min(64));
+        while let Some(field) = map.next_key_seed(FieldName(reader))? {
+            let Some(field) = field else {
+                map.next_value::<Skipped>()?;
+                continue;
+            };
+            let seed = ValueSeed { data_type: &field.data_type, failure: reader.failure };
+            let value = reader.failure.within(map.next_value_seed(seed), || field.name.to_string())?;
+            // The last of two values of one field holds, as for any JSON reader.
+            fields.retain(|(name, _)| !Arc::ptr_eq(name, &field.name));
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                fields.push((Arc::clone(&field.name), value));
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// The name of a field: `None` for one that is unknown and may be skipped.
+struct FieldName<'a>(Reader<'a>);
+
+impl<'de, 'a> DeserializeSeed<'de> for FieldName<'a> {
+    type Value = Option<&'a Field>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for FieldName<'a> {
+    type Value = Option<&'a Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
+        let field = self.0.document_type.field(name);
+        if field.is_none() && !self.0.options.ignore_undefined_fields {
+            self.0.failure.at_unknown_field(name);
+            return Err(E::custom("unknown field"));
+        }
+        if field.is_none() {
+            self.0.ignored.set(true);
+        }
+        Ok(field)
+    }
+}
+
+/// The `fields` of an update.
+struct UpdatesSeed<'a>(Reader<'a>);
+
+impl<'de> DeserializeSeed<'de> for UpdatesSeed<'_> {
+    type Value = Vec<FieldUpdate>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for UpdatesSeed<'_> {
+    type Value = Vec<FieldUpdate>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#"fields with operations, for example {"title": {"assign": "text"}}"#)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Reader { document_type, options, failure, ignored } = self.0;
+        let mut updates = Vec::new();
+        while let Some(path) = map.next_key::<String>()? {
+            let name = &path[..path.find(['{', '[', '.']).unwrap_or(path.len())];
+            if document_type.field(name).is_none() {
+                if options.ignore_undefined_fields {
+                    map.next_value::<Skipped>()?;
+                    ignored.set(true);
+                    continue;
+                }
+                failure.at_unknown_field(name);
+                return Err(A::Error::custom("unknown field"));
+            }
+            let read = read_field_update(&mut map, &path, document_type, failure, &mut updates);
+            failure.within(read, || path)?;
+        }
+        Ok(updates)
+    }
+}

@@ -1,0 +1,70 @@
+//! Places on earth: within a distance of one, or in a box.
+
+use millrace_document::DataType;
+use millrace_query::Annotations;
+
+use super::{Place, Tree, wrong};
+use crate::{Error, Node, Predicate};
+
+impl Tree<'_> {
+    /// At most `radius_km` from a place, given by latitude and longitude; anywhere where that is negative.
+    pub(super) fn geo_circle(
+        &mut self,
+        field: &str,
+        [latitude, longitude]: [f64; 2],
+        radius_km: f64,
+        annotations: &Annotations,
+    ) -> Result<Node, Error> {
+        check_degrees(field, latitude, longitude)?;
+        let radius_km = (radius_km >= 0.0).then_some(radius_km);
+        self.geo(field, annotations, &Predicate::GeoCircle { latitude, longitude, radius_km })
+    }
+
+    /// Between south, west, north and east.
+    pub(super) fn geo_box(
+        &mut self,
+        field: &str,
+        corners: [f64; 4],
+        annotations: &Annotations,
+    ) -> Result<Node, Error> {
+        let [south, west, north, east] = corners;
+        check_degrees(field, south, west)?;
+        check_degrees(field, north, east)?;
+        self.geo(field, annotations, &Predicate::GeoBox(corners))
+    }
+
+    /// Without a name the field of places is meant.
+    fn geo(&mut self, field: &str, annotations: &Annotations, predicate: &Predicate) -> Result<Node, Error> {
+        let place = Place { element: None, typed: false };
+        let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));
+        let field = match only() {
+            Some(only) if field.is_empty() => &only.name,
+            _ => field,
+        };
+        self.each(field, place, annotations, field, |target| match target.value_type {
+            DataType::Position => Ok(Some(predicate.clone())),
+            other => Err(wrong(
+                &target.path,
+                format!("it holds {other}; a place on earth needs the type position"),
+            )),
+        })
+    }
+}
+
+fn holds_positions(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Position => true,
+        DataType::Array(element) => holds_positions(element),
+        _ => false,
+    }
+}
+
+fn check_degrees(field: &str, latitude: f64, longitude: f64) -> Result<(), Error> {
+    if latitude.abs() <= 90.0 && longitude.abs() <= 180.0 {
+        return Ok(());
+    }
+    Err(wrong(
+        field,
+        format!("{latitude} {longitude} is no place; latitudes are -90 to 90, longitudes -180 to 180"),
+    ))
+}

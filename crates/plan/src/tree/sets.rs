@@ -1,0 +1,108 @@
+//! Sets of values, with weights or without: `in`, `weightedSet`, `dotProduct` and `wand`.
+
+use millrace_query::{Annotations, WeightedOperator};
+
+use super::{Place, Tree, wrong};
+use crate::target::{self, Target};
+use crate::words::{Languages, Words};
+use crate::{Error, Node, Predicate, number};
+
+impl Tree<'_> {
+    /// `in`: values that are words of a text field may be several words each.
+    pub(super) fn set(
+        &mut self,
+        field: &str,
+        place: Place<'_>,
+        annotations: &Annotations,
+        values: &[String],
+    ) -> Result<Node, Error> {
+        let weighted: Vec<(String, i32)> = values.iter().map(|value| (value.clone(), 1)).collect();
+        let languages = self.languages();
+        self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
+    }
+
+    /// Tokens with weights: whether any is there, or how much they sum up to.
+    pub(super) fn weighted(
+        &mut self,
+        operator: WeightedOperator,
+        field: &str,
+        tokens: &[(String, i32)],
+        annotations: &Annotations,
+        place: Place<'_>,
+    ) -> Result<Node, Error> {
+        let (name, above) = match operator {
+            WeightedOperator::WeightedSet => ("weightedSet", None),
+            WeightedOperator::DotProduct => ("dotProduct", Some(f64::NEG_INFINITY)),
+            WeightedOperator::Wand { score_threshold, .. } => ("wand", Some(score_threshold)),
+        };
+        let languages = self.languages();
+        let first = self.leaves.len();
+        let node = self
+            .each(field, place, annotations, name, |target| any_of(target, annotations, languages, tokens))?;
+        for leaf in &mut self.leaves[first..] {
+            // Beside them there may be leaves for the keys of maps.
+            if is_set(&leaf.predicate) {
+                leaf.dot_product_above = above;
+            }
+        }
+        Ok(node)
+    }
+}
+
+fn is_set(predicate: &Predicate) -> bool {
+    matches!(predicate, Predicate::NumberIn(_) | Predicate::WordIn(_) | Predicate::ValueIn { .. })
+}
+
+/// The predicate of values with weights in one field; none where nothing can match it.
+fn any_of(
+    target: &Target<'_>,
+    annotations: &Annotations,
+    languages: Languages<'_>,
+    values: &[(String, i32)],
+) -> Result<Option<Predicate>, Error> {
+    let words = Words::new(target, annotations, languages);
+    let predicate = match number::kind(target.value_type) {
+        Some(number::Kind::Integer) => {
+            let number =
+                |(text, weight): &(String, i32)| match text.trim().trim_end_matches(['L', 'l']).parse() {
+                    Ok(number) => Ok((number, *weight)),
+                    Err(_) => Err(wrong(
+                        &target.path,
+                        format!("it holds {}, and {text:?} is no whole number", target.value_type),
+                    )),
+                };
+            let mut numbers = values.iter().map(number).collect::<Result<Vec<(i64, i32)>, _>>()?;
+            numbers.sort_unstable();
+            numbers.dedup_by_key(|(number, _)| *number);
+            Predicate::NumberIn(numbers)
+        }
+        Some(number::Kind::Float(_)) | None if !target::holds_text(target.value_type) => {
+            let reason =
+                format!("it holds {}; a set of values needs whole numbers or strings", target.value_type);
+            return Err(wrong(&target.path, reason));
+        }
+        _ if target.is_text() => {
+            let stems = |(text, weight): &(String, i32)| {
+                let weight = *weight;
+                words.stems(text).into_iter().flatten().map(move |stem| (stem, weight))
+            };
+            let mut words: Vec<(String, i32)> = values.iter().flat_map(stems).collect();
+            words.sort();
+            words.dedup_by(|later, first| later.0 == first.0);
+            Predicate::WordIn(words)
+        }
+        _ => {
+            let mut values: Vec<(String, i32)> =
+                values.iter().map(|(text, weight)| (words.folded(text), *weight)).collect();
+            values.sort();
+            values.dedup_by(|later, first| later.0 == first.0);
+            Predicate::ValueIn { values, cased: words.is_cased() }
+        }
+    };
+    let is_empty = match &predicate {
+        Predicate::NumberIn(numbers) => numbers.is_empty(),
+        Predicate::WordIn(words) | Predicate::ValueIn { values: words, .. } => words.is_empty(),
+        _ => false,
+    };
+    Ok((!is_empty).then_some(predicate))
+}
