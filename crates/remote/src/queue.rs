@@ -156,3 +156,32 @@ impl Queue {
         self.queries.drain(..).chain(self.feeds.drain(..)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken one time after another of calls with these texts and cells.
+    fn taken(calls: &[(&[&str], Cells)], most: usize, whole: bool) -> Vec<String> {
+        let caller = Caller::patient(Purpose::Feed);
+        let mut queue = Queue::default();
+        for (texts, cells) in calls {
+            let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+            queue.push(Purpose::Feed, Call::new(texts, *cells, &caller).1);
+        }
+        let next = || {
+            let entries = queue.take(most, whole);
+            (!entries.is_empty()).then(|| entries.iter().map(|entry| entry.text.as_str()).collect())
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn texts_for_the_same_cells_go_together_and_whole_calls_where_they_are_to() {
+        let calls: &[(&[&str], Cells)] =
+            &[(&["a", "b"], Cells::Float), (&["c"], Cells::Binary), (&["d", "e"], Cells::Float)];
+        assert_eq!(taken(calls, 3, false), ["abd", "c", "e"]);
+        assert_eq!(taken(calls, 3, true), ["abde", "c"]);
+        assert_eq!(taken(calls, 1, true), ["ab", "c", "de"]);
+    }
+}
