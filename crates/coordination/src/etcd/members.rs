@@ -46,6 +46,15 @@ pub(super) enum Repeat {
     Unsafe,
 }
 
+impl Failure {
+    fn reason(self) -> String {
+        match self {
+            Failure::NotDone(reason) | Failure::Unknown(reason) => reason,
+            Failure::Final(error) => error.to_string(),
+        }
+    }
+}
+
 impl Members {
     pub(super) fn parse(address: &str, tls: Option<ClientConfig>) -> Result<Self, Error> {
         let fail = |reason: String| Error::Address { text: address.to_owned(), reason };
@@ -106,7 +115,7 @@ impl Members {
         let (at, client) = self.current();
         let reason = match tokio::time::timeout(PATIENCE, client.open(request(path, body))).await {
             Ok(Ok(answer)) => return Ok((at, answer)),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => unanswered(error).reason(),
             Err(_) => "no answer in time".to_owned(),
         };
         Err(self.failed(at, reason))
