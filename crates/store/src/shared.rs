@@ -75,7 +75,7 @@ pub(crate) struct Counters {
     pub last_write_us: AtomicU64,
     /// In microseconds since the store was opened: when somebody wrote or asked for documents last.
     used_us: AtomicU64,
-    /// Rows of the tail that the last view had to decode.
+    /// A view had much to go through in the tail.
     pub seal_wanted: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ impl Shared {
             caches: Caches {
                 segments,
                 masks: MaskCache::new(small),
-                tail_chunks: TailChunkCache::new(options.cache_bytes / 8),
+                tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
             },
             health: Health::default(),
             counters: Counters::default(),

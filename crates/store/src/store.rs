@@ -72,7 +72,7 @@ impl Store {
         tails: Box<dyn Tails>,
     ) -> Result<Store, Error> {
         let lock = Lock::take(&options.data_dir)?;
-        let cache = Arc::new(Cache::new(options.cache_bytes / 16 * 13));
+        let cache = Arc::new(Cache::new(options.cache_bytes / 16 * 11));
         let Opened { state, next_number, timestamps } = open(&options, &*tails, &cache)?;
         let shared = Arc::new(Shared::new(options, tails, layout, cache, (state, next_number, timestamps)));
         let writes = Arc::new(Writes::new(Arc::clone(&shared)));

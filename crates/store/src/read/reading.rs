@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::ColumnKey;
 use millrace_document::Group;
 use millrace_segment::{ChunkInfo, Segment};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::read::found::{Found, TailKey};
 use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, unite};
@@ -349,48 +351,67 @@ impl<'a> Reading<'a> {
 
     /// Rows of the tail as chunks, from the cache where it has them.
     fn tail_parts(&self, group: &GroupIn<'_>, keys: &[TailKey]) -> Result<Vec<Part>, Error> {
-        let mut parts = Vec::new();
-        for keys in keys.chunks(millrace_column::CHUNK_DOCS) {
+        if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
+            self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
+        }
+        let pieces = pieces(keys)?;
+        let cache = &self.shared.caches.tail_chunks;
+        let named = pieces.into_iter().map(|keys| {
             let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
-            let chunk = match self.shared.caches.tail_chunks.get(name) {
-                Some(chunk) => chunk,
-                None => {
-                    if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
-                        self.shared.counters.seal_wanted.store(true, std::sync::atomic::Ordering::Relaxed);
-                    }
-                    let chunk = Arc::new(self.tail_chunk(group.document_type, keys)?);
-                    self.shared.caches.tail_chunks.insert(name, Arc::clone(&chunk));
-                    chunk
-                }
-            };
+            (cache.get(name), name, keys)
+        });
+        let named: Vec<_> = named.collect();
+        let missing = named.iter().enumerate().filter(|(_, (chunk, ..))| chunk.is_none());
+        let missing = missing.flat_map(|(place, (.., keys))| keys.iter().map(move |key| (*key, place)));
+        let mut rows = self.tail_rows(missing.collect())?;
+        let mut parts = Vec::with_capacity(named.len());
+        for (place, (known, name, _)) in named.into_iter().enumerate() {
+            let chunk = known.unwrap_or_else(|| {
+                let (rows, bytes) = rows.remove(&place).unwrap_or_default();
+                let chunk = TailChunk::new(group.document_type, Arc::clone(&self.layout), rows, bytes);
+                let chunk = Arc::new(chunk);
+                cache.insert(name, Arc::clone(&chunk));
+                chunk
+            });
             parts.push(self.tail_part(group, chunk));
         }
         Ok(parts)
     }
 
-    fn tail_chunk(&self, document_type: &str, keys: &[TailKey]) -> Result<TailChunk, Error> {
-        let mut rows: Vec<Option<Row>> = vec![None; keys.len()];
-        let mut bytes = 0;
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
-            return Ok(TailChunk::new(document_type, Arc::clone(&self.layout), Vec::new(), 0));
+    /// The rows of these keys of one group, in the order of keys, and their bytes; by what stands beside the keys. All in one pass.
+    fn tail_rows(
+        &self,
+        mut keys: Vec<(&TailKey, usize)>,
+    ) -> Result<BTreeMap<usize, (Vec<Row>, usize)>, Error> {
+        keys.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        let (Some((first, _)), Some((last, _))) = (keys.first(), keys.last()) else {
+            return Ok(BTreeMap::new());
         };
         let mut end = last.key.clone();
         end.push(0);
+        let mut rows: Vec<Option<(Row, usize)>> = vec![None; keys.len()];
         for snapshot in &self.snapshots {
             let mut next = 0;
             snapshot.range(&first.key, Some(&end), &mut |key, value| {
-                while next < keys.len() && keys[next].key.as_slice() < key {
+                while next < keys.len() && keys[next].0.key.as_slice() < key {
                     next += 1;
                 }
-                if next < keys.len() && keys[next].key == key {
-                    rows[next] = Some(Row::decode(&RowKey::parse(key)?, value)?);
-                    bytes += key.len() + value.len();
+                if next < keys.len() && keys[next].0.key == key {
+                    let row = Row::decode(&RowKey::parse(key)?, value)?;
+                    rows[next] = Some((row, key.len() + value.len()));
                 }
                 Ok(if next < keys.len() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
-        let rows = rows.into_iter().flatten().collect();
-        Ok(TailChunk::new(document_type, Arc::clone(&self.layout), rows, bytes))
+        let mut found: BTreeMap<usize, (Vec<Row>, usize)> = BTreeMap::new();
+        for ((_, place), row) in keys.into_iter().zip(rows) {
+            let (rows, bytes) = found.entry(place).or_default();
+            if let Some((row, more)) = row {
+                rows.push(row);
+                *bytes += more;
+            }
+        }
+        Ok(found)
     }
 
     fn tail_part(&self, group: &GroupIn<'_>, chunk: Arc<TailChunk>) -> Part {
@@ -422,6 +443,33 @@ impl<'a> Reading<'a> {
         };
         Part { source: Source::Tail(chunk), info, newest, live }
     }
+}
+
+/// So many rows of a group in the tail are one chunk, and about so many are one where there are more.
+const PIECE: usize = 256;
+
+/// The keys of a group's rows in pieces, each of which becomes a chunk, in the order of keys. Where there are many, rows that were written one
+/// after another are in one piece, and where a piece ends is told by the key there: what is written changes the last piece, and a row that is
+/// replaced changes its own, so that a view finds all others ready.
+fn pieces(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
+    if keys.len() <= PIECE {
+        return Ok(vec![keys.iter().collect()]);
+    }
+    let timed = keys.iter().map(|key| Ok((RowKey::parse(&key.key)?.timestamp, key)));
+    let mut timed = timed.collect::<Result<Vec<_>, Error>>()?;
+    timed.sort_unstable_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
+    let (mut pieces, mut piece) = (Vec::new(), Vec::new());
+    for (_, key) in timed {
+        piece.push(key);
+        if xxh3_64(&key.key).is_multiple_of(PIECE as u64) || piece.len() == millrace_column::CHUNK_DOCS {
+            pieces.push(std::mem::take(&mut piece));
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces.iter_mut().for_each(|piece| piece.sort_unstable_by(|a, b| a.key.cmp(&b.key)));
+    Ok(pieces)
 }
 
 /// Chunks of several buckets, which can have some together where a group is divided and where there is no group: each once, with what counts in
@@ -486,5 +534,55 @@ impl Part {
                 Ok(segment.columns(*section, key, *chunk..*chunk + 1)?.pop().flatten())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use millrace_bucket::SortKey;
+    use millrace_document::{DocumentId, Timestamp};
+
+    use super::*;
+    use crate::tail::row_key;
+
+    fn key(number: u64, timestamp: u64) -> TailKey {
+        let id = DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one");
+        TailKey { key: row_key(&SortKey::new(&id), Timestamp(timestamp)), removed: false }
+    }
+
+    fn pieces_of(keys: &mut [TailKey]) -> Vec<Vec<Vec<u8>>> {
+        keys.sort_by(|a, b| a.key.cmp(&b.key));
+        let pieces = pieces(keys).expect("they are keys");
+        pieces.into_iter().map(|piece| piece.into_iter().map(|key| key.key.clone()).collect()).collect()
+    }
+
+    #[test]
+    fn few_rows_are_one_piece_and_of_many_each_is_in_one() {
+        for count in [0, 1, PIECE, PIECE + 1, 20 * PIECE] {
+            let mut keys: Vec<TailKey> = (0..count as u64).map(|number| key(number, 1000 + number)).collect();
+            let pieces = pieces_of(&mut keys);
+            assert!(count > PIECE || pieces.len() == 1, "{count}");
+            assert!(count < 20 * PIECE || pieces.len() > 5, "{count}: {}", pieces.len());
+            assert!(
+                pieces.iter().all(|piece| piece.is_sorted() && piece.len() <= millrace_column::CHUNK_DOCS)
+            );
+            let mut all: Vec<Vec<u8>> = pieces.into_iter().flatten().collect();
+            all.sort();
+            assert!(all.into_iter().eq(keys.into_iter().map(|key| key.key)), "{count}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_leaves_most_pieces_as_they_were() {
+        let mut keys: Vec<TailKey> = (0..5000).map(|number| key(number, 1000 + number)).collect();
+        let before: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
+        // One is new, one is there anew.
+        keys.retain(|known| known.key != key(77, 1077).key);
+        keys.extend([key(5000, 9000), key(77, 9001)]);
+        let after: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
+        let changed = after.difference(&before).count();
+        assert!((1..=4).contains(&changed), "{changed} of {}", after.len());
     }
 }

@@ -192,7 +192,7 @@ impl Sealer {
 /// An idle tail of fewer bytes stays as it is.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// A view has asked for sealing, because it had much to decode: it is done when nothing was written for so long.
+/// A view has asked for sealing, because it had much to go through: it is done when nothing was written for so long.
 const WANTED_AFTER_US: u64 = 200_000;
 
 fn idle_for(shared: &Shared, us: u64) -> bool {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
 use millrace_document::{Group, Value};
@@ -80,6 +81,37 @@ fn a_view_stays_as_it_was() {
     store.clear_cache();
     assert_eq!(shown(&*view).get(A), Some(&1));
     assert!(shown(&*store.view("mail", &ann()).expect("a view")).is_empty());
+}
+
+#[test]
+fn a_group_with_much_in_the_tail_shows_the_newest_of_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let name = |number: i64| format!("id:n:mail:g=ann:{number}");
+    let mut expected = BTreeMap::new();
+    for number in 0..1500 {
+        put(&store, &name(number), "many words", number);
+        expected.insert(name(number), number);
+        match number % 300 {
+            // Of what a view has seen, some is written anew and some removed.
+            100 => assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{number}"),
+            200 => {
+                for old in (0..number).step_by(37) {
+                    put(&store, &name(old), "other words", -old);
+                    expected.insert(name(old), -old);
+                }
+                remove(&store, &name(number / 2));
+                expected.remove(&name(number / 2));
+            }
+            _ => {}
+        }
+        if number == 700 {
+            store.seal().expect("sealed");
+        }
+    }
+    assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected);
+    store.seal().expect("sealed");
+    assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected);
 }
 
 #[test]
