@@ -34,6 +34,16 @@ pub(crate) struct Reading<'a> {
     pub layout: Arc<dyn Layout>,
     layout_number: u64,
     snapshots: Vec<Box<dyn TailSnapshot>>,
+    order: Order,
+}
+
+/// Which rows of a group in the tail share a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Those that are neighbours by their keys: no chunk has a key below one of the chunk before.
+    Keys,
+    /// Those that were written one after another: a chunk stays as it is while others come.
+    Age,
 }
 
 /// A chunk, and which of its versions count.
@@ -65,11 +75,11 @@ type Groups = BTreeMap<(u32, String), Found>;
 
 impl<'a> Reading<'a> {
     /// As the store is now.
-    pub fn new(shared: &'a Shared) -> Self {
+    pub fn new(shared: &'a Shared, order: Order) -> Self {
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
-        Reading { shared, state, layout, layout_number, snapshots }
+        Reading { shared, state, layout, layout_number, snapshots, order }
     }
 
     /// The chunks of a group; of no group, those of the documents without one. Only what is in some of these buckets, where they are given.
@@ -354,7 +364,12 @@ impl<'a> Reading<'a> {
         if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
             self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
-        let pieces = pieces(keys)?;
+        let pieces = match self.order {
+            Order::Keys => {
+                keys.chunks(millrace_column::CHUNK_DOCS).map(|keys| keys.iter().collect()).collect()
+            }
+            Order::Age => pieces(keys)?,
+        };
         let cache = &self.shared.caches.tail_chunks;
         let named = pieces.into_iter().map(|keys| {
             let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
@@ -448,8 +463,8 @@ impl<'a> Reading<'a> {
 /// So many rows of a group in the tail are one chunk, and about so many are one where there are more.
 const PIECE: usize = 256;
 
-/// The keys of a group's rows in pieces, each of which becomes a chunk, in the order of keys. Where there are many, rows that were written one
-/// after another are in one piece, and where a piece ends is told by the key there: what is written changes the last piece, and a row that is
+/// The keys of a group's rows in pieces by [`Order::Age`], each in the order of keys. Where there are many, rows that were written one after
+/// another are in one piece, and where a piece ends is told by the key there: what is written changes the last piece, and a row that is
 /// replaced changes its own, so that a view finds all others ready.
 fn pieces(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
     if keys.len() <= PIECE {

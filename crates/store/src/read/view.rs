@@ -4,7 +4,7 @@ use std::sync::Arc;
 use millrace_column::{Chunk, Column, ColumnKey, Form, ReadError, View};
 use millrace_segment::Segment;
 
-use crate::read::reading::{Part, Reading, Source};
+use crate::read::reading::{Order, Part, Reading, Source};
 use crate::shared::Shared;
 use crate::{Error, Layout, ViewScope};
 
@@ -18,7 +18,7 @@ struct StoreView {
 
 /// The documents of a type in a scope, as they are now.
 pub(crate) fn view(shared: &Shared, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
-    let reading = Reading::new(shared);
+    let reading = Reading::new(shared, Order::Age);
     let mut parts = Vec::new();
     match scope {
         ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {

@@ -13,7 +13,7 @@ use millrace_document::{DocumentId, Group, Timestamp};
 
 use crate::read::columns;
 use crate::read::masks::is_set;
-use crate::read::reading::{Part, Reading, Source};
+use crate::read::reading::{Order, Part, Reading, Source};
 use crate::shared::Shared;
 use crate::state::{Bucket, is_of_divided};
 use crate::{Error, ViewScope, Visit, VisitPage, Visited};
@@ -21,7 +21,7 @@ use crate::{Error, ViewScope, Visit, VisitPage, Visited};
 /// The next page.
 pub(crate) fn visit(shared: &Shared, visit: &Visit) -> Result<VisitPage, Error> {
     let after = visit.continuation.as_deref().map(Place::decode).transpose()?;
-    let reading = Reading::new(shared);
+    let reading = Reading::new(shared, Order::Keys);
     let mut page = Page { visit, reading: &reading, visited: Vec::new(), last: None, after: Vec::new() };
     let first_type = after.as_ref().map_or(0, |place| place.document_type);
     for (number, document_type) in visit.document_types.iter().enumerate().skip(first_type) {

@@ -15,7 +15,7 @@ use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::read::get;
-use crate::read::reading::Reading;
+use crate::read::reading::{Order, Reading};
 use crate::replica::counts::{Counting, Counts, Span};
 use crate::shared::Shared;
 use crate::state::marks::MarkScope;
@@ -151,7 +151,7 @@ impl Store {
 
 /// Counts what there is now.
 pub(crate) fn counting(shared: &Shared) -> Counting<'_> {
-    Counting::new(Reading::new(shared), &shared.counts, span(shared))
+    Counting::new(Reading::new(shared, Order::Keys), &shared.counts, span(shared))
 }
 
 fn span(shared: &Shared) -> Span {

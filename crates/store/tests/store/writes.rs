@@ -94,7 +94,13 @@ fn a_group_with_much_in_the_tail_shows_the_newest_of_it() {
         expected.insert(name(number), number);
         match number % 300 {
             // Of what a view has seen, some is written anew and some removed.
-            100 => assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{number}"),
+            100 => {
+                assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected, "{number}");
+                let visited = visited(&store, &Visit { wanted: 70, ..Visit::all(&["mail"]) });
+                let visited: BTreeMap<String, i64> =
+                    visited.into_iter().map(|(id, number, _)| (id, number.unwrap_or_default())).collect();
+                assert_eq!(visited, expected, "{number}");
+            }
             200 => {
                 for old in (0..number).step_by(37) {
                     put(&store, &name(old), "other words", -old);
