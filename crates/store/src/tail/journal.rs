@@ -10,6 +10,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{SeekFrom, seek};
@@ -23,6 +24,8 @@ const END: u8 = 3;
 const MAGIC: &[u8; 4] = b"FJL\x03";
 const ITEM_HEADER: usize = 21;
 const PAGE: usize = 4096;
+/// Zeros at the end of a log are looked through in pieces of so much.
+const PIECE: usize = 256 << 10;
 
 /// Checks the logs of a generation.
 pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
@@ -44,7 +47,7 @@ pub(crate) fn check_journals(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bytes of a file up to its last one that was written: logs are made 64 MB long at once, much of which is a hole.
+/// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros, which need not be in memory.
 fn read_written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut length = 0;
@@ -58,6 +61,17 @@ fn read_written(path: &Path) -> io::Result<Vec<u8>> {
                 break;
             }
         }
+    }
+    let mut piece = vec![0; PIECE];
+    while length > 0 {
+        let from = length.saturating_sub(PIECE as u64);
+        let piece = &mut piece[..(length - from) as usize];
+        file.read_exact_at(piece, from)?;
+        if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
+            length = from + last as u64 + 1;
+            break;
+        }
+        length = from;
     }
     file.rewind()?;
     let mut bytes = Vec::with_capacity(length as usize);
