@@ -88,12 +88,7 @@ impl Components for ApplicationComponents {
             }
             _ => return Err(wrong()),
         };
-        let caller = millrace_model::Caller {
-            purpose: Purpose::Feed,
-            deadline: caller.deadline,
-            gone: Arc::clone(&caller.gone),
-        };
-        embedder.embed(text, target, &call.arguments, &caller).map_err(failure)
+        embedder.embed(text, target, &call.arguments, &feeding(caller)).map_err(failure)
     }
 
     fn check_chunk(&self, call: &ComponentCall) -> Result<(), String> {
@@ -116,7 +111,16 @@ impl Components for ApplicationComponents {
         caller: &Caller,
     ) -> Result<Option<Value>, Failure> {
         let generator = self.generator(call.id.as_deref()).map_err(Failure::Input)?;
-        generator.generate(input, wanted, caller)
+        generator.generate(input, wanted, &feeding(caller))
+    }
+}
+
+/// Whoever waits for a document's statements, as models know who asks them.
+fn feeding(caller: &Caller) -> millrace_model::Caller {
+    millrace_model::Caller {
+        purpose: Purpose::Feed,
+        deadline: caller.deadline,
+        gone: Arc::clone(&caller.gone),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_document::{DataType, Value, json as document_json};
-use millrace_indexing::{Caller, Failure, Wanted};
-use millrace_model::Purpose;
+use millrace_indexing::{Failure, Wanted};
+use millrace_model::Caller;
 use millrace_remote::Inference;
 use millrace_schema::{FieldGenerator, OnMisfit};
 use serde_json::json;
@@ -95,14 +95,9 @@ impl Generator {
             is_strict: config.strict_schema,
             ..Inference::default()
         };
-        let caller = millrace_model::Caller {
-            purpose: Purpose::Feed,
-            deadline: caller.deadline,
-            gone: Arc::clone(&caller.gone),
-        };
         let model = self.language.model();
         let answers = model
-            .answers(prompts, &inference, self.language.secret(), &caller)
+            .answers(prompts, &inference, self.language.secret(), caller)
             .map_err(|error| super::components::of_service(&error))?;
         answers.iter().map(|answer| self.value(answer, wanted)).collect()
     }

@@ -14,10 +14,10 @@ use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::ColumnKey;
 use millrace_document::Group;
 use millrace_segment::{ChunkInfo, Segment};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::read::found::{Found, TailKey};
 use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, unite};
+use crate::read::pieces::Order;
 use crate::shared::Shared;
 use crate::state::{Bucket, State, is_of_divided};
 use crate::tail::chunk::{self, TailChunk};
@@ -35,15 +35,6 @@ pub(crate) struct Reading<'a> {
     layout_number: u64,
     snapshots: Vec<Box<dyn TailSnapshot>>,
     order: Order,
-}
-
-/// Which rows of a group in the tail share a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Those that are neighbours by their keys: no chunk has a key below one of the chunk before.
-    Keys,
-    /// Those that were written one after another: a chunk stays as it is while others come.
-    Age,
 }
 
 /// A chunk, and which of its versions count.
@@ -364,12 +355,7 @@ impl<'a> Reading<'a> {
         if keys.len() * 2 >= millrace_column::CHUNK_DOCS {
             self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
-        let pieces = match self.order {
-            Order::Keys => {
-                keys.chunks(millrace_column::CHUNK_DOCS).map(|keys| keys.iter().collect()).collect()
-            }
-            Order::Age => pieces(keys)?,
-        };
+        let pieces = self.order.pieces(keys)?;
         let cache = &self.shared.caches.tail_chunks;
         let named = pieces.into_iter().map(|keys| {
             let name = chunk::name(self.layout_number, keys.iter().map(|key| key.key.as_slice()));
@@ -460,33 +446,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// So many rows of a group in the tail are one chunk, and about so many are one where there are more.
-const PIECE: usize = 256;
-
-/// The keys of a group's rows in pieces by [`Order::Age`], each in the order of keys. Where there are many, rows that were written one after
-/// another are in one piece, and where a piece ends is told by the key there: what is written changes the last piece, and a row that is
-/// replaced changes its own, so that a view finds all others ready.
-fn pieces(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
-    if keys.len() <= PIECE {
-        return Ok(vec![keys.iter().collect()]);
-    }
-    let timed = keys.iter().map(|key| Ok((RowKey::parse(&key.key)?.timestamp, key)));
-    let mut timed = timed.collect::<Result<Vec<_>, Error>>()?;
-    timed.sort_unstable_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
-    let (mut pieces, mut piece) = (Vec::new(), Vec::new());
-    for (_, key) in timed {
-        piece.push(key);
-        if xxh3_64(&key.key).is_multiple_of(PIECE as u64) || piece.len() == millrace_column::CHUNK_DOCS {
-            pieces.push(std::mem::take(&mut piece));
-        }
-    }
-    if !piece.is_empty() {
-        pieces.push(piece);
-    }
-    pieces.iter_mut().for_each(|piece| piece.sort_unstable_by(|a, b| a.key.cmp(&b.key)));
-    Ok(pieces)
-}
-
 /// Chunks of several buckets, which can have some together where a group is divided and where there is no group: each once, with what counts in
 /// any bucket, in the order in which they lie in their files.
 fn once_each(parts: Vec<Part>) -> Vec<Part> {
@@ -549,55 +508,5 @@ impl Part {
                 Ok(segment.columns(*section, key, *chunk..*chunk + 1)?.pop().flatten())
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use millrace_bucket::SortKey;
-    use millrace_document::{DocumentId, Timestamp};
-
-    use super::*;
-    use crate::tail::row_key;
-
-    fn key(number: u64, timestamp: u64) -> TailKey {
-        let id = DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one");
-        TailKey { key: row_key(&SortKey::new(&id), Timestamp(timestamp)), removed: false }
-    }
-
-    fn pieces_of(keys: &mut [TailKey]) -> Vec<Vec<Vec<u8>>> {
-        keys.sort_by(|a, b| a.key.cmp(&b.key));
-        let pieces = pieces(keys).expect("they are keys");
-        pieces.into_iter().map(|piece| piece.into_iter().map(|key| key.key.clone()).collect()).collect()
-    }
-
-    #[test]
-    fn few_rows_are_one_piece_and_of_many_each_is_in_one() {
-        for count in [0, 1, PIECE, PIECE + 1, 20 * PIECE] {
-            let mut keys: Vec<TailKey> = (0..count as u64).map(|number| key(number, 1000 + number)).collect();
-            let pieces = pieces_of(&mut keys);
-            assert!(count > PIECE || pieces.len() == 1, "{count}");
-            assert!(count < 20 * PIECE || pieces.len() > 5, "{count}: {}", pieces.len());
-            assert!(
-                pieces.iter().all(|piece| piece.is_sorted() && piece.len() <= millrace_column::CHUNK_DOCS)
-            );
-            let mut all: Vec<Vec<u8>> = pieces.into_iter().flatten().collect();
-            all.sort();
-            assert!(all.into_iter().eq(keys.into_iter().map(|key| key.key)), "{count}");
-        }
-    }
-
-    #[test]
-    fn what_is_written_leaves_most_pieces_as_they_were() {
-        let mut keys: Vec<TailKey> = (0..5000).map(|number| key(number, 1000 + number)).collect();
-        let before: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
-        // One is new, one is there anew.
-        keys.retain(|known| known.key != key(77, 1077).key);
-        keys.extend([key(5000, 9000), key(77, 9001)]);
-        let after: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
-        let changed = after.difference(&before).count();
-        assert!((1..=4).contains(&changed), "{changed} of {}", after.len());
     }
 }

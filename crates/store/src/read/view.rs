@@ -4,7 +4,8 @@ use std::sync::Arc;
 use millrace_column::{Chunk, Column, ColumnKey, Form, ReadError, View};
 use millrace_segment::Segment;
 
-use crate::read::reading::{Order, Part, Reading, Source};
+use crate::read::pieces::Order;
+use crate::read::reading::{Part, Reading, Source};
 use crate::shared::Shared;
 use crate::{Error, Layout, ViewScope};
 

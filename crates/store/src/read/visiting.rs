@@ -13,7 +13,8 @@ use millrace_document::{DocumentId, Group, Timestamp};
 
 use crate::read::columns;
 use crate::read::masks::is_set;
-use crate::read::reading::{Order, Part, Reading, Source};
+use crate::read::pieces::Order;
+use crate::read::reading::{Part, Reading, Source};
 use crate::shared::Shared;
 use crate::state::{Bucket, is_of_divided};
 use crate::{Error, ViewScope, Visit, VisitPage, Visited};

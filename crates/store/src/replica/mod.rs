@@ -15,7 +15,8 @@ use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::read::get;
-use crate::read::reading::{Order, Reading};
+use crate::read::pieces::Order;
+use crate::read::reading::Reading;
 use crate::replica::counts::{Counting, Counts, Span};
 use crate::shared::Shared;
 use crate::state::marks::MarkScope;

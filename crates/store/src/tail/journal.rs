@@ -90,10 +90,9 @@ fn check(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
         sequence = Some(number);
         at = next;
     }
-    let end = written(bytes);
-    if end <= at {
-        return Ok(());
-    }
+    // Zeros follow the last batch.
+    let Some(last) = bytes[at..].iter().rposition(|byte| *byte != 0) else { return Ok(()) };
+    let end = at + last + 1;
     // What is left does not parse. Torn, or damaged?
     let left = &bytes[at..end];
     if (1..left.len()).any(|skip| left[skip] == START && batch(left, skip).is_some()) {
@@ -106,15 +105,6 @@ fn check(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
         return Err((at, "the last batch of the log was written to its end, but does not fit its checksum"));
     }
     Ok(())
-}
-
-/// Where the zeros begin that reach to the end. There can be many megabytes of them, in a log that took its space beforehand.
-fn written(bytes: &[u8]) -> usize {
-    let mut end = bytes.len();
-    while end >= PAGE && bytes[end - PAGE..end] == [0; PAGE] {
-        end -= PAGE;
-    }
-    bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 /// Whether the bytes end as a batch does, but for one flipped bit.

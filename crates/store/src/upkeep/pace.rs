@@ -1,9 +1,9 @@
 //! How fast the background works while documents are written and asked for.
 //!
 //! A seal or a merge wants a core for tenths of a second. Taken at once, these are slices of some milliseconds, and a write that passes
-//! from thread to thread waits for several of them; and queries that need all cores to keep up do not. So they are done in portions with rests between them
-//! ([`millrace_env::pace`]): at first they take a quarter of one core, and more as they fall behind, up to all of it, so that the store keeps
-//! up with any feed. While nobody waits for the store they do not rest.
+//! from thread to thread waits for several of them; and queries that need all cores to keep up do not. So they are done in portions with
+//! rests between them ([`millrace_env::pace`]): at first they take a quarter of one core, and more as they fall behind, up to all of it, so
+//! that the store keeps up with any feed. While nobody waits for the store they do not rest.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

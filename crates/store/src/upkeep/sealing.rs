@@ -103,12 +103,14 @@ impl Sealer {
     /// Seals the generations up to this number that take no rows any more, the oldest first; or waits until others have.
     fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
-            let Some((_turn, oldest)) = self.turn(number) else { break Ok(()) };
+            let Some((turn, oldest)) = self.turn(number) else { break Ok(()) };
             if let Err(error) = self.seal_generation(&oldest) {
                 break Err(error);
             }
             self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(oldest);
             self.shared.counters.seals.fetch_add(1, Ordering::Relaxed);
+            // Whoever waits for the rows to be sealed need not wait for their files to go.
+            drop(turn);
             self.delete_retired();
         };
         self.shared.health.note_space(match &outcome {

@@ -1,0 +1,104 @@
+//! Which rows of a group in the tail share a chunk.
+
+use millrace_column::CHUNK_DOCS;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::Error;
+use crate::read::found::TailKey;
+use crate::tail::RowKey;
+
+/// So many rows of a group are one chunk by [`Order::Age`], and about so many are one where there are more.
+const PIECE: usize = 256;
+
+/// What the rows of a chunk have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// They are neighbours by their keys: no chunk has a key below one of the chunk before.
+    Keys,
+    /// They were written one after another: a chunk stays as it is while others come.
+    Age,
+}
+
+impl Order {
+    /// The keys of a group's rows, which come in their order, in pieces: each becomes a chunk, and is in the order of keys.
+    ///
+    /// # Errors
+    /// A key is none.
+    pub fn pieces(self, keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
+        match self {
+            Order::Keys => Ok(keys.chunks(CHUNK_DOCS).map(|keys| keys.iter().collect()).collect()),
+            Order::Age => by_age(keys),
+        }
+    }
+}
+
+/// Where a piece ends is told by the key there, so that what is written changes the last piece, and a row that is replaced its own: a view
+/// finds all others ready.
+fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
+    if keys.len() <= PIECE {
+        return Ok(vec![keys.iter().collect()]);
+    }
+    let timed = keys.iter().map(|key| Ok((RowKey::parse(&key.key)?.timestamp, key)));
+    let mut timed = timed.collect::<Result<Vec<_>, Error>>()?;
+    timed.sort_unstable_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
+    let (mut pieces, mut piece) = (Vec::new(), Vec::new());
+    for (_, key) in timed {
+        piece.push(key);
+        if xxh3_64(&key.key).is_multiple_of(PIECE as u64) || piece.len() == CHUNK_DOCS {
+            pieces.push(std::mem::take(&mut piece));
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces.iter_mut().for_each(|piece| piece.sort_unstable_by(|a, b| a.key.cmp(&b.key)));
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use millrace_bucket::SortKey;
+    use millrace_document::{DocumentId, Timestamp};
+
+    use super::*;
+    use crate::tail::row_key;
+
+    fn key(number: u64, timestamp: u64) -> TailKey {
+        let id = DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one");
+        TailKey { key: row_key(&SortKey::new(&id), Timestamp(timestamp)), removed: false }
+    }
+
+    fn pieces_of(keys: &mut [TailKey]) -> Vec<Vec<Vec<u8>>> {
+        keys.sort_by(|a, b| a.key.cmp(&b.key));
+        let pieces = by_age(keys).expect("they are keys");
+        pieces.into_iter().map(|piece| piece.into_iter().map(|key| key.key.clone()).collect()).collect()
+    }
+
+    #[test]
+    fn few_rows_are_one_piece_and_of_many_each_is_in_one() {
+        for count in [0, 1, PIECE, PIECE + 1, 20 * PIECE] {
+            let mut keys: Vec<TailKey> = (0..count as u64).map(|number| key(number, 1000 + number)).collect();
+            let pieces = pieces_of(&mut keys);
+            assert!(count > PIECE || pieces.len() == 1, "{count}");
+            assert!(count < 20 * PIECE || pieces.len() > 5, "{count}: {}", pieces.len());
+            assert!(pieces.iter().all(|piece| piece.is_sorted() && piece.len() <= CHUNK_DOCS));
+            let mut all: Vec<Vec<u8>> = pieces.into_iter().flatten().collect();
+            all.sort();
+            assert!(all.into_iter().eq(keys.into_iter().map(|key| key.key)), "{count}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_leaves_most_pieces_as_they_were() {
+        let mut keys: Vec<TailKey> = (0..5000).map(|number| key(number, 1000 + number)).collect();
+        let before: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
+        // One is new, one is there anew.
+        keys.retain(|known| known.key != key(77, 1077).key);
+        keys.extend([key(5000, 9000), key(77, 9001)]);
+        let after: BTreeSet<Vec<Vec<u8>>> = pieces_of(&mut keys).into_iter().collect();
+        let changed = after.difference(&before).count();
+        assert!((1..=4).contains(&changed), "{changed} of {}", after.len());
+    }
+}
