@@ -13,8 +13,9 @@ use crate::{Element, Error, Grant, Model, Port, Sequence, States, Threads};
 /// Cells of the states of a batch, a row for each token: as many as stay in a core's own cache while an operation goes over them. Larger
 /// batches are no faster per token.
 const BATCH_CELLS: usize = 192 << 10;
-/// The least and the most tokens of a batch, whatever the rows' width.
-const BATCH_TOKENS: (usize, usize) = (128, 512);
+/// The least and the most tokens of a batch, whatever the rows' width: from 256 on no model seen was faster per token, and who misses a long run
+/// waits for all of it.
+const BATCH_TOKENS: (usize, usize) = (128, 256);
 
 /// What the user of a model expects of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

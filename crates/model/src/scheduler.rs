@@ -1,8 +1,8 @@
 //! One scheduler for all models of the process.
 //!
 //! A run takes one of as many slots as there are cores. While a slot is free, a sequence starts at once; while none is, sequences wait, and
-//! the slot that comes free takes those that go together. Nothing waits for company. Sequences that wait while several slots are
-//! free are shared out between them.
+//! the slot that comes free takes those that go together, up to an even part of what the model has, waiting and under way. Nothing waits
+//! for company.
 //!
 //! A run of a query spreads over idle cores where, a moment ago and now, fewer than half of the slots were asked for by others; all other runs
 //! keep to the thread of their slot. So a request that is alone has all cores, and runs that come together do not get in each other's way.
@@ -119,17 +119,31 @@ struct Shared {
 struct State {
     queries: Queue,
     feeds: Queue,
-    running_queries: usize,
-    running_feeds: usize,
     /// When runs of queries were last so many that none should spread.
     crowded: Option<Instant>,
     closed: bool,
 }
 
 impl State {
+    fn queue(&mut self, purpose: Purpose) -> &mut Queue {
+        match purpose {
+            Purpose::Query => &mut self.queries,
+            Purpose::Feed => &mut self.feeds,
+        }
+    }
+
+    /// Runs that may be under way for a purpose, of so many slots.
+    fn allowed(&self, purpose: Purpose, slots: usize) -> usize {
+        let left = match purpose {
+            Purpose::Query => slots,
+            Purpose::Feed => slots.saturating_sub(self.queries.running()),
+        };
+        left.max(1)
+    }
+
     /// Whether a run of a query may spread over so many slots, which is not counted yet or any more.
     fn has_room(&mut self, slots: usize) -> bool {
-        let crowded = 2 * (self.running_queries + self.queries.len()) >= slots;
+        let crowded = 2 * (self.queries.running() + self.queries.len()) >= slots;
         if crowded {
             self.crowded = Some(Instant::now());
         }
@@ -220,7 +234,7 @@ impl Scheduler {
     /// How many runs are under way: of queries, and of feeding.
     pub fn running(&self) -> (usize, usize) {
         let state = self.shared.lock();
-        (state.running_queries, state.running_feeds)
+        (state.queries.running(), state.feeds.running())
     }
 
     /// How many sequences wait: of queries, and of feeding.
@@ -286,17 +300,12 @@ impl Shared {
         purpose: Purpose,
     ) -> Result<(), Error> {
         let count = work.len();
-        let (condition, mut state) = match purpose {
-            Purpose::Query => (&self.query, self.lock()),
-            Purpose::Feed => (&self.feed, self.lock()),
-        };
+        let condition = self.condition(purpose);
+        let mut state = self.lock();
         if state.closed {
             return Err(Error::Closed);
         }
-        let queue = match purpose {
-            Purpose::Query => &mut state.queries,
-            Purpose::Feed => &mut state.feeds,
-        };
+        let queue = state.queue(purpose);
         let waiting = queue.len_of(owner);
         // A call with more sequences than may wait is taken by itself: its parts are as many as its document has chunks.
         if waiting > 0 && waiting + count > self.options.waiting_max {
@@ -317,10 +326,17 @@ impl Shared {
     }
 
     fn work(&self, purpose: Purpose) {
-        let mut had_company = false;
-        while let Some(batch) = self.next(purpose, had_company) {
-            had_company = batch.entries.len() > 1;
-            batch.run(|| self.release(purpose));
+        while let Some(batch) = self.next(purpose) {
+            let (owner, entries) = (Arc::clone(&batch.owner), batch.entries.len());
+            batch.run(|| self.release(purpose, &owner, entries));
+        }
+    }
+
+    /// What wakes the threads of a purpose.
+    fn condition(&self, purpose: Purpose) -> &Condvar {
+        match purpose {
+            Purpose::Query => &self.query,
+            Purpose::Feed => &self.feed,
         }
     }
 
@@ -329,87 +345,63 @@ impl Shared {
         self.options.slots.saturating_sub(self.cores.busy())
     }
 
-    /// A slot is free, which others may wait for.
-    fn release(&self, purpose: Purpose) {
+    /// A run of so many entries has ended, and others may wait for its slot.
+    fn release(&self, purpose: Purpose, owner: &Arc<Owner>, entries: usize) {
         let mut state = self.lock();
-        match purpose {
-            Purpose::Query => {
-                state.running_queries -= 1;
-                state.has_room(self.slots());
-            }
-            Purpose::Feed => state.running_feeds -= 1,
+        state.queue(purpose).ended(owner, entries);
+        if purpose == Purpose::Query {
+            // Those that it ran beside are remembered for a while.
+            state.has_room(self.slots());
         }
         drop(state);
         self.query.notify_one();
         self.feed.notify_one();
     }
 
-    /// Waits for the next batch. Entries whose caller has left are dropped on the way. After a run for several callers (`yields`) the core is
-    /// offered to them once, so that those who ask again at once go together again, and not the first one alone.
-    fn next(&self, purpose: Purpose, mut yields: bool) -> Option<Batch> {
-        let condition = match purpose {
-            Purpose::Query => &self.query,
-            Purpose::Feed => &self.feed,
-        };
+    /// Waits for the next batch. Entries whose caller has left are dropped on the way. Where something waits, the core is offered once to
+    /// others: callers who have just had their answers and ask again at once then go together, and not the first one alone.
+    fn next(&self, purpose: Purpose) -> Option<Batch> {
+        let mut yields = true;
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
             let slots = self.slots();
-            let running = state.running_queries + state.running_feeds;
-            let (allowed, free) = match purpose {
-                Purpose::Query => {
-                    let free = slots.saturating_sub(state.running_queries);
-                    (free > 0 || state.running_queries == 0, free)
-                }
-                Purpose::Feed => {
-                    let free = slots.saturating_sub(running);
-                    (free > 0 || state.running_feeds == 0, free)
-                }
-            };
-            let queue = match purpose {
-                Purpose::Query => &mut state.queries,
-                Purpose::Feed => &mut state.feeds,
-            };
-            if allowed && queue.len() > 0 && yields {
-                yields = false;
+            let allowed = state.allowed(purpose, slots);
+            let queue = state.queue(purpose);
+            let may_run = queue.running() < allowed;
+            if may_run && queue.len() > 0 && std::mem::take(&mut yields) {
                 drop(state);
                 std::thread::yield_now();
                 state = self.lock();
                 continue;
             }
-            if allowed {
+            if may_run {
                 queue.drop_abandoned();
                 let limits = Limits { tokens: self.options.batch_tokens, sequences: usize::MAX };
-                let entries = queue.take(limits, free.max(1));
-                if !entries.is_empty() {
+                let entries = queue.take(limits, allowed);
+                if let Some(first) = entries.first() {
+                    let owner = Arc::clone(&first.owner);
                     if queue.len() > 0 {
-                        condition.notify_one();
+                        self.condition(purpose).notify_one();
                     }
-                    let spread = match purpose {
-                        Purpose::Query => {
-                            let room = state.has_room(slots);
-                            state.running_queries += 1;
-                            room
-                        }
-                        Purpose::Feed => {
-                            state.running_feeds += 1;
-                            false
-                        }
-                    };
-                    return Some(Batch { entries, spread });
+                    let spread = purpose == Purpose::Query && state.has_room(slots);
+                    state.queue(purpose).began(&owner, entries.len());
+                    return Some(Batch { owner, entries, spread });
                 }
             }
             self.cores.wanted(state.queries.len() + state.feeds.len());
-            state = condition.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.condition(purpose).wait(state).unwrap_or_else(PoisonError::into_inner);
+            yields = false;
         }
     }
 }
 
 /// What goes into one run.
 struct Batch {
-    /// Of one model.
+    owner: Arc<Owner>,
+    /// Of this model, and not none.
     entries: Vec<Entry>,
     /// Whether it may spread over idle cores.
     spread: bool,
@@ -419,9 +411,8 @@ impl Batch {
     /// Runs it; if it fails, its sequences one by one. `release` gives the slot back before the callers have their answers, so that one who asks
     /// again finds it free.
     fn run(self, release: impl FnOnce()) {
-        let Batch { entries, spread } = self;
+        let Batch { owner, entries, spread } = self;
         let started = Instant::now();
-        let Some(owner) = entries.first().map(|entry| Arc::clone(&entry.owner)) else { return release() };
         for entry in &entries {
             owner.counters.waited(started.duration_since(entry.arrived));
         }

@@ -8,7 +8,7 @@ use millrace_model::{
     Caller, Error, Grant, Lane, Model, Purpose, Scheduler, SchedulerOptions, Sequence, States,
 };
 
-/// A token that no model understands, one that makes it panic, and one on which it runs until it is interrupted.
+/// A token that no model understands, one that makes it panic, and one on which it runs until it is interrupted or freed.
 const POISON: i64 = -1;
 const PANIC: i64 = -2;
 const HANG: i64 = -3;
@@ -25,6 +25,7 @@ struct Recorder {
     running: AtomicUsize,
     most_running: AtomicUsize,
     interrupted: AtomicBool,
+    freed: AtomicBool,
 }
 
 impl Recorder {
@@ -68,10 +69,10 @@ impl Model for Recorder {
         self.running.fetch_sub(1, Ordering::SeqCst);
         let has = |token| sequences.iter().any(|sequence| sequence.ids.contains(&token));
         assert!(!has(PANIC), "on purpose");
-        while has(HANG) && !grant.interrupt().raised() {
+        while has(HANG) && !grant.interrupt().raised() && !self.freed.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if has(HANG) {
+        if has(HANG) && grant.interrupt().raised() {
             self.interrupted.store(true, Ordering::SeqCst);
         }
         if has(POISON) || has(HANG) {
@@ -270,6 +271,31 @@ fn several_free_slots_share_what_waits() {
     });
     let sizes: Vec<usize> = model.batches().iter().map(Vec::len).collect();
     assert_eq!(sizes, [10, 10, 10, 10]);
+}
+
+#[test]
+fn a_run_takes_no_more_than_its_slots_part_of_what_waits_and_runs() {
+    let model = Recorder::closed();
+    let options = SchedulerOptions { slots: 2, batch_tokens: 1000, waiting_max: 100 };
+    let scheduler = Scheduler::new(options).expect("threads");
+    let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn Model>);
+    let patient = Caller::patient(Purpose::Query);
+    std::thread::scope(|scope| {
+        let _open = model.open_at_the_end();
+        let hung = scope.spawn(|| lane.run(vec![of(HANG)], &patient));
+        until(|| model.begun.load(Ordering::SeqCst) == 1);
+        scope.spawn(|| lane.run(vec![of(1)], &patient).expect("it runs"));
+        until(|| model.begun.load(Ordering::SeqCst) == 2);
+        let rest = scope.spawn(|| lane.run((0..6).map(of).collect(), &patient).expect("they run"));
+        until(|| scheduler.waiting().0 == 6);
+        model.open();
+        let rest = rest.join();
+        model.freed.store(true, Ordering::SeqCst);
+        assert!(hung.join().expect("no panic").is_err());
+        rest.expect("no panic");
+    });
+    let sizes: Vec<usize> = model.batches().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1, 1, 4, 2]);
 }
 
 #[test]

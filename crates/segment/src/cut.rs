@@ -35,12 +35,38 @@ impl Piece {
             Piece::Made(bytes) => bytes.len() as u64,
         }
     }
+
+    /// What there is from one of its bytes on.
+    fn rest(&self, skipped: u64) -> Rest<'_> {
+        match self {
+            Piece::Copied { from, length } => Rest::Copied(from + skipped..from + u64::from(*length)),
+            Piece::Made(bytes) => Rest::Made(&bytes[skipped as usize..]),
+        }
+    }
 }
 
-/// So many bytes are read at a time, and announced before they are.
-const READ_BYTES: u64 = 1 << 20;
-/// What lies between two pieces is read along if it is not more: the disk is faster in one go than in many.
-const GAP_BYTES: u64 = 256 << 10;
+/// What is still to be written of a piece.
+#[derive(Debug, PartialEq, Eq)]
+enum Rest<'p> {
+    /// Bytes of the segment's file.
+    Copied(Range<u64>),
+    Made(&'p [u8]),
+}
+
+impl Rest<'_> {
+    fn length(&self) -> usize {
+        match self {
+            // As long as one piece at most, or as what is gathered.
+            Rest::Copied(range) => (range.end - range.start) as usize,
+            Rest::Made(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// So many bytes are gathered before they are written, and are read at a time where they lie together.
+const GATHERED_BYTES: usize = 1 << 20;
+/// So many are announced before they are read: a disk is fastest with several reads at once.
+const AHEAD_BYTES: usize = 4 << 20;
 
 impl Cut {
     /// The whole file. `locations`, in order, are those that [`Cut::shares`] counts for.
@@ -123,90 +149,67 @@ impl Cut {
     /// # Errors
     /// The segment cannot be read; `out` cannot be written.
     pub fn write_to(&self, from: u64, out: &mut dyn AppendFile) -> Result<(), Error> {
-        let mut window = Window { segment: &self.segment, begin: 0, bytes: Vec::new(), pending: 0..0 };
+        let spans = together(self.rest(from));
+        let mut gathered = Vec::with_capacity(GATHERED_BYTES);
+        let (mut announced, mut ahead) = (0, 0);
+        for span in &spans {
+            while ahead < AHEAD_BYTES
+                && let Some(next) = spans.get(announced)
+            {
+                if let Rest::Copied(range) = next {
+                    self.segment.will_need(range.start, range.end - range.start);
+                }
+                ahead += next.length();
+                announced += 1;
+            }
+            ahead -= span.length();
+            if gathered.len() + span.length() > GATHERED_BYTES {
+                out.append(&gathered)?;
+                gathered.clear();
+            }
+            match span {
+                Rest::Copied(range) => {
+                    self.segment.read_onto(range.start, span.length(), &mut gathered)?;
+                }
+                Rest::Made(bytes) => gathered.extend_from_slice(bytes),
+            }
+        }
+        Ok(out.append(&gathered)?)
+    }
+
+    /// What is written from an offset on.
+    fn rest(&self, from: u64) -> impl Iterator<Item = Rest<'_>> {
         let mut begin = 0;
-        for (place, piece) in self.pieces.iter().enumerate() {
+        self.pieces.iter().filter_map(move |piece| {
             let skipped = from.saturating_sub(begin).min(piece.length());
             begin += piece.length();
-            match piece {
-                _ if skipped == piece.length() => {}
-                Piece::Made(bytes) => {
-                    window.write(out)?;
-                    out.append(&bytes[skipped as usize..])?;
-                }
-                Piece::Copied { from, length } => {
-                    let range = from + skipped..from + u64::from(*length);
-                    window.copy(range, &self.pieces[place + 1..], out)?;
-                }
-            }
-        }
-        window.write(out)
+            (skipped < piece.length()).then(|| piece.rest(skipped))
+        })
     }
 }
 
-/// Reads ahead, and writes what is to be copied in long runs.
-struct Window<'a> {
-    segment: &'a Segment,
-    begin: u64,
-    bytes: Vec<u8>,
-    /// What of it is to be written, and was not yet.
-    pending: Range<usize>,
-}
-
-impl Window<'_> {
-    /// Copies a range of the file. `following` comes after it.
-    fn copy(
-        &mut self,
-        mut range: Range<u64>,
-        following: &[Piece],
-        out: &mut dyn AppendFile,
-    ) -> Result<(), Error> {
+/// The same with what lies together in the segment's file joined, but not longer than what is gathered.
+fn together<'p>(all: impl Iterator<Item = Rest<'p>>) -> Vec<Rest<'p>> {
+    const MAX: u64 = GATHERED_BYTES as u64;
+    let mut joined: Vec<Rest<'p>> = Vec::new();
+    for rest in all {
+        let Rest::Copied(mut range) = rest else {
+            joined.push(rest);
+            continue;
+        };
+        if let Some(Rest::Copied(last)) = joined.last_mut()
+            && last.end == range.start
+        {
+            last.end = range.end.min(last.start + MAX);
+            range.start = last.end;
+        }
         while !range.is_empty() {
-            let end = self.begin + self.bytes.len() as u64;
-            if !(self.begin..end).contains(&range.start) {
-                self.write(out)?;
-                self.read(range.clone(), following)?;
-                continue;
-            }
-            let taken = (range.start - self.begin) as usize..(range.end.min(end) - self.begin) as usize;
-            if taken.start != self.pending.end {
-                self.write(out)?;
-                self.pending = taken.start..taken.start;
-            }
-            self.pending.end = taken.end;
-            range.start = range.end.min(end);
+            let end = range.end.min(range.start + MAX);
+            joined.push(Rest::Copied(range.start..end));
+            range.start = end;
         }
-        Ok(())
     }
-
-    /// Reads from the beginning of a range on, as far as what follows it lies close enough.
-    fn read(&mut self, range: Range<u64>, following: &[Piece]) -> Result<(), Error> {
-        let limit = range.start + READ_BYTES;
-        let mut end = range.end.min(limit);
-        for piece in following {
-            match piece {
-                Piece::Copied { from, length }
-                    if end < limit && (end..=end + GAP_BYTES).contains(from) && *from < limit =>
-                {
-                    end = (from + u64::from(*length)).min(limit);
-                }
-                _ => break,
-            }
-        }
-        self.begin = range.start;
-        self.bytes.resize((end - range.start) as usize, 0);
-        self.segment.will_need(end, READ_BYTES);
-        self.segment.read_raw(range.start, &mut self.bytes)
-    }
-
-    /// Writes what is pending.
-    fn write(&mut self, out: &mut dyn AppendFile) -> Result<(), Error> {
-        let pending = std::mem::take(&mut self.pending);
-        if !pending.is_empty() {
-            out.append(&self.bytes[pending])?;
-        }
-        Ok(())
-    }
+    joined
 }
 
 /// Whether a segment can have documents between two reversed locations, both included: where this is `false`, it has none.
@@ -322,7 +325,7 @@ fn length_of(segment: &Segment, place: &Place) -> Result<u32, Error> {
 fn between(range: Range<u64>, pieces: &mut Vec<Piece>) {
     let mut from = range.start;
     while from < range.end {
-        let length = (range.end - from).min(READ_BYTES) as u32;
+        let length = (range.end - from).min(GATHERED_BYTES as u64) as u32;
         pieces.push(Piece::Copied { from, length });
         from += u64::from(length);
     }
@@ -369,5 +372,29 @@ impl AppendFile for Made {
 
     fn sync(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rest::{Copied, Made};
+    use super::{GATHERED_BYTES, together};
+
+    #[test]
+    fn what_lies_together_is_read_together_but_not_too_much() {
+        const M: u64 = GATHERED_BYTES as u64;
+        for (pieces, expected) in [
+            (vec![], vec![]),
+            (vec![Copied(10..20), Copied(20..30), Copied(31..40)], vec![Copied(10..30), Copied(31..40)]),
+            // What comes later in the file that is written can lie before.
+            (vec![Copied(20..30), Copied(10..20)], vec![Copied(20..30), Copied(10..20)]),
+            (vec![Copied(0..9), Made(b"a"), Copied(9..10)], vec![Copied(0..9), Made(b"a"), Copied(9..10)]),
+            (vec![Copied(5..M + 8)], vec![Copied(5..M + 5), Copied(M + 5..M + 8)]),
+            (vec![Copied(0..M), Copied(M..M + 9)], vec![Copied(0..M), Copied(M..M + 9)]),
+            (vec![Copied(0..M - 9), Copied(M - 9..M + 9)], vec![Copied(0..M), Copied(M..M + 9)]),
+        ] {
+            let joined = together(pieces.into_iter());
+            assert_eq!(joined, expected);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What waits, in order of arrival.
+//! What waits, in order of arrival, and what runs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -54,15 +54,28 @@ impl Entry {
     }
 }
 
-/// Entries of all models.
+/// Entries of all models that wait, and the runs of those that were taken.
 #[derive(Default)]
 pub(super) struct Queue {
     entries: VecDeque<Entry>,
+    runs: Vec<UnderWay>,
+}
+
+/// A run that is under way.
+struct UnderWay {
+    owner: Arc<Owner>,
+    entries: usize,
 }
 
 impl Queue {
+    /// Entries that wait.
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Runs that are under way.
+    pub fn running(&self) -> usize {
+        self.runs.len()
     }
 
     /// Entries of one model.
@@ -90,15 +103,20 @@ impl Queue {
         });
     }
 
-    /// The one that waited longest with those of its model that go with it, and not more than one slot's part of them when `free` slots
-    /// could share them. Empty for none waiting.
-    pub fn take(&mut self, limits: Limits, free: usize) -> Vec<Entry> {
+    /// The one that waited longest with those of its model that go with it, as one run. Of what the model has, waiting and under way, a run takes no
+    /// more than an even part of the `slots` that other models leave it: so runs of few callers and of many become runs of as many, and nobody
+    /// waits for one of many. Empty for none waiting.
+    pub fn take(&mut self, limits: Limits, slots: usize) -> Vec<Entry> {
         let Some(first) = self.entries.front() else { return Vec::new() };
         let owner = Arc::clone(&first.owner);
         let positions: Vec<usize> =
             (0..self.entries.len()).filter(|&at| Arc::ptr_eq(&self.entries[at].owner, &owner)).collect();
         let lengths: Vec<usize> = positions.iter().map(|&at| self.entries[at].work.len()).collect();
-        let share = positions.len().div_ceil(free.max(1));
+        let own_runs = self.runs.iter().filter(|run| Arc::ptr_eq(&run.owner, &owner));
+        let (runs, under_way) =
+            own_runs.fold((0, 0), |(runs, entries), run| (runs + 1, entries + run.entries));
+        let slots = slots.saturating_sub(self.runs.len() - runs).max(1);
+        let share = (positions.len() + under_way).div_ceil(slots);
         let own = owner.runner.limits();
         let limits = Limits {
             tokens: limits.tokens.min(own.tokens),
@@ -116,5 +134,18 @@ impl Queue {
         }
         self.entries = kept;
         taken
+    }
+
+    /// A run of so many entries begins.
+    pub fn began(&mut self, owner: &Arc<Owner>, entries: usize) {
+        self.runs.push(UnderWay { owner: Arc::clone(owner), entries });
+    }
+
+    /// A run of so many entries has ended.
+    pub fn ended(&mut self, owner: &Arc<Owner>, entries: usize) {
+        let of = |run: &UnderWay| Arc::ptr_eq(&run.owner, owner) && run.entries == entries;
+        if let Some(at) = self.runs.iter().position(of) {
+            self.runs.swap_remove(at);
+        }
     }
 }
