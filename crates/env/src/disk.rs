@@ -74,6 +74,10 @@ pub trait AppendFile: Send {
     /// Those of the system; some of the bytes may have been written. After one the file cannot be trusted.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
+    /// Whether nobody waits for the disk meanwhile: then more of what is added may be on its way to it at a time, which is faster, but holds up syncs
+    /// of other files for longer. A hint; at first somebody does.
+    fn set_alone(&mut self, _alone: bool) {}
+
     /// Makes what was written durable.
     ///
     /// # Errors

@@ -84,6 +84,10 @@ impl AppendFile for RealAppendFile {
         Ok(())
     }
 
+    fn set_alone(&mut self, alone: bool) {
+        self.writeback.alone = alone;
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_all().map_err(at("sync", &self.path))
     }

@@ -6,11 +6,15 @@ use std::io;
 /// So much is handed to the disk at a time: what it writes in a fraction of a millisecond. A sync of a small file can wait for all of it, since
 /// file systems that keep a journal write what belongs to it first.
 const WINDOW: u64 = 256 << 10;
+/// The same where nobody waits for the disk: some milliseconds, so that it never runs out of what to write.
+const WIDE_WINDOW: u64 = 4 << 20;
 
 /// Keeps what is only in the page cache of a file that grows to two windows: one that the disk is writing, and one that is being filled. So a sync of
 /// another file, which somebody waits for, never stands behind more, and whoever writes seldom waits for the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Writeback {
+    /// Nobody waits for the disk.
+    pub(crate) alone: bool,
     /// Bytes of the file.
     written: u64,
     /// Those that the disk is writing or has.
@@ -28,7 +32,8 @@ impl Writeback {
     /// So many more bytes were written at the end of the file.
     pub(crate) fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
         self.written += bytes as u64;
-        if self.written - self.begun < WINDOW {
+        let window = if self.alone { WIDE_WINDOW } else { WINDOW };
+        if self.written - self.begun < window {
             return Ok(());
         }
         if !self.unsupported && !hand_over(file, self.last, self.begun, self.written)? {

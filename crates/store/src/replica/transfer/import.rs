@@ -71,6 +71,7 @@ impl Import {
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let file = self.file.as_mut().ok_or(Error::Closed)?;
         self.checksums.add(bytes);
+        file.set_alone(!self.shared.is_in_use());
         file.append(bytes).map_err(|error| Error::io("write an import", &error))?;
         self.bytes += bytes.len() as u64;
         Ok(())
