@@ -91,8 +91,8 @@ pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
     (rounded.is_finite() || !number.is_finite()).then_some(Value::Float(rounded))
 }
 
-/// Millionths of a degree of `N37.4;W122` (either order; `37.4N` and with minutes and seconds `63N25'47` as well), or of `x;y` in
-/// millionths, longitude first.
+/// Millionths of a degree of `N37.4;W122` (either order; `37.4N`, and with minutes and seconds `63N25'47` or `N63o25'47` as well), or of `x;y`
+/// in millionths, longitude first.
 pub fn position(text: &str) -> Option<(i32, i32)> {
     let (first, second) = text.split_once(';')?;
     let (first, second) = (first.trim(), second.trim());
@@ -113,14 +113,20 @@ pub fn position(text: &str) -> Option<(i32, i32)> {
     degrees(latitude?, longitude?)
 }
 
-/// Degrees of what stands before and after the letter of a direction.
+/// Degrees of what stands before and after the letter of a direction, which can stand for the sign of degrees.
 fn angle(before: &str, after: &str) -> Option<f64> {
-    if before.is_empty() {
-        return after.parse().ok();
-    }
-    let (minutes, seconds) = after.split_once('\'').unwrap_or((after, ""));
+    let whole = |text| split_at_sign(text, &['o', '°']);
+    let (degrees, rest) = match (before, after) {
+        ("", text) | (text, "") => whole(text),
+        both => both,
+    };
+    let (minutes, seconds) = split_at_sign(rest, &['\'']);
     let part = |text: &str| if text.is_empty() { Some(0.0) } else { text.parse::<f64>().ok() };
-    Some(before.parse::<f64>().ok()? + part(minutes)? / 60.0 + part(seconds.trim_matches('"'))? / 3600.0)
+    Some(degrees.parse::<f64>().ok()? + part(minutes)? / 60.0 + part(seconds.trim_matches('"'))? / 3600.0)
+}
+
+fn split_at_sign<'t>(text: &'t str, signs: &[char]) -> (&'t str, &'t str) {
+    text.split_once(signs).unwrap_or((text, ""))
 }
 
 /// Millionths of a degree; `None` where they need more than 32 bits. Places off the globe are kept as they are written,

@@ -118,6 +118,8 @@ fn every_data_type_is_read_and_written() {
     );
     check(r#"{"place": "N37.5;W122"}"#, r#"{"place":{"lat":37.5,"lng":-122.0}}"#);
     check(r#"{"place": "63N30;10.25W"}"#, r#"{"place":{"lat":63.5,"lng":-10.25}}"#);
+    check(r#"{"place": "N41o40'48;W72°30"}"#, r#"{"place":{"lat":41.68,"lng":-72.5}}"#);
+    check(r#"{"place": "41o30N;S"}"#, "!is no position");
     check(r#"{"place": "10E0'36;0S15"}"#, r#"{"place":{"lat":-0.25,"lng":10.01}}"#);
     check(r#"{"place": {"x": -122000000, "y": 37500000}}"#, r#"{"place":{"lat":37.5,"lng":-122.0}}"#);
     check(
