@@ -289,12 +289,6 @@ fn parse_schemas(files: &Files, warnings: &mut Vec<String>) -> Result<Vec<parse:
         }
         schemas.push(schema);
     }
-    if schemas.is_empty() {
-        return Err(Error::Package(
-            "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'"
-                .to_owned(),
-        ));
-    }
     for (path, bytes) in
         files.iter().filter(|(path, _)| path.starts_with("schemas/") && path.ends_with(".profile"))
     {

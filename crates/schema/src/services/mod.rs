@@ -57,7 +57,14 @@ pub(crate) fn read(
             _ => {}
         }
     }
-    if content.is_empty() {
+    if schemas.is_empty() {
+        let reason =
+            "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
+        if containers.is_empty() || !content.is_empty() {
+            return Err(Error::Package(reason.to_owned()));
+        }
+        warnings.push(format!("{reason}, or nothing can be stored and searched"));
+    } else if content.is_empty() {
         let reason = "there is no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
         return xml::invalid(FILE, root, reason);
     }
