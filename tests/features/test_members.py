@@ -11,6 +11,7 @@ SCHEMA = """schema card {
             field name type string {}
             field age type int {}
             field nicknames type array<string> {}
+            field marks type map<string, string> {}
         }
         field title type string { indexing: summary | index }
         field owner type person { indexing: summary | index }
@@ -40,6 +41,13 @@ SCHEMA = """schema card {
             fieldTermMatch(people.name,0).occurrences
             fieldTermMatch(people.name,0).firstPosition
             fieldLength(people.name)
+            fieldLength(people.age)
+            fieldMatch(owner.age)
+            fieldMatch(people.age).fieldCompleteness
+            fieldMatch(people.age).matches
+            fieldTermMatch(people.age,0).occurrences
+            fieldTermMatch(deep.value.value.name,0).occurrences
+            fieldLength(deep.value.value.name)
             matches(people.age)
             matchCount(notes.value)
             nativeRank(people.name)
@@ -64,15 +72,15 @@ CARDS = {
         "owner": {"name": "Ada Augusta Lovelace", "age": 36, "nicknames": ["Countess"]},
         "people": [{"name": "Grace Hopper", "age": 40}, {"name": "Hopper Grace Grace", "age": 50}],
         "notes": {"color": "likes dark red wine", "place": "running in parks"},
-        "deep": {"x": {"y": {"name": "Deep Thought"}}},
+        "deep": {"x": {"y": {"name": "Deep Thought"}, "z": {"name": "Deep Blue"}}, "w": {"y": {"name": "Deep Sleep Now"}}},
         "codes": {"k": "AB-1 c"},
         "plain": [{"name": "Two Words"}],
         "lines": ["red apple", "green pear"],
     },
     "b": {
         "title": "second",
-        "owner": {"name": "Alan Turing", "age": 41},
-        "people": [{"name": "Grace Kelly", "age": 30}],
+        "owner": {"name": "Alan Turing", "age": 41, "marks": {"x": "bold", "y": "thin"}},
+        "people": [{"name": "Grace Kelly", "age": 30, "marks": {"q": "thin"}}],
         "notes": {"wine": "white"},
         "lines": ["apple x x x x green"],
     },
@@ -128,6 +136,21 @@ CONDITIONS = [
     ('default contains "augusta"', "a"),
     ('deep.value.value.name contains "thought"', "a"),
     ('deep contains "thought"', "a"),
+    # Entries of maps, at any depth.
+    ('deep{x} contains "thought"', "a"),
+    ('deep{w} contains "thought"', ""),
+    ('deep{x}{y}.name contains "thought"', "a"),
+    ('deep{x}{z}.name contains "thought"', ""),
+    ('deep{w}{y}.name contains "thought"', ""),
+    ('deep.value{y}.name contains "sleep"', "a"),
+    ('deep.value{z}.name contains "sleep"', ""),
+    ('deep{x}.value.name contains "blue"', "a"),
+    ('deep{x}.key contains "z"', "a"),
+    ('deep{w}.key contains "z"', ""),
+    ('owner.marks{x} contains "bold"', "b"),
+    ('owner.marks{y} contains "bold"', ""),
+    ('people contains sameElement(name contains "kelly", marks{q} contains "thin")', "b"),
+    ('people contains sameElement(name contains "kelly", marks{r} contains "thin")', ""),
     # Settings of its own.
     ('codes.value contains "ab-1 c"', "a"),
     ('codes.value contains "c"', ""),
@@ -152,7 +175,22 @@ FEATURES = [
     ('owner.name contains "augusta"', "fieldMatch(owner.name).matches", 1),
     ('people.name contains "hopper"', "fieldTermMatch(people.name,0).occurrences", 2),
     ('people.name contains "hopper"', "fieldTermMatch(people.name,0).firstPosition", 1),
-    ('people.name contains "hopper"', "fieldLength(people.name)", 5),
+    # The longest element that matches.
+    ('people.name contains "hopper"', "fieldLength(people.name)", 3),
+    ('people.name contains phrase("grace", "hopper")', "fieldLength(people.name)", 2),
+    # A number is a word, and an element.
+    ("owner.age = 36", "fieldMatch(owner.age)", 1),
+    ("people.age > 1", "fieldMatch(people.age).matches", 1),
+    ("people.age > 1", "fieldMatch(people.age).fieldCompleteness", 1),
+    ("people.age = 1", "fieldLength(people.age)", 1),
+    ("people.age in (40, 50)", "fieldLength(people.age)", 1),
+    ("range(people.age, 1, 3)", "fieldTermMatch(people.age,0).occurrences", 3),
+    ('people contains sameElement(age > 1, name contains "joe")', "fieldTermMatch(people.age,0).occurrences", 2),
+    ('deep contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 3),
+    ('deep{x} contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 2),
+    ('deep{x}{y}.name contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 1),
+    ('deep.value{y}.name contains "deep"', "fieldTermMatch(deep.value.value.name,0).occurrences", 2),
+    ('deep.value{y}.name contains "deep"', "fieldLength(deep.value.value.name)", 3),
     ("people.age = 50", "matches(people.age)", 1),
     ("people.age = 30", "matches(people.age)", 1),
     ('notes.value contains "red" and notes.value contains "wine"', "matchCount(notes.value)", 2),

@@ -16,6 +16,10 @@ ORDERS = [
     ({"yql": f"{ALL} order by lowercase(folder), year"}, "ehfgabdc"),
     ({"yql": "select * from note where year > 2000", "sorting": "-year"}, "hgfcdb"),
     ({"yql": "select * from note where year > 2000", "ranking.sorting": "+price -year"}, "hgcdbf"),
+    # Members of structs: of several values the first in the order.
+    ({"yql": "select * from note where people.age > 0 order by people.age"}, "abc"),
+    ({"yql": "select * from note where people.age > 0 order by people.age desc, people.first desc"}, "cab"),
+    ({"yql": "select * from note where people.age > 0", "sorting": "-people.first +people.age"}, "acb"),
     ({"yql": 'select * from note where name contains "ada" or name contains "Ada" order by raw(name)'}, "ab"),
     ({"yql": 'select * from note where price > 1 order by uca(folder, "en_US", "PRIMARY"), year desc'}, "fba"),
     ({"yql": ALL, "hits": 3}, "hgf"),
@@ -147,6 +151,7 @@ REFUSED = [
     ({"yql": ALL, "presentation.summary": "nosuch"}, "nosuch"),
     ({"yql": f"{ALL} order by nosuch"}, "nosuch"),
     ({"yql": f"{ALL} order by vec"}, "vec"),
+    ({"yql": ALL, "sorting": "prefs{color}"}, "one entry of a map"),
     ({"yql": "select * from note where nearestNeighbor(vec, q)"}, "targetHits"),
     ({"yql": "select * from note where {targetHits: 1}nearestNeighbor(vec, nosuch)"}, "nosuch"),
     ({"yql": "select * from note where {targetHits: 1}nearestNeighbor(vec, q)", "input.query(q)": [1]}, "x"),

@@ -2,7 +2,7 @@ use millrace_document::Value;
 use millrace_plan::{LeafId, Node, Plan};
 
 use crate::Error;
-use crate::tree::{ReadyPlan, holds};
+use crate::tree::{ReadyPlan, any_holds, holds, path_of};
 use crate::value::elements;
 
 /// Which elements of a field's collection a plan matches: what `matched-elements-only` shows.
@@ -14,7 +14,10 @@ pub struct MatchedElements<'p> {
 
 enum Condition<'p> {
     Leaf(LeafId),
-    Tree(&'p Node),
+    /// What must hold in an element.
+    Element(&'p Node),
+    /// What must hold in an element of a collection inside of an element, and its path.
+    Inside(&'p Node, &'p str),
 }
 
 impl<'p> MatchedElements<'p> {
@@ -33,8 +36,11 @@ impl<'p> MatchedElements<'p> {
         let mut matched = Vec::new();
         elements(value, &mut |index, element| {
             let matches = self.conditions.iter().any(|condition| match condition {
-                Condition::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element),
-                Condition::Tree(node) => holds(&self.ready, node, element),
+                Condition::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
+                Condition::Element(node) => holds(&self.ready, node, element, 0),
+                Condition::Inside(node, path) => {
+                    any_holds(&self.ready, node, &[], element, &path_of(path), 0)
+                }
             });
             if matches {
                 matched.push(index);
@@ -67,7 +73,9 @@ fn collect<'p>(plan: &'p Plan, node: &'p Node, field: &str, conditions: &mut Vec
         }
         Node::SameElement { field: of, child, .. } => {
             if **of == *field {
-                conditions.push(Condition::Tree(child));
+                conditions.push(Condition::Element(child));
+            } else if of.split('.').next() == Some(field) {
+                conditions.push(Condition::Inside(child, of));
             }
         }
     }

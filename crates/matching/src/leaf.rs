@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
     Values { weighted: bool, listed: bool },
+    /// Numbers inside of structs and maps: each is one word, and an element of its own.
+    NumberWords,
     /// As `Values`, with the distance of the nearest position.
     Circle(GeoCircle),
     /// The nearest.
@@ -77,6 +79,7 @@ impl ReadyLeaf {
             Predicate::GeoCircle { latitude, longitude, radius_km } => {
                 Kind::Circle(GeoCircle { latitude: *latitude, longitude: *longitude, radius_km: *radius_km })
             }
+            Predicate::Number(_) if settings.is_number_word() => Kind::NumberWords,
             Predicate::ValueIn { .. } | Predicate::NumberIn(_) | Predicate::WordIn(_) => {
                 Kind::Values { weighted: true, listed: true }
             }
@@ -110,7 +113,7 @@ impl ReadyLeaf {
             (Kind::Values { .. }, Layout::Number(_)) => 1,
             (Kind::Words(_) | Kind::WordIn(_), _) => 2,
             (Kind::Values { .. }, Layout::Text | Layout::Raw) => 3,
-            (Kind::Values { .. } | Kind::Circle(_), _) => 4,
+            (Kind::Values { .. } | Kind::NumberWords | Kind::Circle(_), _) => 4,
             (Kind::Nearest(..), _) => 5,
         }
     }
@@ -133,6 +136,7 @@ impl ReadyLeaf {
                 let distances = nearest.distances(column, &self.field.data_type, &documents);
                 Found::Distances(Distances { documents, distances })
             }
+            (Kind::NumberWords, column) => Found::Places(self.number_words(column, within)),
             (Kind::Circle(circle), column) => Found::Distances(self.circle(circle, column, within)),
             (Kind::Values { weighted, listed }, column) => {
                 let simple = !weighted || self.dot_product_above.is_none() && !listed;
@@ -154,7 +158,7 @@ impl ReadyLeaf {
 
     fn nothing(&self) -> Found {
         match self.kind {
-            Kind::Words(_) => Found::Places(Places::default()),
+            Kind::Words(_) | Kind::NumberWords => Found::Places(Places::default()),
             Kind::WordIn(_) | Kind::Values { weighted: true, .. } => Found::Weights(Vec::new()),
             Kind::Values { .. } => Found::Bits(Bits::NONE),
             Kind::Nearest(..) | Kind::Circle(_) => Found::Distances(Distances::default()),
@@ -186,6 +190,26 @@ impl ReadyLeaf {
         Found::Bits(bits)
     }
 
+    /// The numbers that match, as places among words of which each has a boundary after it.
+    fn number_words(&self, column: &Column, within: &Bits) -> Places {
+        let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
+        let mut places = Places::default();
+        for document in within.iter() {
+            let Some(value) = millrace_column::value(column, &self.field.data_type, document) else {
+                continue;
+            };
+            let (mut place, mut found) = (0, Vec::new());
+            Element::Value(&value, 1).at(&path, &mut |number, _| {
+                if self.test.as_ref().is_some_and(|test| test.value(number).is_some()) {
+                    found.push(place);
+                }
+                place += 2;
+            });
+            places.push(document, found.into_iter());
+        }
+        places
+    }
+
     /// The weight of an element where it matches.
     fn weight(&self, element: Element<'_>, path: &[Arc<str>], listed: bool) -> Option<i64> {
         let test = self.test.as_ref()?;
@@ -199,10 +223,10 @@ impl ReadyLeaf {
         weighing.weight(self.dot_product_above)
     }
 
-    /// Whether it matches in an element of the field itself.
-    pub(crate) fn matches_element(&self, element: Element<'_>) -> bool {
+    /// Whether it matches in an element of the field, `depth` steps of the leaf's path inside of it.
+    pub(crate) fn matches_element(&self, element: Element<'_>, depth: usize) -> bool {
         let listed = matches!(self.kind, Kind::Values { listed: true, .. } | Kind::WordIn(_));
-        self.weight(element, &self.field.path, listed).is_some()
+        self.weight(element, self.field.path.get(depth..).unwrap_or_default(), listed).is_some()
     }
 
     fn word_in(&self, listed: &[(String, i32)], tokens: &Tokens, within: &Bits) -> Vec<(u16, i64)> {
@@ -425,7 +449,8 @@ impl Found {
                 weights.sort_unstable();
             }
             (Found::Distances(distances), Found::Distances(more)) => distances.merge(more),
-            // Words are always looked for in all live documents at once.
+            (Found::Places(places), Found::Places(more)) => places.merge(&more),
+            // A leaf finds one kind of thing.
             (this, other) => *this = other,
         }
     }

@@ -33,3 +33,4 @@ pub use matches::{ChunkMatches, Demands, FieldStatistics, LeafMatches, Matches, 
 pub use nearest::nearest_subspace;
 pub use pattern::WordMatcher;
 pub use run::match_plan;
+pub use value::values_at;

@@ -352,26 +352,50 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         within: &Bits,
     ) -> Result<Bits, Error> {
         let ready = self.ready;
-        let Some(data_type) = ready.plan.schema.fields.get(field).map(|field| &field.data_type) else {
+        let name = field.split('.').next().unwrap_or(field);
+        let Some(data_type) = ready.plan.schema.fields.get(name).map(|field| &field.data_type) else {
             return Ok(Bits::NONE);
         };
-        let key = millrace_column::ColumnKey::value(field);
+        let key = millrace_column::ColumnKey::value(name);
         let Some(column) = self.window.column(&key, self.chunk)? else { return Ok(Bits::NONE) };
+        let path = path_of(field);
         let mut bits = Bits::NONE;
         for document in within.iter() {
             let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
-            let mut matches = false;
-            elements(&value, &mut |index, element| {
-                let allowed =
-                    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index));
-                matches |= allowed && !matches && holds(ready, child, element);
-            });
-            if matches {
+            if any_holds(ready, child, only, Element::Value(&value, 1), &path, 0) {
                 bits.set(document);
             }
         }
         Ok(bits)
     }
+}
+
+/// The steps from a field to the collection inside of it that a path names.
+pub(crate) fn path_of(path: &str) -> Vec<&str> {
+    path.split('.').skip(1).collect()
+}
+
+/// Whether a tree holds inside of any element of the collection at the end of `path`, the first `depth` steps of which lead to `from`.
+/// Only elements of the indices `only` are looked at, unless there are none.
+pub(crate) fn any_holds(
+    ready: &ReadyPlan<'_>,
+    tree: &Node,
+    only: &[u32],
+    from: Element<'_>,
+    path: &[&str],
+    depth: usize,
+) -> bool {
+    let mut found = false;
+    from.wholes(path.get(depth..).unwrap_or_default(), &mut |collection| {
+        elements(collection, &mut |index, element| {
+            found = found || is_among(only, index) && holds(ready, tree, element, path.len());
+        });
+    });
+    found
+}
+
+pub(crate) fn is_among(only: &[u32], index: usize) -> bool {
+    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index))
 }
 
 /// A residual without anything unknown inside is known.
@@ -385,22 +409,24 @@ fn simplified(residual: Residual) -> Residual {
     if known { Residual::Known(residual.resolve(&|_, _| Bits::NONE)) } else { residual }
 }
 
-/// Whether a tree holds inside one element.
-pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>) -> bool {
+/// Whether a tree holds inside one element, to which `depth` steps of its leaves' paths lead.
+pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>, depth: usize) -> bool {
+    let inside = |node: &Node| holds(ready, node, element, depth);
     match node {
         Node::True => true,
         Node::False => false,
-        Node::And(children) => children.iter().all(|child| holds(ready, child, element)),
-        Node::Or(children) => children.iter().any(|child| holds(ready, child, element)),
-        Node::AndNot(positive, negatives) => {
-            holds(ready, positive, element)
-                && !negatives.iter().any(|negative| holds(ready, negative, element))
-        }
-        Node::Rank(first, _) => holds(ready, first, element),
-        Node::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element),
+        Node::And(children) => children.iter().all(inside),
+        Node::Or(children) => children.iter().any(inside),
+        Node::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
+        Node::Rank(first, _) => inside(first),
+        Node::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
         // Positions are those of the whole field, and elements of elements have no names.
-        Node::Near { leaves, .. } => leaves.iter().all(|leaf| ready.leaves[leaf.0].matches_element(element)),
-        Node::SameElement { child, .. } => holds(ready, child, element),
+        Node::Near { leaves, .. } => {
+            leaves.iter().all(|leaf| ready.leaves[leaf.0].matches_element(element, depth))
+        }
+        Node::SameElement { field, child, elements } => {
+            any_holds(ready, child, elements, element, &path_of(field), depth)
+        }
     }
 }
 

@@ -218,6 +218,29 @@ pub(crate) enum Element<'v> {
 }
 
 impl<'v> Element<'v> {
+    /// Calls `each` with every value at the end of `path`, collections whole; the path is as that of [`Element::at`].
+    pub(crate) fn wholes(self, path: &[&str], each: &mut dyn FnMut(&'v Value)) {
+        match self {
+            Element::Entry(key, value) => match path.split_first() {
+                Some((&"key", rest)) => Element::Value(key, 1).wholes(rest, each),
+                Some((&"value", rest)) => Element::Value(value, 1).wholes(rest, each),
+                _ => {}
+            },
+            Element::Value(value, _) => match (value, path.split_first()) {
+                (_, None) => each(value),
+                (Value::Array(_) | Value::WeightedSet(_) | Value::Map(_), _) => {
+                    elements(value, &mut |_, element| element.wholes(path, each));
+                }
+                (Value::Struct(members), Some((name, rest))) => {
+                    for (_, member) in members.iter().filter(|(member, _)| &**member == *name) {
+                        Element::Value(member, 1).wholes(rest, each);
+                    }
+                }
+                _ => {}
+            },
+        }
+    }
+
     /// Calls `each` with every value at the end of `path`, and its weight.
     ///
     /// A path goes through members of structs and `key` and `value` of maps; arrays and sets are gone through without a name.
@@ -247,6 +270,11 @@ impl<'v> Element<'v> {
             },
         }
     }
+}
+
+/// Calls `each` with every value at the end of `path` (`name`, `value.name`) inside of a value, elements of arrays and sets one by one.
+pub fn values_at<'v>(value: &'v Value, path: &[&str], each: &mut impl FnMut(&'v Value)) {
+    Element::Value(value, 1).at(path, &mut |value, _| each(value));
 }
 
 /// Calls `each` with the elements of a collection and their indices; what is no collection is its own only element.

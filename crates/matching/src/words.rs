@@ -139,6 +139,18 @@ impl Places {
         }
     }
 
+    /// Adds the places in other documents.
+    pub(crate) fn merge(&mut self, other: &Places) {
+        let one = std::mem::take(self);
+        let mut all: Vec<(u16, &[u32])> = Vec::with_capacity(one.documents.len() + other.documents.len());
+        for places in [&one, other] {
+            all.extend(places.documents.iter().enumerate().map(|(at, (found, _))| (*found, places.nth(at))));
+        }
+        all.sort_unstable_by_key(|(document, _)| *document);
+        all.into_iter()
+            .for_each(|(document, places)| self.push(usize::from(document), places.iter().copied()));
+    }
+
     /// The places in the `at`th document that has any.
     fn nth(&self, at: usize) -> &[u32] {
         let start = if at == 0 { 0 } else { self.documents[at - 1].1 };

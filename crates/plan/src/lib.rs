@@ -25,4 +25,5 @@ pub use inputs::{Embedding, embeddings};
 pub use make::{Context, has_field};
 pub use node::{Leaf, LeafId, Node, NumberRange, Predicate, Term, TermId, WordPattern};
 pub use plan::{Input, Missing, Plan, Scope, SortBy, SortColumn, TextOrder};
+pub use target::value_type;
 pub use tree::parsed;

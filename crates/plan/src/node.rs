@@ -53,9 +53,9 @@ pub enum Node {
         /// In the order given.
         ordered: bool,
     },
-    /// All children match in one element of a field.
+    /// All children match in one element of a field, or of a collection inside of one.
     SameElement {
-        /// The field.
+        /// The path of the collection: a field, or a part of one (`person.phones`, `map.value`).
         field: Arc<str>,
         /// The tree of what must match; its leaves' paths are those of the whole document (`field.member`), and the field itself
         /// for the element as a whole.

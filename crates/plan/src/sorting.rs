@@ -49,6 +49,11 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
     let [target] = targets.as_slice() else {
         return Err(wrong("it stands for several fields; sort by one of them".to_owned()));
     };
+    if !target.keys.is_empty() {
+        return Err(wrong(
+            "documents are not sorted by one entry of a map; sort by another field".to_owned(),
+        ));
+    }
     let attribute = |field: &SchemaField| field.attribute.is_some();
     let part = target.field.struct_fields.iter().any(|(_, part)| attribute(part));
     if !attribute(target.field) && !part {
@@ -62,7 +67,7 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
     } else if number::kind(target.value_type).is_some() || *target.value_type == DataType::Bool {
         SortBy::Number(Arc::clone(&target.path))
     } else {
-        return Err(wrong(format!("values of type {} have no order", target.field.data_type)));
+        return Err(wrong(format!("values of type {} have no order", target.value_type)));
     };
     let given = key.missing.as_ref().map(|(policy, value)| (policy.as_str(), value.clone()));
     let of_schema = setting("missing").map(|text| match text.strip_prefix("as ") {

@@ -19,8 +19,16 @@ pub(crate) struct Target<'s> {
     part: Option<&'s SchemaField>,
     /// What single values are: of arrays and weighted sets their elements, of maps their keys.
     pub value_type: &'s DataType,
-    /// One entry of a map is meant: its key.
-    pub key: Option<String>,
+    /// Entries of maps are meant, the outermost first.
+    pub keys: Vec<MapKey>,
+}
+
+/// One entry of a map.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MapKey {
+    /// The path of the map, as [`Target::path`].
+    pub map: Arc<str>,
+    pub key: String,
 }
 
 impl<'s> Target<'s> {
@@ -111,7 +119,7 @@ fn members(target: Target<'_>) -> Vec<Target<'_>> {
                 field,
                 part: Some(part),
                 value_type: value_type(&field.data_type, path)?,
-                key: target.key.clone(),
+                keys: target.keys.clone(),
             })
         })
         .collect();
@@ -143,7 +151,7 @@ pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
 }
 
 fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
-    let (plain, key) = without_key(name);
+    let (plain, keys) = without_keys(name);
     let (first, rest) = plain.split_once('.').unwrap_or((plain.as_str(), ""));
     let field = find(schema, first).or_else(|| find(schema, &plain).filter(|_| rest.is_empty()));
     let Some(field) = field else { return Err(unknown(schema, name)) };
@@ -156,7 +164,13 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
     let path =
         if rest.is_empty() { Arc::clone(&field.name) } else { format!("{}.{rest}", field.name).into() };
     let part = field.part(rest);
-    let target = Target { path, field, part, value_type, key };
+    // The field may be named by an alias.
+    let map = |path: String| match path.split_once('.') {
+        Some((_, rest)) => format!("{}.{rest}", field.name).into(),
+        None => Arc::clone(&field.name),
+    };
+    let keys = keys.into_iter().map(|(path, key)| MapKey { map: map(path), key }).collect();
+    let target = Target { path, field, part, value_type, keys };
     if target.is_searchable() {
         return Ok(target);
     }
@@ -172,17 +186,20 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
     })
 }
 
-/// A path without its `{key}`, and the key.
-fn without_key(name: &str) -> (String, Option<String>) {
-    match (name.find('{'), name.find('}')) {
-        (Some(open), Some(close)) if open < close => {
-            let key = name[open + 1..close].trim_matches('"').to_owned();
-            let rest = &name[close + 1..];
-            // What follows the key is a part of the map's value.
-            (format!("{}.value{rest}", &name[..open]), Some(key))
-        }
-        _ => (name.to_owned(), None),
+/// A path without each `{key}` in it, and the keys with the paths of their maps.
+fn without_keys(name: &str) -> (String, Vec<(String, String)>) {
+    let (mut path, mut keys, mut rest) = (String::new(), Vec::new(), name);
+    while let Some((before, after)) = rest.split_once('{')
+        && let Some((key, after)) = after.split_once('}')
+    {
+        path.push_str(before);
+        keys.push((path.clone(), key.trim_matches('"').to_owned()));
+        // What follows the key is a part of the map's value.
+        path.push_str(".value");
+        rest = after;
     }
+    path.push_str(rest);
+    (path, keys)
 }
 
 fn find<'s>(schema: &'s Schema, name: &str) -> Option<&'s SchemaField> {
@@ -191,8 +208,8 @@ fn find<'s>(schema: &'s Schema, name: &str) -> Option<&'s SchemaField> {
     schema.fields.get(name).or_else(by_alias).or_else(in_any_case)
 }
 
-/// What a value at `path` inside a type is.
-fn value_type<'t>(data_type: &'t DataType, path: &str) -> Option<&'t DataType> {
+/// What single values at `path` (`name`, `value.name`) inside a type are: of arrays and weighted sets their elements, of maps their keys.
+pub fn value_type<'t>(data_type: &'t DataType, path: &str) -> Option<&'t DataType> {
     match data_type {
         DataType::Array(element) => value_type(element, path),
         DataType::WeightedSet { element, .. } if path.is_empty() => Some(element),

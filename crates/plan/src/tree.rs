@@ -247,28 +247,30 @@ impl<'a> Tree<'a> {
         Ok(id)
     }
 
-    /// A leaf as a node; for one entry of a map, bound to its key.
+    /// A leaf as a node; for entries of maps, bound to their keys.
     fn leaf_node(
         &mut self,
         target: &Target<'_>,
         predicate: Predicate,
         term: Option<TermId>,
     ) -> Result<Node, Error> {
-        let node = Node::Leaf(self.leaf(target, predicate, term)?);
-        let Some(key) = &target.key else { return Ok(node) };
-        let place = Place { element: None, typed: false };
-        let mut keys = self.targets(&format!("{}.key", target.field.name), place)?;
-        let Some(key_target) = keys.pop() else { return Ok(Node::False) };
-        let annotations = Annotations { ranked: false, ..Annotations::default() };
-        let predicate =
-            Words::new(&key_target, &annotations, Languages::default()).term(key, &Match::Word)?;
-        let Some(predicate) = predicate else { return Ok(Node::False) };
-        let key = Node::Leaf(self.leaf(&key_target, predicate, None)?);
-        Ok(Node::SameElement {
-            field: Arc::clone(&target.field.name),
-            child: Box::new(Node::And(vec![key, node])),
-            elements: Vec::new(),
-        })
+        let mut node = Node::Leaf(self.leaf(target, predicate, term)?);
+        for entry in target.keys.iter().rev() {
+            let place = Place { element: None, typed: false };
+            let mut keys = self.targets(&format!("{}.key", entry.map), place)?;
+            let Some(key_target) = keys.pop() else { return Ok(Node::False) };
+            let annotations = Annotations { ranked: false, ..Annotations::default() };
+            let predicate =
+                Words::new(&key_target, &annotations, Languages::default()).term(&entry.key, &Match::Word)?;
+            let Some(predicate) = predicate else { return Ok(Node::False) };
+            let key = Node::Leaf(self.leaf(&key_target, predicate, None)?);
+            node = Node::SameElement {
+                field: Arc::clone(&entry.map),
+                child: Box::new(Node::And(vec![key, node])),
+                elements: Vec::new(),
+            };
+        }
+        Ok(node)
     }
 
     fn same_element(

@@ -271,7 +271,9 @@ impl<'a> Reader<'a> {
         let mut grammar = match self.get("model.type") {
             None | Some("") => Grammar::default(),
             Some("yql") => return Ok(None),
-            Some(name) => Grammar::from_type(name).map_err(|reason| wrong("model.type", reason))?,
+            Some(name) => Grammar::from_type(name).map_err(|reason| {
+                wrong("model.type", format!("{reason}; and yql, for a query that is YQL"))
+            })?,
         };
         if let Some(name) = self.get("model.type.composite") {
             grammar.composite =

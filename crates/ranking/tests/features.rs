@@ -114,7 +114,12 @@ fn words() {
     check("matches(notes)", [1.0, 0.0, 0.0]);
     check("matchCount(title)", [2.0, 1.0, 3.0]);
     check("fieldLength(title)", [3.0, 2.0, 6.0]);
-    check("fieldLength(notes)", [4.0, 1e6, 1e6]);
+    // Of an array, the longest element that matches; the word is the only one of the second.
+    check("fieldLength(notes)", [1.0, 1e6, 1e6]);
+    check("fieldMatch(notes).fieldCompleteness", [1.0, 0.0, 0.0]);
+    check("fieldMatch(notes).head", [0.0; 3]);
+    check("fieldMatch(notes).tail", [0.0; 3]);
+    check("fieldMatch(notes).earliness", [1.0, 0.0, 0.0]);
     check("averageFieldLength(title)", [3.5; 3]);
     check("fieldTermMatch(title,1).firstPosition", [1.0, 1.0, 0.0]);
     check("fieldTermMatch(title,1).occurrences", [1.0, 1.0, 2.0]);

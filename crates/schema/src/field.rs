@@ -56,6 +56,12 @@ impl SchemaField {
             && holds_text(&self.data_type)
     }
 
+    /// Whether it is a number inside of a struct or map that can be searched: features of text take each for a word.
+    pub fn is_number_word(&self) -> bool {
+        let is_searched = self.index.is_some() || self.attribute.is_some();
+        is_searched && self.name.contains('.') && holds_numbers(&self.data_type)
+    }
+
     /// A part of the field by its path in it (`name`, `value.name`), where it has settings.
     pub fn part(&self, path: &str) -> Option<&SchemaField> {
         self.struct_fields.iter().find(|(known, _)| known == path).map(|(_, part)| part)
@@ -72,6 +78,16 @@ impl SchemaField {
         std::iter::once(ColumnKey::value(&self.name))
             .chain(texts.map(|text| ColumnKey::tokens(&text.name)))
             .collect()
+    }
+}
+
+/// Whether values are numbers, or collections of numbers.
+fn holds_numbers(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Byte | DataType::Int | DataType::Long => true,
+        DataType::Float16 | DataType::Float | DataType::Double => true,
+        DataType::Array(element) | DataType::WeightedSet { element, .. } => holds_numbers(element),
+        _ => false,
     }
 }
 

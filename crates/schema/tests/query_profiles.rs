@@ -66,6 +66,10 @@ fn profiles_inherit_and_nest() {
         values(&[base], "queryProfile=bse"),
         "! parameter 'queryProfile': there is none with id 'bse', only: base"
     );
+    assert_eq!(
+        values(&[], "queryProfile=bse"),
+        "! parameter 'queryProfile': there is none with id 'bse'; the application has no query profiles"
+    );
     assert_eq!(values(&all, "user=ref:none"), "! parameter 'user': there is no query profile 'none'");
 }
 

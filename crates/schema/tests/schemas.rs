@@ -126,7 +126,7 @@ fn every_body_of_a_field_is_read() {
                     index { enable-bm25 stemming: shortest }
                     alias: headline
                     bolding: on
-                    rank-type: identity
+                    rank-type title: identity
                     weight: 200
                     normalizing: none
                     query-command: "exact @@"

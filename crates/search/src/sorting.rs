@@ -176,6 +176,10 @@ impl Ord for LastFirst {
 struct Key {
     by: By,
     column: Option<ColumnKey>,
+    /// The way from the column's values to those that are compared: members of structs and maps.
+    path: Vec<String>,
+    /// What those are.
+    of: DataType,
     descending: bool,
     /// What stands for a missing value.
     missing: SortValue,
@@ -192,19 +196,24 @@ enum By {
 
 impl Key {
     fn new(plan: &Plan, sort: &SortColumn) -> Result<Self, Error> {
-        let data_type = |field: &str| {
-            plan.schema.fields.get(field).map_or(DataType::String, |field| field.data_type.clone())
+        let (field, path) = match &sort.by {
+            SortBy::Number(path) | SortBy::Text(path, _) => path.split_once('.').unwrap_or((path, "")),
+            SortBy::Relevance | SortBy::Source | SortBy::DocumentId => ("", ""),
         };
+        let data_type =
+            plan.schema.fields.get(field).map_or(DataType::String, |field| field.data_type.clone());
+        let of = millrace_plan::value_type(&data_type, path).cloned().unwrap_or(DataType::String);
         let (by, column) = match &sort.by {
             SortBy::Relevance => (By::Score, None),
             SortBy::Source => (By::Source, None),
             SortBy::DocumentId => (By::Id, Some(ColumnKey::id())),
-            SortBy::Number(field) => (By::Number(data_type(field)), Some(ColumnKey::value(field))),
-            SortBy::Text(field, order) => {
-                (By::Text(data_type(field), TextKey::new(order)?), Some(ColumnKey::value(field)))
+            SortBy::Number(_) => (By::Number(data_type), Some(ColumnKey::value(field))),
+            SortBy::Text(_, order) => {
+                (By::Text(data_type, TextKey::new(order)?), Some(ColumnKey::value(field)))
             }
         };
-        let mut key = Key { by, column, descending: sort.descending, missing: SortValue::First };
+        let path = path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let mut key = Key { by, column, path, of, descending: sort.descending, missing: SortValue::First };
         key.missing = match &sort.missing {
             Some(Missing::First) => SortValue::First,
             Some(Missing::Last) => SortValue::Last,
@@ -229,7 +238,7 @@ impl Key {
     fn of_text(&self, text: &str) -> SortValue {
         let mut bytes = Vec::new();
         match &self.by {
-            By::Number(data_type) if is_float(data_type) => {
+            By::Number(_) if is_float(&self.of) => {
                 sort_key::float(text.trim().parse().unwrap_or(f64::NAN), &mut bytes);
             }
             By::Number(_) | By::Score | By::Source => {
@@ -298,11 +307,9 @@ impl Key {
 
     /// Of several values the first in the order stands for the document.
     fn append_value(&self, value: &Value, key: &mut Vec<u8>) -> bool {
-        let several: Vec<&Value> = match value {
-            Value::Array(values) => values.iter().collect(),
-            Value::WeightedSet(values) => values.iter().map(|(value, _)| value).collect(),
-            single => vec![single],
-        };
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let mut several: Vec<&Value> = Vec::new();
+        millrace_matching::values_at(value, &path, &mut |value| several.push(value));
         let keys = several.into_iter().filter_map(|value| {
             let mut key = Vec::new();
             match (value, &self.by) {

@@ -40,7 +40,8 @@ pub fn shows(plan: &Plan, name: &str) -> bool {
 pub struct Filler<'p> {
     document_type: Arc<str>,
     shows_type: bool,
-    shows_id: bool,
+    /// The names by which the document's id is shown.
+    ids: Vec<Arc<str>>,
     fields: Vec<Shown<'p>>,
     raw_as_base64: bool,
     style: Style,
@@ -79,7 +80,12 @@ impl<'p> Filler<'p> {
             })?,
         };
         let wanted = |name: &str| plan.fields.is_empty() || plan.fields.iter().any(|field| field == name);
-        let names = |name: &str| summary.fields.iter().any(|field| &*field.source == name);
+        // The id is shown by the names that the summary gives it.
+        let by_name = summary.fields.iter().filter(|field| &*field.source == "documentid");
+        let mut ids: Vec<Arc<str>> = by_name.map(|field| Arc::clone(&field.name)).collect();
+        if summary.name == "default" && !ids.iter().any(|name| &**name == "documentid") {
+            ids.push("documentid".into());
+        }
         let has = |name: &str| summary.fields.iter().any(|field| &*field.name == name);
         // A field that the request names and the summary lacks is shown as the default summary has it.
         let default = plan.schema.summaries.get("default").filter(|_| !plan.fields.is_empty());
@@ -94,7 +100,7 @@ impl<'p> Filler<'p> {
         Ok(Filler {
             document_type: Arc::clone(plan.schema.document_type.name()),
             shows_type: wanted("sddocname"),
-            shows_id: wanted("documentid") && (summary.name == "default" || names("documentid")),
+            ids: ids.into_iter().filter(|name| wanted(name)).collect(),
             fields,
             raw_as_base64: plan.schema.raw_as_base64,
             style: if plan.query.presentation.bolding { style.clone() } else { style.without_marks() },
@@ -103,7 +109,7 @@ impl<'p> Filler<'p> {
 
     /// Says which columns of a chunk are about to be read, so that the disk fetches them side by side.
     fn announce(&self, view: &dyn View, chunk: usize) {
-        if self.shows_id {
+        if !self.ids.is_empty() {
             view.will_read(&ColumnKey::id(), chunk..chunk + 1);
         }
         for source in self.fields.iter().flat_map(|field| &field.sources) {
@@ -134,13 +140,14 @@ impl<'p> Filler<'p> {
                     filled[hit].push(("sddocname".into(), name));
                 }
             }
-            if self.shows_id
+            if !self.ids.is_empty()
                 && let Some(Column::Bytes(ids)) = column(&ColumnKey::id())?
             {
                 for &hit in &members {
                     let id = ids.get(usize::from(hits[hit].1)).unwrap_or_default();
                     let id = Value::String(String::from_utf8_lossy(id).into_owned());
-                    filled[hit].push(("documentid".into(), FieldValue::Value(id)));
+                    let shown = self.ids.iter().map(|name| (Arc::clone(name), FieldValue::Value(id.clone())));
+                    filled[hit].extend(shown);
                 }
             }
             for field in &self.fields {

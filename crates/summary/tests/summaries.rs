@@ -45,6 +45,9 @@ schema mail {
         summary title { source: subject }
         summary documentid {}
     }
+    document-summary named {
+        summary key { source: documentid }
+    }
     document-summary words {
         summary tokens_of_subject {
             source: subject
@@ -279,6 +282,8 @@ fn summaries_say_which_fields() {
         "sddocname documentid subject body notes drafts folder size labels chunks title"
     );
     assert_eq!(names("true", &[("presentation.summary", "short")]), "sddocname documentid title");
+    assert_eq!(names("true", &[("presentation.summary", "named")]), "sddocname key");
+    assert_eq!(names("select key from sources * where true", &[("presentation.summary", "named")]), "key");
     assert_eq!(names("select folder, documentid from sources * where true", &[]), "documentid folder");
     let plan = plan(&schema, "subject contains 'budget'", &[("presentation.summary", "words")]);
     let fields = fill(&plan, &view, &[(0, 0)]).expect("it can be filled");
@@ -289,7 +294,7 @@ fn summaries_say_which_fields() {
     };
     assert_eq!(
         error.to_string(),
-        "schema 'mail' has no document-summary 'long'; it has default, short, words"
+        "schema 'mail' has no document-summary 'long'; it has default, named, short, words"
     );
 }
 

@@ -7,11 +7,11 @@ use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokenIds};
 use millrace_document::Value;
 use millrace_plan::{LeafId, Node};
 
-use super::{ChunkPass, ReadyPlan, holds};
+use super::{ChunkPass, ReadyPlan, holds, is_among, path_of};
 use crate::Error;
 use crate::bits::Bits;
 use crate::leaf::{Found, Kind};
-use crate::value::elements;
+use crate::value::{Element, elements};
 use crate::words::Places;
 
 /// An operator that narrows what ranking sees of the words inside.
@@ -30,7 +30,8 @@ pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<Narrowing<'p>> {
     for narrowing in &mut found {
         // A word that stands elsewhere as well is seen from there.
         let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
-        let is_words = |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_));
+        let is_words =
+            |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::NumberWords);
         narrowing.leaves.retain(|leaf| is_own(leaf) && is_words(leaf));
     }
     found.retain(|narrowing| !narrowing.leaves.is_empty());
@@ -100,8 +101,8 @@ impl ChunkPass<'_, '_> {
                 Node::Near { leaves: all, excluded, .. } => {
                     self.in_spans(node, leaves, all, excluded, documents, matched)?
                 }
-                Node::SameElement { field, child, elements } => {
-                    self.in_elements(field, child, elements, leaves, documents, matched)?
+                Node::SameElement { field, .. } => {
+                    self.in_elements(node, field, leaves, documents, matched)?
                 }
                 _ => continue,
             };
@@ -144,26 +145,22 @@ impl ChunkPass<'_, '_> {
         Ok(kept)
     }
 
-    /// For each of `leaves` its places in elements of `field` in which `child` holds.
+    /// For each of `leaves` its places in elements that `node`, a condition on one element of `field`, matches.
     fn in_elements(
         &mut self,
+        node: &Node,
         field: &str,
-        child: &Node,
-        only: &[u32],
         leaves: &[LeafId],
         documents: &[u16],
         matched: &Bits,
     ) -> Result<Vec<Places>, Error> {
         let ready = self.ready;
         let mut kept: Vec<Places> = leaves.iter().map(|_| Places::default()).collect();
-        let Some(data_type) = ready.plan.schema.fields.get(field).map(|field| &field.data_type) else {
+        let name = field.split('.').next().unwrap_or(field);
+        let Some(data_type) = ready.plan.schema.fields.get(name).map(|field| &field.data_type) else {
             return Ok(kept);
         };
-        let Some(column) = self.window.column(&ColumnKey::value(field), self.chunk)? else { return Ok(kept) };
-        let paths: Vec<Vec<&str>> = leaves
-            .iter()
-            .map(|leaf| ready.leaves[leaf.0].field.path.iter().map(|part| &**part).collect())
-            .collect();
+        let Some(column) = self.window.column(&ColumnKey::value(name), self.chunk)? else { return Ok(kept) };
         let mut tokens = Vec::with_capacity(leaves.len());
         for leaf in leaves {
             self.seek(*leaf, matched)?;
@@ -171,27 +168,83 @@ impl ChunkPass<'_, '_> {
         }
         for document in documents.iter().map(|document| usize::from(*document)) {
             let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
-            // For each leaf, whether each text at the end of its path is in an element that matches.
-            let mut texts: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
-            elements(&value, &mut |index, element| {
-                let allowed =
-                    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index));
-                let matches = allowed && holds(ready, child, element);
-                for (path, texts) in paths.iter().zip(&mut texts) {
-                    element.at(path, &mut |value, _| {
-                        if matches!(value, Value::String(_)) {
-                            texts.push(matches);
-                        }
-                    });
-                }
-            });
             for (at, leaf) in leaves.iter().enumerate() {
-                let Some(Column::Tokens(tokens)) = &tokens[at] else { continue };
+                let mut wanted = Vec::new();
+                Wanted { ready, leaf: *leaf, found: &mut wanted }.collect(
+                    node,
+                    Element::Value(&value, 1),
+                    0,
+                    true,
+                );
                 let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
-                kept[at].push(document, within(places, &texts[at], tokens.document(document)));
+                match &tokens[at] {
+                    Some(Column::Tokens(tokens)) => {
+                        kept[at].push(document, within(places, &wanted, tokens.document(document)));
+                    }
+                    // Numbers: each has a boundary after it.
+                    _ => {
+                        let is_wanted = |place: &u32| wanted.get(*place as usize / 2) == Some(&true);
+                        kept[at].push(document, places.iter().copied().filter(is_wanted));
+                    }
+                }
             }
         }
         Ok(kept)
+    }
+}
+
+/// Which of a leaf's texts, or numbers, are in elements that match: one entry for each, in the order of the document.
+struct Wanted<'a, 'p> {
+    ready: &'a ReadyPlan<'p>,
+    leaf: LeafId,
+    found: &'a mut Vec<bool>,
+}
+
+impl Wanted<'_, '_> {
+    /// Goes through the elements of a condition's collection inside of `from`, to which `depth` steps of the path lead.
+    fn collect(&mut self, condition: &Node, from: Element<'_>, depth: usize, outer: bool) {
+        let Node::SameElement { field, child, elements: only } = condition else { return };
+        let path = path_of(field);
+        let inner = condition_on(child, self.leaf);
+        from.wholes(path.get(depth..).unwrap_or_default(), &mut |collection| {
+            elements(collection, &mut |index, element| {
+                let matches = outer && is_among(only, index) && holds(self.ready, child, element, path.len());
+                match inner {
+                    Some(inner) => self.collect(inner, element, path.len(), matches),
+                    None => self.values(element, path.len(), matches),
+                }
+            });
+        });
+    }
+
+    fn values(&mut self, element: Element<'_>, depth: usize, matches: bool) {
+        let leaf = &self.ready.leaves[self.leaf.0];
+        let path: Vec<&str> = leaf.field.path.iter().skip(depth).map(|part| &**part).collect();
+        let is_number = matches!(leaf.kind, Kind::NumberWords);
+        element.at(&path, &mut |value, _| {
+            if is_number || matches!(value, Value::String(_)) {
+                self.found.push(matches);
+            }
+        });
+    }
+}
+
+/// The condition on one element, inside of a tree, that a leaf stands in.
+fn condition_on(tree: &Node, leaf: LeafId) -> Option<&Node> {
+    match tree {
+        Node::True | Node::False | Node::Leaf(_) | Node::Near { .. } => None,
+        Node::And(children) | Node::Or(children) => {
+            children.iter().find_map(|child| condition_on(child, leaf))
+        }
+        Node::AndNot(first, _) => condition_on(first, leaf),
+        Node::Rank(first, others) => {
+            std::iter::once(&**first).chain(others).find_map(|child| condition_on(child, leaf))
+        }
+        Node::SameElement { child, .. } => {
+            let mut leaves = Vec::new();
+            words_of(child, &mut leaves);
+            leaves.contains(&leaf).then_some(tree)
+        }
     }
 }
 

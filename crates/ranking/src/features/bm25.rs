@@ -1,7 +1,8 @@
-use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, Tokens};
+use millrace_column::ColumnKey;
 use millrace_expression::FeatureName;
 use millrace_matching::{Demands, LeafMatches};
 
+use super::lengths::field_lengths;
 use super::term::{FieldTerm, leaves_labelled, term, terms_of};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
@@ -128,63 +129,6 @@ impl Feature for Bm25 {
 fn rarity(documents: f64, frequency: f64) -> f64 {
     let frequency = frequency.min(documents);
     (1.0 + (documents - frequency + 0.5) / (frequency + 0.5)).ln()
-}
-
-/// The number of words in each matched document.
-pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths: &mut Vec<f64>) {
-    lengths.clear();
-    let Some(tokens) = tokens else {
-        lengths.resize(chunk.len(), 0.0);
-        return;
-    };
-    let starts = tokens.starts();
-    // Element boundaries are no words; most columns have none, which one look at all numbers tells.
-    let has_boundaries = match tokens.ids() {
-        TokenIds::Narrow(ids) => ids.contains(&0),
-        TokenIds::Wide(ids) => ids.contains(&ELEMENT_BOUNDARY),
-    };
-    lengths.extend(chunk.documents().map(|(_, document)| {
-        let all = starts[document + 1] - starts[document];
-        if !has_boundaries {
-            return f64::from(all);
-        }
-        let boundaries = tokens.document(document).iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
-        f64::from(all) - boundaries as f64
-    }));
-}
-
-/// `fieldLength(field)`: 1000000 where no term matches.
-pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.searched(name, 0)?;
-    if field.index.is_none() {
-        return Err(format!("{name} needs a field with 'indexing: index', but {} is none", field.name));
-    }
-    Ok(Box::new(FieldLength { field: field.name.to_string(), has_words: field.is_text() }))
-}
-
-struct FieldLength {
-    field: String,
-    /// Whether its values are split into words; if not, no term matches one.
-    has_words: bool,
-}
-
-impl Feature for FieldLength {
-    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
-        let mut terms = terms_of(request.plan, &self.field);
-        terms.retain(|_| self.has_words);
-        let tokens = request.column(ColumnKey::tokens(&self.field));
-        let mut lengths = Vec::new();
-        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
-            let out = values.numbers(chunk.len(), super::terms::FAR);
-            for (document, (out, length)) in out.iter_mut().zip(&lengths).enumerate() {
-                if terms.iter().any(|found| super::term::count(chunk.matches.leaf(found.leaf), document) > 0)
-                {
-                    *out = *length;
-                }
-            }
-        }))
-    }
 }
 
 /// `averageFieldLength(field)`

@@ -8,7 +8,8 @@ use millrace_matching::{Demands, LeafMatches};
 use millrace_plan::LeafId;
 use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorBuilder, TensorType};
 
-use super::bm25::{Weights, field_lengths, weigh};
+use super::bm25::{Weights, weigh};
+use super::lengths::field_lengths;
 use super::term::{Positions, term, terms_of};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 

@@ -11,6 +11,7 @@ mod distance_to_path;
 mod dump;
 mod field_info;
 mod foreach;
+mod lengths;
 mod multivalue;
 mod native;
 mod nearest_place;
@@ -79,6 +80,14 @@ impl Setup<'_> {
             return Ok(field);
         }
         Err(format!("{name} needs a text field with 'indexing: index', but {} is none", field.name))
+    }
+
+    /// A field, or a part of one, that features of text can be about: one that is split into words, or numbers that count as words.
+    pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
+        match self.searched(name, at) {
+            Ok(field) if field.is_number_word() => Ok(field),
+            _ => self.text_field(name, at),
+        }
     }
 
     /// Whether a field only filters, and does not rank.

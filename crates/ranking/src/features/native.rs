@@ -7,8 +7,8 @@ use millrace_matching::Demands;
 use millrace_plan::LeafId;
 use millrace_schema::SchemaField;
 
-use super::bm25::field_lengths;
 use super::boost::{Table, of_rank_type};
+use super::lengths::field_lengths;
 use super::proximity::NativeProximity;
 use super::term::{Positions, count, match_weight, significance, terms_of, weight};
 use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};

@@ -1,17 +1,17 @@
 //! fieldMatch: how well the query's terms are found in a field, by the best segmentation.
 
-use millrace_column::ColumnKey;
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
 use millrace_plan::{LeafId, Plan, Predicate, TermId};
 
-use super::bm25::field_lengths;
+use super::lengths::{Elements, Shape};
 use super::segmentation::{CONNECTEDNESS, Segmentation, Settings};
 use super::term::{FieldTerm, Positions, connectedness, count, leaf, significance, terms_of, weight};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
 struct FieldMatch {
     field: String,
+    shape: Shape,
     output: Output,
     parameters: Parameters,
 }
@@ -63,8 +63,8 @@ const OUTPUTS: [(&str, Output); 30] = [
     ("gaps", |m| m.of(|s| s.gaps)),
     ("gapLength", |m| m.of(|s| s.gap_length)),
     ("longestSequence", |m| m.of(|s| s.longest_sequence)),
-    ("head", |m| m.of(|s| s.first)),
-    ("tail", |m| m.segmentation.as_ref().map_or(0.0, |s| (m.length - 1.0 - f64::from(s.last)).max(0.0))),
+    ("head", |m| m.offset(|s| s.first)),
+    ("tail", |m| m.tail()),
     ("segmentDistance", |m| m.of(Segmentation::segment_distance)),
 ];
 
@@ -75,7 +75,8 @@ pub(super) fn outputs() -> impl Iterator<Item = &'static str> {
 
 /// `fieldMatch(field)` and its outputs.
 pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
-    let field = setup.text_field(name, 0)?.name.to_string();
+    let field = setup.worded(name, 0)?;
+    let (shape, field) = (Shape::of(field), field.name.to_string());
     let wanted = name.output.as_deref().unwrap_or("match");
     let Some((_, output)) = OUTPUTS.iter().find(|(known, _)| *known == wanted) else {
         return Err(format!(
@@ -100,7 +101,7 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
         occurrence: number("occurrenceImportance", 0.05)?,
         field_completeness: number("fieldCompletenessImportance", 0.05)?,
     };
-    Ok(Box::new(FieldMatch { field, output: *output, parameters }))
+    Ok(Box::new(FieldMatch { field, shape, output: *output, parameters }))
 }
 
 /// What each distance is worth, in hundredths: halved by every two positions in between; backward a third of that.
@@ -184,17 +185,15 @@ impl Feature for FieldMatch {
         let query = Query::new(request, &self.field);
         let connectedness: Vec<f64> =
             query.terms.iter().map(|term| connectedness(request.plan, term.term)).collect();
-        let tokens = request.column(ColumnKey::tokens(&self.field));
-        let mut lengths = Vec::new();
+        let shape = self.shape.bind(&self.field, request);
         // The positions of each word in one document.
         let mut positions: Vec<Vec<u32>> = vec![Vec::new(); query.terms.len()];
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
-            field_lengths(chunk, chunk.tokens(tokens), &mut lengths);
             let list = |leaf: &LeafId| Positions::of(chunk.matches.leaf(*leaf));
             let mut lists: Vec<Vec<Positions<'_>>> =
                 query.terms.iter().map(|term| term.leaves.iter().map(list).collect()).collect();
             let out = values.numbers(chunk.len(), 0.0);
-            for (document, (out, length)) in out.iter_mut().zip(&lengths).enumerate() {
+            for ((document, place), out) in chunk.documents().zip(out) {
                 for ((list, term), positions) in lists.iter_mut().zip(&query.terms).zip(&mut positions) {
                     positions.clear();
                     let all = list.iter_mut().flat_map(|list| list.next().unwrap_or_default());
@@ -211,6 +210,8 @@ impl Feature for FieldMatch {
                     .iter()
                     .zip(&positions)
                     .filter(|(term, here)| here.is_empty() && term.leaves.iter().any(is_found));
+                let elements = shape.elements(chunk, place);
+                let longest = elements.longest(positions.iter().flat_map(|here| here.iter().copied()));
                 let metrics = Metrics {
                     query: &query,
                     parameters: &self.parameters,
@@ -222,7 +223,8 @@ impl Feature for FieldMatch {
                     degraded: without.count() as u32,
                     average_connectedness: average(&connectedness),
                     positions: &positions,
-                    length: *length,
+                    elements: &elements,
+                    length: f64::from(longest),
                 };
                 if metrics.matches() > 0.0 {
                     *out = (self.output)(&metrics);
@@ -252,6 +254,8 @@ struct Metrics<'m> {
     degraded: u32,
     average_connectedness: f64,
     positions: &'m [&'m [u32]],
+    elements: &'m Elements,
+    /// Of the longest element with a position.
     length: f64,
 }
 
@@ -259,6 +263,17 @@ impl Metrics<'_> {
     /// A count of the segmentation; 0 where there is none.
     fn of(&self, count: impl Fn(&Segmentation) -> u32) -> f64 {
         self.segmentation.as_ref().map_or(0.0, |segmentation| f64::from(count(segmentation)))
+    }
+
+    /// A position of the segmentation, counted from the start of its element; 0 where there is none.
+    fn offset(&self, position: impl Fn(&Segmentation) -> u32) -> f64 {
+        let segmentation = self.segmentation.as_ref();
+        segmentation.map_or(0.0, |segmentation| f64::from(self.elements.offset(position(segmentation))))
+    }
+
+    fn tail(&self) -> f64 {
+        let after = |_: &Segmentation| (self.length - 1.0 - self.offset(|s| s.last)).max(0.0);
+        self.segmentation.as_ref().map_or(0.0, after)
     }
 
     fn matches(&self) -> f64 {
@@ -292,7 +307,8 @@ impl Metrics<'_> {
     }
 
     fn earliness(&self) -> f64 {
-        self.segmentation.as_ref().map_or(0.0, |s| 1.0 - f64::from(s.first) / (self.length.max(6.0) - 1.0))
+        let head = self.offset(|s| s.first);
+        self.segmentation.as_ref().map_or(0.0, |_| 1.0 - head / (self.length.max(6.0) - 1.0))
     }
 
     fn segment_proximity(&self) -> f64 {

@@ -1,7 +1,7 @@
 use millrace_expression::FeatureName;
 
 use super::{
-    Feature, Setup, attribute, bm25, bm25_tensors, closest, distance, distance_to_path, field_info,
+    Feature, Setup, attribute, bm25, bm25_tensors, closest, distance, distance_to_path, field_info, lengths,
     multivalue, native, phases, query, random, segments, similarity, tensor_from, terms, time, whole,
 };
 
@@ -49,7 +49,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "elementSimilarity", "elementSimilarity(field), elementSimilarity(field).name", "How alike the query and the most similar element are, or what the property output.name makes of all that match.", similarity::element;
     "elementwise", "elementwise(bm25(field),dimension,cell_type)", "For each element of a text field its BM25 score.", bm25_tensors::elementwise;
     "fieldInfo", "fieldInfo(field).search|hit|first|last|cnt", "What the query's terms found in a field: whether any searches it, whether any is there, the first and the last position, how many in all.", field_info::setup;
-    "fieldLength", "fieldLength(field)", "The words in a field that some term matches, else 1000000.", bm25::field_length;
+    "fieldLength", "fieldLength(field)", "The words in a field, or in the longest element, that some term matches, else 1000000.", lengths::field_length;
     "fieldMatch", "fieldMatch(field), fieldMatch(field).proximity|completeness|queryCompleteness|fieldCompleteness|orderness|relatedness|earliness|longestSequenceRatio|segmentProximity|unweightedProximity|absoluteProximity|occurrence|absoluteOccurrence|weightedOccurrence|weightedAbsoluteOccurrence|significantOccurrence|weight|significance|importance|segments|matches|outOfOrder|gaps|gapLength|longestSequence|head|tail|segmentDistance|degradedMatches",
         "How well a field matches the query as text: what is found, how near together, in which order.", segments::setup;
     "fieldTermMatch", "fieldTermMatch(field,n).firstPosition|occurrences|weight", "Where and how often term n occurs in a field, and with which weight.", terms::field_term_match;

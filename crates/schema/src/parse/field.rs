@@ -65,6 +65,15 @@ fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result
         "bolding" => field.bolding = Some(Sourced { value: cursor.switch()?, place: word.place }),
         "rank" => rank(cursor, &word, field)?,
         "rank-type" => {
+            // The field's own name may be written out.
+            if !cursor.sees(':') {
+                let name = cursor.name("rank-type")?;
+                if name.value != field.name.value {
+                    let reason =
+                        format!("a rank-type in a field is that field's: leave '{}' out", name.value);
+                    return cursor.error_at(name.place, reason);
+                }
+            }
             cursor.expect(':')?;
             field.rank_type = Some(rank_type(cursor)?);
         }

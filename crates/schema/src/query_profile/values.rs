@@ -51,7 +51,11 @@ impl QueryProfiles {
     ) -> Result<Vec<ProfileValue>, Error> {
         let profile = match request.get("queryProfile") {
             Some(name) => self.profile(name).ok_or_else(|| {
-                parameter("queryProfile", format!("there is none with id '{name}', only: {}", self.names()))
+                let only = match self.names() {
+                    names if names.is_empty() => "; the application has no query profiles".to_owned(),
+                    names => format!(", only: {names}"),
+                };
+                parameter("queryProfile", format!("there is none with id '{name}'{only}"))
             })?,
             None => match self.profile("default") {
                 Some(profile) => profile,

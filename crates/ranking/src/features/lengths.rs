@@ -1,0 +1,188 @@
+//! How long fields are: all of their words together, or those of the element that matches.
+
+use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, Tokens};
+use millrace_document::DataType;
+use millrace_expression::FeatureName;
+use millrace_matching::Demands;
+use millrace_schema::SchemaField;
+
+use super::term::{Positions, count, terms_of};
+use super::terms::FAR;
+use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
+
+/// The number of words in each matched document, in all elements.
+pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths: &mut Vec<f64>) {
+    lengths.clear();
+    let Some(tokens) = tokens else {
+        lengths.resize(chunk.len(), 0.0);
+        return;
+    };
+    let starts = tokens.starts();
+    // Element boundaries are no words; most columns have none, which one look at all numbers tells.
+    let has_boundaries = match tokens.ids() {
+        TokenIds::Narrow(ids) => ids.contains(&0),
+        TokenIds::Wide(ids) => ids.contains(&ELEMENT_BOUNDARY),
+    };
+    lengths.extend(chunk.documents().map(|(_, document)| {
+        let all = starts[document + 1] - starts[document];
+        if !has_boundaries {
+            return f64::from(all);
+        }
+        let boundaries = tokens.document(document).iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        f64::from(all) - boundaries as f64
+    }));
+}
+
+/// How the elements of a field are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Words of one text.
+    Text,
+    /// Words, with boundaries between elements.
+    Texts,
+    /// Numbers, each a word and an element.
+    Numbers,
+}
+
+impl Shape {
+    pub fn of(field: &SchemaField) -> Self {
+        let is_whole = !field.name.contains('.');
+        match field.data_type {
+            _ if field.is_number_word() => Shape::Numbers,
+            DataType::String | DataType::Uri if is_whole => Shape::Text,
+            _ => Shape::Texts,
+        }
+    }
+
+    /// Asks for what tells it.
+    pub fn bind(self, field: &str, request: &mut Request<'_>) -> BoundShape {
+        let words = (self != Shape::Numbers).then(|| request.column(ColumnKey::tokens(field)));
+        BoundShape { words, has_elements: self == Shape::Texts }
+    }
+}
+
+/// A shape bound to a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BoundShape {
+    /// Where the words are; none where they are numbers.
+    words: Option<ColumnSlot>,
+    has_elements: bool,
+}
+
+impl BoundShape {
+    /// The elements of a document, by its place in the chunk.
+    pub fn elements(self, chunk: &Chunk<'_>, document: usize) -> Elements {
+        let Some(slot) = self.words else { return Elements::Numbers };
+        let Some(tokens) = chunk.tokens(slot) else {
+            return Elements::Words { boundaries: Vec::new(), end: 0 };
+        };
+        let ids = tokens.document(document);
+        let boundaries = match self.has_elements {
+            true => {
+                (0..).zip(ids.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(at, _)| at).collect()
+            }
+            false => Vec::new(),
+        };
+        Elements::Words { boundaries, end: ids.len() as u32 }
+    }
+}
+
+/// Where the elements of a document begin and end among its words.
+pub(crate) enum Elements {
+    /// The places of the boundaries, ascending, and the end of the last element.
+    Words {
+        boundaries: Vec<u32>,
+        end: u32,
+    },
+    Numbers,
+}
+
+impl Elements {
+    /// Of the elements that have one of the positions, the longest: its words. Of all of them where there are no positions.
+    pub fn longest(&self, positions: impl Iterator<Item = u32>) -> u32 {
+        let length = |element| match self {
+            Elements::Words { .. } => {
+                let (start, end) = self.bounds(element);
+                end - start
+            }
+            Elements::Numbers => 1,
+        };
+        let longest = positions.map(|position| length(self.element(position))).max();
+        longest.unwrap_or_else(|| match self {
+            Elements::Words { boundaries, .. } => (0..=boundaries.len()).map(length).max().unwrap_or(0),
+            Elements::Numbers => 1,
+        })
+    }
+
+    /// How many words of its element stand before a position.
+    pub fn offset(&self, position: u32) -> u32 {
+        match self {
+            Elements::Words { .. } => position - self.bounds(self.element(position)).0,
+            Elements::Numbers => 0,
+        }
+    }
+
+    fn element(&self, position: u32) -> usize {
+        match self {
+            Elements::Words { boundaries, .. } => boundaries.partition_point(|boundary| *boundary < position),
+            Elements::Numbers => position as usize / 2,
+        }
+    }
+
+    /// Where an element begins and ends.
+    fn bounds(&self, element: usize) -> (u32, u32) {
+        match self {
+            Elements::Words { boundaries, end } => {
+                let start = element.checked_sub(1).map_or(0, |before| boundaries[before] + 1);
+                (start, boundaries.get(element).copied().unwrap_or(*end))
+            }
+            Elements::Numbers => (element as u32 * 2, element as u32 * 2 + 1),
+        }
+    }
+}
+
+/// `fieldLength(field)`: 1000000 where no term matches.
+pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
+    let field = setup.searched(name, 0)?;
+    if field.index.is_none() && !field.is_number_word() {
+        return Err(format!("{name} needs a field with 'indexing: index', but {} is none", field.name));
+    }
+    Ok(Box::new(FieldLength {
+        shape: Shape::of(field),
+        has_words: field.is_text() || field.is_number_word(),
+        field: field.name.to_string(),
+    }))
+}
+
+struct FieldLength {
+    field: String,
+    shape: Shape,
+    /// Whether its values are words; if not, no term matches one.
+    has_words: bool,
+}
+
+impl Feature for FieldLength {
+    fn demands(&self) -> Demands {
+        // Which elements match counts only where there are several.
+        Demands { counts: true, positions: self.shape == Shape::Texts, ..Demands::default() }
+    }
+
+    fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q> {
+        let mut terms = terms_of(request.plan, &self.field);
+        terms.retain(|_| self.has_words);
+        let shape = self.shape.bind(&self.field, request);
+        Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
+            let out = values.numbers(chunk.len(), FAR);
+            let found: Vec<_> = terms.iter().map(|found| chunk.matches.leaf(found.leaf)).collect();
+            let mut positions: Vec<Positions<'_>> = found.iter().map(|found| Positions::of(found)).collect();
+            for (document, place) in chunk.documents() {
+                let here: Vec<&[u32]> =
+                    positions.iter_mut().map(|list| list.next().unwrap_or_default()).collect();
+                if found.iter().any(|found| count(found, document) > 0) {
+                    let here = here.iter().flat_map(|positions| positions.iter().copied());
+                    out[document] = f64::from(shape.elements(chunk, place).longest(here));
+                }
+            }
+        }))
+    }
+}
