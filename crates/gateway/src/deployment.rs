@@ -125,9 +125,9 @@ impl Deployment {
         self.kinds.get(document_type).ok_or_else(|| {
             let mut known: Vec<&str> = self.kinds.keys().map(|name| &**name).collect();
             known.sort_unstable();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             Error::BadRequest(format!(
-                "Document type {document_type} does not exist; this application has {}",
-                known.join(", ")
+                "Document type {document_type} does not exist; this application has {known}"
             ))
         })
     }

@@ -136,6 +136,7 @@ fn clusters_are_read() {
     assert!(warnings.contains("max-documents='100' is read as 1024"), "{warnings}");
     assert!(warnings.contains("minimum-bits='14' is read as 12"), "{warnings}");
     assert!(warnings.contains("max-document-size of <document-api> is larger"), "{warnings}");
+    assert!(!warnings.contains("model-evaluation"), "{warnings}");
 }
 
 #[test]

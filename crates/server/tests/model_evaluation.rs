@@ -135,3 +135,27 @@ fn what_cannot_be_evaluated_is_told() {
     let (status, answer) = quiet.get("/model-evaluation/v1/linear");
     assert!(status == 404 && answer.to_string().contains("add <model-evaluation/>"), "{answer}");
 }
+
+#[test]
+fn models_alone_need_no_schemas() {
+    let server = Server::start();
+    let container =
+        format!("<services version='1.0'><container id='c' version='1.0'>{CONTAINER}</container></services>");
+    let files = [("services.xml", container.as_bytes()), ("models/trees.json", XGBOOST.as_bytes())];
+    let (status, answer) = server.deploy_bytes(&files);
+    let warnings = answer["log"].to_string();
+    assert!(status == 200 && warnings.contains("there are no schemas"), "{answer}");
+    assert!(!warnings.contains("model-evaluation"), "{answer}");
+    let (_, answer) = server.get("/model-evaluation/v1/trees/eval?length=0.4&format.tensors=short-value");
+    assert_eq!(answer, json!(1.5));
+    for (path, expected) in [
+        (
+            "/search/?yql=select+*+from+sources+*+where+true&streaming.groupname=a",
+            "the application has no schemas",
+        ),
+        ("/document/v1/a/note/docid/1", "Document type note does not exist; this application has none"),
+    ] {
+        let (_, answer) = server.get(path);
+        assert!(answer.to_string().contains(expected), "{path}: {answer}");
+    }
+}

@@ -66,10 +66,10 @@ impl<'d> Reached<'d> {
         });
         let asked: Vec<Asked<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
         if asked.is_empty() {
-            return Err(Error::BadRequest(format!(
-                "none of the sources can be searched; there are {}",
-                known_sources(deployment)
-            )));
+            return Err(Error::BadRequest(match &*known_sources(deployment) {
+                "" => "there is nothing to search: the application has no schemas".to_owned(),
+                known => format!("none of the sources can be searched; there are {known}"),
+            }));
         }
         Ok(Reached { kinds: asked, unresolved: sources.unresolved })
     }

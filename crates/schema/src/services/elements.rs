@@ -91,7 +91,7 @@ const CONTAINER: &[Element] = &[
     closed("handler"),
     refused("server", JAVA),
     no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
-    no_effect("model-evaluation", "models are evaluated by rank profiles only"),
+    known("model-evaluation", &[known("onnx", &[known("models", &[closed("model")])])]),
     closed("inference"),
     refused("document", "concrete document classes are Java: remove it, documents need no classes here"),
     closed("accesslog"),

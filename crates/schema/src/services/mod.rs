@@ -60,7 +60,7 @@ pub(crate) fn read(
     if schemas.is_empty() {
         let reason =
             "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
-        if containers.is_empty() || !content.is_empty() {
+        if containers.is_empty() {
             return Err(Error::Package(reason.to_owned()));
         }
         warnings.push(format!("{reason}, or nothing can be stored and searched"));
