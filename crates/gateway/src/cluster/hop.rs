@@ -69,13 +69,13 @@ impl Hop {
     /// What the headers of a request say.
     ///
     /// # Errors
-    /// They say it in words that are not known here.
+    /// They say it in words that are not known here: whoever asks looks for another way, or waits.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let Some(value) = headers.get(HOP) else { return Ok(Hop::Client) };
         let text = value.to_str().unwrap_or_default();
         Hop::parse(text).ok_or_else(|| {
-            Error::BadRequest(format!(
-                "header {HOP}: '{text}' is not known here; it is for nodes of one cluster, which should run one version"
+            Error::Unsettled(format!(
+                "header {HOP}: '{text}' is not known here; it is for nodes of a cluster, and this one runs an older version than the one that asks: upgrade it"
             ))
         })
     }

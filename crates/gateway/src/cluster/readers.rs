@@ -169,7 +169,7 @@ async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Reade
         .await
         .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
     let answer: Answer = ciborium::from_reader(&*body)
-        .map_err(|error| Error::Internal(format!("the answer of node {address} cannot be read: {error}")))?;
+        .map_err(|error| Error::Unsettled(format!("the answer of node {address} cannot be read: {error}")))?;
     let told = |Told { bucket, nodes, full, documents }| {
         Ok(Readers { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
     };

@@ -79,7 +79,8 @@ pub(super) async fn answer(
     if node.cluster().is_none() {
         return Err(Error::BadRequest("this node is not one of a cluster".to_owned()));
     }
-    let unreadable = |reason: String| Error::BadRequest(format!("the question cannot be read: {reason}"));
+    // Whoever asks looks for another node, or waits: this one may run an older version.
+    let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
     let mut asks = Frames::new(request.into_body(), MESSAGE_BYTES_MAX);
     let begin: Option<Begin> = asks.next().await.map_err(unreadable)?;
     let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
