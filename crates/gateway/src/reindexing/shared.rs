@@ -286,3 +286,35 @@ fn prefix(task: &Task) -> String {
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers, texts and lists of them always have a JSON form")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    /// What is written down is read, and written again.
+    fn check<T: Serialize + DeserializeOwned>(kept: &str) {
+        let read: T = serde_json::from_str(kept).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), kept);
+    }
+
+    /// The texts are those of protocol 1: other versions know them, and write them.
+    #[test]
+    fn notes_are_written_as_ever() {
+        let run = r#"{"ready_ms":5,"speed":0.5,"generation":3,"started_ms":6,"ended_ms":null,"position":null,"progress":0.25,"failure":{"at_ms":9,"reason":"no"}}"#;
+        let status = format!(r#"{{"pending":2,"ready":{{"ready_ms":5,"speed":0.5}},"run":{run}}}"#);
+        check::<Record>(&format!(r#"{{"generation":4,"types":{{"notes":{{"note":{status}}}}}}}"#));
+        check::<Mark>(
+            r#"{"ready_ms":5,"started_ms":6,"done":{"10":"1a","41-107":"0f"},"at":[[10,5],"place"],"clean":7,"failure":null}"#,
+        );
+        let task = Task {
+            cluster: "notes".into(),
+            document_type: "note".into(),
+            position: None,
+            speed: 1.0,
+            ready_ms: 5,
+        };
+        assert_eq!((RECORD, &*prefix(&task)), ("reindexing", "reindexed/notes/note/"));
+    }
+}
