@@ -142,7 +142,8 @@ impl Membership {
     /// Coordination cannot be reached.
     pub async fn refresh(&self) -> Result<Option<Arc<ClusterState>>, Error> {
         let entry = self.shared.coordination.get(self.shared.keys.state()).await?;
-        if let Some(state) = entry.as_ref().and_then(read_state) {
+        // What cannot be read is told of where it is followed.
+        if let Some(state) = entry.as_ref().and_then(|entry| read_state(entry).ok()) {
             self.shared.offer(state);
         }
         Ok(self.shared.known())

@@ -180,11 +180,14 @@ impl Picture {
             }
             (Subject::State, entry) => {
                 self.state_changed = entry.map(|entry| entry.changed);
-                let state = entry.and_then(read_state);
-                if let (Some(entry), None) = (entry, &state) {
-                    self.unread.insert(entry.key.clone());
+                match entry.map(read_state) {
+                    Some(Ok(state)) => self.state = Some(state),
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "this node takes no part: it cannot read the cluster state");
+                        self.unread.insert(key.clone());
+                    }
+                    None => {}
                 }
-                self.state = state.or(self.state.take());
             }
         }
     }
@@ -202,12 +205,6 @@ impl Picture {
 }
 
 /// The cluster state under a key.
-pub(crate) fn read_state(entry: &Entry) -> Option<Arc<ClusterState>> {
-    match ClusterState::from_json(&entry.value) {
-        Ok(state) => Some(Arc::new(state)),
-        Err(error) => {
-            tracing::error!(%error, key = entry.key, "a cluster state cannot be read");
-            None
-        }
-    }
+pub(crate) fn read_state(entry: &Entry) -> Result<Arc<ClusterState>, millrace_cluster::Error> {
+    ClusterState::from_json(&entry.value).map(Arc::new)
 }
