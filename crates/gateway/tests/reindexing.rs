@@ -202,7 +202,10 @@ fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
     let document = Document { id: id.clone(), fields };
     let (sender, written) = std::sync::mpsc::channel();
     let write = Write { id, change: Change::Put(document) };
-    nodes.nodes[owner("g3")].store().write(write, move |written| drop(sender.send(written.is_ok())));
+    nodes.nodes[owner("g3")].store().write(write, move |written| {
+        // The test waits for it.
+        let _ = sender.send(written.is_ok());
+    });
     assert_eq!(written.recv(), Ok(true));
     assert_eq!((at_owner(), state(&nodes, 0)), (Value::Null, "running".to_owned()));
     reaches(&nodes, Reach::All);
