@@ -416,8 +416,10 @@ fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
     newer.join().expect("all came over one connection");
 }
 
-/// The questions of transfers by their names, each asked; what is answered has to be what the twin says.
-fn questions() -> Vec<(&'static str, fn(&mut Bulk))> {
+/// A question of a transfer: its name, and how it is asked; what is answered has to be what the twin says.
+type Question = (&'static str, fn(&mut Bulk));
+
+fn questions() -> Vec<Question> {
     vec![
         ("export", |bulk| {
             assert_eq!(bulk.export(&[BUCKET]).expect("it is answered"), [head(Some(4), None)]);

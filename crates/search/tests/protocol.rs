@@ -103,9 +103,8 @@ impl View for Chunks {
 fn said<T: Serialize + DeserializeOwned>(lines: &mut String, what: &str, message: &T) -> T {
     let mut bytes = Vec::new();
     ciborium::into_writer(message, &mut bytes).expect("it can be written");
-    let _ = write!(lines, "{what} ");
-    bytes.iter().for_each(|byte| drop(write!(lines, "{byte:02x}")));
-    lines.push('\n');
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let _ = writeln!(lines, "{what} {hex}");
     ciborium::from_reader(&bytes[..]).expect("it can be read")
 }
 
