@@ -223,6 +223,12 @@ impl Pass {
         if self.unsaved {
             return Err(Error::Unsettled("what is to be reindexed has changed".to_owned()));
         }
+        if !all {
+            tracing::info!(
+                document_type = &*turn.task.document_type,
+                "nodes are away: reindexing ends when they are back, or removed"
+            );
+        }
         self.survey = Some((version, reach));
         Ok((version, reach))
     }
