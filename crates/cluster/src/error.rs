@@ -9,6 +9,12 @@ pub enum Error {
         /// What does not fit.
         reason: String,
     },
+    /// The state is of a protocol that this program does not speak.
+    #[error(
+        "the cluster speaks protocol {0}, and this program none above {max}: run a version on this node that is not older than the other nodes'",
+        max = crate::PROTOCOL
+    )]
+    Protocol(u16),
     /// A node stands in the layout and not in the list of nodes.
     #[error("node {0} has a place in the layout, but is not in the list of nodes")]
     UnknownNode(NodeKey),

@@ -21,6 +21,7 @@ mod earlier;
 mod error;
 mod message;
 mod owners;
+mod protocol;
 mod rate;
 pub mod replica;
 pub mod scheduler;
@@ -34,6 +35,7 @@ pub use error::Error;
 pub use message::{
     Birth, Content, Failure, Fence, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row, RowContent,
 };
+pub use protocol::PROTOCOL;
 pub use rate::Rate;
 pub use spread::Spread;
 pub use state::{ClusterState, Distribution, Layout, NodeEntry, NodeKey, NodeState};

@@ -220,6 +220,8 @@ pub enum Refused {
     Absent,
     /// Something that must not be disturbed is under way; ask again shortly.
     Busy,
+    /// The node does not know such a request: it runs an older version, and there will be a state by which it is not asked for this.
+    Unknown,
 }
 
 /// Why something was not done.

@@ -1,6 +1,6 @@
 //! Which of the proposed operations run now.
 //!
-//! The most urgent first, among equals the one that was proposed first, and so many at a time as the nodes may take. Operations on the
+//! The most urgent first, among equals those that somebody waits for, then the one that was proposed first, and so many at a time as the nodes may take. Operations on the
 //! same nodes wait in one line; a line whose nodes are busy is passed over as a whole, so one that cannot begin delays none that can,
 //! and to look costs by the number of lines, not of operations.
 
@@ -11,6 +11,9 @@ use millrace_bucket::BucketId;
 
 use crate::NodeKey;
 use crate::checkers::{Priority, Proposal};
+
+/// The number of the first operation that nobody waits for: those that somebody waits for have lower ones.
+const UNHURRIED: u64 = 1 << 63;
 
 /// How many operations may run.
 #[derive(Debug, Clone, Copy)]
@@ -76,17 +79,30 @@ impl Scheduler {
         };
         let Some(proposal) = proposal else { return };
         self.next += 1;
+        let number = UNHURRIED + self.next;
         match delayed_until {
             // What it needs has changed, not that it just failed.
             Some(until) => {
                 self.delayed.insert((until, bucket));
-                self.known.insert(bucket, (proposal, Standing::Delayed(until), self.next));
+                self.known.insert(bucket, (proposal, Standing::Delayed(until), number));
             }
             None => {
-                self.line_up(&proposal, self.next, bucket);
-                self.known.insert(bucket, (proposal, Standing::Pending, self.next));
+                self.line_up(&proposal, number, bucket);
+                self.known.insert(bucket, (proposal, Standing::Pending, number));
             }
         }
+    }
+
+    /// Somebody waits for what the operation on a bucket does, if there is one that waits itself: of those that are as urgent, it goes before all that nobody waits for.
+    pub fn hasten(&mut self, bucket: BucketId) {
+        let Some((_, Standing::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
+        let Some((proposal, standing, number)) = self.known.remove(&bucket) else { return };
+        if let Some(line) = self.lines.get_mut(&line_of(&proposal)) {
+            line.remove(&number);
+        }
+        self.next += 1;
+        self.line_up(&proposal, self.next, bucket);
+        self.known.insert(bucket, (proposal, standing, self.next));
     }
 
     /// The operations that begin now.
@@ -265,6 +281,24 @@ mod tests {
         scheduler.finish(bucket(4));
         scheduler.finish(bucket(2));
         assert_eq!(started(&mut scheduler, 0), [3, 1]);
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_first_among_those_that_are_as_urgent() {
+        let mut scheduler = Scheduler::new(Limits { per_node: 1, total: 1 });
+        for bits in 1..=5 {
+            scheduler.propose(bucket(bits), Some(proposal(Priority::Diverged, &[0, bits as u16])));
+        }
+        scheduler.propose(bucket(6), Some(proposal(Priority::TooFewReplicas, &[0, 6])));
+        // In the order in which they were waited for first; what nobody has proposed is none.
+        [4, 5, 4, 9].into_iter().for_each(|bits| scheduler.hasten(bucket(bits)));
+        for expected in [6, 4, 5, 1, 2, 3] {
+            assert_eq!(started(&mut scheduler, 0), [expected]);
+            scheduler.hasten(bucket(expected));
+            assert_eq!(started(&mut scheduler, 0), [0_u64; 0], "one at a time");
+            scheduler.finish(bucket(expected));
+        }
+        assert!(scheduler.lines.is_empty() && scheduler.known.is_empty());
     }
 
     #[test]

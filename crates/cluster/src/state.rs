@@ -6,7 +6,7 @@ use millrace_document::{Group as DocumentGroup, Location};
 use millrace_placement::{Group, IdealState, Members, Node, Topology};
 use serde::{Deserialize, Serialize};
 
-use crate::{Earlier, Error, Spread};
+use crate::{Earlier, Error, PROTOCOL, Spread, protocol};
 
 /// A node's distribution key: its own for ever, whatever machine it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -90,6 +90,7 @@ pub enum Layout {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterState {
     version: u64,
+    protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: Distribution,
     /// Of the nodes that should have replicas.
@@ -102,6 +103,8 @@ pub struct ClusterState {
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u64,
+    #[serde(default = "protocol::first")]
+    protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: Distribution,
     #[serde(default, skip_serializing_if = "Spread::is_empty")]
@@ -134,15 +137,26 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
-        let spread = Spread::default();
-        Ok(ClusterState { version, nodes, distribution, ideal, spread, earlier: Vec::new() })
+        let (protocol, spread) = (protocol::first(), Spread::default());
+        Ok(ClusterState { version, protocol, nodes, distribution, ideal, spread, earlier: Vec::new() })
     }
 
     /// Reads what [`ClusterState::to_json`] wrote.
     ///
     /// # Errors
-    /// It is no JSON of a state, or one that [`ClusterState::new`] refuses.
+    /// It is no JSON of a state, one of a protocol that this program does not speak, or one that [`ClusterState::new`] refuses.
     pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
+        /// What can be read of a state of any protocol.
+        #[derive(Deserialize)]
+        struct Spoken {
+            #[serde(default = "protocol::first")]
+            protocol: u16,
+        }
+        if let Ok(Spoken { protocol }) = serde_json::from_slice(bytes)
+            && protocol > PROTOCOL
+        {
+            return Err(Error::Protocol(protocol));
+        }
         let written: Written =
             serde_json::from_slice(bytes).map_err(|error| Error::Format { reason: error.to_string() })?;
         if !written.spread.is_valid() {
@@ -150,7 +164,12 @@ impl ClusterState {
             return Err(Error::Format { reason });
         }
         let state = Self::new(written.version, written.nodes, written.distribution)?;
-        Ok(state.spreading(written.spread).following(written.earlier))
+        Ok(state.speaking(written.protocol).spreading(written.spread).following(written.earlier))
+    }
+
+    /// The same, while nodes speak this protocol.
+    pub(crate) fn speaking(self, protocol: u16) -> Self {
+        ClusterState { protocol, ..self }
     }
 
     /// The same, with groups divided so.
@@ -177,6 +196,7 @@ impl ClusterState {
     pub fn to_json(&self) -> Vec<u8> {
         let written = Written {
             version: self.version,
+            protocol: self.protocol,
             nodes: self.nodes.clone(),
             distribution: self.distribution.clone(),
             spread: self.spread.clone(),
@@ -188,6 +208,11 @@ impl ClusterState {
     /// Which state it is; later ones have greater numbers.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The protocol that nodes speak while they go by this state, see [`PROTOCOL`]; it never falls.
+    pub fn protocol(&self) -> u16 {
+        self.protocol
     }
 
     /// All nodes, by their keys.

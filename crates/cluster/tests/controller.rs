@@ -18,6 +18,10 @@ struct Cluster {
     reasons: BTreeMap<String, String>,
     wake: Option<Duration>,
     starts: u64,
+    /// What those speak who have no documents.
+    protocol: u16,
+    /// What those speak who start from now on.
+    newest: u16,
     /// Those who do not hear of new states.
     deaf: BTreeSet<String>,
     told: Vec<String>,
@@ -67,6 +71,8 @@ impl Cluster {
             reasons: BTreeMap::new(),
             wake: None,
             starts: 0,
+            protocol: 9,
+            newest: 1,
             deaf: BTreeSet::new(),
             told: Vec::new(),
         }
@@ -85,6 +91,9 @@ impl Cluster {
             let event = words.next().unwrap_or("");
             match event {
                 "lead" => self.controller = Controller::new(settings()),
+                "newest" => {
+                    self.newest = words.next().and_then(|word| word.parse().ok()).expect("a protocol")
+                }
                 "" => {}
                 event => words.for_each(|name| self.event(event, name)),
             }
@@ -104,7 +113,8 @@ impl Cluster {
                     stopping: false,
                     capacity: 1.0,
                     group: vec![],
-                    too_large: Some(BTreeSet::new()),
+                    too_large: BTreeSet::new(),
+                    protocol: self.newest,
                 };
                 self.departed.remove(name);
                 self.registrations.insert(name.to_owned(), registration);
@@ -130,6 +140,7 @@ impl Cluster {
             departed: &self.departed,
             wishes: &self.wishes,
             assignments: &self.assignments,
+            protocol: self.protocol,
         };
         let step = self.controller.step(now, &inputs, self.state.as_ref()).expect("the nodes can be placed");
         assert!(step.wake.is_none_or(|wake| wake > now), "it wants to be woken at once");
@@ -192,28 +203,63 @@ fn a_registration_that_vanishes_for_a_moment_changes_nothing() {
 }
 
 #[test]
-fn a_group_that_is_too_large_is_divided_once_all_nodes_know_how() {
+fn a_group_that_is_too_large_is_divided() {
     let mut cluster = Cluster::new(flat(2));
     cluster.run("0 start a b");
-    let says = |cluster: &mut Cluster, name: &str, groups: Option<&[(u32, u8)]>| {
+    let says = |cluster: &mut Cluster, name: &str, groups: &[(u32, u8)]| {
         let registration = cluster.registrations.get_mut(name).expect("it is there");
-        registration.too_large = groups.map(|groups| groups.iter().copied().collect());
+        registration.too_large = groups.iter().copied().collect();
     };
     let divided = |cluster: &Cluster| {
         let state = cluster.state.as_ref().expect("there is one");
         state.spread().groups().collect::<Vec<_>>()
     };
-    says(&mut cluster, "a", Some(&[(7, 34)]));
-    says(&mut cluster, "b", None);
-    assert_eq!(cluster.run("1").told.len(), 1);
-    says(&mut cluster, "b", Some(&[(9, 33)]));
+    says(&mut cluster, "a", &[(7, 34)]);
+    says(&mut cluster, "b", &[(9, 33)]);
     assert_eq!(cluster.run("2").told.len(), 2);
     assert_eq!(divided(&cluster), [(7, 34), (9, 33)]);
     // It stays so, whoever leads, and is divided further.
-    says(&mut cluster, "a", Some(&[]));
-    says(&mut cluster, "b", Some(&[(7, 35), (9, 33)]));
+    says(&mut cluster, "a", &[]);
+    says(&mut cluster, "b", &[(7, 35), (9, 33)]);
     assert_eq!(cluster.run("3 lead\n20").told.len(), 3);
     assert_eq!(divided(&cluster), [(7, 35), (9, 33)]);
+}
+
+#[test]
+fn a_protocol_is_spoken_once_all_nodes_know_it_and_from_then_on() {
+    let mut cluster = Cluster::new(flat(2));
+    let mut check = |script: &str, spoken: u16, told: &str| {
+        cluster.run(script);
+        let state = cluster.state.as_ref().expect("there is one");
+        assert_eq!((state.protocol(), &*shown(state)), (spoken, told), "{script}");
+        cluster.reasons.get("b").cloned()
+    };
+    check("0 start a b c", 1, "uuu");
+    check("10 newest 2\n10 gone a\n12", 1, "muu");
+    check("13 start a", 1, "uuu");
+    check("20 gone b\n22", 1, "umu");
+    check("23 start b", 1, "uuu");
+    // Of one that is away, nobody knows what it will come back with; one that is down is not waited for.
+    check("30 gone c\n32 lead\n33", 1, "uum");
+    check("60", 2, "uud");
+    check("70 start c", 2, "uuu");
+    // Who comes back as it was before takes no part: not for a while, and then its replicas are made anew.
+    check("80 newest 1\n80 gone b\n82 start b\n83", 2, "umu");
+    let reason = check("99", 2, "udu").expect("it is told");
+    assert!(reason.contains("speaks protocol 2, while it speaks none above 1: upgrade it"), "{reason}");
+    check("100 lead\n200 newest 3\n200 gone b\n201 start b\n300", 2, "uuu");
+}
+
+#[test]
+fn who_only_leads_or_takes_requests_speaks_as_well() {
+    let mut cluster = Cluster::new(flat(2));
+    (cluster.newest, cluster.protocol) = (3, 2);
+    let spoken = |cluster: &Cluster| cluster.state.as_ref().map(ClusterState::protocol);
+    assert_eq!(spoken(cluster.run("0 start a b")), Some(2));
+    cluster.protocol = 3;
+    assert_eq!(spoken(cluster.run("1")), Some(3));
+    cluster.protocol = 2;
+    assert_eq!(spoken(cluster.run("2 retired a")), Some(3));
 }
 
 #[test]

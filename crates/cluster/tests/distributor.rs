@@ -1,6 +1,6 @@
 //! What an owner does with writes while its buckets change owner: an owner that is told all that happens, and what it asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use millrace_cluster::distributor::{
     Written,
 };
 use millrace_cluster::{
-    ClusterState, Distribution, Fence, Layout, NodeEntry, NodeKey, NodeState, Now, ReplicaInfo, Reply,
-    Request, Response, RowContent,
+    ClusterState, Content, Distribution, Failure, Fence, Layout, NodeEntry, NodeKey, NodeState, Now,
+    ReplicaInfo, Reply, Request, Response, RowContent,
 };
 use millrace_document::{DocumentId, Timestamp, Version};
 
@@ -72,8 +72,12 @@ impl Owner {
     }
 
     fn unheard() -> Self {
+        Owner::unheard_with(Settings::default())
+    }
+
+    fn unheard_with(settings: Settings) -> Self {
         let mut owner = Owner {
-            distributor: Distributor::new(ME, 1, Settings::default()),
+            distributor: Distributor::new(ME, 1, settings),
             now: Duration::from_secs(100),
             asked: Vec::new(),
             decisions: Vec::new(),
@@ -85,9 +89,13 @@ impl Owner {
         owner
     }
 
+    fn now(&self) -> Now {
+        Now { monotonic: self.now, wall_us: 1_000_000 + self.now.as_micros() as u64 }
+    }
+
     fn handle(&mut self, events: impl IntoIterator<Item = Event>) {
         self.now += Duration::from_millis(1);
-        let now = Now { monotonic: self.now, wall_us: 1_000_000 + self.now.as_micros() as u64 };
+        let now = self.now();
         let mut effects = Vec::new();
         self.distributor.handle(now, events, &mut effects);
         for effect in effects {
@@ -282,4 +290,37 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
     owner.write(Change::Finish(Unfinished { bucket: bucket(), content, base: Some(Timestamp(9)) }));
     assert_eq!(told(&owner.written[1]), "moved");
     assert_eq!(told(&owner.written[2]), format!("to be ended by Some({heir}) after Some(9)"));
+}
+
+#[test]
+fn replicas_that_somebody_asks_for_are_made_equal_first() {
+    let mut owner = Owner::unheard_with(Settings { operations_max: 1, ..Settings::default() });
+    let all = state(1, "uuu");
+    let own: Vec<BucketId> = all.buckets().filter(|bucket| all.owner(*bucket) == Some(ME)).collect();
+    // Each node has something else.
+    owner.answer(|from, request| {
+        let content = Content { documents: 1, checksum: from.0.into(), removals_since: Timestamp(0) };
+        let info = ReplicaInfo { content, complete: true, newest: Timestamp(5) };
+        let has = own.iter().filter(|bucket| all.ideal(**bucket).contains(&from));
+        let replicas = has.map(|bucket| (*bucket, info)).collect();
+        matches!(request, Request::Owned { .. })
+            .then_some(Response::Replicas { replicas, newest: Timestamp(5) })
+    });
+    let merged = |owner: &Owner| -> BTreeSet<BucketId> {
+        let merged = owner.asked.iter().filter_map(|(_, _, request)| match request {
+            Request::Info { bucket, .. } | Request::Pull { bucket, .. } => Some(*bucket),
+            _ => None,
+        });
+        merged.collect()
+    };
+    let (first, last) = (own[0], own[own.len() - 1]);
+    assert_eq!(merged(&owner), [first].into());
+    let route = owner.distributor.route(last, owner.now()).expect("it has something of it");
+    assert!(!route.full);
+    let broken = Failure::Storage { reason: "broken".to_owned() };
+    owner.answer(|_, request| {
+        let is_of = matches!(request, Request::Info { .. } | Request::Pull { .. });
+        is_of.then(|| Response::Failed(broken.clone()))
+    });
+    assert_eq!(merged(&owner), [last].into());
 }

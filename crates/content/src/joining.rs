@@ -6,7 +6,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_document::{DocumentId, Group, Location};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, ReadDone, Readers, WriteError,
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers, WriteError,
 };
 use millrace_membership::Membership;
 use millrace_schema::Application;
@@ -92,8 +92,8 @@ impl Cluster for Joining {
         self.node()?.buckets()
     }
 
-    fn reaches_all(&self) -> Result<bool, String> {
-        self.node()?.reaches_all()
+    fn reach(&self) -> Result<Reach, String> {
+        self.node()?.reach()
     }
 
     fn notes(&self) -> BTreeMap<String, Note> {

@@ -11,7 +11,7 @@ use millrace_document::{
     Document, DocumentId, DropScope, Group, Location, Refusal, Timestamp, Version, wire,
 };
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, ReadDone, Readers, WriteError,
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers, WriteError,
 };
 use millrace_membership::{Confirmation, Membership};
 use millrace_peer::{Peers, Service, Source};
@@ -405,11 +405,15 @@ impl Cluster for ContentNode {
         Ok((state.distribution().bits, state.spread().buckets().collect()))
     }
 
-    fn reaches_all(&self) -> Result<bool, String> {
+    fn reach(&self) -> Result<Reach, String> {
         let state = self.state()?;
         // One that was never there has nothing.
         let away = state.nodes().values().filter(|node| !node.state.serves() && node.incarnation != 0);
-        Ok(away.count() < usize::from(state.distribution().redundancy))
+        Ok(match away.count() {
+            0 => Reach::All,
+            away if away < usize::from(state.distribution().redundancy) => Reach::Most,
+            _ => Reach::Some,
+        })
     }
 
     fn notes(&self) -> BTreeMap<String, Note> {

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
+use millrace_document::{Document, DocumentId, Value as DocumentValue};
+use millrace_gateway::cluster::Reach;
+use millrace_store::{Change, Write};
 use serde_json::{Value, json};
 use support::{Nodes, low_bits};
 
@@ -102,6 +105,12 @@ fn is_clean(nodes: &Nodes, node: usize) -> bool {
     mark(nodes, node).is_some_and(|mark| mark["clean"].is_u64())
 }
 
+/// The cluster state changes: these documents are on nodes that serve.
+fn reaches(nodes: &Nodes, reach: Reach) {
+    *nodes.world.reach.lock().unwrap() = reach;
+    nodes.world.next_version();
+}
+
 /// How many documents have what the statements make, by owner.
 fn made(nodes: &Nodes) -> BTreeMap<usize, usize> {
     let mut made = BTreeMap::new();
@@ -164,14 +173,44 @@ fn what_was_read_while_the_cluster_state_changed_is_done_again() {
 #[test]
 fn nothing_is_done_while_documents_may_be_on_nodes_that_are_away() {
     let nodes = with_notes();
-    nodes.world.too_few.store(true, Ordering::SeqCst);
+    reaches(&nodes, Reach::Some);
     begin(&nodes, &[0, 1, 2], &shouting());
-    until("all have looked", &true, || nodes.world.reach_asked.load(Ordering::SeqCst) > 6);
+    let looked = || nodes.world.notes_read.lock().unwrap().values().min().copied().unwrap_or_default();
+    let before = looked();
+    until("all have looked", &true, || looked() > before + 6);
     assert_eq!(status(&nodes, 0)["ready"]["note"]["progress"], 0.0);
     assert!(made(&nodes).values().all(|count| *count == 0));
-    nodes.world.too_few.store(false, Ordering::SeqCst);
+    reaches(&nodes, Reach::All);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert!(all(&nodes));
+}
+
+#[test]
+fn what_nodes_have_alone_that_were_away_is_done_when_they_are_back() {
+    let nodes = with_notes();
+    reaches(&nodes, Reach::Most);
+    begin(&nodes, &[0, 1, 2], &shouting());
+    until("all that is there is done", &true, || all(&nodes));
+    until("it is told", &json!(1.0), || status(&nodes, 0)["ready"]["note"]["progress"].clone());
+    let at_owner = || {
+        let path = "/document/v1/notes/note/group/g3/99?fieldSet=%5Ball%5D";
+        nodes.call(0, Method::GET, path, "").1["fields"]["made"].clone()
+    };
+    // As it was written before.
+    let id = DocumentId::parse("id:notes:note:g=g3:99").expect("an id");
+    let fields = vec![("title".into(), DocumentValue::String("alone".to_owned()))];
+    let document = Document { id: id.clone(), fields };
+    let (sender, written) = std::sync::mpsc::channel();
+    let write = Write { id, change: Change::Put(document) };
+    nodes.nodes[owner("g3")].store().write(write, move |written| {
+        // The test waits for it.
+        let _ = sender.send(written.is_ok());
+    });
+    assert_eq!(written.recv(), Ok(true));
+    assert_eq!((at_owner(), state(&nodes, 0)), (Value::Null, "running".to_owned()));
+    reaches(&nodes, Reach::All);
+    until("it ends", &"successful".to_owned(), || state(&nodes, 1));
+    assert_eq!(at_owner(), "alone again");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{Controller, Inputs, Registration, Step, Wish};
-use millrace_cluster::{ClusterState, NodeEntry};
+use millrace_cluster::{ClusterState, NodeEntry, PROTOCOL};
 use millrace_coordination::{Condition, Election, Leadership, Lease, Operation, Revision, Transaction};
 
 use crate::membership::Shared;
-use crate::{Error, Picture, Role};
+use crate::{Error, Member, Picture, Role};
 
 /// The pause after coordination failed.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -17,7 +17,14 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Leads whenever it is this node's turn, until it leaves.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let election = Election::new(Arc::clone(&shared.coordination), shared.keys.leader());
+    let mut pictures = shared.pictures();
     while !shared.has_left() {
+        // What is decided without all that there is to know would undo what newer programs have decided.
+        tokio::select! {
+            () = shared.left() => return,
+            // The sender lives as long as the node.
+            _ = pictures.wait_for(|picture| picture.unread.is_empty()) => {}
+        }
         if let Err(error) = term(&shared, &election).await {
             tracing::debug!(%error, "the election");
             tokio::select! {
@@ -47,7 +54,7 @@ async fn term(shared: &Shared, election: &Election) -> Result<(), Error> {
     ended
 }
 
-/// Publishes what the controller decides, until somebody else leads.
+/// Publishes what the controller decides, until somebody else leads, or what there is cannot be read.
 async fn lead(shared: &Shared, leadership: &Leadership) {
     let began = Instant::now();
     let mut controller = Controller::new(shared.settings.controller.clone());
@@ -56,6 +63,10 @@ async fn lead(shared: &Shared, leadership: &Leadership) {
     let mut published = (0, Revision::default());
     loop {
         let picture = Arc::clone(&pictures.borrow_and_update());
+        if let Some(key) = picture.unread.first() {
+            tracing::warn!(key, "this node does not lead any more: newer programs do");
+            return;
+        }
         let known = shared.known();
         let mut pause = None;
         if (picture.history, picture.revision) >= published
@@ -92,7 +103,9 @@ fn decide(
     picture: &Picture,
     known: Option<&ClusterState>,
 ) -> Option<Step> {
-    let content = picture.members.iter().filter(|(_, member)| member.roles.contains(&Role::Content));
+    let has_documents = |member: &Member| member.roles.contains(&Role::Content);
+    let content = picture.members.iter().filter(|(_, member)| has_documents(member));
+    let others = picture.members.values().filter(|member| !has_documents(member));
     let registrations: BTreeMap<String, Registration> =
         content.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
     let wishes: BTreeMap<String, Wish> =
@@ -103,6 +116,7 @@ fn decide(
         departed: &picture.departed,
         wishes: &wishes,
         assignments: &picture.assignments,
+        protocol: others.map(|member| member.registration.protocol).fold(PROTOCOL, u16::min),
     };
     match controller.step(now, &inputs, known) {
         Ok(step) => Some(step),

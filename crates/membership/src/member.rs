@@ -113,7 +113,7 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
         Err(error) => return Err(error.into()),
     };
     let entry = outcome.entries(0).first();
-    let state = entry.and_then(read_state);
+    let state = entry.and_then(|entry| read_state(entry).ok());
     state.iter().for_each(|state| shared.offer(Arc::clone(state)));
     // What cannot be read was written by a newer program.
     if entry.is_some() && state.is_none() {

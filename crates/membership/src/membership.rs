@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{Registration, Wish};
-use millrace_cluster::{ClusterState, NodeKey};
+use millrace_cluster::{ClusterState, NodeKey, PROTOCOL};
 use millrace_coordination::{Coordination, Operation, Watch};
 use millrace_env::{Clock, SystemClock};
 use tokio::sync::watch;
@@ -79,7 +79,8 @@ impl Membership {
                 stopping: false,
                 capacity: settings.capacity,
                 group: settings.group.clone(),
-                too_large: Some(BTreeSet::new()),
+                too_large: BTreeSet::new(),
+                protocol: PROTOCOL,
             },
             roles: settings.roles.clone(),
             url: settings.url.clone(),
@@ -141,7 +142,8 @@ impl Membership {
     /// Coordination cannot be reached.
     pub async fn refresh(&self) -> Result<Option<Arc<ClusterState>>, Error> {
         let entry = self.shared.coordination.get(self.shared.keys.state()).await?;
-        if let Some(state) = entry.as_ref().and_then(read_state) {
+        // What cannot be read is told of where it is followed.
+        if let Some(state) = entry.as_ref().and_then(|entry| read_state(entry).ok()) {
             self.shared.offer(state);
         }
         Ok(self.shared.known())
@@ -202,8 +204,7 @@ impl Membership {
     pub fn too_large(&self, groups: BTreeSet<(u32, u8)>) {
         let own = &self.tasks.own;
         own.send_if_modified(|own| {
-            let known = own.registration.too_large.get_or_insert_default();
-            std::mem::replace(known, groups.clone()) != groups
+            std::mem::replace(&mut own.registration.too_large, groups.clone()) != groups
         });
     }
 

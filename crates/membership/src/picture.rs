@@ -2,7 +2,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_cluster::controller::{Assignments, Registration, Wish};
-use millrace_cluster::{ClusterState, Configuration, Distribution, Layout, NodeEntry, NodeKey, NodeState};
+use millrace_cluster::{
+    ClusterState, Configuration, Distribution, Layout, NodeEntry, NodeKey, NodeState, PROTOCOL,
+};
 use millrace_coordination::{Change, Entry, Revision};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -56,6 +58,8 @@ pub struct Picture {
     pub leader: Option<String>,
     /// The cluster state.
     pub state: Option<Arc<ClusterState>>,
+    /// The keys whose newest values cannot be read: newer programs have written them. What is known of them is older.
+    pub(crate) unread: BTreeSet<String>,
     /// What those who run no more said last, as far as this node has heard it.
     pub(crate) departed: BTreeMap<String, Registration>,
     pub(crate) state_changed: Option<Revision>,
@@ -87,7 +91,8 @@ impl Picture {
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),
-            too_large: None,
+            too_large: BTreeSet::new(),
+            protocol: PROTOCOL,
         };
         let member = Member { registration, roles: Vec::new(), url: url.to_owned(), home: 0, generation: 0 };
         Picture {
@@ -134,17 +139,20 @@ impl Picture {
             Change::Deleted { key, .. } => (key, None),
         };
         let Some(subject) = keys.subject(key) else { return };
+        self.unread.remove(key);
         match (subject, entry) {
             (Subject::Member(name), Some(entry)) => {
                 self.departed.remove(name);
-                self.members.extend(read(entry).map(|member| (name.to_owned(), member)));
+                let member = self.read(entry).map(|member| (name.to_owned(), member));
+                self.members.extend(member);
             }
             (Subject::Member(name), None) => {
                 let left = self.members.remove(name);
                 self.departed.extend(left.map(|member| (name.to_owned(), member.registration)));
             }
             (Subject::Wish(name), Some(entry)) => {
-                self.wishes.extend(read(entry).map(|wish| (name.to_owned(), wish)));
+                let wish = self.read(entry).map(|wish| (name.to_owned(), wish));
+                self.wishes.extend(wish);
             }
             (Subject::Wish(name), None) => drop(self.wishes.remove(name)),
             (Subject::Note(name), Some(entry)) => {
@@ -153,46 +161,50 @@ impl Picture {
             }
             (Subject::Note(name), None) => drop(self.notes.remove(name)),
             (Subject::Configuration, Some(entry)) => {
-                self.configuration = read(entry).map(Arc::new).or(self.configuration.take());
+                self.configuration = self.read(entry).map(Arc::new).or(self.configuration.take());
             }
             (Subject::Configuration, None) => self.configuration = None,
-            (Subject::Package, Some(entry)) => self.package = read(entry).or(self.package.take()),
+            (Subject::Package, Some(entry)) => self.package = self.read(entry).or(self.package.take()),
             (Subject::Package, None) => self.package = None,
             (Subject::Assignments, entry) => {
                 self.assignments_changed = entry.map(|entry| entry.changed);
-                if let Some(assignments) = entry.and_then(read) {
+                if let Some(assignments) = entry.and_then(|entry| self.read(entry)) {
                     self.assignments = assignments;
                 }
             }
-            (Subject::Reasons, entry) => self.reasons = entry.and_then(read).unwrap_or_default(),
+            (Subject::Reasons, entry) => {
+                self.reasons = entry.and_then(|entry| self.read(entry)).unwrap_or_default();
+            }
             (Subject::Leader, entry) => {
                 self.leader = entry.map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
             }
             (Subject::State, entry) => {
                 self.state_changed = entry.map(|entry| entry.changed);
-                self.state = entry.and_then(read_state).or(self.state.take());
+                match entry.map(read_state) {
+                    Some(Ok(state)) => self.state = Some(state),
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "this node takes no part: it cannot read the cluster state");
+                        self.unread.insert(key.clone());
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&mut self, entry: &Entry) -> Option<T> {
+        match serde_json::from_slice(&entry.value) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                tracing::error!(%error, key = entry.key, "what coordination holds cannot be read; is this an older program?");
+                self.unread.insert(entry.key.clone());
+                None
             }
         }
     }
 }
 
 /// The cluster state under a key.
-pub(crate) fn read_state(entry: &Entry) -> Option<Arc<ClusterState>> {
-    match ClusterState::from_json(&entry.value) {
-        Ok(state) => Some(Arc::new(state)),
-        Err(error) => {
-            tracing::error!(%error, key = entry.key, "a cluster state cannot be read");
-            None
-        }
-    }
-}
-
-fn read<T: DeserializeOwned>(entry: &Entry) -> Option<T> {
-    match serde_json::from_slice(&entry.value) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            tracing::error!(%error, key = entry.key, "what coordination holds cannot be read; is this an older program?");
-            None
-        }
-    }
+pub(crate) fn read_state(entry: &Entry) -> Result<Arc<ClusterState>, millrace_cluster::Error> {
+    ClusterState::from_json(&entry.value).map(Arc::new)
 }

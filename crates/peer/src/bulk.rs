@@ -249,7 +249,7 @@ impl Bulk {
                 let reason = String::from_utf8_lossy(&answer[1..]).into_owned();
                 Err(Error::Refused { address: self.address.clone(), reason })
             }
-            _ => Err(Error::Message("an answer is of no known kind")),
+            _ => Err(Error::Unknown("an answer is of no known kind")),
         }
     }
 
@@ -276,7 +276,16 @@ pub(crate) fn serve(stream: BulkStream, source: &dyn Source) -> io::Result<()> {
     loop {
         // Everything before it has been answered, so nothing waits in the buffer.
         let question = read_message(writing.get_mut())?;
-        match read_question(&question).map_err(io::Error::other)? {
+        let question = match read_question(&question) {
+            // It stands alone in its message, so that the next can be read.
+            Err(error @ Error::Unknown(_)) => {
+                refuse(&mut writing, &error.to_string())?;
+                writing.flush()?;
+                continue;
+            }
+            question => question.map_err(io::Error::other)?,
+        };
+        match question {
             Question::Export(buckets) => match source.export(&buckets) {
                 Ok(exported) => {
                     parcels = exported;
@@ -340,7 +349,7 @@ fn read_question(bytes: &[u8]) -> Result<Question, Error> {
         VERSIONS => Question::Versions(reader.bucket()?, read_place(&mut reader)?),
         DROPS => Question::Drops(reader.bucket()?),
         BODIES => Question::Bodies(reader.list(4, Reader::id)?),
-        _ => return Err(Error::Message("a question is of no known kind")),
+        _ => return Err(Error::Unknown("a question is of no known kind")),
     };
     reader.end()?;
     Ok(question)

@@ -64,7 +64,7 @@ impl<'b> Reader<'b> {
 
     /// Nothing may be left.
     pub(crate) fn end(self) -> Result<(), Error> {
-        if self.0.is_empty() { Ok(()) } else { Err(Error::Message("bytes are left after a message")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Unknown("bytes are left after a message")) }
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
@@ -150,7 +150,7 @@ impl<'b> Reader<'b> {
                 let group = Group::from_key(self.text()?).ok_or(Error::Message("a group is none"))?;
                 DropScope::Group { document_type: (kind == 1).then_some(document_type), group }
             }
-            _ => return Err(Error::Message("a drop is of no known kind")),
+            _ => return Err(Error::Unknown("a drop is of no known kind")),
         };
         Ok(Drop { scope, timestamp })
     }
@@ -159,7 +159,9 @@ impl<'b> Reader<'b> {
 /// Reads bytes as any message there is; for fuzzing.
 pub fn fuzz(bytes: &[u8]) {
     // Whether they are one does not matter: reading them must end.
-    let _ = crate::message::read_request(bytes);
+    let mut request = Reader::new(bytes);
+    let _ = crate::message::read_fence(&mut request);
+    let _ = crate::message::read_request(request);
     let _ = crate::message::read_reply(bytes);
     let _ = crate::bulk::fuzz(bytes);
 }

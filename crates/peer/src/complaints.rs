@@ -2,25 +2,35 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::Error;
+
 /// So long nothing is said of the same matter again.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Tells operators of connections that fail for want of trust: that does not mend by itself, and comes back many times a second.
+/// Tells operators of nodes that cannot work together, for want of trust or of a common protocol: that does not mend by itself, and comes back many
+/// times a second.
 #[derive(Default)]
 pub(crate) struct Complaints {
     last: Mutex<Option<Instant>>,
 }
 
 impl Complaints {
-    /// Says it to operators now and then; anything that is no matter of trust, to those who look closely.
+    /// Says it to operators now and then; anything that is no such matter, to those who look closely.
     pub(crate) fn of(&self, address: &str, error: io::Error) {
         let error = millrace_trust::explained(error);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if millrace_trust::is_of_trust(&error) && last.is_none_or(|last| last.elapsed() > PAUSE) {
+        let matters = millrace_trust::is_of_trust(&error) || is_of_protocol(&error);
+        if matters && last.is_none_or(|last| last.elapsed() > PAUSE) {
             *last = Some(Instant::now());
-            tracing::warn!(address, %error, "no connection of two nodes that trust each other");
+            tracing::warn!(address, %error, "two nodes cannot work together");
         } else {
             tracing::debug!(address, %error, "the connection to a node has ended, or cannot be made");
         }
     }
+}
+
+/// Whether a node has said what this one does not know.
+fn is_of_protocol(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(Error::Unknown(_)))
 }

@@ -11,8 +11,11 @@ pub enum Error {
         source: std::io::Error,
     },
     /// What came is not of this protocol.
-    #[error("{0}; do all nodes of the cluster run the same version?")]
+    #[error("{0}")]
     Message(&'static str),
+    /// What came is of a protocol that is newer than this program's.
+    #[error("{0}: the other node runs a newer version than this one, which should be upgraded")]
+    Unknown(&'static str),
     /// The other node could not answer.
     #[error("node {address}: {reason}")]
     Refused {

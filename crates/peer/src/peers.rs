@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::complaints::Complaints;
 use crate::message::{read_reply, write_request};
 use crate::stream::{Halves, Stream};
-use crate::{MESSAGE_BYTES_MAX, REQUESTS};
+use crate::{Error, MESSAGE_BYTES_MAX, REQUESTS};
 
 /// What is called with the answer; `None`: none will come.
 type Answered = Box<dyn FnOnce(Option<Reply>) + Send>;
@@ -121,7 +121,7 @@ async fn run(address: String, trust: Option<Arc<Trust>>, mut queue: mpsc::Receiv
             // The first request is waited for before the connection can be found to have ended.
             biased;
             error = write(writing, first, &mut queue, &waiting) => error,
-            error = read(reading, &waiting) => error,
+            error = read(reading, &waiting, (&address, &complaints)) => error,
         };
         complaints.of(&address, error);
         waiting.lose();
@@ -212,7 +212,11 @@ async fn write(
 }
 
 /// Hands out answers, until the connection breaks.
-async fn read(stream: impl AsyncRead + Unpin, waiting: &Waiting) -> io::Error {
+async fn read(
+    stream: impl AsyncRead + Unpin,
+    waiting: &Waiting,
+    (address, complaints): (&str, &Complaints),
+) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {
         let (id, payload) = match timeout(SILENCE_MAX, read_frame(&mut stream)).await {
@@ -225,6 +229,10 @@ async fn read(stream: impl AsyncRead + Unpin, waiting: &Waiting) -> io::Error {
         let Some(answered) = waiting.take(id) else { continue };
         match read_reply(&payload) {
             Ok(reply) => answered(Some(reply)),
+            Err(error @ Error::Unknown(_)) => {
+                complaints.of(address, io::Error::other(error));
+                answered(None);
+            }
             Err(error) => {
                 answered(None);
                 return io::Error::other(error);

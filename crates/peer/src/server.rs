@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use millrace_cluster::{Fence, Reply, Request};
+use millrace_cluster::{Fence, Refused, Reply, Request, Response};
 use millrace_env::ThreadClass;
 use millrace_trust::{Connection, Purpose, Trust};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
@@ -13,11 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::bulk::{self, Source};
+use crate::codec::Reader;
 use crate::complaints::Complaints;
-use crate::message::{read_request, write_reply};
+use crate::message::{read_fence, read_request, write_reply};
 use crate::peers::{read_frame, write_frame};
 use crate::stream::Stream;
-use crate::{BULK, REQUESTS};
+use crate::{BULK, Error, REQUESTS};
 
 /// What answers other nodes.
 pub trait Service: Send + Sync + 'static {
@@ -54,7 +55,8 @@ pub async fn serve(
                 Ok((stream, address)) => {
                     let (trust, service, complaints) = (trust.clone(), Arc::clone(&service), Arc::clone(&complaints));
                     connections.spawn(async move {
-                        if let Err(error) = serve_connection(stream, trust.as_deref(), service).await {
+                        let served = serve_connection(stream, trust.as_deref(), service, &complaints);
+                        if let Err(error) = served.await {
                             complaints.of(&address.to_string(), error);
                         }
                     });
@@ -79,7 +81,9 @@ async fn serve_connection(
     stream: TcpStream,
     trust: Option<&Trust>,
     service: Arc<dyn Service>,
+    complaints: &Complaints,
 ) -> io::Result<()> {
+    let address = stream.peer_addr()?.to_string();
     let mut stream = match trust {
         None => {
             stream.set_nodelay(true)?;
@@ -94,13 +98,17 @@ async fn serve_connection(
         },
     };
     match timeout(PATIENCE, stream.word()).await.map_err(|_| io::ErrorKind::TimedOut)?? {
-        REQUESTS => serve_requests(stream, service).await,
+        REQUESTS => serve_requests(stream, service, (&address, complaints)).await,
         BULK => serve_bulk(stream, service.source()).await,
         _ => Err(io::Error::other("it does not begin as one of this protocol")),
     }
 }
 
-async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result<()> {
+async fn serve_requests(
+    stream: Stream,
+    service: Arc<dyn Service>,
+    (address, complaints): (&str, &Complaints),
+) -> io::Result<()> {
     let (reading, writing) = stream.split();
     let (replies, mut queue) = mpsc::unbounded_channel::<(u64, Reply, OwnedSemaphorePermit)>();
     let unanswered = Arc::new(Semaphore::new(UNANSWERED_MAX));
@@ -120,14 +128,24 @@ async fn serve_requests(stream: Stream, service: Arc<dyn Service>) -> io::Result
         let mut stream = BufReader::with_capacity(64 << 10, reading);
         loop {
             let (id, payload) = read_frame(&mut stream).await?;
-            let (fence, request) = read_request(&payload).map_err(io::Error::other)?;
+            let mut reader = Reader::new(&payload);
+            let fence = read_fence(&mut reader).map_err(io::Error::other)?;
+            let request = read_request(reader);
             let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
             let replies = replies.clone();
             let reply = move |reply| {
                 // Whoever asked may have gone.
                 let _ = replies.send((id, reply, permit));
             };
-            service.request(fence, request, Box::new(reply));
+            match request {
+                Ok(request) => service.request(fence, request, Box::new(reply)),
+                Err(error @ Error::Unknown(_)) => {
+                    complaints.of(address, io::Error::other(error));
+                    let response = Response::Refused(Refused::Unknown);
+                    reply(Reply { version: fence.version, response });
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
     };
     tokio::select! {

@@ -185,7 +185,7 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
         b"MILLREQ\x01\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
         b"MILLREQ\x01\x03\0\0\0\0\0\0\0\0\0\0\0abc",
         b"MILLBLK\x02\xff\xff\xff\xff",
-        b"MILLBLK\x02\x01\0\0\0\x09",
+        b"MILLBLK\x02\x01\0\0\0\x02",
         b"MILLBLK\x02\x05\0\0\0\x01\xff\xff\xff\xff",
     ];
     for bytes in hostile {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_cluster::controller::{
     Assignment, Assignments, Controller, Inputs, Registration, Settings, Wish,
 };
-use millrace_cluster::{ClusterState, Configuration, NodeKey};
+use millrace_cluster::{ClusterState, Configuration, NodeKey, PROTOCOL};
 
 /// Longer than a node may act on a confirmation.
 const LEASE: Duration = Duration::from_millis(5_000);
@@ -60,7 +60,8 @@ impl Coordination {
             stopping: false,
             capacity: 1.0,
             group: Vec::new(),
-            too_large: Some(self.too_large.iter().map(|(low, bits)| (*low, *bits)).collect()),
+            too_large: self.too_large.iter().map(|(low, bits)| (*low, *bits)).collect(),
+            protocol: PROTOCOL,
         };
         let assignment = Assignment { key: node, capacity: 1.0, group: Vec::new() };
         self.assignments.nodes.entry(name.clone()).or_insert(assignment);
@@ -102,6 +103,7 @@ impl Coordination {
             departed: &departed,
             wishes: &self.wishes,
             assignments: &self.assignments,
+            protocol: PROTOCOL,
         };
         let step = self.controller.step(now, &inputs, self.state.as_deref());
         let step = step.expect("any number of nodes can hold these replicas");

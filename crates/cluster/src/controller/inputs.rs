@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Assignments;
-use crate::{ClusterState, Configuration};
+use crate::{ClusterState, Configuration, protocol};
 
 /// How patient the controller is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,9 +73,12 @@ pub struct Registration {
     #[serde(default)]
     pub group: Vec<u16>,
     /// Groups of which it has seen that they are too large for their buckets: the low bits of their locations, and how many bits their buckets
-    /// should use. None at all where it runs a version that knows no divided groups.
+    /// should use.
     #[serde(default)]
-    pub too_large: Option<BTreeSet<(u32, u8)>>,
+    pub too_large: BTreeSet<(u32, u8)>,
+    /// The newest protocol that it speaks, see [`PROTOCOL`](crate::PROTOCOL).
+    #[serde(default = "protocol::first")]
+    pub protocol: u16,
 }
 
 fn one() -> f64 {
@@ -139,6 +142,8 @@ pub struct Inputs<'a> {
     pub wishes: &'a BTreeMap<String, Wish>,
     /// The keys of all nodes that were ever known.
     pub assignments: &'a Assignments,
+    /// The newest protocol that everyone speaks who is not among the registrations: whoever leads, and nodes that have no documents.
+    pub protocol: u16,
 }
 
 impl Inputs<'_> {
@@ -151,11 +156,16 @@ impl Inputs<'_> {
         self.registrations.get(name).is_some_and(|registration| registration.incarnation == incarnation)
     }
 
-    /// The groups that are to be divided further, if every node knows how: nothing is divided while one runs that would not follow.
-    pub(super) fn too_large(&self) -> Vec<(u32, u8)> {
-        let all: Option<Vec<&BTreeSet<(u32, u8)>>> =
-            self.registrations.values().map(|registration| registration.too_large.as_ref()).collect();
-        all.into_iter().flatten().flatten().copied().collect()
+    /// The groups that are to be divided further.
+    pub(super) fn too_large(&self) -> impl Iterator<Item = (u32, u8)> {
+        self.registrations.values().flat_map(|registration| registration.too_large.iter().copied())
+    }
+
+    /// The newest protocol that all of these nodes speak, and everyone else; at least the one that is spoken. Of one that is away nobody knows what it will come
+    /// back with.
+    pub(super) fn spoken<'n>(&self, nodes: impl Iterator<Item = &'n str>, spoken: u16) -> u16 {
+        let speaks = |name| self.registrations.get(name).map_or(spoken, |registration| registration.protocol);
+        nodes.map(speaks).chain([self.protocol]).min().unwrap_or(spoken).max(spoken)
     }
 
     /// Whether a node is listed, there, or known to the cluster state.

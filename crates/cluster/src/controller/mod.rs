@@ -3,14 +3,15 @@
 //! A step looks at everything anew:
 //! 1. Every node that is listed or has registered gets a key ([`Assignments`]), for ever.
 //! 2. Each node is judged by itself (`node`): is it there, how long has it been away, does it start again and again, what does the
-//!    operator wish for it.
+//!    operator wish for it; does it speak the protocol that the others do.
 //! 3. A group of which too few nodes serve is taken out whole, unless it is the last one.
 //! 4. Where too few of the listed nodes serve, everything stays as it was: more likely than all of them is something else at fault.
 //! 5. Nobody is taken out of service who could then go on with others by an earlier state, being a majority of its nodes that has not heard
 //!    of a newer one (`followers`). Nodes that are there are taken out later, when others have heard; where the others are away without a
 //!    word, everything stays as it was. An operator who sets them down or removes them says that they are not cut off.
 //! 6. Groups that nodes have seen to be too large are divided, and stay so.
-//! 7. What differs from the previous state becomes the next one, with a version that is one higher.
+//! 7. When all nodes that are not down speak a newer protocol, it is spoken from then on.
+//! 8. What differs from the previous state becomes the next one, with a version that is one higher.
 //!
 //! Several may lead one after another. What a leader knows that is in no state (how often a node has started of late) ends with it;
 //! a new one lets nodes that it has not seen yet have some more time.
@@ -26,7 +27,9 @@ use std::time::Duration;
 pub use assignments::{Assignment, Assignments};
 pub use inputs::{Inputs, Registration, Settings, Wish};
 
-use crate::{ClusterState, Configuration, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState};
+use crate::{
+    ClusterState, Configuration, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState, protocol,
+};
 use followers::Followers;
 use node::{Judgement, Record};
 
@@ -74,6 +77,7 @@ impl Controller {
     ) -> Result<Step, Error> {
         let settings = self.settings.configured(inputs.configuration);
         let began = *self.began.get_or_insert(now);
+        let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
         let assignments = inputs.assignments.extended(inputs, previous)?;
         let mut judged: BTreeMap<NodeKey, (String, Judgement)> = BTreeMap::new();
         for (name, assignment) in &assignments.nodes {
@@ -88,7 +92,7 @@ impl Controller {
                 record.recall(last);
             }
             let registration = inputs.registrations.get(name);
-            let judgement = record.judge(&settings, now, began, registration, entry);
+            let judgement = record.judge(&settings, (now, began, spoken), registration, entry);
             judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));
         }
         let layout = layout(inputs.configuration, &assignments, &judged);
@@ -231,9 +235,14 @@ fn next(
     };
     let version = previous.map_or(0, ClusterState::version) + 1;
     let spread = previous.map(|state| state.spread().clone()).unwrap_or_default();
-    let next = ClusterState::new(version, nodes, distribution)?.spreading(spread.with(inputs.too_large()));
+    let there = judged.values().filter(|(_, judgement)| judgement.state != NodeState::Down);
+    let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
+    let spoken = inputs.spoken(there.map(|(name, _)| &**name), spoken);
+    let next = ClusterState::new(version, nodes, distribution)?.speaking(spoken);
+    let next = next.spreading(spread.with(inputs.too_large()));
     let same = previous.is_some_and(|previous| {
         previous.distribution() == next.distribution()
+            && previous.protocol() == next.protocol()
             && previous.spread() == next.spread()
             && previous.nodes().keys().eq(next.nodes().keys())
             && previous.nodes().values().zip(next.nodes().values()).all(|(before, after)| same(before, after))

@@ -75,12 +75,11 @@ impl Record {
         run.map_or(0, |run| run.adopted)
     }
 
-    /// What the node's state should be, whatever anyone wishes.
+    /// What the node's state should be, whatever anyone wishes, where this protocol is spoken.
     pub(super) fn judge(
         &mut self,
         settings: &Settings,
-        now: Duration,
-        began: Duration,
+        (now, began, spoken): (Duration, Duration, u16),
         registration: Option<&Registration>,
         entry: Option<&NodeEntry>,
     ) -> Judgement {
@@ -98,6 +97,15 @@ impl Record {
             let away = *self.away.get_or_insert(now);
             let (state, wake) = long_away(settings, now, away, entry);
             return judgement(state, "it is stopping".to_owned(), wake);
+        }
+        if registration.protocol < spoken {
+            let away = *self.away.get_or_insert(now);
+            let (state, wake) = long_away(settings, now, away, entry);
+            let reason = format!(
+                "it runs an older version than the cluster, which speaks protocol {spoken}, while it speaks none above {}: upgrade it",
+                registration.protocol
+            );
+            return judgement(state, reason, wake);
         }
         let hold = self.hold(settings);
         if now < from + hold {

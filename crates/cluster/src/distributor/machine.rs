@@ -237,9 +237,11 @@ impl Distributor {
                 let wait = match refused {
                     // Nothing is wrong with it: it was only sent beside one that was given up.
                     Refused::Void => Duration::ZERO,
-                    Refused::Stale | Refused::NotOwner | Refused::Absent | Refused::Busy => {
-                        self.settings.retry
-                    }
+                    Refused::Stale
+                    | Refused::NotOwner
+                    | Refused::Absent
+                    | Refused::Busy
+                    | Refused::Unknown => self.settings.retry,
                 };
                 self.peers.again(from, outstanding, self.now.monotonic + wait);
             }

@@ -35,7 +35,8 @@ pub enum NoRoute {
 }
 
 impl Distributor {
-    /// Which replica of a bucket to search: the own one, if it is as good as any.
+    /// Which replica of a bucket to search: the own one, if it is as good as any. Where replicas differ, they are made equal before those that nobody
+    /// asks for.
     ///
     /// # Errors
     /// The bucket has another owner, or nothing can be said now.
@@ -59,6 +60,9 @@ impl Distributor {
         let complete = found.replica(node).is_some_and(|replica| replica.info.complete);
         let full = found.settled && complete;
         let soon = !found.settled && now.monotonic < self.since + self.settings.compare;
+        if !found.settled {
+            self.upkeep.scheduler.hasten(bucket);
+        }
         Ok(Route { node, full, soon, version: self.version })
     }
 

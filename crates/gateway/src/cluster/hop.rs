@@ -69,13 +69,13 @@ impl Hop {
     /// What the headers of a request say.
     ///
     /// # Errors
-    /// They say it in words that are not known here.
+    /// They say it in words that are not known here: whoever asks looks for another way, or waits.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let Some(value) = headers.get(HOP) else { return Ok(Hop::Client) };
         let text = value.to_str().unwrap_or_default();
         Hop::parse(text).ok_or_else(|| {
-            Error::BadRequest(format!(
-                "header {HOP}: '{text}' is not known here; it is for nodes of one cluster, which should run one version"
+            Error::Unsettled(format!(
+                "header {HOP}: '{text}' is not known here; it is for nodes of a cluster, and this one runs an older version than the one that asks: upgrade it"
             ))
         })
     }
@@ -144,19 +144,20 @@ fn bucket(text: &str) -> Option<BucketId> {
 mod tests {
     use super::*;
 
+    /// The words are those of protocol 1: other versions know them, and say them.
     #[test]
     fn a_hop_is_what_its_header_says() {
         let (bucket, near) = (BucketId::new(40, 0x3f_0000_0001), NodeKey(3));
         let hops = [
-            Hop::Owner(near, None),
-            Hop::Owner(near, Some(bucket)),
-            Hop::Reader(HasAll::Yes, None),
-            Hop::Reader(HasAll::Perhaps, Some((bucket, 17))),
-            Hop::Share,
+            (Hop::Owner(near, None), "owner 3"),
+            (Hop::Owner(near, Some(bucket)), "owner 3 40.3f00000001"),
+            (Hop::Reader(HasAll::Yes, None), "reader"),
+            (Hop::Reader(HasAll::Perhaps, Some((bucket, 17))), "some-reader 40.3f00000001 17"),
+            (Hop::Share, "share"),
         ];
-        for hop in hops {
-            let mut headers = HeaderMap::new();
-            headers.extend(hop.value().map(|value| (HOP, value)));
+        for (hop, text) in hops {
+            let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(text))]);
+            assert_eq!(hop.value().as_ref(), headers.get(HOP));
             assert_eq!(Hop::of(&headers).unwrap(), hop);
         }
         assert_eq!(Hop::of(&HeaderMap::new()).unwrap(), Hop::Client);
@@ -172,7 +173,7 @@ mod tests {
             "share 1",
         ] {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(wrong))]);
-            assert!(Hop::of(&headers).is_err(), "{wrong}");
+            assert!(matches!(Hop::of(&headers), Err(Error::Unsettled(_))), "{wrong}");
         }
     }
 
@@ -182,10 +183,12 @@ mod tests {
         let readers = Readers { bucket, nodes, full: false, soon: false, documents: 0 };
         let mut headers = HeaderMap::new();
         ask_others(&mut headers, 7, &readers);
+        assert_eq!(headers[HOP], "readers 7 10.5 2,0 some");
         assert_eq!(others(&headers), Some((7, readers)));
         assert!(!is_unsettled(&headers));
         unsettled(&mut headers);
         assert!(is_unsettled(&headers));
+        assert_eq!(headers[HOP], "unsettled");
         assert_eq!(others(&headers), None);
     }
 }

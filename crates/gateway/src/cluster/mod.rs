@@ -92,6 +92,17 @@ pub struct Owners {
     pub nodes: Vec<(NodeKey, Option<Vec<BucketId>>)>,
 }
 
+/// Which documents are on nodes that serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// All: no node is away.
+    All,
+    /// Fewer nodes are away than each document has replicas: all but those that were written while other nodes were.
+    Most,
+    /// There may be any that are on nodes alone that are away.
+    Some,
+}
+
 /// What the nodes of a cluster share besides documents, under its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
@@ -173,11 +184,11 @@ pub trait Cluster: Send + Sync + 'static {
     /// The cluster has no state yet.
     fn buckets(&self) -> Result<(u8, Vec<BucketId>), String>;
 
-    /// Whether fewer nodes are away than each document has replicas, so that of each one is on a node that serves.
+    /// Which documents are on nodes that serve.
     ///
     /// # Errors
     /// The cluster has no state yet.
-    fn reaches_all(&self) -> Result<bool, String>;
+    fn reach(&self) -> Result<Reach, String>;
 
     /// The notes that nodes share, by their names, as far as this node has heard of them.
     fn notes(&self) -> BTreeMap<String, Note>;

@@ -169,7 +169,7 @@ async fn ask(node: &Node, address: &str, question: Question) -> Result<Vec<Reade
         .await
         .map_err(|error| Error::Unsettled(format!("the answer of node {address} broke off: {error}")))?;
     let answer: Answer = ciborium::from_reader(&*body)
-        .map_err(|error| Error::Internal(format!("the answer of node {address} cannot be read: {error}")))?;
+        .map_err(|error| Error::Unsettled(format!("the answer of node {address} cannot be read: {error}")))?;
     let told = |Told { bucket, nodes, full, documents }| {
         Ok(Readers { bucket: bucket_of(bucket)?, nodes, full, soon: false, documents })
     };
@@ -210,4 +210,39 @@ async fn answer(node: &Node, request: Request) -> Result<Response, Error> {
     let mut body = Vec::new();
     ciborium::into_writer(&answer, &mut body).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(http::answer(StatusCode::OK, "application/cbor", body))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    /// A message is written as these bytes, and read of them.
+    fn check<T: Serialize + DeserializeOwned>(message: &T, kept: &str) {
+        let written = |message: &T| {
+            let mut bytes = Vec::new();
+            ciborium::into_writer(message, &mut bytes).unwrap();
+            bytes
+        };
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let bytes = written(message);
+        assert_eq!(hex(&bytes), kept);
+        let read: T = ciborium::from_reader(&bytes[..]).unwrap();
+        assert_eq!(hex(&written(&read)), kept);
+    }
+
+    /// The bytes are those of protocol 1: other versions know them, and say them.
+    #[test]
+    fn who_has_what_is_asked_and_told_as_ever() {
+        let buckets = Some(vec![BucketId::new(10, 5)]);
+        check(
+            &Question::new(7, NodeKey(2), buckets),
+            "a36776657273696f6e07646e65617202676275636b65747381820a05",
+        );
+        check(&Question::new(7, NodeKey(2), None), "a36776657273696f6e07646e65617202676275636b657473f6");
+        let told = Told { bucket: (40, 5), nodes: vec![NodeKey(2), NodeKey(0)], full: true, documents: 300 };
+        let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
+        check(&Answer { readers: vec![told] }, kept);
+    }
 }

@@ -4,7 +4,7 @@ use millrace_bucket::BucketId;
 use serde::{Deserialize, Serialize};
 
 /// The most bytes that the buckets of divided groups take when they are written down. What is left out is done again after a restart.
-const PARTS_BYTES_MAX: usize = 512 << 10;
+const PARTS_BYTES_MAX: usize = 256 << 10;
 
 /// Buckets all of whose documents are done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,11 @@ impl Done {
     /// A bucket is done.
     pub(crate) fn add(&mut self, bucket: BucketId) {
         self.0.insert(bucket);
+    }
+
+    /// A bucket is to be done.
+    pub(crate) fn remove(&mut self, bucket: BucketId) {
+        self.0.remove(&bucket);
     }
 
     /// Those of another set as well.

@@ -22,6 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 pub(crate) use self::alone::Reindexings;
+pub(crate) use self::done::Done;
 pub(crate) use self::shared::{Mark, Shared};
 use crate::{Deployment, Error, Node};
 

@@ -46,8 +46,14 @@ pub(crate) struct Mark {
     started_ms: u64,
     /// The buckets that this node has done.
     pub(crate) done: Done,
+    /// Those that it has done while nodes were away. What these have alone was not there: when they are back, it is done again.
+    #[serde(default)]
+    pub(crate) without: Done,
     /// A bucket that it is at, and where in it.
     at: Option<((u8, u64), String)>,
+    /// Nodes were away when it came there.
+    #[serde(default)]
+    at_without: bool,
     /// By the cluster state of this version, all that the node owns is done.
     pub(crate) clean: Option<u64>,
     failure: Option<Failure>,
@@ -64,21 +70,22 @@ impl Mark {
         self.ready_ms == task.ready_ms
     }
 
-    /// The bucket that the node is at, and where in it.
-    pub(crate) fn at(&self) -> Option<(BucketId, &str)> {
-        let (bucket, position) = self.at.as_ref()?;
+    /// The bucket that the node is at, and where in it; where nobody is away (`all`), only if nobody was when it came there.
+    pub(crate) fn at(&self, all: bool) -> Option<(BucketId, &str)> {
+        let (bucket, position) = self.at.as_ref().filter(|_| !(all && self.at_without))?;
         Some((bucket_of(*bucket).ok()?, position))
     }
 
-    /// The node is there now; `None`: it is between buckets.
-    pub(crate) fn set_at(&mut self, at: Option<(BucketId, &str)>) {
+    /// The node is there now; `None`: it is between buckets. Nobody is away, if `all`.
+    pub(crate) fn set_at(&mut self, at: Option<(BucketId, &str)>, all: bool) {
         self.at = at.map(|(bucket, position)| (parts_of(bucket), position.to_owned()));
+        self.at_without = !all;
         self.failure = None;
     }
 
     /// By this cluster state, all that the node owns is done.
     pub(crate) fn clean_by(&mut self, version: u64) {
-        self.set_at(None);
+        self.set_at(None, true);
         self.clean = Some(version);
     }
 
@@ -209,7 +216,10 @@ impl Shared {
 fn progress<'a>(cluster: &dyn Cluster, marks: impl Iterator<Item = &'a Mark>) -> f64 {
     let Ok((bits, divided)) = cluster.buckets() else { return 0.0 };
     let mut done = Done::default();
-    marks.for_each(|mark| done.extend(&mark.done));
+    for mark in marks {
+        done.extend(&mark.done);
+        done.extend(&mark.without);
+    }
     let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
     let (mut all, mut behind) = (0_u64, 0_u64);
     for bucket in whole.chain(divided) {
@@ -285,4 +295,38 @@ fn prefix(task: &Task) -> String {
 
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers, texts and lists of them always have a JSON form")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    /// What is written down is read, and written again; what is added is passed over by others.
+    fn check<T: Serialize + DeserializeOwned>(kept: &str) {
+        let read: T = serde_json::from_str(kept).unwrap();
+        let written = serde_json::to_value(&read).unwrap();
+        let kept: BTreeMap<String, serde_json::Value> = serde_json::from_str(kept).unwrap();
+        kept.into_iter().for_each(|(name, value)| assert_eq!(written[&name], value, "{name}"));
+    }
+
+    /// The texts are those of protocol 1: other versions know them, and write them.
+    #[test]
+    fn notes_are_written_as_ever() {
+        let run = r#"{"ready_ms":5,"speed":0.5,"generation":3,"started_ms":6,"ended_ms":null,"position":null,"progress":0.25,"failure":{"at_ms":9,"reason":"no"}}"#;
+        let status = format!(r#"{{"pending":2,"ready":{{"ready_ms":5,"speed":0.5}},"run":{run}}}"#);
+        check::<Record>(&format!(r#"{{"generation":4,"types":{{"notes":{{"note":{status}}}}}}}"#));
+        check::<Mark>(
+            r#"{"ready_ms":5,"started_ms":6,"done":{"10":"1a","41-107":"0f"},"at":[[10,5],"place"],"clean":7,"failure":null}"#,
+        );
+        let task = Task {
+            cluster: "notes".into(),
+            document_type: "note".into(),
+            position: None,
+            speed: 1.0,
+            ready_ms: 5,
+        };
+        assert_eq!((RECORD, &*prefix(&task)), ("reindexing", "reindexed/notes/note/"));
+    }
 }

@@ -14,7 +14,7 @@ use millrace_client::{Client, Protocol, Request};
 use millrace_cluster::NodeKey;
 use millrace_document::{DocumentId, Drop, DropScope, Group, Location, Timestamp};
 use millrace_gateway::cluster::{
-    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, ReadDone, Readers, WriteError,
+    Cluster, Done, Gauge, Note, Noted, Owners, Place, Published, Reach, ReadDone, Readers, WriteError,
 };
 use millrace_gateway::{Node, Server, Settings};
 use millrace_schema::Application;
@@ -54,10 +54,8 @@ pub struct World {
     pub listed: AtomicUsize,
     /// No node is known to have all that it should.
     pub partial: AtomicBool,
-    /// So many nodes are away that documents may be on those alone.
-    pub too_few: AtomicBool,
-    /// How often somebody asked whether that is so.
-    pub reach_asked: AtomicUsize,
+    /// Which documents are on nodes that serve.
+    pub reach: Mutex<Reach>,
     /// What nodes share, and how often it was written.
     pub notes: Mutex<BTreeMap<String, Note>>,
     noted: AtomicU64,
@@ -255,9 +253,8 @@ impl Cluster for Member {
         done(Ok(Written { timestamp: dropped.timestamp, existed: None, changed: true }));
     }
 
-    fn reaches_all(&self) -> Result<bool, String> {
-        self.world.reach_asked.fetch_add(1, Ordering::SeqCst);
-        Ok(!self.world.too_few.load(Ordering::SeqCst))
+    fn reach(&self) -> Result<Reach, String> {
+        Ok(*self.world.reach.lock().unwrap())
     }
 
     fn notes(&self) -> BTreeMap<String, Note> {
@@ -328,8 +325,7 @@ impl Nodes {
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),
-            too_few: AtomicBool::new(false),
-            reach_asked: AtomicUsize::new(0),
+            reach: Mutex::new(Reach::All),
             notes: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),

@@ -7,5 +7,6 @@ mod etcd_process;
 mod nodes;
 mod outage;
 mod packages;
+mod protocol;
 mod rest;
 mod support;

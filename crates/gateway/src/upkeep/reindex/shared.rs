@@ -5,10 +5,11 @@
 //!    as any other, if it is still the version that was read. What was read counts only if the node owned and had the bucket all the
 //!    while: else the page is done again, here or by the next owner.
 //! 3. When the cluster state changes, the node looks anew at what it owns; what others have done already is not done again.
-//! 4. When everything that it owns by a state is done, it says so. When all nodes that serve say so of the current state, all is done:
+//! 4. What is done while nodes are away is done again when they are back, or removed: they may have had documents alone.
+//! 5. When everything that it owns by a state is done, and no node is away, it says so. When all nodes say so of the current state, all is done:
 //!    every bucket has an owner.
 //!
-//! Nothing is done while so many nodes are away that documents may be on those alone, nor by a node that has not the newest application.
+//! Nothing is done while so many nodes are away that any documents may be on those alone, nor by a node that has not the newest application.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use millrace_bucket::BucketId;
 use millrace_store::ViewScope;
 
 use super::{pace_of, page};
-use crate::cluster::{Cluster, Place, check_held};
+use crate::cluster::{Cluster, Place, Reach, check_held};
 use crate::deployment::DocumentKind;
 use crate::error::Kind;
-use crate::reindexing::{self, Mark, Shared, Task};
+use crate::reindexing::{self, Done, Mark, Shared, Task};
 use crate::upkeep::IDLE;
 use crate::{Error, Node};
 
@@ -41,8 +42,8 @@ struct Pass {
     /// Whether the mark is not written down as it is.
     unsaved: bool,
     saved: Instant,
-    /// The cluster state by which the others are.
-    version: Option<u64>,
+    /// The cluster state by which the others are, and whether it has nodes that are away.
+    survey: Option<(u64, Reach)>,
     /// The buckets that this node owns and that nobody has done, the next one last.
     left: Vec<BucketId>,
     /// Where to go on in buckets of which some is done.
@@ -109,7 +110,7 @@ impl Pass {
             mark: before.unwrap_or_else(|| Mark::new(turn.task)),
             unsaved: true,
             saved: Instant::now(),
-            version: None,
+            survey: None,
             left: Vec::new(),
             positions: BTreeMap::new(),
         })
@@ -141,9 +142,9 @@ impl Pass {
     }
 
     fn advance(&mut self, turn: &Turn<'_>) -> Result<Option<Duration>, Error> {
-        let version = self.survey(turn)?;
-        let Some(bucket) = self.left.last().copied() else { return self.rest(turn, version) };
-        if !turn.cluster.reaches_all().map_err(Error::Unsettled)? {
+        let (version, reach) = self.survey(turn)?;
+        let Some(bucket) = self.left.last().copied() else { return self.rest(turn, (version, reach)) };
+        if reach == Reach::Some {
             return Ok(Some(IDLE));
         }
         let began = Instant::now();
@@ -153,7 +154,7 @@ impl Pass {
             return Ok(Some(AGAIN));
         };
         if content == Content::Nothing {
-            self.done(bucket);
+            self.done(bucket, reach);
             return Ok(Some(Duration::ZERO));
         }
         let from = self.positions.get(&bucket).cloned();
@@ -164,29 +165,37 @@ impl Pass {
         }
         match swept.continuation {
             Some(position) => {
-                self.mark.set_at(Some((bucket, &position)));
+                self.mark.set_at(Some((bucket, &position)), reach == Reach::All);
                 self.positions.insert(bucket, position);
                 self.unsaved = true;
             }
-            None => self.done(bucket),
+            None => self.done(bucket, reach),
         }
         Ok(Some(pace_of(turn.node, began, swept.seen, turn.task)))
     }
 
-    fn done(&mut self, bucket: BucketId) {
+    fn done(&mut self, bucket: BucketId, reach: Reach) {
         self.left.retain(|left| *left != bucket);
         self.positions.remove(&bucket);
-        self.mark.done.add(bucket);
-        self.mark.set_at(None);
+        match reach {
+            Reach::All => {
+                self.mark.done.add(bucket);
+                self.mark.without.remove(bucket);
+            }
+            Reach::Most | Reach::Some => self.mark.without.add(bucket),
+        }
+        self.mark.set_at(None, true);
         self.unsaved = true;
     }
 
     /// Looks at what this node owns, if that may have changed. Answers by which cluster state.
-    fn survey(&mut self, turn: &Turn<'_>) -> Result<u64, Error> {
+    fn survey(&mut self, turn: &Turn<'_>) -> Result<(u64, Reach), Error> {
         let version = turn.cluster.owners(None).map_err(Error::Unsettled)?.version;
-        if self.version == Some(version) {
-            return Ok(version);
+        if let Some(survey) = self.survey.filter(|(of, _)| *of == version) {
+            return Ok(survey);
         }
+        let reach = turn.cluster.reach().map_err(Error::Unsettled)?;
+        let all = reach == Reach::All;
         let (bits, divided) = turn.cluster.buckets().map_err(Error::Unsettled)?;
         let whole = (0..1_u64 << bits).map(|number| BucketId::new(bits, number));
         let is_own = |bucket: &BucketId| turn.cluster.owner_of(*bucket) == Ok(Place::Here);
@@ -194,10 +203,18 @@ impl Pass {
         if turn.cluster.owners(None).map_err(Error::Unsettled)?.version != version {
             return Err(Error::Unsettled("the cluster state has changed".to_owned()));
         }
-        let mut done = self.mark.done.clone();
-        for mark in turn.shared.marks(turn.task).values() {
+        let mut done = Done::default();
+        let marks = turn.shared.marks(turn.task);
+        // Where it was in a bucket while nodes were away says nothing of what they have.
+        if all && self.survey.is_none_or(|(_, before)| before != Reach::All) {
+            self.positions.clear();
+        }
+        for mark in marks.values().chain([&self.mark]) {
             done.extend(&mark.done);
-            self.positions.extend(mark.at().map(|(bucket, position)| (bucket, position.to_owned())));
+            if !all {
+                done.extend(&mark.without);
+            }
+            self.positions.extend(mark.at(all).map(|(bucket, position)| (bucket, position.to_owned())));
         }
         self.left = own.into_iter().filter(|bucket| !done.has(*bucket)).collect();
         self.left.sort_by_key(|bucket| std::cmp::Reverse(bucket.reversed_range()));
@@ -206,13 +223,19 @@ impl Pass {
         if self.unsaved {
             return Err(Error::Unsettled("what is to be reindexed has changed".to_owned()));
         }
-        self.version = Some(version);
-        Ok(version)
+        if !all {
+            tracing::info!(
+                document_type = &*turn.task.document_type,
+                "nodes are away: reindexing ends when they are back, or removed"
+            );
+        }
+        self.survey = Some((version, reach));
+        Ok((version, reach))
     }
 
     /// Everything here is done: says so, and looks whether it is everywhere.
-    fn rest(&mut self, turn: &Turn<'_>, version: u64) -> Result<Option<Duration>, Error> {
-        if self.mark.clean != Some(version) {
+    fn rest(&mut self, turn: &Turn<'_>, (version, reach): (u64, Reach)) -> Result<Option<Duration>, Error> {
+        if reach == Reach::All && self.mark.clean != Some(version) {
             self.mark.clean_by(version);
             self.unsaved = true;
         }

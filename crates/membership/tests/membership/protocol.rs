@@ -1,0 +1,127 @@
+//! What nodes of other versions have written and read: the keys and values of each protocol are kept.
+//!
+//! What is added to a value is passed over by those who do not know it. Where it must not be, and where something goes or means something else, it
+//! belongs to the next protocol, and is written where that is spoken; see `millrace_cluster::PROTOCOL`.
+
+use std::collections::BTreeSet;
+
+use millrace_cluster::PROTOCOL;
+use millrace_cluster::controller::Wish;
+use millrace_coordination::{Condition, Operation, Transaction};
+use millrace_membership::{Membership, Picture, Role};
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, configuration, reaches, sees};
+
+const KEPT: &str = include_str!("protocol-1.txt");
+
+/// Keys and values.
+fn kept() -> impl Iterator<Item = (&'static str, Value)> {
+    KEPT.lines().map(|line| {
+        let (key, value) = line.split_once(' ').expect("a line is a key and a value");
+        (key, serde_json::from_str(value).expect("values are JSON"))
+    })
+}
+
+/// Whether a value has everything that another has, the same.
+fn has_all(value: &Value, of: &Value) -> bool {
+    match (value, of) {
+        (Value::Object(value), Value::Object(of)) => {
+            of.iter().all(|(name, of)| value.get(name).is_some_and(|value| has_all(value, of)))
+        }
+        (Value::Array(value), Value::Array(of)) => {
+            value.len() == of.len() && value.iter().zip(of).all(|(value, of)| has_all(value, of))
+        }
+        _ => value == of,
+    }
+}
+
+/// What a picture says of a key, as it is written.
+fn written(picture: &Picture, key: &str) -> Value {
+    let value = match key.strip_prefix("/millrace/v1/").expect("it is followed").split_once('/') {
+        Some(("nodes", name)) => serde_json::to_value(&picture.members[name]),
+        Some(("wishes", name)) => serde_json::to_value(&picture.wishes[name]),
+        _ => match key.rsplit('/').next() {
+            Some("state") => {
+                let state = picture.state.as_ref().expect("it can be read");
+                serde_json::from_slice(&state.to_json())
+            }
+            Some("configuration") => serde_json::to_value(picture.configuration.as_deref()),
+            Some("assignments") => serde_json::to_value(&picture.assignments),
+            Some("package") => serde_json::to_value(&picture.package),
+            Some("reasons") => serde_json::to_value(&picture.reasons),
+            _ => panic!("what is {key}?"),
+        },
+    };
+    value.expect("it has a JSON form")
+}
+
+#[tokio::test]
+async fn what_nodes_have_agreed_on_is_read_and_written_as_ever() {
+    let cluster = Cluster::new();
+    for (key, value) in kept() {
+        cluster.coordination.apply(Operation::put(key, value.to_string())).await.expect("it is put");
+    }
+    let mut settings = cluster.settings("z");
+    settings.roles = vec![Role::Gateway];
+    let z = Membership::join(cluster.coordination.clone(), settings).await.expect("it joins");
+    let seen = sees(&z, |picture| picture.members.contains_key("z")).await;
+    for (key, value) in kept() {
+        let again = written(&seen, key);
+        assert!(has_all(&again, &value), "{key}: others know\n{value}\nand are told\n{again}");
+    }
+    assert_eq!(seen.members["a"].registration.protocol, 1, "whoever says none");
+    assert_eq!(seen.state.as_ref().map(|state| state.protocol()), Some(1));
+}
+
+#[tokio::test]
+async fn nodes_write_where_they_ever_did() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    a.publish(b"package", &configuration(["a", "b"]), 1).await.expect("it is published");
+    reaches(&b, "a:up b:up").await;
+    for (name, wish) in [("a", Wish::Maintenance), ("b", Wish::Retired)] {
+        a.wish(name, wish, "").await.expect("it is known");
+    }
+    sees(&b, |picture| !picture.reasons.is_empty()).await;
+    let entries = cluster.coordination.list("/millrace/").await.expect("they are listed").1;
+    let keys: BTreeSet<&str> = entries.iter().map(|entry| &*entry.key).collect();
+    for (key, _) in kept().filter(|(key, _)| !key.ends_with("wishes/c") && !key.ends_with("wishes/d")) {
+        assert!(keys.contains(key), "{key} is not among {keys:?}");
+    }
+    assert!(keys.iter().any(|key| key.starts_with("/millrace/packages/00000000000000000001-")), "{keys:?}");
+    assert!(keys.contains("/millrace/v1/leader"));
+}
+
+#[tokio::test]
+async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
+    let cluster = Cluster::new();
+    let a = cluster.join("a").await;
+    a.publish(b"package", &configuration(["a"]), 1).await.expect("it is published");
+    let own = reaches(&a, "a:up").await;
+    sees(&a, |picture| picture.leader.is_some()).await;
+    // Others have taken over, all of which speak the next protocol.
+    let mut newer: Value = serde_json::from_slice(&own.to_json()).expect("it is JSON");
+    newer["version"] = json!(own.version() + 5);
+    newer["protocol"] = json!(PROTOCOL + 1);
+    newer["nodes"]["0"]["state"] = json!("something of its own");
+    let put = Operation::put("/millrace/v1/state", newer.to_string());
+    let put = cluster.coordination.apply(put).await.expect("it is put").revision;
+    sees(&a, |picture| picture.leader.is_none()).await;
+    assert_eq!(a.states().borrow().as_ref().map(|state| state.version()), Some(own.version()));
+    // Restarted, it knows the last state that it could read.
+    drop(a);
+    let a = cluster.join("a").await;
+    sees(&a, |picture| picture.members.contains_key("a")).await;
+    assert_eq!(a.confirmation(), None);
+    // What the others have written is there still. When all of it can be read, the node goes on.
+    newer["protocol"] = json!(PROTOCOL);
+    newer["nodes"]["0"]["state"] = json!("up");
+    let readable = Transaction::new()
+        .when(Condition::Changed("/millrace/v1/state".to_owned(), put))
+        .then(Operation::put("/millrace/v1/state", newer.to_string()));
+    assert!(cluster.coordination.transact(readable).await.expect("it is asked").held, "it was overwritten");
+    sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    let next = reaches(&a, "a:up").await;
+    assert!(next.version() >= own.version() + 5, "{}", next.version());
+}

@@ -1,0 +1,492 @@
+//! What nodes of other versions were told: the bytes of each protocol are kept, and are written and read by every version.
+//!
+//! A message that another version cannot read is no change of `protocol-1.txt` but a line of the next protocol's file, and is sent where that
+//! protocol is spoken; see `millrace_cluster::PROTOCOL`.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use millrace_bucket::BucketId;
+use millrace_cluster::distributor::Unfinished;
+use millrace_cluster::{
+    Birth, Content, Failure, Fence, NodeKey, Pull, Refused, ReplicaInfo, Reply, Request, Response, Row,
+    RowContent,
+};
+use millrace_document::{DocumentId, Drop, DropScope, Group, Timestamp, Version};
+use millrace_peer::{Bulk, Error, Head, Parcel, Peers, Service, Source, VersionKey, VersionPage, serve};
+use millrace_trust::Connection;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+const KEPT: &str = include_str!("protocol-1.txt");
+
+const BUCKET: BucketId = BucketId::new(10, 77);
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The bytes that are kept under a name.
+fn kept(kind: &str, name: &str) -> Vec<u8> {
+    let found = KEPT
+        .lines()
+        .find_map(|line| line.strip_prefix(kind)?.strip_prefix(' ')?.strip_prefix(name)?.strip_prefix(' '));
+    let hex = found.unwrap_or_else(|| panic!("no {kind} {name} is kept"));
+    let digits = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).expect("digits are ASCII");
+        u8::from_str_radix(pair, 16).expect("two digits a byte")
+    };
+    hex.as_bytes().chunks(2).map(digits).collect()
+}
+
+/// Compares lines with those that are kept of their kinds.
+#[track_caller]
+fn check(kinds: &[&str], written: &str) {
+    let is_of = |line: &&str| kinds.iter().any(|kind| line.split(' ').next() == Some(kind));
+    let expected: String = KEPT.lines().filter(is_of).map(|line| format!("{line}\n")).collect();
+    assert!(written == expected, "other versions know this:\n{expected}and are told this:\n{written}");
+}
+
+fn add(out: &mut String, kind: &str, name: &str, bytes: &[u8]) {
+    let hex = bytes.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    let _ = writeln!(out, "{kind} {name} {hex}");
+}
+
+fn id(number: u32) -> DocumentId {
+    DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
+}
+
+fn fence() -> Fence {
+    Fence { from: NodeKey(2), version: 7, number: 8, void_below: 5 }
+}
+
+fn version(number: u32, body: Option<&[u8]>) -> Version {
+    Version { id: id(number), timestamp: Timestamp(9), body: body.map(Arc::from) }
+}
+
+/// What each request is called. One that is added here needs a line in the file of the protocol that brings it.
+fn name_of(request: &Request) -> &'static str {
+    match request {
+        Request::Ping => "ping",
+        Request::Owned { .. } => "owned",
+        Request::Info { .. } => "info",
+        Request::Apply(_) => "apply",
+        Request::Read { .. } => "read",
+        Request::Create(_) => "create",
+        Request::Pull { pull: Pull::Whole, .. } => "pull-whole",
+        Request::Pull { pull: Pull::Missing, .. } => "pull-missing",
+        Request::Complete { .. } => "complete",
+        Request::Delete { .. } => "delete",
+        Request::Finish(Unfinished { base: None, .. }) => "finish",
+        Request::Finish(Unfinished { base: Some(_), .. }) => "finish-modification",
+    }
+}
+
+fn requests() -> Vec<Request> {
+    let bucket = BUCKET;
+    let expected = Content { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
+    let row = |content, birth| Row { bucket, content: Arc::new(content), birth };
+    let drop = |scope| RowContent::Drop(Drop { scope, timestamp: Timestamp(11) });
+    let group = |document_type: Option<&str>, group| DropScope::Group {
+        document_type: document_type.map(str::to_owned),
+        group,
+    };
+    let content = Arc::new(RowContent::Version(version(1, Some(b"body"))));
+    let removed = Arc::new(RowContent::Version(version(2, None)));
+    vec![
+        Request::Ping,
+        Request::Owned { removals_since: Timestamp(12) },
+        Request::Info { bucket, removals_since: Timestamp(13) },
+        Request::Apply(vec![
+            row(RowContent::Version(version(1, Some(b"body"))), None),
+            row(RowContent::Version(version(2, None)), Some(Birth::Complete)),
+            row(drop(group(Some("mail"), Group::Number(7))), Some(Birth::Incomplete)),
+            row(drop(group(None, Group::Name("ann".into()))), None),
+            row(drop(DropScope::Type("mail".to_owned())), None),
+        ]),
+        Request::Read { bucket, id: id(1) },
+        Request::Create(bucket),
+        Request::Pull { bucket, from: NodeKey(3), pull: Pull::Whole },
+        Request::Pull { bucket, from: NodeKey(3), pull: Pull::Missing },
+        Request::Complete { bucket, expected },
+        Request::Delete { bucket, expected },
+        Request::Finish(Unfinished { bucket, content, base: None }),
+        Request::Finish(Unfinished { bucket, content: removed, base: Some(Timestamp(6)) }),
+    ]
+}
+
+/// As [`name_of`].
+fn name_of_response(response: &Response) -> String {
+    let refused = |refused: &Refused| match refused {
+        Refused::Stale => "stale",
+        Refused::Void => "void",
+        Refused::NotOwner => "not-owner",
+        Refused::Absent => "absent",
+        Refused::Busy => "busy",
+        Refused::Unknown => "unknown",
+    };
+    let failed = |failure: &Failure| match failure {
+        Failure::NoReplica => "no-replica",
+        Failure::Differs => "differs",
+        Failure::DiskFull { .. } => "disk-full",
+        Failure::Overloaded => "overloaded",
+        Failure::Interrupted => "interrupted",
+        Failure::Storage { .. } => "storage",
+    };
+    match response {
+        Response::Refused(reason) => format!("refused-{}", refused(reason)),
+        Response::Here { votes } => format!("here-{votes}"),
+        Response::Replicas { .. } => "replicas".to_owned(),
+        Response::Applied(_) => "applied".to_owned(),
+        Response::Finished(_) => "finished".to_owned(),
+        Response::Document(None) => "no-document".to_owned(),
+        Response::Document(Some(_)) => "document".to_owned(),
+        Response::Done => "done".to_owned(),
+        Response::Failed(failure) => format!("failed-{}", failed(failure)),
+    }
+}
+
+fn responses() -> Vec<Response> {
+    let info = ReplicaInfo {
+        content: Content { documents: 1, checksum: 2, removals_since: Timestamp(6) },
+        complete: true,
+        newest: Timestamp(3),
+    };
+    let failures = [
+        Failure::NoReplica,
+        Failure::Differs,
+        Failure::DiskFull { reason: "full".to_owned() },
+        Failure::Overloaded,
+        Failure::Interrupted,
+        Failure::Storage { reason: "broken".to_owned() },
+    ];
+    let refused =
+        [Refused::Stale, Refused::Void, Refused::NotOwner, Refused::Absent, Refused::Busy, Refused::Unknown];
+    let mut responses = vec![
+        Response::Here { votes: false },
+        Response::Here { votes: true },
+        Response::Replicas { replicas: vec![(BUCKET, info)], newest: Timestamp(4) },
+        Response::Applied(failures.iter().cloned().enumerate().collect()),
+        Response::Finished(2),
+        Response::Document(None),
+        Response::Document(Some(version(1, Some(b"body")))),
+        Response::Done,
+    ];
+    responses.extend(refused.map(Response::Refused));
+    responses.extend(failures.map(Response::Failed));
+    responses
+}
+
+/// Hands on what it is asked, and answers with one response after another.
+struct Twin {
+    asked: mpsc::Sender<(Fence, Request)>,
+    responses: std::sync::Mutex<std::vec::IntoIter<Response>>,
+}
+
+impl Service for Twin {
+    fn request(&self, fence: Fence, request: Request, reply: Box<dyn FnOnce(Reply) + Send>) {
+        self.asked.send((fence, request)).expect("the test waits");
+        let response = self.responses.lock().expect("no test panics while it holds this").next();
+        reply(Reply { version: 7, response: response.unwrap_or(Response::Done) });
+    }
+
+    fn source(&self) -> Arc<dyn Source> {
+        Arc::new(TwinSource)
+    }
+
+    fn http(&self, _: Connection) {}
+}
+
+struct TwinSource;
+
+struct TwinParcel;
+
+impl Parcel for TwinParcel {
+    fn head(&self) -> Head {
+        head(Some(4), None)
+    }
+
+    fn outline(&self) -> Vec<u32> {
+        vec![3, 1]
+    }
+
+    fn write_to(&self, from: u64, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        out.write_all(&b"file"[from as usize..])
+    }
+}
+
+fn head(bytes: Option<u64>, identity: Option<u64>) -> Head {
+    Head { shares: vec![(BUCKET, 4, 3)], bytes, identity }
+}
+
+fn page(after: Option<&str>) -> VersionPage {
+    let versions = vec![VersionKey { id: id(1), timestamp: Timestamp(9) }];
+    VersionPage { versions, after: after.map(str::to_owned) }
+}
+
+fn drops() -> Vec<Drop> {
+    vec![Drop { scope: DropScope::Type("mail".to_owned()), timestamp: Timestamp(8) }]
+}
+
+impl Source for TwinSource {
+    fn export(&self, buckets: &[BucketId]) -> Result<Vec<Box<dyn Parcel>>, String> {
+        match buckets {
+            [BUCKET] => Ok(vec![Box::new(TwinParcel)]),
+            _ => Err("no such bucket".to_owned()),
+        }
+    }
+
+    fn versions(&self, _: BucketId, after: Option<&str>) -> Result<VersionPage, String> {
+        Ok(page(if after.is_none() { Some("place") } else { None }))
+    }
+
+    fn drops(&self, _: BucketId) -> Result<Vec<Drop>, String> {
+        Ok(drops())
+    }
+
+    fn bodies(&self, ids: &[DocumentId]) -> Result<Vec<Version>, String> {
+        assert_eq!(ids, [id(1), id(2)]);
+        Ok(vec![version(1, Some(b"body")), version(2, None)])
+    }
+}
+
+/// Runs a node that answers; answers where, and what it is asked.
+fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(Fence, Request)>, watch::Sender<bool>) {
+    let (asked, requests) = mpsc::channel();
+    let twin = Twin { asked, responses: std::sync::Mutex::new(responses().into_iter()) };
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let (stop, stopped) = watch::channel(false);
+    runtime.spawn(serve(listener, None, Arc::new(twin), stopped));
+    (address, requests, stop)
+}
+
+fn connect(address: &str, word: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("the node listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+    stream.write_all(word).expect("the node reads");
+    stream
+}
+
+/// So many bytes of a connection.
+fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).expect("they come");
+    bytes
+}
+
+fn read_length(stream: &mut TcpStream) -> usize {
+    u32::from_le_bytes(read(stream, 4).try_into().expect("they are four")) as usize
+}
+
+/// A message of a connection for requests, and its number.
+fn read_frame(stream: &mut TcpStream) -> (u64, Vec<u8>) {
+    let length = read_length(stream);
+    let id = u64::from_le_bytes(read(stream, 8).try_into().expect("they are eight"));
+    (id, read(stream, length))
+}
+
+fn write_frame(stream: &mut TcpStream, id: u64, payload: &[u8]) {
+    let frame = [&(payload.len() as u32).to_le_bytes()[..], &id.to_le_bytes(), payload].concat();
+    stream.write_all(&frame).expect("the node reads");
+}
+
+fn read_message(stream: &mut TcpStream) -> Vec<u8> {
+    let length = read_length(stream);
+    read(stream, length)
+}
+
+fn write_message(stream: &mut TcpStream, message: &[u8]) {
+    let message = [&(message.len() as u32).to_le_bytes()[..], message].concat();
+    stream.write_all(&message).expect("the node reads");
+}
+
+#[test]
+fn requests_are_sent_and_replies_understood_as_ever() {
+    let runtime = Runtime::new().expect("a runtime");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    // An older node: knows the bytes that are kept, and nothing else.
+    let older = thread::spawn(move || {
+        let mut stream = listener.accept().expect("a node connects").0;
+        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+        assert_eq!(read(&mut stream, 8), b"MILLREQ\x01");
+        let mut written = String::new();
+        for request in requests() {
+            let (id, payload) = read_frame(&mut stream);
+            add(&mut written, "request", name_of(&request), &payload);
+            write_frame(&mut stream, id, &kept("reply", "done"));
+        }
+        for response in responses() {
+            let (id, _) = read_frame(&mut stream);
+            write_frame(&mut stream, id, &kept("reply", &name_of_response(&response)));
+        }
+        written
+    });
+    let peers = Peers::new(runtime.handle().clone(), None);
+    let ask = |request: Request| {
+        let (sender, answer) = mpsc::channel();
+        peers.send(&address, fence(), request, move |reply| drop(sender.send(reply)));
+        answer.recv_timeout(PATIENCE).expect("it is answered").map(|reply| (reply.version, reply.response))
+    };
+    for request in requests() {
+        assert_eq!(ask(request), Some((7, Response::Done)));
+    }
+    for response in responses() {
+        assert_eq!(ask(Request::Ping), Some((7, response)));
+    }
+    check(&["request"], &older.join().expect("it has understood"));
+}
+
+#[test]
+fn requests_are_understood_and_replies_sent_as_ever() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, asked, _stop) = node(&runtime);
+    let mut stream = connect(&address, b"MILLREQ\x01");
+    let mut replies = String::new();
+    for (id, response) in (5..).zip(responses()) {
+        write_frame(&mut stream, id, &kept("request", "ping"));
+        let (answered, payload) = read_frame(&mut stream);
+        assert_eq!(answered, id);
+        assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), Request::Ping));
+        add(&mut replies, "reply", &name_of_response(&response), &payload);
+    }
+    check(&["reply"], &replies);
+    for request in requests() {
+        write_frame(&mut stream, 1, &kept("request", name_of(&request)));
+        assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), request));
+        read_frame(&mut stream);
+    }
+}
+
+#[test]
+fn what_a_newer_node_asks_is_refused_and_its_connection_goes_on() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, asked, _stop) = node(&runtime);
+    let mut stream = connect(&address, b"MILLREQ\x01");
+    let ping = kept("request", "ping");
+    let kind = ping.len() - 1;
+    for newer in [[&ping[..kind], &[200, 1, 2, 3]].concat(), [&ping[..], &[1]].concat()] {
+        write_frame(&mut stream, 3, &newer);
+        assert_eq!(read_frame(&mut stream), (3, kept("reply", "refused-unknown")));
+    }
+    write_frame(&mut stream, 4, &ping);
+    assert_eq!(read_frame(&mut stream).0, 4);
+    assert_eq!(asked.try_iter().count(), 1);
+
+    let mut stream = connect(&address, b"MILLBLK\x02");
+    for question in [vec![200, 1, 2, 3], [&kept("question", "drops")[..], &[1]].concat()] {
+        write_message(&mut stream, &question);
+        let answer = read_message(&mut stream);
+        let reason = String::from_utf8_lossy(&answer[1..]).into_owned();
+        assert!(answer[0] == 1 && reason.contains("runs a newer version"), "{reason}");
+    }
+    write_message(&mut stream, &kept("question", "drops"));
+    assert_eq!(read_message(&mut stream), kept("answer", "drops"));
+}
+
+#[test]
+fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
+    let runtime = Runtime::new().expect("a runtime");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let newer = thread::spawn(move || {
+        let mut stream = listener.accept().expect("a node connects").0;
+        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+        read(&mut stream, 8);
+        let done = kept("reply", "done");
+        let unknown = [&done[..done.len() - 1], &[200]].concat();
+        for reply in [unknown, [&done[..], &[1]].concat(), done] {
+            let (id, _) = read_frame(&mut stream);
+            write_frame(&mut stream, id, &reply);
+        }
+    });
+    let peers = Peers::new(runtime.handle().clone(), None);
+    let answers = [(); 3].map(|()| {
+        let (sender, answer) = mpsc::channel();
+        peers.send(&address, fence(), Request::Ping, move |reply| drop(sender.send(reply)));
+        answer.recv_timeout(PATIENCE).expect("it is answered or lost").map(|reply| reply.response)
+    });
+    assert_eq!(answers, [None, None, Some(Response::Done)]);
+    newer.join().expect("all came over one connection");
+}
+
+/// A question of a transfer: its name, and how it is asked; what is answered has to be what the twin says.
+type Question = (&'static str, fn(&mut Bulk));
+
+fn questions() -> Vec<Question> {
+    vec![
+        ("export", |bulk| {
+            assert_eq!(bulk.export(&[BUCKET]).expect("it is answered"), [head(Some(4), None)]);
+        }),
+        ("export-none", |bulk| {
+            let refused = bulk.export(&[]).expect_err("there is nothing to export");
+            assert!(matches!(refused, Error::Refused { reason, .. } if reason == "no such bucket"));
+        }),
+        ("parcel", |bulk| {
+            bulk.request(0, 1).expect("the node listens");
+            assert_eq!(bulk.outline().expect("it comes"), [3, 1]);
+            let (mut all, mut piece) = (Vec::new(), Vec::new());
+            while bulk.piece(&mut piece).expect("it comes") {
+                all.extend_from_slice(&piece);
+            }
+            assert_eq!(all, b"ile");
+        }),
+        ("versions", |bulk| {
+            assert_eq!(bulk.versions(BUCKET, None).expect("it is answered"), page(Some("place")));
+        }),
+        ("versions-after", |bulk| {
+            assert_eq!(bulk.versions(BUCKET, Some("place")).expect("it is answered"), page(None));
+        }),
+        ("drops", |bulk| assert_eq!(bulk.drops(BUCKET).expect("it is answered"), drops())),
+        ("bodies", |bulk| {
+            let versions = bulk.bodies(&[id(1), id(2)]).expect("it is answered");
+            assert_eq!(versions, [version(1, Some(b"body")), version(2, None)]);
+        }),
+    ]
+}
+
+#[test]
+fn transfers_are_asked_for_and_understood_as_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let older = thread::spawn(move || {
+        let mut stream = listener.accept().expect("a node connects").0;
+        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+        assert_eq!(read(&mut stream, 8), b"MILLBLK\x02");
+        let mut written = String::new();
+        for (name, _) in questions() {
+            add(&mut written, "question", name, &read_message(&mut stream));
+            write_message(&mut stream, &kept("answer", name));
+            if name == "parcel" {
+                stream.write_all(&kept("answer", "pieces")).expect("the node reads");
+            }
+        }
+        written
+    });
+    let mut bulk = Bulk::connect(&address, None).expect("the node listens");
+    questions().iter().for_each(|(_, ask)| ask(&mut bulk));
+    check(&["question"], &older.join().expect("it has understood"));
+}
+
+#[test]
+fn transfers_are_answered_as_ever() {
+    let runtime = Runtime::new().expect("a runtime");
+    let (address, _asked, _stop) = node(&runtime);
+    let mut stream = connect(&address, b"MILLBLK\x02");
+    let mut written = String::new();
+    for (name, _) in questions() {
+        write_message(&mut stream, &kept("question", name));
+        add(&mut written, "answer", name, &read_message(&mut stream));
+        if name == "parcel" {
+            // Three bytes in a piece, and an empty piece.
+            add(&mut written, "answer", "pieces", &read(&mut stream, 4 + 3 + 4));
+        }
+    }
+    check(&["answer"], &written);
+}

@@ -1,0 +1,36 @@
+//! Hits as nodes of other versions know them, and send them: the bytes of protocol 1 are kept, see `millrace_cluster::PROTOCOL`.
+
+use millrace_document::{DocumentId, Value};
+use millrace_result::{Coverage, Feature, FieldValue, Hit, SortValue};
+use millrace_tensor::Tensor;
+
+const KEPT: &str = "82a66269647169643a6e3a6d61696c3a673d616e6e3a316d646f63756d656e745f74797065646d61696c6972656c6576616e6365f93800\
+    6b736f72745f76616c75657383654669727374a1634b65794201ff644c617374666669656c647383826576616c7565a16556616c756547\
+    0b01030700000082686665617475726573a16846656174757265738282666e756d626572a1664e756d626572f93e00826674656e736f72\
+    a16654656e736f72581f0a1374656e736f723c666c6f61743e28785b325d2900080000803f000000408267737472696e6773a167537472\
+    696e677381616166736f75726365656d61696c73a569646f63756d656e747319012c667461726765741901906974696d65645f6f7574f5\
+    696e6f6e5f696465616cf4656e6f64657302";
+
+#[test]
+fn hits_travel_as_ever() {
+    let tensor = Tensor::parse("tensor<float>(x[2]):[1,2]", None).expect("a tensor");
+    let features = vec![("number".into(), Feature::Number(1.5)), ("tensor".into(), Feature::Tensor(tensor))];
+    let hit = Hit {
+        id: DocumentId::parse("id:n:mail:g=ann:1").expect("an id"),
+        document_type: "mail".into(),
+        relevance: 0.5,
+        sort_values: vec![SortValue::First, SortValue::Key(vec![1, 255]), SortValue::Last],
+        fields: vec![
+            ("value".into(), FieldValue::Value(Value::Array(vec![Value::Int(7)]))),
+            ("features".into(), FieldValue::Features(features)),
+            ("strings".into(), FieldValue::Strings(vec!["a".to_owned()])),
+        ],
+        source: "mails".into(),
+    };
+    let coverage = Coverage { documents: 300, target: 400, timed_out: true, non_ideal: false, nodes: 2 };
+    let mut bytes = Vec::new();
+    ciborium::into_writer(&(&hit, coverage), &mut bytes).expect("it can be written");
+    assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), KEPT);
+    let (read, covered): (Hit, Coverage) = ciborium::from_reader(&bytes[..]).expect("it can be read");
+    assert_eq!((format!("{read:?}"), covered), (format!("{hit:?}"), coverage));
+}

@@ -1,0 +1,167 @@
+//! What nodes of other versions say about a query that they share: the bytes of each protocol are kept.
+//!
+//! What another version cannot read is no change of `protocol-1.txt` but a line of the next protocol's file, and is said where that
+//! protocol is spoken; see `millrace_cluster::PROTOCOL`.
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
+use millrace_document::{DataType, Value};
+use millrace_fixtures::{Fields, field, plan, schema, view};
+use millrace_plan::{LeafId, Node, Plan, Predicate, SortBy, SortColumn, WordPattern};
+use millrace_query::Collapse;
+use millrace_ranking::Profile;
+use millrace_schema::{Phase, Place, RankProfile, Schema, Sourced};
+use millrace_search::{Ask, Deadline, Gathering, Next, Reply, Search, Session};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const KEPT: &str = include_str!("protocol-1.txt");
+
+/// Folder, date and price.
+const MAILS: [(&str, Option<i64>, f64); 4] =
+    [("inbox", Some(30), 1.5), ("work", Some(10), -2.0), ("inbox", None, 0.0), ("archive", Some(20), 9.0)];
+
+fn sourced(text: &str) -> Sourced<String> {
+    Sourced { value: text.to_owned(), place: Place::default() }
+}
+
+fn phase(expression: &str) -> Phase {
+    Phase { expression: Some(sourced(expression)), ..Phase::default() }
+}
+
+/// A search for all mails, ranked by their price.
+fn everything(change: impl FnOnce(&mut RankProfile)) -> Plan {
+    let fields = vec![
+        field("title", DataType::String, true),
+        field("folder", DataType::String, false),
+        field("date", DataType::Long, false),
+        field("price", DataType::Double, false),
+    ];
+    let mut profile = RankProfile { name: "default".into(), ..RankProfile::default() };
+    profile.first_phase = phase("attribute(price)");
+    profile.match_features = vec![sourced("attribute(date)")];
+    change(&mut profile);
+    let rank_profiles = [(profile.name.clone(), profile)].into();
+    plan(&Arc::new(Schema { rank_profiles, ..schema("test", fields) }), Node::True, Vec::new())
+}
+
+fn groups() -> Plan {
+    let request = "all(group(folder) max(2) order(-count(), -max(price)) \
+         each(output(count(), sum(price), sum(date), avg(price), avg(date), min(date), max(folder), stddev(price), xor(date), \
+         quantiles([0.5], price)) each(output(summary())))) \
+         all(group(predefined(price, bucket(-10, 1), bucket(1, 10))) each(output(count()))) \
+         all(group(predefined(folder, bucket(\"a\", \"i\"), bucket(\"i\", \"z\"))) each(output(count()))) \
+         all(group(date) each(output(count()))) all(group(price) each(output(count())))";
+    let mut plan = everything(|_| ());
+    let query = Arc::get_mut(&mut plan.query).expect("nobody else has it");
+    query.grouping = vec![request.to_owned()];
+    plan.hits = 0;
+    plan
+}
+
+fn phases() -> Plan {
+    everything(|profile| {
+        profile.second_phase = phase("firstPhase + 1");
+        profile.global_phase = phase("normalize_linear(attribute(price)) + secondPhase");
+    })
+}
+
+fn words() -> Plan {
+    let schema =
+        everything(|profile| profile.first_phase = phase("attribute(price) + 0 * bm25(title)")).schema;
+    let words = Predicate::Words(vec![WordPattern::Exact("mail".into())]);
+    plan(&schema, Node::Leaf(LeafId(0)), vec![("title", words)])
+}
+
+fn order() -> Plan {
+    let mut plan = everything(|_| ());
+    let query = Arc::get_mut(&mut plan.query).expect("nobody else has it");
+    query.collapse = Some(Collapse { fields: vec![("folder".into(), 1)], summary: None });
+    let by = |by, descending| SortColumn { by, descending, missing: None };
+    plan.sorting = vec![by(SortBy::Number("date".into()), true), by(SortBy::DocumentId, false)];
+    plan
+}
+
+/// Some chunks of a view.
+struct Chunks(MemoryView, Range<usize>);
+
+impl View for Chunks {
+    fn chunks(&self) -> &[Chunk] {
+        &self.0.chunks()[self.1.clone()]
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        self.0.columns(key, self.1.start + range.start..self.1.start + range.end)
+    }
+}
+
+/// Adds a message to what was said, and answers what arrives.
+fn said<T: Serialize + DeserializeOwned>(lines: &mut String, what: &str, message: &T) -> T {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(message, &mut bytes).expect("it can be written");
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let _ = writeln!(lines, "{what} {hex}");
+    ciborium::from_reader(&bytes[..]).expect("it can be read")
+}
+
+/// Runs a search over two nodes; writes down what is said.
+fn run(lines: &mut String, name: &str, plan: Plan) {
+    let document = |(folder, date, price): &(&str, Option<i64>, f64)| {
+        let mut fields = Fields::from([
+            ("title", Value::String("a mail".to_owned())),
+            ("folder", Value::String((*folder).to_owned())),
+            ("price", Value::Double(*price)),
+        ]);
+        fields.extend(date.map(|date| ("date", Value::Long(date))));
+        (fields, true)
+    };
+    let documents: Vec<(Fields, bool)> = MAILS.iter().map(document).collect();
+    let view = view(&plan.schema, &documents, 2);
+    let profile = Arc::new(Profile::compile(&plan.schema, "default").expect("it compiles"));
+    let search = Arc::new(Search::new(Arc::new(plan), profile, "mails".into()).expect("it can be run"));
+    let deadline = Deadline::at(Instant::now() + Duration::from_secs(600));
+    let session = |chunk| {
+        let part: Arc<dyn View> = Arc::new(Chunks(view.clone(), chunk..chunk + 1));
+        Session::new(vec![(Arc::clone(&search), part)], &deadline).expect("it can be searched")
+    };
+    let mut sessions = [session(0), session(1)];
+    let mut gathering = Gathering::new(vec![Arc::clone(&search)], sessions.len());
+    let mut replies = Vec::new();
+    loop {
+        let asks = match gathering.next(replies).expect("the answers fit") {
+            Next::Found(_) => return,
+            Next::Ask(asks) => asks,
+        };
+        replies = Vec::new();
+        for ((node, session), ask) in sessions.iter_mut().enumerate().zip(&asks) {
+            // One that is added here needs a line in the file of the protocol that brings it.
+            let step = match ask {
+                Ask::Statistics => "statistics",
+                Ask::Share(_) => "share",
+                Ask::Second(_) => "second",
+                Ask::ToNormalize(_) => "to-normalize",
+                Ask::Global(_) => "global",
+                Ask::Fill(_) => "fill",
+            };
+            let ask = said(lines, &format!("ask {name} {step} {node}"), ask);
+            let reply: Reply = session.answer(ask, &deadline).expect("it can be answered");
+            replies.push(said(lines, &format!("reply {name} {step} {node}"), &reply));
+        }
+    }
+}
+
+#[test]
+fn shares_are_asked_for_and_given_as_ever() {
+    let mut lines = String::new();
+    run(&mut lines, "groups", groups());
+    run(&mut lines, "phases", phases());
+    run(&mut lines, "order", order());
+    run(&mut lines, "words", words());
+    let all = ["statistics", "share", "second", "to-normalize", "global", "fill"];
+    assert!(all.iter().all(|step| lines.contains(&format!(" {step} "))), "not all is said:\n{lines}");
+    assert!(lines == KEPT, "other versions know this:\n{KEPT}and are told this:\n{lines}");
+}
