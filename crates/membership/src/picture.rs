@@ -172,8 +172,10 @@ impl Picture {
                     self.assignments = assignments;
                 }
             }
+            // Nothing is decided by them, and each leader writes its own.
             (Subject::Reasons, entry) => {
-                self.reasons = entry.and_then(|entry| self.read(entry)).unwrap_or_default();
+                let reasons = entry.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+                self.reasons = reasons.unwrap_or_default();
             }
             (Subject::Leader, entry) => {
                 self.leader = entry.map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
