@@ -6,17 +6,16 @@ from packages import call, deploy, search, services
 SCHEMA = """schema page { document page {
 field text type string { indexing: index }
 field brand type string { indexing: index }
-field year type int { indexing: attribute }
 }
-fieldset default { fields: text, year }
+fieldset default { fields: text }
 rank-profile best { first-phase { expression: fieldMatch(brand) } } }"""
 SHOP = """@default
 colour -> color;
 [stopword] -> ;
 [stopword] :- the, a;
+best [brand] -> brand:[brand] parameter.ranking='best';
 [brand] -> brand:[brand];
 [brand] :- sony, dell;
-best [brand] -> brand:[brand] parameter.ranking='best';
 """
 FILES = {
     "services.xml": services("page"),
@@ -33,7 +32,9 @@ def total(node, **parameters):
 
 def told(node, **parameters):
     """What the trace tells of rules, and all that it tells."""
-    messages = [entry["message"] for entry in search(node, **parameters).get("trace", {}).get("children", [])]
+    asked = {"streaming.groupname": "me"} | {name.replace("__", "."): value for name, value in parameters.items()}
+    _, answer = call("POST", f"{node.data}/search/", asked)
+    messages = [entry["message"] for entry in answer.get("trace", {}).get("children", [])]
     return [message for message in messages if "rule" in message], messages
 
 
@@ -57,8 +58,7 @@ def test_rules(tmp_path):
     assert hits(yql="select * from page where text contains 'colour'") == "c", "rules without a label are about words without a field"
     assert hits(query="text:colour") == "c"
 
-    fields = search(node, query="best dell", ranking__listFeatures="true")["children"][0]
-    assert fields["relevance"] == 1.0, "a rule has chosen the rank profile"
+    assert search(node, query="best dell")["children"][0]["relevance"] == 1.0, "a rule has chosen the rank profile"
 
     assert total(node, query="x", rules__rulebase="othr") == (
         "parameter 'rules.rulebase': there is no rule base 'othr' (did you mean 'other'?): there are other, shop")
@@ -78,9 +78,9 @@ def test_rules(tmp_path):
     assert told(node, query="the colour") == ([], [])
     assert told(node, query="dull", tracelevel__rules="2") == ([], [])
 
-    broken = FILES | {"rules/shop.sr": "colour -> [color];\n"}
+    broken = FILES | {"rules/shop.sr": SHOP + "colour -> [color];\n"}
     status, answer = deploy(node, broken)
-    assert status == 400 and answer["message"].startswith("rules/shop.sr:1:11: "), answer
+    assert status == 400 and answer["message"].startswith("rules/shop.sr:8:11: "), answer
     assert hits(query="colour") == "a", "what was refused changes nothing"
     status, answer = deploy(node, FILES | {"rules/shop.sr": SHOP.replace("color", "hue")})
     assert status == 200 and hits(query="colour") == "b", "a deployment brings other rules"
