@@ -112,7 +112,9 @@ impl Parser {
                 "true" => file.stemming = true,
                 "false" => file.stemming = false,
                 other => {
-                    return invalid(&format!("expected @stemming(true) or @stemming(false), found '{other}'"));
+                    return invalid(&format!(
+                        "expected @stemming(true) or @stemming(false), found '{other}'"
+                    ));
                 }
             },
             "language" => {
