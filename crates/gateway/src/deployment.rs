@@ -9,6 +9,7 @@ use millrace_document::Document;
 use millrace_env::SystemClock;
 use millrace_indexing::{Columns, Components, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
+use millrace_rules::RuleBases;
 use millrace_schema::change::{self, Changes};
 use millrace_schema::{Application, ContentCluster, DocumentMode, Schema, Snippets};
 use millrace_selection::{Outcome, Selection};
@@ -35,6 +36,7 @@ pub struct Deployment {
     components: Arc<ApplicationComponents>,
     stateless: StatelessModels,
     languages: Vec<Arc<Language>>,
+    rules: RuleBases,
 }
 
 /// What is ready for the documents of one type.
@@ -79,6 +81,8 @@ impl Deployment {
         if let Some(current) = current {
             changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
         }
+        let rules = RuleBases::read(&application.files, &mut application.warnings)
+            .map_err(|error| Error::Compile(error.to_string()))?;
         let languages = models.language_models(&application)?;
         let generators = generators(&application, &languages)?;
         let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?, generators));
@@ -109,6 +113,7 @@ impl Deployment {
             components,
             stateless,
             languages,
+            rules,
         })
     }
 
@@ -138,6 +143,11 @@ impl Deployment {
     /// What is wrong with it.
     pub(crate) fn selection(&self, text: &str) -> Result<Selection, millrace_selection::Error> {
         selection(&self.application, text)
+    }
+
+    /// The rule bases that queries are rewritten by.
+    pub(crate) fn rule_bases(&self) -> &RuleBases {
+        &self.rules
     }
 
     /// What its statements and queries call by name.

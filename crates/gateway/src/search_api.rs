@@ -5,6 +5,7 @@ mod format;
 mod language;
 mod parameters;
 mod render;
+mod rewrite;
 mod run;
 mod share;
 mod sources;
@@ -27,6 +28,7 @@ use millrace_store::ViewScope;
 pub(crate) use self::benchmark::Figures;
 use self::format::Format;
 use self::language::Question;
+use self::rewrite::Rewritten;
 use self::run::{Found, Request};
 use crate::caller::Caller;
 use crate::cluster::{self, Access, Hop, PATIENCE, Subject, Vouch, Way};
@@ -122,7 +124,7 @@ async fn search(
     if hop == Hop::Share {
         return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
-    let (query, aim) = asked(node, &deployment, &headers, &hop, request, started, format).await?;
+    let (query, told, aim) = asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
     if let Aim::Prompt(question) = &aim
         && !question.searches()
@@ -143,6 +145,7 @@ async fn search(
             node: Arc::clone(node),
             deployment: Arc::clone(&deployment),
             query: Arc::clone(&query),
+            told: Arc::clone(&told),
             embeddings,
             started,
             gone: Arc::clone(&gone),
@@ -165,16 +168,16 @@ async fn search(
     }
 }
 
-/// The query that a request asks, and what is to be made of what it finds.
+/// The query that a request asks, what is told of its rules, and what is to be made of what it finds.
 async fn asked(
     node: &Node,
-    deployment: &Deployment,
+    deployment: &Arc<Deployment>,
     headers: &HeaderMap,
     hop: &Hop,
     request: extract::Request,
     started: Instant,
     format: &mut Format,
-) -> Result<(Arc<Query>, Aim), Error> {
+) -> Result<(Arc<Query>, Arc<[String]>, Aim), Error> {
     let (mut parameters, limits) =
         parameters::read(deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, headers)?;
@@ -191,7 +194,7 @@ async fn asked(
         return Err(Error::parameter("presentation.format", reason.to_owned()));
     }
     sources::by_chain(deployment, &mut parameters);
-    let query = Query::from_parameters(parameters, &limits)?;
+    let Rewritten { query, told } = rewrite::query(node, deployment, parameters, limits).await?;
     if container.checks_encoding {
         check_encoding(&query)?;
     }
@@ -199,7 +202,7 @@ async fn asked(
         Some(question) => Aim::Prompt(Arc::new(question)),
         None => Aim::Result(*format),
     };
-    Ok((Arc::new(query), aim))
+    Ok((Arc::new(query), told, aim))
 }
 
 /// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is another node's.

@@ -124,6 +124,7 @@ impl<'a> Tree<'a> {
                 if others.is_empty() { first } else { Node::Rank(Box::new(first), others) }
             }
             Item::Text(text) => return self.user_text(text, place),
+            Item::Typed(inner) => return self.typed(inner, place),
             Item::Term { field, .. }
             | Item::Phrase { field, .. }
             | Item::Equiv { field, .. }

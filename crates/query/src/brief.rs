@@ -17,6 +17,7 @@ impl Display for Inside<'_> {
             Item::And(_) | Item::Or(_) | Item::Rank(_) | Item::Not { .. } | Item::WeakAnd { .. } => {
                 write!(f, "({})", Brief(self.0))
             }
+            Item::Typed(inner) => Inside(inner).fmt(f),
             other => Brief(other).fmt(f),
         }
     }
@@ -107,6 +108,7 @@ impl Display for Brief<'_> {
                 name(f, &text.field)?;
                 write!(f, "{:?}", text.text)
             }
+            Item::Typed(inner) => Brief(inner).fmt(f),
             other @ (Item::NearestNeighbor(_)
             | Item::GeoLocation { .. }
             | Item::GeoBoundingBox { .. }

@@ -142,6 +142,7 @@ impl Display for Item {
                 write!(f, "PREDICATE({})", attributes.chain(ranges).collect::<Vec<_>>().join(" "))
             }
             Item::Text(text) => write!(f, "{text}"),
+            Item::Typed(inner) => write!(f, "TYPED({inner})"),
         }
     }
 }

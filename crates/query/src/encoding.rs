@@ -23,6 +23,7 @@ pub fn double_encoded(item: &Item) -> Option<&str> {
         Item::Text(UserText { text, filter, .. }) => {
             looks_so(text).or_else(|| filter.as_deref().and_then(looks_so))
         }
+        Item::Typed(inner) => double_encoded(inner),
         Item::True
         | Item::False
         | Item::Range { .. }

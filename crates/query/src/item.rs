@@ -164,6 +164,8 @@ pub enum Item {
     },
     /// Text that a user typed, still to be split into words by the field's settings: `userInput`, `text`, `userQuery`.
     Text(UserText),
+    /// What a person typed, taken apart: words that do not fit a field match nothing there, instead of failing the query.
+    Typed(Box<Item>),
 }
 
 /// Text that a user typed. Which `name:` in it are fields only a schema knows, so it stays text here;
@@ -426,6 +428,7 @@ impl Item {
             | Item::SameElement { children, .. }
             | Item::WeakAnd { children, .. } => any(children),
             Item::Not { positive, negatives } => positive.find_empty().or_else(|| any(negatives)),
+            Item::Typed(inner) => inner.find_empty(),
             _ => None,
         }
     }

@@ -87,8 +87,6 @@ impl Application {
         for path in files.keys() {
             if path.starts_with("components/") && path.ends_with(".jar") {
                 warnings.push(format!("{path}: Java components do not run here"));
-            } else if path.starts_with("rules/") {
-                warnings.push(format!("{path}: query rewriting rules are not applied"));
             }
         }
         Ok(Application {

@@ -27,7 +27,7 @@ pub(super) fn result(
     };
     let errors = beside_hits(query, found);
     let timing = query.presentation.timing.then(|| timing(found, started));
-    let trace = found.plans.as_ref().map(|plans| trace::of(query, found, plans, started));
+    let trace = trace::of(query, found, started);
     let options = Options {
         tensors,
         maps_as_lists: query.presentation.maps_as_lists,

@@ -33,6 +33,8 @@ pub(super) struct Found {
     pub(super) planned: Duration,
     /// For traces: what was searched in short, and the plan for each schema.
     pub(super) plans: Option<Plans>,
+    /// For traces: of the rules that have rewritten the query; nothing where nobody wants to know.
+    pub(super) told: Arc<[String]>,
     /// That some of the sources are not there.
     pub(super) unresolved: Option<Error>,
     /// Schemas left out, since they lack the document summary asked for.
@@ -91,6 +93,8 @@ pub(super) struct Request {
     pub(super) node: Arc<Node>,
     pub(super) deployment: Arc<Deployment>,
     pub(super) query: Arc<Query>,
+    /// What is told in the trace of the rules that have rewritten it.
+    pub(super) told: Arc<[String]>,
     pub(super) embeddings: Arc<Embeddings>,
     pub(super) started: Instant,
     /// Turns true when nobody waits for the answer any more.
@@ -174,7 +178,7 @@ impl<'r> Prepared<'r> {
 
     /// All kinds' outcomes as one result, of so many nodes.
     fn found(self, outcomes: Vec<Outcome>, nodes: u32) -> Found {
-        let Request { deployment, query, .. } = self.request;
+        let Request { deployment, query, told, .. } = self.request;
         let plans = (query.tracing.level > 0).then(|| Plans::of(deployment, query, &self.searches));
         let mut result = PartialResult::default();
         let mut traces = Vec::with_capacity(outcomes.len());
@@ -202,6 +206,7 @@ impl<'r> Prepared<'r> {
             planned,
             timeout,
             plans,
+            told: Arc::clone(told),
             unresolved,
             lacking,
             ungrouped,
@@ -222,7 +227,7 @@ pub(super) struct Plans {
 
 impl Plans {
     fn of(deployment: &Deployment, query: &Query, searches: &[Arc<Search>]) -> Self {
-        let item = searches.first().map(|search| parsed(&query.root, &search.plan().schema));
+        let item = searches.first().map(|search| parsed(&query.root, &[&search.plan().schema]));
         let named = query.parameters.get("queryProfile").cloned();
         Plans {
             profile: named.or_else(|| {

@@ -11,11 +11,12 @@ use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use millrace_bucket::BucketId;
-use millrace_query::{Limits, Query};
+use millrace_query::Limits;
 use millrace_search::{Ask, Deadline, Reply, Session};
 use serde::{Deserialize, Serialize};
 
 use super::GRACE;
+use super::rewrite::{self, Rewritten};
 use super::run::{self, Request};
 use crate::caller::Caller;
 use crate::cluster::{Vouch, bucket_of, check_held};
@@ -89,10 +90,11 @@ pub(super) async fn answer(
     let gone = Arc::clone(&caller.gone);
     // Whoever asked has looked after the limits.
     let limits = Limits { max_hits: usize::MAX, max_offset: usize::MAX, ..Limits::default() };
-    let query = Arc::new(Query::from_parameters(begin.parameters, &limits)?);
+    let Rewritten { query, told } = rewrite::query(node, &deployment, begin.parameters, limits).await?;
+    let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
-    let request = Request { node: Arc::clone(node), deployment, query, embeddings, started, gone };
+    let request = Request { node: Arc::clone(node), deployment, query, told, embeddings, started, gone };
     let vouch = Vouch::of_version(begin.version);
     let mut local = Local::begin(request, buckets).await?;
     vouch.check(node)?;

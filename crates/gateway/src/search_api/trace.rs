@@ -1,5 +1,6 @@
 //! Where the time of a query went, and what was made of it, for people.
 //!
+//! - From level 1, or from `tracelevel.rules` alone: what rules have made of the query.
 //! - From level 1: the query profile, what was searched, and for each schema what was looked at and how long each part took.
 //! - From level 2, and by `trace.explainLevel` or `trace.profile`: the plan for each schema, with the predicates on its fields.
 
@@ -13,12 +14,24 @@ use super::run::{Found, Plans};
 /// The level from which plans are shown.
 const PLANS_LEVEL: u8 = 2;
 
-/// The trace of a query that was run.
-pub(super) fn of(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Trace {
+/// The trace of a query that was run; none where none is wanted.
+pub(super) fn of(query: &Query, found: &Found, started: Instant) -> Option<Trace> {
+    let mut children: Vec<Trace> = found.told.iter().cloned().map(step).collect();
+    if let Some(plans) = &found.plans {
+        children.extend(of_run(query, found, plans, started));
+    }
+    (!children.is_empty()).then_some(Trace { timestamp_ms: None, message: None, children })
+}
+
+fn step(message: String) -> Trace {
+    Trace { timestamp_ms: None, message: Some(message), children: Vec::new() }
+}
+
+/// The steps of planning and running it.
+fn of_run(query: &Query, found: &Found, plans: &Plans, started: Instant) -> Vec<Trace> {
     let tracing = query.tracing;
     let text = if tracing.query { plans.query.as_str() } else { "…" };
     let stamp = |at: Duration| tracing.timestamps.then(|| u64::try_from(at.as_millis()).unwrap_or(u64::MAX));
-    let step = |message: String| Trace { timestamp_ms: None, message: Some(message), children: Vec::new() };
     let explains = tracing.explained || tracing.level >= PLANS_LEVEL;
 
     let mut children = vec![
@@ -67,5 +80,5 @@ pub(super) fn of(query: &Query, found: &Found, plans: &Plans, started: Instant) 
     children.push(step(format!("Summary fetch time query '{text}': {:?}", sum(|trace| trace.summary))));
     let whole = started.elapsed();
     children.push(Trace { timestamp_ms: stamp(whole), ..step(format!("rendering begins after {whole:?}")) });
-    Trace { timestamp_ms: None, message: None, children }
+    children
 }

@@ -8,18 +8,22 @@ use super::{Place, Tree};
 use crate::target::{self, plain_matching};
 use crate::{Error, Node};
 
-/// The item with the text that a person typed taken apart, as the schema reads it: for people who want to know what was searched.
-pub fn parsed(item: &Item, schema: &Schema) -> Item {
-    let all = |items: &[Item]| items.iter().map(|item| parsed(item, schema)).collect();
+/// The item with the text that a person typed taken apart, as schemas read it ([`Item::Typed`]): for rules, and for people who want to know
+/// what was searched.
+///
+/// Of several schemas, a name before a colon is read as the first reads it that has such a field.
+pub fn parsed(item: &Item, schemas: &[&Schema]) -> Item {
+    let all = |items: &[Item]| items.iter().map(|item| parsed(item, schemas)).collect();
     match item {
         Item::Text(text) if text.grammar.syntax != Syntax::None => {
-            simple::parse(text, &|name| target::term_end(schema, name)).unwrap_or_else(|| item.clone())
+            let ends = |name: &str| schemas.iter().find_map(|schema| target::term_end(schema, name));
+            simple::parse(text, &ends).map_or_else(|| item.clone(), |parsed| Item::Typed(Box::new(parsed)))
         }
         Item::And(items) => Item::And(all(items)),
         Item::Or(items) => Item::Or(all(items)),
         Item::Rank(items) => Item::Rank(all(items)),
         Item::Not { positive, negatives } => {
-            Item::Not { positive: Box::new(parsed(positive, schema)), negatives: all(negatives) }
+            Item::Not { positive: Box::new(parsed(positive, schemas)), negatives: all(negatives) }
         }
         other => other.clone(),
     }
@@ -36,17 +40,20 @@ impl Tree<'_> {
             }
         };
         match item {
-            Some(item) => {
-                let before = self.leaves.len();
-                self.unknown.take();
-                let node = self.node(&item, Place { typed: true, ..place })?;
-                match self.unknown.take() {
-                    Some(error) if self.leaves.len() == before => Err(error),
-                    _ => Ok(node),
-                }
-            }
+            Some(item) => self.typed(&item, place),
             None if text.allow_empty => Ok(None),
             None => Err(Error::Empty(text.text.clone())),
+        }
+    }
+
+    /// The node of what a person typed. It is an error if none of it can match anything.
+    pub(super) fn typed(&mut self, item: &Item, place: Place<'_>) -> Result<Option<Node>, Error> {
+        let before = self.leaves.len();
+        self.unknown.take();
+        let node = self.node(item, Place { typed: true, ..place })?;
+        match self.unknown.take() {
+            Some(error) if self.leaves.len() == before => Err(error),
+            _ => Ok(node),
         }
     }
 

@@ -143,7 +143,7 @@ const SEARCH: &[Element] = &[
     closed("provider"),
     refused("renderer", JAVA),
     known("significance", &[closed("model")]),
-    no_effect("semantic-rules", "query rewriting rules are not applied"),
+    no_effect("semantic-rules", "the rule bases of rules/ are applied without it"),
     closed("threadpool"),
     no_effect("config", CONFIG),
 ];

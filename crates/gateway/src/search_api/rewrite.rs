@@ -1,0 +1,121 @@
+//! The query that parameters ask for, rewritten by the semantic rules of the application.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_plan::parsed;
+use millrace_query::{Brief, Limits, Query, is_same_parameter, value_of};
+use millrace_rules::{Rewriting, RuleBase, Step};
+use millrace_schema::did_you_mean;
+
+use super::sources::Reached;
+use crate::{Deployment, Error, Node};
+
+/// The level from which the trace tells of each rule that was carried out; below, of what came of all.
+const RULES_LEVEL: u64 = 2;
+
+/// A query, and what is told of its rules in the trace.
+pub(super) struct Rewritten {
+    pub(super) query: Query,
+    pub(super) told: Arc<[String]>,
+}
+
+/// The query of these parameters. Its own parameters stay as they came, so that another node to which it is handed on makes the same of them.
+pub(super) async fn query(
+    node: &Node,
+    deployment: &Arc<Deployment>,
+    parameters: BTreeMap<String, String>,
+    limits: Limits,
+) -> Result<Rewritten, Error> {
+    let query = Query::from_parameters(parameters, &limits)?;
+    let Some(base) = base_of(deployment, &query)? else {
+        return Ok(Rewritten { query, told: Arc::default() });
+    };
+    let (base, deployment) = (Arc::clone(base), Arc::clone(deployment));
+    node.pool().run(move || rewritten(query, &base, &deployment, &limits)).await?
+}
+
+fn rewritten(
+    query: Query,
+    base: &RuleBase,
+    deployment: &Deployment,
+    limits: &Limits,
+) -> Result<Rewritten, Error> {
+    let told = Arc::default();
+    let level = level(&query)?;
+    // Where nothing can be searched, whoever plans the query says so.
+    let Ok(reached) = Reached::by(&query, deployment) else { return Ok(Rewritten { query, told }) };
+    let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
+    let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters) else {
+        return Ok(Rewritten { query, told });
+    };
+    let told = trace(base, &query, &rewriting, level).into();
+    let query = match rewriting.set.is_empty() {
+        true => query,
+        false => with_parameters(query, &rewriting.set, limits)?,
+    };
+    Ok(Rewritten { query: Query { root: rewriting.root, ..query }, told })
+}
+
+/// The rule base that a query is to be rewritten by.
+fn base_of<'d>(deployment: &'d Deployment, query: &Query) -> Result<Option<&'d Arc<RuleBase>>, Error> {
+    let bases = deployment.rule_bases();
+    match value_of(&query.parameters, "rules.off").map(str::trim) {
+        None | Some("false" | "0") => {}
+        Some("true" | "1" | "") => return Ok(None),
+        Some(text) => {
+            return Err(Error::parameter("rules.off", format!("expected true or false, found {text:?}")));
+        }
+    }
+    let Some(name) =
+        value_of(&query.parameters, "rules.rulebase").map(str::trim).filter(|name| !name.is_empty())
+    else {
+        return Ok(bases.default_base());
+    };
+    let known: Vec<&str> = bases.names().collect();
+    let cure = match &known[..] {
+        [] => format!("the application has none; add rules/{name}.sr"),
+        known => format!("there are {}", known.join(", ")),
+    };
+    let unknown =
+        || format!("there is no rule base '{name}'{}: {cure}", did_you_mean(name, known.iter().copied()));
+    bases.get(name).map(Some).ok_or_else(|| Error::parameter("rules.rulebase", unknown()))
+}
+
+/// How much the trace tells of rules: as much as of anything else, where `tracelevel.rules` does not say it.
+fn level(query: &Query) -> Result<u64, Error> {
+    let Some(text) = value_of(&query.parameters, "tracelevel.rules") else {
+        return Ok(u64::from(query.tracing.level));
+    };
+    let wrong = || format!("expected a whole number from 0, found {text:?}");
+    text.trim().parse().map_err(|_| Error::parameter("tracelevel.rules", wrong()))
+}
+
+/// The query under parameters that rules have set.
+fn with_parameters(query: Query, set: &BTreeMap<String, String>, limits: &Limits) -> Result<Query, Error> {
+    let mut changed = query.parameters.clone();
+    for (name, value) in set {
+        changed.retain(|given, _| !is_same_parameter(given, name));
+        changed.insert(name.clone(), value.clone());
+    }
+    Ok(Query { parameters: query.parameters, ..Query::from_parameters(changed, limits)? })
+}
+
+fn trace(base: &RuleBase, query: &Query, rewriting: &Rewriting, level: u64) -> Vec<String> {
+    if level == 0 {
+        return Vec::new();
+    }
+    let shown = |text: String| if query.tracing.query { text } else { "…".to_owned() };
+    let step = |step: &Step| match step {
+        Step::Applied { place, query } => {
+            (level >= RULES_LEVEL).then(|| format!("{place}: query=[{}]", shown(query.clone())))
+        }
+        Step::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
+    };
+    let mut told: Vec<String> = rewriting.steps.iter().filter_map(step).collect();
+    let set: Vec<String> =
+        rewriting.set.iter().map(|(name, value)| format!(" {name}={}", shown(value.clone()))).collect();
+    let root = shown(Brief(&rewriting.root).to_string());
+    told.push(format!("rewritten by rule base '{}': query=[{root}]{}", base.name(), set.concat()));
+    told
+}

@@ -1,0 +1,334 @@
+//! Rule bases with what they include, checked.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millrace_linguistics::{Analyzer, Language};
+use millrace_schema::{Place, did_you_mean};
+
+use crate::Error;
+use crate::parser;
+use crate::syntax::{Condition, File, Made, Rule, Statement};
+
+/// Where the rule bases of a package lie.
+const FOLDER: &str = "rules/";
+const SUFFIX: &str = ".sr";
+/// The most rules of a rule base, with those that it includes.
+const RULES_MAX: usize = 100_000;
+/// How deep named conditions may refer to each other.
+const REFERENCES_MAX: usize = 50;
+
+/// The rule bases of an application package.
+#[derive(Debug, Default)]
+pub struct RuleBases {
+    bases: BTreeMap<String, Arc<RuleBase>>,
+    default: Option<String>,
+}
+
+/// Rules that are applied together.
+#[derive(Debug)]
+pub struct RuleBase {
+    pub(crate) name: String,
+    pub(crate) rules: Vec<Arc<Rule>>,
+    pub(crate) conditions: BTreeMap<String, Arc<Condition>>,
+    stemming: bool,
+    language: Language,
+    /// The terms of conditions, as the words that they are compared by.
+    words: HashMap<String, Vec<String>>,
+}
+
+impl RuleBases {
+    /// Reads the files `rules/NAME.sr` of a package; `files` are all of it, by path. Other files in `rules/` are warned of.
+    ///
+    /// # Errors
+    /// What cannot be read or cannot work, with file, line and column.
+    pub fn read(files: &BTreeMap<String, Vec<u8>>, warnings: &mut Vec<String>) -> Result<Self, Error> {
+        let mut parsed = BTreeMap::new();
+        for (path, bytes) in files {
+            let Some(file) = path.strip_prefix(FOLDER) else { continue };
+            match file.strip_suffix(SUFFIX).filter(|name| !name.contains('/')) {
+                Some(name) => {
+                    let text = std::str::from_utf8(bytes)
+                        .map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
+                    parsed.insert(name.to_owned(), parser::parse(path, name, text)?);
+                }
+                None => warnings.push(format!("{path}: is passed over: rule bases are files rules/NAME.sr")),
+            }
+        }
+        let default = default_of(&parsed)?;
+        let settings: Vec<(String, bool, Option<String>)> =
+            parsed.values().map(|file| (file.name.clone(), file.stemming, file.language.clone())).collect();
+        let mut resolving = Resolving { files: parsed, resolved: BTreeMap::new(), under_way: Vec::new() };
+        let mut bases = BTreeMap::new();
+        for (name, stemming, language) in settings {
+            let Resolved { conditions, rules } = &*resolving.base(&name, warnings)?;
+            let conditions =
+                conditions.iter().map(|(name, (condition, _))| (name.clone(), Arc::clone(condition)));
+            let mut base = RuleBase {
+                name: name.clone(),
+                rules: rules.clone(),
+                conditions: conditions.collect(),
+                stemming,
+                language: Language::from_tag(language.as_deref().unwrap_or_default()),
+                words: HashMap::new(),
+            };
+            base.check()?;
+            base.take_words();
+            bases.insert(name, Arc::new(base));
+        }
+        Ok(RuleBases { bases, default })
+    }
+
+    /// The rule base of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<RuleBase>> {
+        self.bases.get(name.strip_suffix(SUFFIX).unwrap_or(name))
+    }
+
+    /// The rule base that says `@default`.
+    pub fn default_base(&self) -> Option<&Arc<RuleBase>> {
+        self.bases.get(self.default.as_deref()?)
+    }
+
+    /// The names of all, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.bases.keys().map(String::as_str)
+    }
+}
+
+fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
+    let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let place = Place { file: path.to_owned(), line, column: 1 };
+    Error::Syntax { place, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
+}
+
+fn default_of(files: &BTreeMap<String, File>) -> Result<Option<String>, Error> {
+    let mut defaults = files.values().filter_map(|file| Some((&file.name, file.default.as_ref()?)));
+    let (first, second) = (defaults.next(), defaults.next());
+    if let (Some((_, first)), Some((_, second))) = (first, second) {
+        let reason = format!("{first} is the default already: leave @default in one rule base");
+        return Err(Error::Invalid { place: second.clone(), reason });
+    }
+    Ok(first.map(|(name, _)| name.clone()))
+}
+
+/// A rule base with what it includes.
+struct Resolved {
+    conditions: BTreeMap<String, (Arc<Condition>, Place)>,
+    rules: Vec<Arc<Rule>>,
+}
+
+struct Resolving {
+    /// Those that are not resolved yet.
+    files: BTreeMap<String, File>,
+    resolved: BTreeMap<String, Arc<Resolved>>,
+    /// The names of those that include each other, outermost first.
+    under_way: Vec<String>,
+}
+
+impl Resolving {
+    /// The rule base of a name that is there.
+    fn base(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Arc<Resolved>, Error> {
+        if let Some(resolved) = self.resolved.get(name) {
+            return Ok(Arc::clone(resolved));
+        }
+        let statements = self.files.get_mut(name).map(|file| std::mem::take(&mut file.statements));
+        self.under_way.push(name.to_owned());
+        let mut included: BTreeMap<String, (Arc<Condition>, Place)> = BTreeMap::new();
+        let mut own: BTreeMap<String, (Condition, Place)> = BTreeMap::new();
+        let mut rules = Vec::new();
+        for statement in statements.unwrap_or_default() {
+            match statement {
+                Statement::Include { base, place } => {
+                    let more = self.included(&base, &place, warnings)?;
+                    included.extend(more.conditions.clone());
+                    rules.extend(more.rules.iter().cloned());
+                    if rules.len() > RULES_MAX {
+                        let reason = format!(
+                            "with what it includes, the rule base has more than {RULES_MAX} rules: include less"
+                        );
+                        return Err(Error::Invalid { place, reason });
+                    }
+                }
+                Statement::Condition { name, place, condition } => {
+                    if let Some((_, first)) = own.get(&name) {
+                        warnings.push(format!(
+                            "{place}: condition [{name}] is defined at {first} already; the last definition holds"
+                        ));
+                    }
+                    own.insert(name, (condition, place));
+                }
+                Statement::Rule(rule) => rules.push(rule),
+            }
+        }
+        let mut conditions = included.clone();
+        for (name, (condition, place)) in own {
+            let condition = condition.with_super(&mut |at| match included.get(&name) {
+                Some((condition, _)) => Ok(Arc::clone(condition)),
+                None => Err(Error::Invalid {
+                    place: at,
+                    reason: format!(
+                        "no included rule base has a condition [{name}] that @super could mean: include one with @include(name)"
+                    ),
+                }),
+            })?;
+            conditions.insert(name, (Arc::new(condition), place));
+        }
+        self.under_way.pop();
+        let resolved = Arc::new(Resolved { conditions, rules });
+        self.resolved.insert(name.to_owned(), Arc::clone(&resolved));
+        Ok(resolved)
+    }
+
+    fn included(
+        &mut self,
+        name: &str,
+        place: &Place,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<Resolved>, Error> {
+        let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        if self.under_way.iter().any(|including| including == name) {
+            let way: Vec<&str> = self.under_way.iter().map(String::as_str).chain([name]).collect();
+            return invalid(format!(
+                "rule bases include each other in a circle, {}: take one @include out",
+                way.join(" → ")
+            ));
+        }
+        if !self.files.contains_key(name) {
+            let hint = did_you_mean(name, self.files.keys().map(String::as_str));
+            return invalid(format!("there is no rule base '{name}'{hint}: add rules/{name}.sr"));
+        }
+        self.base(name, warnings)
+    }
+}
+
+impl RuleBase {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The words of a query's term, as those of conditions are compared with.
+    pub(crate) fn analyzer(&self) -> Analyzer {
+        let analyzer = Analyzer::text(self.language);
+        if self.stemming { analyzer } else { analyzer.without_stemming() }
+    }
+
+    /// The words by which a term of a condition is compared.
+    pub(crate) fn words_of(&self, term: &str) -> &[String] {
+        self.words.get(term).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether all that is referred to is there, and nothing refers to itself.
+    fn check(&self) -> Result<(), Error> {
+        let mut depths = BTreeMap::new();
+        for condition in self.conditions.values() {
+            self.depth(condition, &mut Vec::new(), &mut depths)?;
+        }
+        for rule in &self.rules {
+            self.depth(&rule.condition, &mut Vec::new(), &mut depths)?;
+            let mut names = Vec::new();
+            self.names_in(&rule.condition, &mut names, &mut Vec::new());
+            for production in &rule.productions {
+                let Made::Reference { name, place, .. } = &production.made else { continue };
+                if !names.iter().any(|known| known == name) {
+                    let hint = did_you_mean(name, names.iter().copied());
+                    let reason = format!(
+                        "the condition of the rule has no [{name}]{hint}: a production refers to what stands in brackets there, or before a '/'"
+                    );
+                    return Err(Error::Invalid { place: place.clone(), reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How deep a condition refers to named ones.
+    fn depth<'c>(
+        &'c self,
+        condition: &'c Condition,
+        way: &mut Vec<&'c str>,
+        depths: &mut BTreeMap<&'c str, usize>,
+    ) -> Result<usize, Error> {
+        if let Condition::Reference { name, place } = condition {
+            let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
+            if way.contains(&name.as_str()) {
+                let circle: Vec<&str> =
+                    way.iter().copied().skip_while(|one| *one != name).chain([name.as_str()]).collect();
+                return invalid(format!(
+                    "conditions refer to themselves, {}: take one of the references out",
+                    circle.join(" → ")
+                ));
+            }
+            if let Some(depth) = depths.get(name.as_str()) {
+                return Ok(*depth);
+            }
+            let Some(named) = self.conditions.get(name) else {
+                let hint = did_you_mean(name, self.conditions.keys().map(String::as_str));
+                return invalid(format!(
+                    "there is no condition [{name}]{hint}: define it with '[{name}] :- …;' here or in an included rule base"
+                ));
+            };
+            if way.len() >= REFERENCES_MAX {
+                return invalid(format!(
+                    "conditions refer to each other more than {REFERENCES_MAX} deep: put some of them together"
+                ));
+            }
+            way.push(name);
+            let depth = self.depth(named, way, depths)? + 1;
+            way.pop();
+            if depth > REFERENCES_MAX {
+                return invalid(format!(
+                    "conditions refer to each other more than {REFERENCES_MAX} deep: put some of them together"
+                ));
+            }
+            depths.insert(name, depth);
+            return Ok(depth);
+        }
+        let mut most = 0;
+        for inner in condition.inner() {
+            most = most.max(self.depth(inner, way, depths)?);
+        }
+        Ok(most)
+    }
+
+    /// The names by which productions can refer to what a condition takes.
+    fn names_in<'c>(&'c self, condition: &'c Condition, names: &mut Vec<&'c str>, seen: &mut Vec<&'c str>) {
+        match condition {
+            Condition::Named { name, .. } => names.push(name),
+            Condition::Reference { name, .. } if !seen.contains(&name.as_str()) => {
+                seen.push(name);
+                if let Some(named) = self.conditions.get(name) {
+                    self.names_in(named, names, seen);
+                }
+            }
+            _ => {}
+        }
+        condition.inner().into_iter().for_each(|inner| self.names_in(inner, names, seen));
+    }
+
+    fn take_words(&mut self) {
+        let analyzer = self.analyzer();
+        let mut waiting: Vec<&Condition> = self.conditions.values().map(|condition| &**condition).collect();
+        waiting.extend(self.rules.iter().map(|rule| &rule.condition));
+        let mut words = HashMap::new();
+        while let Some(condition) = waiting.pop() {
+            let terms: &[String] = match condition {
+                Condition::Term(term) => std::slice::from_ref(term),
+                Condition::Phrase(terms) => terms,
+                _ => &[],
+            };
+            for term in terms {
+                words.entry(term.clone()).or_insert_with(|| words_of(&analyzer, term));
+            }
+            waiting.extend(condition.inner());
+        }
+        self.words = words;
+    }
+}
+
+/// A term as the words that it is compared by.
+pub(crate) fn words_of(analyzer: &Analyzer, text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    analyzer.tokens(text, |token| words.push(token.text.to_owned()));
+    words
+}

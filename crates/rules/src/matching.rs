@@ -1,0 +1,273 @@
+//! Where a condition holds among the children of a group.
+//!
+//! A condition is tried at a place, and given what is to hold after it; so whatever comes later can make it try otherwise. All of it is
+//! bounded: a query has so many steps, and conditions within conditions go so deep.
+
+use std::collections::BTreeMap;
+
+use millrace_query::value_of;
+
+use crate::base::RuleBase;
+use crate::syntax::{Comparison, Condition};
+use crate::tree::{Kind, Node};
+
+/// How many conditions may be under way at the same time.
+const DEPTH_MAX: usize = 400;
+
+/// Where a condition holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// The places of the children that belong to the match, ascending.
+    pub(crate) taken: Vec<usize>,
+    /// What can be referred to, in order.
+    pub(crate) referred: Vec<Referred>,
+}
+
+/// Children that a named part of a condition has taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Referred {
+    pub(crate) name: String,
+    pub(crate) taken: Vec<usize>,
+    /// The named condition of which all terms are meant.
+    pub(crate) all: Option<String>,
+}
+
+/// Tries conditions at the children of one group.
+pub(crate) struct Matcher<'m> {
+    base: &'m RuleBase,
+    parameters: &'m BTreeMap<String, String>,
+    children: &'m [Node],
+    is_phrase: bool,
+    steps: &'m mut usize,
+    depth: usize,
+    taken: Vec<usize>,
+    referred: Vec<Referred>,
+}
+
+/// What is to hold after a condition: at this place, the condition having had this value.
+type Then<'t, 'm> = &'t mut dyn FnMut(&mut Matcher<'m>, usize, Option<String>) -> bool;
+
+impl<'m> Matcher<'m> {
+    /// Over the children of this group; none where it is none. Each condition that is tried takes one of `steps`; where there are
+    /// none left, nothing holds.
+    pub(crate) fn new(
+        base: &'m RuleBase,
+        parameters: &'m BTreeMap<String, String>,
+        group: &'m Node,
+        steps: &'m mut usize,
+    ) -> Option<Self> {
+        let Node::Group(group) = group else { return None };
+        Some(Matcher {
+            base,
+            parameters,
+            children: &group.children,
+            is_phrase: matches!(group.kind, Kind::Phrase { .. }),
+            steps,
+            depth: 0,
+            taken: Vec::new(),
+            referred: Vec::new(),
+        })
+    }
+
+    /// The first place from which the condition holds in a way that is wanted.
+    pub(crate) fn find(
+        &mut self,
+        condition: &'m Condition,
+        wanted: &dyn Fn(&Found) -> bool,
+    ) -> Option<Found> {
+        for at in 0..self.children.len().max(1) {
+            self.taken.clear();
+            self.referred.clear();
+            let mut found = None;
+            self.holds(condition, at, None, &mut |matcher, _, _| {
+                let mut taken = matcher.taken.clone();
+                taken.sort_unstable();
+                taken.dedup();
+                let this = Found { taken, referred: matcher.referred.clone() };
+                let is_wanted = wanted(&this);
+                found = is_wanted.then_some(this);
+                is_wanted
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    fn holds(
+        &mut self,
+        condition: &'m Condition,
+        at: usize,
+        label: Option<&'m str>,
+        then: Then<'_, 'm>,
+    ) -> bool {
+        if *self.steps == 0 || self.depth == DEPTH_MAX {
+            return false;
+        }
+        *self.steps -= 1;
+        self.depth += 1;
+        let (taken, referred) = (self.taken.len(), self.referred.len());
+        let holds = self.tried(condition, at, label, then);
+        if !holds {
+            self.taken.truncate(taken);
+            self.referred.truncate(referred);
+        }
+        self.depth -= 1;
+        holds
+    }
+
+    fn tried(
+        &mut self,
+        condition: &'m Condition,
+        at: usize,
+        label: Option<&'m str>,
+        then: Then<'_, 'm>,
+    ) -> bool {
+        match condition {
+            Condition::Term(term) => self.term(term, at, label).is_some_and(|text| {
+                self.taken.push(at);
+                then(self, at + 1, Some(text))
+            }),
+            Condition::Phrase(terms) => {
+                let holds = self.is_phrase
+                    && terms
+                        .iter()
+                        .enumerate()
+                        .all(|(offset, term)| self.term(term, at + offset, label).is_some());
+                if holds {
+                    self.taken.extend(at..at + terms.len());
+                }
+                holds && then(self, at + terms.len(), Some(terms.join(" ")))
+            }
+            Condition::Parameter(name) => {
+                value_of(self.parameters, name).is_some_and(|value| then(self, at, Some(value.to_owned())))
+            }
+            Condition::Literal(value) => then(self, at, Some(value.clone())),
+            Condition::Reference { name, .. } => match self.base.conditions.get(name) {
+                Some(named) => self.holds(named, at, label, then),
+                None => false,
+            },
+            Condition::Named { name, all, condition } => {
+                let before = self.taken.len();
+                self.holds(condition, at, label, &mut |matcher, end, value| {
+                    let taken = matcher.taken[before..].to_vec();
+                    let count = matcher.referred.len();
+                    matcher.referred.push(Referred { name: name.clone(), taken, all: all.clone() });
+                    let holds = then(matcher, end, value);
+                    if !holds {
+                        matcher.referred.truncate(count);
+                    }
+                    holds
+                })
+            }
+            Condition::Ellipsis { referable, last } => self.ellipsis(at, *referable, *last, then),
+            Condition::Labelled(label, condition) => self.holds(condition, at, Some(label), then),
+            Condition::Sequence(conditions) => self.one_after_another(conditions, at, label, None, then),
+            Condition::Choice(conditions) => {
+                conditions.iter().any(|condition| self.holds(condition, at, label, then))
+            }
+            Condition::And(conditions) => self.all(conditions, at, label, then),
+            Condition::Not(condition) => {
+                let (taken, referred) = (self.taken.len(), self.referred.len());
+                let holds = self.holds(condition, at, label, &mut |_, _, _| true);
+                self.taken.truncate(taken);
+                self.referred.truncate(referred);
+                !holds && then(self, at, None)
+            }
+            Condition::Comparison { left, operator, right } => {
+                self.holds(left, at, label, &mut |matcher, end, left| {
+                    matcher.holds(right, end, label, &mut |matcher, end, right| {
+                        operator.holds(left.as_deref(), right.as_deref()) && then(matcher, end, right)
+                    })
+                })
+            }
+            Condition::Start(condition) => {
+                at == 0 && !self.is_phrase && self.holds(condition, at, label, then)
+            }
+            Condition::End(condition) => self.holds(condition, at, label, &mut |matcher, end, value| {
+                end == matcher.children.len() && !matcher.is_phrase && then(matcher, end, value)
+            }),
+            Condition::Included(condition) => self.holds(condition, at, label, then),
+            // There is none left in a rule base that was checked.
+            Condition::Super(_) => false,
+        }
+    }
+
+    /// The text of the term at a place, if it is this one.
+    fn term(&self, term: &str, at: usize, label: Option<&str>) -> Option<String> {
+        let Some(Node::Term(found)) = self.children.get(at) else { return None };
+        let words = self.base.words_of(term);
+        let same = !words.is_empty() && found.words == words && found.has_label(label);
+        same.then(|| found.text().to_owned())
+    }
+
+    fn ellipsis(&mut self, at: usize, referable: bool, last: bool, then: Then<'_, 'm>) -> bool {
+        let rest = self.children.get(at..).unwrap_or_default();
+        let most = rest.iter().take_while(|child| matches!(child, Node::Term(_))).count();
+        let mut with = |length: usize| {
+            let before = self.taken.len();
+            if referable {
+                self.taken.extend(at..at + length);
+            }
+            let holds = then(self, at + length, None);
+            if !holds {
+                self.taken.truncate(before);
+            }
+            holds
+        };
+        if last { (0..=most).rev().any(&mut with) } else { (0..=most).any(&mut with) }
+    }
+
+    fn one_after_another(
+        &mut self,
+        conditions: &'m [Condition],
+        at: usize,
+        label: Option<&'m str>,
+        value: Option<String>,
+        then: Then<'_, 'm>,
+    ) -> bool {
+        match conditions.split_first() {
+            None => then(self, at, value),
+            Some((first, rest)) => self.holds(first, at, label, &mut |matcher, end, value| {
+                matcher.one_after_another(rest, end, label, value, then)
+            }),
+        }
+    }
+
+    fn all(
+        &mut self,
+        conditions: &'m [Condition],
+        at: usize,
+        label: Option<&'m str>,
+        then: Then<'_, 'm>,
+    ) -> bool {
+        match conditions.split_first() {
+            None => false,
+            Some((last, [])) => self.holds(last, at, label, then),
+            Some((first, rest)) => {
+                self.holds(first, at, label, &mut |matcher, _, _| matcher.all(rest, at, label, then))
+            }
+        }
+    }
+}
+
+impl Comparison {
+    /// Numbers are compared as numbers where both are; a value that is not there is like none.
+    fn holds(self, left: Option<&str>, right: Option<&str>) -> bool {
+        let (Some(left), Some(right)) = (left, right) else { return false };
+        let numbers = left.trim().parse::<f64>().ok().zip(right.trim().parse::<f64>().ok());
+        let order = match numbers {
+            Some((left, right)) => left.partial_cmp(&right),
+            None => Some(left.cmp(right)),
+        };
+        match self {
+            Comparison::Equal => order.is_some_and(|order| order.is_eq()),
+            Comparison::AtMost => order.is_some_and(|order| order.is_le()),
+            Comparison::AtLeast => order.is_some_and(|order| order.is_ge()),
+            Comparison::Less => order.is_some_and(|order| order.is_lt()),
+            Comparison::More => order.is_some_and(|order| order.is_gt()),
+            Comparison::Contains => left.contains(right),
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! Tokens of a rule base to statements.
+
+use std::sync::Arc;
+
+use millrace_schema::{Place, did_you_mean};
+
+use crate::Error;
+use crate::lexer::{Placed, Token, tokens};
+use crate::syntax::{Comparison, Condition, File, Made, Production, Rule, RuleKind, Statement, TermType};
+
+/// How deep conditions may be nested.
+const DEPTH_MAX: usize = 50;
+/// The namespace of the request's parameters, with its dot.
+const PARAMETER: &str = "parameter.";
+
+/// Reads the rule base `name` in the file `path`.
+///
+/// # Errors
+/// The first thing in it that is not as it must be written.
+pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<File, Error> {
+    let mut parser = Parser { tokens: tokens(path, text)?, at: 0, depth: 0 };
+    let mut file =
+        File { name: name.to_owned(), default: None, stemming: true, language: None, statements: Vec::new() };
+    while parser.peek() != &Token::End {
+        if parser.takes("@") {
+            parser.directive(&mut file)?;
+        } else {
+            let statement = parser.statement()?;
+            file.statements.push(statement);
+        }
+    }
+    Ok(file)
+}
+
+struct Parser {
+    tokens: Vec<Placed>,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        &self.tokens[self.at].token
+    }
+
+    fn peek_after(&self) -> &Token {
+        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].token
+    }
+
+    fn place(&self) -> Place {
+        self.tokens[self.at].place.clone()
+    }
+
+    /// Goes on to the next token; there is always one after any but the end, which is never passed.
+    fn next(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(found) if *found == symbol)
+    }
+
+    fn takes(&mut self, symbol: &str) -> bool {
+        let found = self.is(symbol);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    fn expect(&mut self, symbol: &str, meaning: &str) -> Result<(), Error> {
+        if self.takes(symbol) { Ok(()) } else { Err(self.expected(meaning)) }
+    }
+
+    fn expected(&self, what: &str) -> Error {
+        self.wrong(format!("expected {what}, found {}", self.peek()))
+    }
+
+    fn wrong(&self, reason: String) -> Error {
+        Error::Syntax { place: self.place(), reason }
+    }
+
+    fn word(&mut self, what: &str) -> Result<String, Error> {
+        match self.peek() {
+            Token::Word(_) => match self.next() {
+                Token::Word(word) => Ok(word),
+                _ => Err(self.expected(what)),
+            },
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    /// A directive after its `@`, outside of statements.
+    fn directive(&mut self, file: &mut File) -> Result<(), Error> {
+        let place = self.tokens[self.at - 1].place.clone();
+        let invalid = |reason: &str| Err(Error::Invalid { place: place.clone(), reason: reason.to_owned() });
+        let name = self.word("the name of a directive, as in '@default'")?;
+        let after_rules = file.statements.iter().any(|statement| matches!(statement, Statement::Rule(_)));
+        match name.as_str() {
+            "default" => file.default = Some(place.clone()),
+            "include" => {
+                let base = self.argument("the name of a rule base, as in '@include(example)'")?;
+                let base = base.strip_suffix(".sr").unwrap_or(&base).to_owned();
+                file.statements.push(Statement::Include { base, place: place.clone() });
+            }
+            "stemming" | "language" if after_rules => {
+                return invalid(&format!("@{name} stands before all rules: move it to the top of the file"));
+            }
+            "stemming" => match self.argument("true or false, as in '@stemming(false)'")?.as_str() {
+                "true" => file.stemming = true,
+                "false" => file.stemming = false,
+                other => {
+                    return invalid(&format!(
+                        "expected @stemming(true) or @stemming(false), found '{other}'"
+                    ));
+                }
+            },
+            "language" => {
+                file.language = Some(self.argument("the code of a language, as in '@language(en)'")?)
+            }
+            "automata" => {
+                return invalid(
+                    "automata are not read here: write what the automaton lists as conditions, as in '[brand] :- sony, dell;'",
+                );
+            }
+            "super" => return invalid("@super stands in a condition, as in '[name] :- @super, more;'"),
+            other => {
+                let hint = did_you_mean(other, ["default", "include", "stemming", "language"]);
+                return invalid(&format!(
+                    "there is no directive '@{other}'{hint}: there are @default, @include, @stemming, @language, and @super in conditions"
+                ));
+            }
+        }
+        if self.peek() != &Token::End && self.tokens[self.at].place.line == place.line {
+            return Err(self.expected(&format!("the end of the line, which ends '@{name}'")));
+        }
+        Ok(())
+    }
+
+    fn argument(&mut self, what: &str) -> Result<String, Error> {
+        self.expect("(", &format!("'(' and {what}"))?;
+        let argument = self.word(what)?;
+        self.expect(")", "')'")?;
+        Ok(argument)
+    }
+
+    fn statement(&mut self) -> Result<Statement, Error> {
+        let place = self.place();
+        if let Some(name) = self.named_condition() {
+            let condition = self.choice()?;
+            self.expect(";", "',' and another condition, or ';' at the end of the condition")?;
+            return Ok(Statement::Condition { name, place, condition });
+        }
+        let mut condition = self.choice()?;
+        let kind = if self.takes("->") {
+            RuleKind::Replacing
+        } else if self.takes("+>") {
+            RuleKind::Adding
+        } else if self.is(":-") {
+            return Err(
+                self.wrong("only a name in brackets can be defined, as in '[name] :- condition;'".to_owned())
+            );
+        } else {
+            return Err(self.expected("a condition, '->' or '+>'"));
+        };
+        mark_last(&mut condition);
+        let mut productions = Vec::new();
+        while !self.takes(";") {
+            productions.push(self.production()?);
+        }
+        Ok(Statement::Rule(Arc::new(Rule { place, condition, kind, productions })))
+    }
+
+    /// The name of the condition that a statement defines, where it begins so.
+    fn named_condition(&mut self) -> Option<String> {
+        let ahead = |offset: usize| self.tokens.get(self.at + offset).map(|placed| &placed.token);
+        match (ahead(0), ahead(1), ahead(2), ahead(3)) {
+            (
+                Some(Token::Symbol("[")),
+                Some(Token::Word(name)),
+                Some(Token::Symbol("]")),
+                Some(Token::Symbol(":-")),
+            ) => {
+                let name = name.clone();
+                self.at += 4;
+                Some(name)
+            }
+            _ => None,
+        }
+    }
+
+    fn choice(&mut self) -> Result<Condition, Error> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.wrong(format!(
+                "conditions are nested more than {DEPTH_MAX} deep: give an inner one a name, as in '[name] :- condition;'"
+            )));
+        }
+        let mut conditions = vec![self.all()?];
+        while self.takes(",") {
+            conditions.push(self.all()?);
+        }
+        self.depth -= 1;
+        Ok(one_or(conditions, Condition::Choice))
+    }
+
+    fn all(&mut self) -> Result<Condition, Error> {
+        let mut conditions = vec![self.sequence()?];
+        while self.takes("&") {
+            conditions.push(self.sequence()?);
+        }
+        Ok(one_or(conditions, Condition::And))
+    }
+
+    fn sequence(&mut self) -> Result<Condition, Error> {
+        let from_start = self.takes(".");
+        let mut conditions = vec![self.comparison()?];
+        while self.begins_condition() {
+            conditions.push(self.comparison()?);
+        }
+        let to_end = self.takes(".");
+        let mut condition = one_or(conditions, Condition::Sequence);
+        if from_start {
+            condition = Condition::Start(Box::new(condition));
+        }
+        if to_end {
+            condition = Condition::End(Box::new(condition));
+        }
+        Ok(condition)
+    }
+
+    fn begins_condition(&self) -> bool {
+        match self.peek() {
+            Token::Word(_) | Token::Literal(_) | Token::Phrase(_) => true,
+            Token::Symbol(symbol) => matches!(*symbol, "(" | "[" | "..." | "!" | "@"),
+            Token::End => false,
+        }
+    }
+
+    fn comparison(&mut self) -> Result<Condition, Error> {
+        let left = self.unary()?;
+        let operator = match self.peek() {
+            Token::Symbol("=") => Comparison::Equal,
+            Token::Symbol("<=") => Comparison::AtMost,
+            Token::Symbol(">=") => Comparison::AtLeast,
+            Token::Symbol("<") => Comparison::Less,
+            Token::Symbol(">") => Comparison::More,
+            Token::Symbol("=~") => Comparison::Contains,
+            _ => return Ok(left),
+        };
+        self.next();
+        let right = self.unary()?;
+        Ok(Condition::Comparison { left: Box::new(left), operator, right: Box::new(right) })
+    }
+
+    fn unary(&mut self) -> Result<Condition, Error> {
+        let mut negations = 0;
+        while self.takes("!") {
+            negations += 1;
+            if negations > DEPTH_MAX {
+                return Err(self.wrong("'!' is repeated too often: once is enough".to_owned()));
+            }
+        }
+        let condition = self.primary()?;
+        Ok((0..negations).fold(condition, |condition, _| Condition::Not(Box::new(condition))))
+    }
+
+    fn primary(&mut self) -> Result<Condition, Error> {
+        let name = self.prefix("/");
+        let label = self.prefix(":");
+        let (condition, bracketed) = self.bare()?;
+        let condition = match label {
+            Some(label) => Condition::Labelled(label, Box::new(condition)),
+            None => condition,
+        };
+        let (own, all) = bracketed.map_or((None, None), |(name, all)| (Some(name), all));
+        Ok(match name.or(own) {
+            Some(name) => Condition::Named { name, all, condition: Box::new(condition) },
+            None => condition,
+        })
+    }
+
+    /// A word that this symbol follows.
+    fn prefix(&mut self, symbol: &str) -> Option<String> {
+        let (Token::Word(word), Token::Symbol(found)) = (self.peek(), self.peek_after()) else { return None };
+        if *found != symbol {
+            return None;
+        }
+        let word = word.clone();
+        self.at += 2;
+        Some(word)
+    }
+
+    /// A condition without name and label; where it stands in brackets, what is in them, and the condition of which all terms are meant.
+    #[expect(clippy::type_complexity, reason = "the two parts have one reader, right above")]
+    fn bare(&mut self) -> Result<(Condition, Option<(String, Option<String>)>), Error> {
+        let place = self.place();
+        Ok(match self.peek() {
+            Token::Word(_) => (self.term()?, None),
+            Token::Literal(_) | Token::Phrase(_) => match self.next() {
+                Token::Literal(text) => (Condition::Literal(text), None),
+                Token::Phrase(text) => (Condition::Phrase(words(&text)), None),
+                _ => return Err(self.expected("a literal")),
+            },
+            Token::Symbol("...") => {
+                self.next();
+                (Condition::Ellipsis { referable: false, last: false }, None)
+            }
+            Token::Symbol("(") => {
+                self.next();
+                let condition = self.choice()?;
+                self.expect(")", "',' and another condition, or ')'")?;
+                (condition, None)
+            }
+            Token::Symbol("@") => {
+                self.next();
+                match self.word("'super'")?.as_str() {
+                    "super" => (Condition::Super(place), None),
+                    other => {
+                        let reason = format!(
+                            "'@{other}' cannot stand in a condition: only @super can; is a ';' missing before it?"
+                        );
+                        return Err(Error::Syntax { place, reason });
+                    }
+                }
+            }
+            Token::Symbol("[") => {
+                self.next();
+                if self.takes("...") {
+                    self.expect("]", "']'")?;
+                    let ellipsis = Condition::Ellipsis { referable: true, last: false };
+                    return Ok((ellipsis, Some(("...".to_owned(), None))));
+                }
+                let name = self.word("the name of a condition, or '...'")?;
+                let all = self.takes("*").then(|| name.clone());
+                self.expect("]", "']'")?;
+                (Condition::Reference { name: name.clone(), place }, Some((name, all)))
+            }
+            _ => {
+                return Err(
+                    self.expected("a condition: a term, '[name]', '(…)', '…' or a literal in single quotes")
+                );
+            }
+        })
+    }
+
+    fn term(&mut self) -> Result<Condition, Error> {
+        let place = self.place();
+        let word = self.word("a term")?;
+        match word.strip_prefix(PARAMETER) {
+            Some(name) => Ok(Condition::Parameter(name.to_owned())),
+            None => Ok(Condition::Term(in_query(word, place)?)),
+        }
+    }
+
+    fn production(&mut self) -> Result<Production, Error> {
+        let term_type = match self.peek() {
+            Token::Symbol("?") => TermType::Or,
+            Token::Symbol("=") => TermType::Equiv,
+            Token::Symbol("+") => TermType::And,
+            Token::Symbol("$") => TermType::Rank,
+            Token::Symbol("-") => TermType::Not,
+            _ => TermType::Context,
+        };
+        if term_type != TermType::Context {
+            self.next();
+        }
+        let label = self.prefix(":");
+        let made = self.made()?;
+        let weight = if self.takes("!") {
+            let place = self.place();
+            let text = self.word("a weight in percent, as in '!150'")?;
+            let weight = text.parse::<u16>().map(i32::from).map_err(|_| Error::Syntax {
+                place,
+                reason: format!(
+                    "a weight is a whole number from 0 to {}, as in '!150'; found '{text}'",
+                    u16::MAX
+                ),
+            })?;
+            Some(weight)
+        } else {
+            None
+        };
+        if matches!(made, Made::Parameter { .. })
+            && (term_type != TermType::Context || label.is_some() || weight.is_some())
+        {
+            return Err(self.wrong(
+                "a parameter has neither type, label nor weight: write parameter.NAME='value'".to_owned(),
+            ));
+        }
+        Ok(Production { term_type, label, made, weight })
+    }
+
+    fn made(&mut self) -> Result<Made, Error> {
+        let place = self.place();
+        match self.peek() {
+            Token::Phrase(text) => {
+                let words = words(text);
+                self.next();
+                Ok(Made::Phrase(words))
+            }
+            Token::Symbol("[") => {
+                self.next();
+                let name = if self.takes("...") {
+                    "...".to_owned()
+                } else {
+                    self.word("the name of a condition, or '...'")?
+                };
+                let all = self.takes("*");
+                self.expect("]", "']'")?;
+                Ok(Made::Reference { name, all, place })
+            }
+            Token::Word(_) => {
+                let word = self.word("a term")?;
+                let has_value = self.is("=") && matches!(self.peek_after(), Token::Literal(_));
+                match word.strip_prefix(PARAMETER) {
+                    Some(name) if has_value => {
+                        self.next();
+                        match self.next() {
+                            Token::Literal(value) => Ok(Made::Parameter { name: name.to_owned(), value }),
+                            _ => Err(self.expected("a value in single quotes")),
+                        }
+                    }
+                    Some(name) => {
+                        let reason =
+                            format!("expected a value for the parameter, as in parameter.{name}='value'");
+                        Err(Error::Syntax { place, reason })
+                    }
+                    None if has_value => {
+                        let reason = format!(
+                            "only parameters have values, as in parameter.{word}='value'; a term has none"
+                        );
+                        Err(Error::Syntax { place, reason })
+                    }
+                    None => Ok(Made::Term(in_query(word, place)?)),
+                }
+            }
+            _ => Err(self.expected(
+                "a production: a term, '[name]' or parameter.NAME='value'; or ';' at the end of the rule",
+            )),
+        }
+    }
+}
+
+/// A term of the query; what has a dot in it would be in another namespace.
+fn in_query(word: String, place: Place) -> Result<String, Error> {
+    match word.split_once('.') {
+        Some((namespace, _)) => {
+            let reason = format!(
+                "there is no namespace '{namespace}': there are the query's terms, which need none, and 'parameter'; terms have no dots"
+            );
+            Err(Error::Syntax { place, reason })
+        }
+        None => Ok(word),
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn one_or(mut conditions: Vec<Condition>, many: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
+    if conditions.len() == 1 { conditions.remove(0) } else { many(conditions) }
+}
+
+/// An ellipsis that nothing follows takes all there is.
+fn mark_last(condition: &mut Condition) {
+    match condition {
+        Condition::Ellipsis { last, .. } => *last = true,
+        Condition::Named { condition, .. }
+        | Condition::Labelled(_, condition)
+        | Condition::Start(condition)
+        | Condition::End(condition) => mark_last(condition),
+        Condition::Sequence(conditions) | Condition::And(conditions) => {
+            conditions.last_mut().into_iter().for_each(mark_last);
+        }
+        Condition::Choice(conditions) => conditions.iter_mut().for_each(mark_last),
+        _ => {}
+    }
+}

@@ -1,0 +1,362 @@
+//! The rules of a base carried out on a query, one after another.
+//!
+//! A rule is carried out wherever its condition holds until it holds nowhere any more; then comes the next. What a rule has produced is
+//! no reason to carry it out again, and an adding rule is carried out once for each term that a match begins with, so every rule comes to
+//! an end. How often a rule is carried out, how large the query gets and how much is tried is bounded beside that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_query::{Annotations, Brief, Item, Match};
+
+use crate::base::RuleBase;
+use crate::matching::{Found, Matcher};
+use crate::syntax::{Condition, Made, Production, Rule, RuleKind, TermType};
+use crate::tree::{Builder, DEFAULT_FIELD, Group, Kind, Node, group};
+
+/// How many conditions are tried for a query.
+const STEPS_MAX: usize = 1_000_000;
+/// The most terms of a rewritten query.
+const TERMS_MAX: usize = 10_000;
+/// How often a rule is carried out in any query, and how often for each term of it.
+const TIMES_MIN: usize = 15;
+const TIMES_PER_TERM: usize = 3;
+
+/// What a rule base made of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rewriting {
+    /// The query tree; [`Item::False`] where the rules leave nothing of it.
+    pub root: Item,
+    /// Parameters that rules have set.
+    pub set: BTreeMap<String, String>,
+    /// What was done, in order; at least one step.
+    pub steps: Vec<Step>,
+}
+
+/// A rule carried out, or why no more were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The rule at a place in the package made the query so, in short.
+    Applied {
+        /// File, line and column of the rule.
+        place: String,
+        /// The query after it.
+        query: String,
+    },
+    /// A bound was reached: the rules after this are left out.
+    Stopped {
+        /// Which.
+        reason: String,
+    },
+}
+
+impl RuleBase {
+    /// Rewrites a query tree, in which typed text was taken apart ([`Item::Typed`]), under the request's parameters. Nothing where no
+    /// rule holds.
+    ///
+    /// Cost: at most one million conditions are tried; the result has at most some ten thousand terms.
+    pub fn rewrite(&self, root: &Item, parameters: &BTreeMap<String, String>) -> Option<Rewriting> {
+        let mut builder = Builder::new(self.analyzer());
+        let root = builder.tree(root);
+        let mut rewriter = Rewriter {
+            base: self,
+            builder,
+            root,
+            parameters: parameters.clone(),
+            set: BTreeMap::new(),
+            left: STEPS_MAX,
+            steps: Vec::new(),
+        };
+        for (number, rule) in self.rules.iter().enumerate() {
+            if let Err(reason) = rewriter.carry_out(number, rule) {
+                rewriter.steps.push(Step::Stopped { reason });
+                break;
+            }
+        }
+        let Rewriter { root, set, steps, .. } = rewriter;
+        (!steps.is_empty()).then(|| Rewriting { root: root.item().unwrap_or(Item::False), set, steps })
+    }
+}
+
+struct Rewriter<'b> {
+    base: &'b RuleBase,
+    builder: Builder,
+    root: Node,
+    parameters: BTreeMap<String, String>,
+    set: BTreeMap<String, String>,
+    /// How many conditions may still be tried.
+    left: usize,
+    steps: Vec<Step>,
+}
+
+/// Something made, and how it is put to the query.
+type Piece = (TermType, Node);
+
+impl Rewriter<'_> {
+    /// Carries a rule out as often as it holds.
+    fn carry_out(&mut self, number: usize, rule: &Rule) -> Result<(), String> {
+        let most = (self.root.size() * TIMES_PER_TERM).max(TIMES_MIN);
+        let mut begun = BTreeSet::new();
+        let mut without_terms = false;
+        for _ in 0..most {
+            let Some((place, found)) = self.find(number, rule, &begun, without_terms) else {
+                return match self.left {
+                    0 => Err(format!("more than {STEPS_MAX} conditions were tried")),
+                    _ => Ok(()),
+                };
+            };
+            match found.taken.first() {
+                None => without_terms = true,
+                Some(first) => {
+                    begun.extend(self.children(&place).get(*first).and_then(Node::first_id));
+                }
+            }
+            self.produce(number, rule, &place, &found);
+            let query = self.root.item().unwrap_or(Item::False);
+            self.steps
+                .push(Step::Applied { place: rule.place.to_string(), query: Brief(&query).to_string() });
+            if self.root.size() > TERMS_MAX {
+                return Err(format!("the query has more than {TERMS_MAX} terms"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next match of a rule, and the place of the group it is in.
+    fn find(
+        &mut self,
+        number: usize,
+        rule: &Rule,
+        begun: &BTreeSet<usize>,
+        without_terms: bool,
+    ) -> Option<(Vec<usize>, Found)> {
+        for place in self.root.places() {
+            let node = self.root.at(&place)?;
+            let Node::Group(group) = node else { continue };
+            let wanted = |found: &Found| match (found.taken.first(), rule.kind) {
+                (None, _) => !without_terms,
+                (Some(_), RuleKind::Replacing) => {
+                    found.taken.iter().any(|at| !group.children[*at].is_by(number))
+                }
+                (Some(first), RuleKind::Adding) => {
+                    let first = &group.children[*first];
+                    !first.is_by(number) && first.first_id().is_some_and(|id| !begun.contains(&id))
+                }
+            };
+            let mut matcher = Matcher::new(self.base, &self.parameters, node, &mut self.left)?;
+            if let Some(found) = matcher.find(&rule.condition, &wanted) {
+                return Some((place, found));
+            }
+        }
+        None
+    }
+
+    fn children(&self, place: &[usize]) -> &[Node] {
+        match self.root.at(place) {
+            Some(Node::Group(group)) => &group.children,
+            _ => &[],
+        }
+    }
+
+    /// Makes what a rule says, and puts it to the group at a place.
+    fn produce(&mut self, number: usize, rule: &Rule, place: &[usize], found: &Found) {
+        let children = self.children(place).to_vec();
+        let mut pieces: Vec<Piece> = Vec::new();
+        for production in &rule.productions {
+            self.make(number, production, found, &children, &mut pieces);
+        }
+        let Some(node) = self.root.at_mut(place) else { return };
+        let Node::Group(group) = std::mem::replace(node, group(Kind::And, Vec::new())) else { return };
+        let (edited, around) = edited(group, rule.kind, &found.taken, pieces);
+        *node = edited;
+        for (term_type, piece) in around {
+            self.put_around(place, term_type, piece);
+        }
+    }
+
+    /// Joins a piece to the group at a place: in the group around it, where that joins so already.
+    fn put_around(&mut self, place: &[usize], term_type: TermType, piece: Node) {
+        if let Some((last, outer)) = place.split_last()
+            && let Some(Node::Group(outer)) = self.root.at_mut(outer)
+            && outer.kind.joins(term_type)
+            && (*last == 0 || matches!(term_type, TermType::And | TermType::Or))
+        {
+            outer.children.push(piece);
+            return;
+        }
+        let Some(node) = self.root.at_mut(place) else { return };
+        let whole = std::mem::replace(node, group(Kind::And, Vec::new()));
+        *node = whole.combined(term_type, piece);
+    }
+
+    fn make(
+        &mut self,
+        number: usize,
+        production: &Production,
+        found: &Found,
+        children: &[Node],
+        pieces: &mut Vec<Piece>,
+    ) {
+        let Production { term_type, label, made, weight } = production;
+        match made {
+            Made::Parameter { name, value } => {
+                self.parameters.insert(name.clone(), value.clone());
+                self.set.insert(name.clone(), value.clone());
+            }
+            Made::Term(text) => {
+                let node = self.word(number, label.as_deref(), text, *weight);
+                pieces.push((*term_type, node));
+            }
+            Made::Phrase(words) => {
+                let node = self.phrase(number, label.as_deref(), words, *weight);
+                pieces.push((*term_type, node));
+            }
+            Made::Reference { name, all, .. } => {
+                for referred in found.referred.iter().filter(|referred| referred.name == *name) {
+                    let condition = if *all { Some(name) } else { referred.all.as_ref() };
+                    if let Some(condition) = condition.and_then(|name| self.base.conditions.get(name)) {
+                        for words in terms_of(condition) {
+                            let node = match &words[..] {
+                                [word] => self.word(number, label.as_deref(), word, *weight),
+                                words => self.phrase(number, label.as_deref(), words, *weight),
+                            };
+                            pieces.push((*term_type, node));
+                        }
+                        continue;
+                    }
+                    let taken = referred.taken.iter().map(|at| &children[*at]);
+                    let copies: Vec<Node> =
+                        taken.map(|node| self.copy(number, node, label.as_deref(), *weight)).collect();
+                    pieces.extend(as_pieces(*term_type, copies));
+                }
+            }
+        }
+    }
+
+    fn word(&mut self, rule: usize, label: Option<&str>, text: &str, weight: Option<i32>) -> Node {
+        let item = Item::Term {
+            field: label.unwrap_or(DEFAULT_FIELD).to_owned(),
+            text: text.into(),
+            matching: Match::Word,
+            annotations: weighted(Annotations::default(), weight),
+        };
+        self.builder.term(item, Some(rule))
+    }
+
+    fn phrase(&mut self, rule: usize, label: Option<&str>, words: &[String], weight: Option<i32>) -> Node {
+        let children = words.iter().map(|word| self.word(rule, label, word, None)).collect();
+        let field = label.unwrap_or(DEFAULT_FIELD).to_owned();
+        group(Kind::Phrase { field, annotations: weighted(Annotations::default(), weight) }, children)
+    }
+
+    /// A term that was matched, once more.
+    fn copy(&mut self, rule: usize, node: &Node, label: Option<&str>, weight: Option<i32>) -> Node {
+        let Node::Term(term) = node else { return node.clone() };
+        let mut item = term.item.clone();
+        if let Item::Term { field, annotations, .. } = &mut item {
+            if let Some(label) = label {
+                label.clone_into(field);
+            }
+            *annotations = weighted(std::mem::take(annotations), weight);
+        }
+        self.builder.term(item, Some(rule))
+    }
+}
+
+fn weighted(annotations: Annotations, weight: Option<i32>) -> Annotations {
+    Annotations { weight: weight.unwrap_or(annotations.weight), ..annotations }
+}
+
+/// The terms that were matched together, as pieces of a type: what is inserted as one thing stays together.
+fn as_pieces(term_type: TermType, mut nodes: Vec<Node>) -> Vec<Piece> {
+    match term_type {
+        TermType::Context | TermType::And => nodes.into_iter().map(|node| (term_type, node)).collect(),
+        _ if nodes.len() == 1 => vec![(term_type, nodes.remove(0))],
+        _ if nodes.is_empty() => Vec::new(),
+        TermType::Equiv => vec![(term_type, together(nodes))],
+        _ => vec![(term_type, group(Kind::And, nodes))],
+    }
+}
+
+/// Terms as one: a phrase, where they are of one field.
+fn together(mut nodes: Vec<Node>) -> Node {
+    if nodes.len() == 1 {
+        return nodes.remove(0);
+    }
+    let field = match &nodes[..] {
+        [Node::Term(first), ..] => first.field().to_owned(),
+        _ => String::new(),
+    };
+    match nodes.iter().all(|node| matches!(node, Node::Term(term) if term.field() == field)) {
+        true => group(Kind::Phrase { field, annotations: Annotations::default() }, nodes),
+        false => group(Kind::And, nodes),
+    }
+}
+
+/// The terms that a condition lists, each as its words.
+fn terms_of(condition: &Condition) -> Vec<Vec<String>> {
+    match condition {
+        Condition::Term(term) => vec![vec![term.clone()]],
+        Condition::Phrase(words) => vec![words.clone()],
+        Condition::Choice(conditions) => conditions.iter().flat_map(terms_of).collect(),
+        Condition::Sequence(conditions) => vec![conditions.iter().flat_map(terms_of).flatten().collect()],
+        Condition::Named { condition, .. } | Condition::Labelled(_, condition) => terms_of(condition),
+        Condition::Included(condition) => terms_of(condition),
+        _ => Vec::new(),
+    }
+}
+
+/// A group with what a rule has made in it, and what is to be put around it.
+fn edited(
+    Group { kind, mut children }: Group,
+    rule: RuleKind,
+    taken: &[usize],
+    pieces: Vec<Piece>,
+) -> (Node, Vec<Piece>) {
+    let (mut here, mut equivalents, mut around) = (Vec::new(), Vec::new(), Vec::new());
+    for (term_type, node) in pieces {
+        match term_type {
+            TermType::Context => here.push(node),
+            TermType::Equiv => equivalents.push(node),
+            other => around.push((other, node)),
+        }
+    }
+    let equiv = |nodes| group(Kind::Equiv { annotations: Annotations::default() }, nodes);
+    let first = taken.first().copied().unwrap_or(children.len());
+    let moves = rule == RuleKind::Replacing || !equivalents.is_empty();
+    let mut at = if moves { first } else { taken.last().map_or(children.len(), |last| last + 1) };
+    let mut removed = Vec::new();
+    if moves {
+        for place in taken.iter().rev() {
+            removed.insert(0, children.remove(*place));
+        }
+    }
+    if !equivalents.is_empty() {
+        if rule == RuleKind::Adding && !removed.is_empty() {
+            equivalents.insert(0, together(removed));
+        }
+        here.insert(0, equiv(equivalents));
+    }
+    // A phrase has nothing but words of its own field.
+    let fits = |node: &Node| match &kind {
+        Kind::Phrase { field, .. } => {
+            matches!(node, Node::Term(term) if term.field() == field && is_plain(&term.item))
+        }
+        _ => true,
+    };
+    let beside = if here.iter().all(fits) { Vec::new() } else { std::mem::take(&mut here) };
+    for node in here {
+        children.insert(at, node);
+        at += 1;
+    }
+    let mut node = group(kind, children);
+    if !beside.is_empty() {
+        let mut together = vec![node];
+        together.extend(beside);
+        node = group(Kind::And, together);
+    }
+    (node, around)
+}
+
+fn is_plain(item: &Item) -> bool {
+    matches!(item, Item::Term { annotations, .. } if annotations.weight == 100)
+}
