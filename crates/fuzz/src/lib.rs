@@ -11,6 +11,7 @@ mod documents;
 mod expressions;
 mod mutator;
 mod queries;
+mod rules;
 mod schemas;
 mod tensors;
 mod world;
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "document", run: documents::document },
     Target { name: "feed", run: documents::feed },
     Target { name: "row", run: documents::row },
@@ -38,6 +39,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "tensor", run: tensors::tensor },
     Target { name: "schema", run: schemas::schema },
     Target { name: "services", run: schemas::services },
+    Target { name: "rules", run: rules::rules },
     Target { name: "peer", run: millrace_peer::fuzz },
 ];
 

@@ -50,4 +50,4 @@ macro_rules! targets {
     };
 }
 
-targets!(document feed row selection yql query grouping expression tensor schema services peer);
+targets!(document feed row selection yql query grouping expression tensor schema services rules peer);

@@ -127,3 +127,30 @@ fn three_nodes_answer_as_one() {
     }
     assert!(compared > 100, "only {compared} queries find something");
 }
+
+#[test]
+fn rules_rewrite_a_query_at_every_node() {
+    let (one, divided) = (nodes(1, false), nodes(3, true));
+    let rules = "@default\n grist -> grain;\n crumbs +> ?bread;\n fewest -> parameter.hits='3';";
+    for nodes in [&one, &divided] {
+        (0..nodes.nodes.len()).for_each(|node| nodes.deploy_with(node, NOTE, &[("rules/mill.sr", rules)]));
+    }
+    let asked = |query: &str, off: &str| {
+        json!({
+            "yql": "select * from note where userQuery()", "query": query, "type": "all", "ranking": "words",
+            "rules.off": off, "timeout": "20s", "streaming.groupname": "large",
+        })
+    };
+    for (query, same_as) in [("grist", "grain"), ("crumbs", "bread"), ("water grist", "water grain")] {
+        let expected = result(&one, 0, &asked(same_as, "true"));
+        assert!(expected["root"]["fields"]["totalCount"].as_u64() > Some(0), "{expected}");
+        assert_ne!(result(&one, 0, &asked(query, "true")), expected, "{query} without rules");
+        for (nodes, node) in [(&one, 0), (&divided, 0), (&divided, 1), (&divided, 2)] {
+            assert_eq!(result(nodes, node, &asked(query, "false")), expected, "{query} at node {node}");
+        }
+    }
+    for (nodes, node) in [(&one, 0), (&divided, 1)] {
+        let few = result(nodes, node, &asked("grain fewest", "false"));
+        assert_eq!(few["root"]["children"].as_array().map(Vec::len), Some(3), "{few}");
+    }
+}

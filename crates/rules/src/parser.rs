@@ -51,11 +51,9 @@ impl Parser {
         self.tokens[self.at].place.clone()
     }
 
-    /// Goes on to the next token; there is always one after any but the end, which is never passed.
-    fn next(&mut self) -> Token {
-        let token = self.peek().clone();
+    /// Goes on to the next token. The end is never passed.
+    fn next(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
-        token
     }
 
     fn is(&self, symbol: &str) -> bool {
@@ -83,13 +81,10 @@ impl Parser {
     }
 
     fn word(&mut self, what: &str) -> Result<String, Error> {
-        match self.peek() {
-            Token::Word(_) => match self.next() {
-                Token::Word(word) => Ok(word),
-                _ => Err(self.expected(what)),
-            },
-            _ => Err(self.expected(what)),
-        }
+        let Token::Word(word) = self.peek() else { return Err(self.expected(what)) };
+        let word = word.clone();
+        self.next();
+        Ok(word)
     }
 
     /// A directive after its `@`, outside of statements.
@@ -299,11 +294,16 @@ impl Parser {
         let place = self.place();
         Ok(match self.peek() {
             Token::Word(_) => (self.term()?, None),
-            Token::Literal(_) | Token::Phrase(_) => match self.next() {
-                Token::Literal(text) => (Condition::Literal(text), None),
-                Token::Phrase(text) => (Condition::Phrase(words(&text)), None),
-                _ => return Err(self.expected("a literal")),
-            },
+            Token::Literal(text) => {
+                let literal = Condition::Literal(text.clone());
+                self.next();
+                (literal, None)
+            }
+            Token::Phrase(text) => {
+                let phrase = Condition::Phrase(words(text));
+                self.next();
+                (phrase, None)
+            }
             Token::Symbol("...") => {
                 self.next();
                 (Condition::Ellipsis { referable: false, last: false }, None)
@@ -414,27 +414,27 @@ impl Parser {
             }
             Token::Word(_) => {
                 let word = self.word("a term")?;
-                let has_value = self.is("=") && matches!(self.peek_after(), Token::Literal(_));
-                match word.strip_prefix(PARAMETER) {
-                    Some(name) if has_value => {
-                        self.next();
-                        match self.next() {
-                            Token::Literal(value) => Ok(Made::Parameter { name: name.to_owned(), value }),
-                            _ => Err(self.expected("a value in single quotes")),
-                        }
+                let value = match self.peek_after() {
+                    Token::Literal(value) if self.is("=") => Some(value.clone()),
+                    _ => None,
+                };
+                match (word.strip_prefix(PARAMETER), value) {
+                    (Some(name), Some(value)) => {
+                        self.at += 2;
+                        Ok(Made::Parameter { name: name.to_owned(), value })
                     }
-                    Some(name) => {
+                    (Some(name), None) => {
                         let reason =
                             format!("expected a value for the parameter, as in parameter.{name}='value'");
                         Err(Error::Syntax { place, reason })
                     }
-                    None if has_value => {
+                    (None, Some(_)) => {
                         let reason = format!(
                             "only parameters have values, as in parameter.{word}='value'; a term has none"
                         );
                         Err(Error::Syntax { place, reason })
                     }
-                    None => Ok(Made::Term(in_query(word, place)?)),
+                    (None, None) => Ok(Made::Term(in_query(word, place)?)),
                 }
             }
             _ => Err(self.expected(

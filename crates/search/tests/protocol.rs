@@ -4,13 +4,12 @@
 //! protocol is spoken; see `millrace_cluster::PROTOCOL`.
 
 use std::fmt::Write;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
+use millrace_column::View;
 use millrace_document::{DataType, Value};
-use millrace_fixtures::{Fields, field, plan, schema, view};
+use millrace_fixtures::{Chunks, Fields, field, plan, schema, view};
 use millrace_plan::{LeafId, Node, Plan, Predicate, SortBy, SortColumn, WordPattern};
 use millrace_query::Collapse;
 use millrace_ranking::Profile;
@@ -84,19 +83,6 @@ fn order() -> Plan {
     let by = |by, descending| SortColumn { by, descending, missing: None };
     plan.sorting = vec![by(SortBy::Number("date".into()), true), by(SortBy::DocumentId, false)];
     plan
-}
-
-/// Some chunks of a view.
-struct Chunks(MemoryView, Range<usize>);
-
-impl View for Chunks {
-    fn chunks(&self) -> &[Chunk] {
-        &self.0.chunks()[self.1.clone()]
-    }
-
-    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        self.0.columns(key, self.1.start + range.start..self.1.start + range.end)
-    }
 }
 
 /// Adds a message to what was said, and answers what arrives.

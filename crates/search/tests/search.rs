@@ -1,12 +1,11 @@
 //! Searches over a handful of documents, from plan to result.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
+use millrace_column::{MemoryView, View};
 use millrace_document::{DataType, Value};
-use millrace_fixtures::{Fields, field, plan, schema};
+use millrace_fixtures::{Chunks, Fields, field, plan, schema};
 use millrace_plan::{
     LeafId, Missing, Node, NumberRange, Plan, Predicate, Scope, SortBy, SortColumn, TextOrder, WordPattern,
 };
@@ -110,19 +109,6 @@ fn shown(outcome: &Outcome) -> String {
     let mut result = outcome.result.clone();
     result.coverage.nodes = 1;
     format!("{result:?} {:?} {}", outcome.collapse_keys, outcome.trace.matched)
-}
-
-/// Some chunks of a view.
-struct Chunks(MemoryView, Range<usize>);
-
-impl View for Chunks {
-    fn chunks(&self) -> &[Chunk] {
-        &self.0.chunks()[self.1.clone()]
-    }
-
-    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
-        self.0.columns(key, self.1.start + range.start..self.1.start + range.end)
-    }
 }
 
 fn names(outcome: &Outcome) -> String {

@@ -72,14 +72,15 @@ fn base_of<'d>(deployment: &'d Deployment, query: &Query) -> Result<Option<&'d A
     else {
         return Ok(bases.default_base());
     };
-    let known: Vec<&str> = bases.names().collect();
-    let cure = match &known[..] {
-        [] => format!("the application has none; add rules/{name}.sr"),
-        known => format!("there are {}", known.join(", ")),
-    };
-    let unknown =
-        || format!("there is no rule base '{name}'{}: {cure}", did_you_mean(name, known.iter().copied()));
-    bases.get(name).map(Some).ok_or_else(|| Error::parameter("rules.rulebase", unknown()))
+    bases.get(name).map(Some).ok_or_else(|| {
+        let known: Vec<&str> = bases.names().collect();
+        let cure = match &known[..] {
+            [] => format!("the application has none; add rules/{name}.sr"),
+            known => format!("there are {}", known.join(", ")),
+        };
+        let hint = did_you_mean(name, known.iter().copied());
+        Error::parameter("rules.rulebase", format!("there is no rule base '{name}'{hint}: {cure}"))
+    })
 }
 
 /// How much the trace tells of rules: as much as of anything else, where `tracelevel.rules` does not say it.

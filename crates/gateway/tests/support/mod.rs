@@ -287,11 +287,10 @@ impl Cluster for Member {
 }
 
 /// The application with this schema.
-fn application(schema: &str) -> Application {
-    let files: BTreeMap<String, Vec<u8>> = [("services.xml", SERVICES), ("schemas/note.sd", schema)]
-        .map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()))
-        .into();
-    Application::from_files(files).expect("an application")
+fn application(schema: &str, more: &[(&str, &str)]) -> Application {
+    let files = [("services.xml", SERVICES), ("schemas/note.sd", schema)];
+    let files = files.iter().chain(more).map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
+    Application::from_files(files.collect()).expect("an application")
 }
 
 /// The nodes.
@@ -341,7 +340,7 @@ impl Nodes {
             settings.drain = Duration::from_millis(200);
             change(&mut settings);
             let node = Node::open(settings).expect("a node");
-            node.deploy(application(schema)).expect("it is deployed");
+            node.deploy(application(schema, &[])).expect("it is deployed");
             let server = runtime.block_on(Server::bind(Arc::clone(&node))).expect("ports");
             let (address, config_address) = server.addresses().expect("addresses");
             world.addresses.lock().unwrap().push(address.to_string());
@@ -363,8 +362,13 @@ impl Nodes {
 
     /// The next generation of the application comes to a node: with another schema, or as it was with something else that is new.
     pub fn deploy(&self, node: usize, schema: &str) {
+        self.deploy_with(node, schema, &[]);
+    }
+
+    /// The same, with more files in the package.
+    pub fn deploy_with(&self, node: usize, schema: &str, more: &[(&str, &str)]) {
         let generation = self.nodes[node].generation() + 1;
-        self.nodes[node].deploy_as(application(schema), generation).expect("it is deployed");
+        self.nodes[node].deploy_as(application(schema, more), generation).expect("it is deployed");
     }
 
     /// The node answers no more.

@@ -166,25 +166,22 @@ impl ChunkPass<'_, '_> {
             self.seek(*leaf, matched)?;
             tokens.push(self.window.column(&ready.leaves[leaf.0].field.key, self.chunk)?);
         }
+        let numbered: Vec<(usize, LeafId)> = leaves.iter().copied().enumerate().collect();
+        let Some(condition) = Condition::new(ready, node, &numbered) else { return Ok(kept) };
         for document in documents.iter().map(|document| usize::from(*document)) {
             let Some(value) = millrace_column::value(&column, data_type, document) else { continue };
-            for (at, leaf) in leaves.iter().enumerate() {
-                let mut wanted = Vec::new();
-                Wanted { ready, leaf: *leaf, found: &mut wanted }.collect(
-                    node,
-                    Element::Value(&value, 1),
-                    0,
-                    true,
-                );
+            let mut wanted: Vec<Vec<bool>> = vec![Vec::new(); leaves.len()];
+            condition.tell(ready, Element::Value(&value, 1), 0, true, &mut wanted);
+            for ((at, leaf), wanted) in numbered.iter().zip(&wanted) {
                 let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
-                match &tokens[at] {
+                match &tokens[*at] {
                     Some(Column::Tokens(tokens)) => {
-                        kept[at].push(document, within(places, &wanted, tokens.document(document)));
+                        kept[*at].push(document, within(places, wanted, tokens.document(document)));
                     }
                     // Numbers: each has a boundary after it.
                     _ => {
                         let is_wanted = |place: &u32| wanted.get(*place as usize / 2) == Some(&true);
-                        kept[at].push(document, places.iter().copied().filter(is_wanted));
+                        kept[*at].push(document, places.iter().copied().filter(is_wanted));
                     }
                 }
             }
@@ -193,38 +190,74 @@ impl ChunkPass<'_, '_> {
     }
 }
 
-/// Which of a leaf's texts, or numbers, are in elements that match: one entry for each, in the order of the document.
-struct Wanted<'a, 'p> {
-    ready: &'a ReadyPlan<'p>,
-    leaf: LeafId,
-    found: &'a mut Vec<bool>,
+/// A condition on one element of a collection, and the leaves inside of it.
+struct Condition<'n> {
+    child: &'n Node,
+    /// The elements that may match; any where there are none.
+    only: &'n [u32],
+    /// From the field to the collection.
+    path: Vec<&'n str>,
+    /// The leaves right inside.
+    leaves: Vec<Values<'n>>,
+    /// Conditions further inside, and theirs.
+    inner: Vec<Condition<'n>>,
 }
 
-impl Wanted<'_, '_> {
-    /// Goes through the elements of a condition's collection inside of `from`, to which `depth` steps of the path lead.
-    fn collect(&mut self, condition: &Node, from: Element<'_>, depth: usize, outer: bool) {
-        let Node::SameElement { field, child, elements: only } = condition else { return };
+/// The values of a leaf in an element: texts, or numbers.
+struct Values<'n> {
+    /// The number of the leaf.
+    at: usize,
+    /// From the element to the values.
+    path: Vec<&'n str>,
+    are_numbers: bool,
+}
+
+impl<'n> Condition<'n> {
+    /// Of a [`Node::SameElement`] in which these numbered leaves stand.
+    fn new(ready: &'n ReadyPlan<'_>, node: &'n Node, leaves: &[(usize, LeafId)]) -> Option<Self> {
+        let Node::SameElement { field, child, elements: only } = node else { return None };
         let path = path_of(field);
-        let inner = condition_on(child, self.leaf);
-        from.wholes(path.get(depth..).unwrap_or_default(), &mut |collection| {
-            elements(collection, &mut |index, element| {
-                let matches = outer && is_among(only, index) && holds(self.ready, child, element, path.len());
-                match inner {
-                    Some(inner) => self.collect(inner, element, path.len(), matches),
-                    None => self.values(element, path.len(), matches),
-                }
-            });
-        });
+        let mut within: Vec<(&Node, Vec<(usize, LeafId)>)> = Vec::new();
+        let mut own = Vec::new();
+        for &(at, leaf) in leaves {
+            let Some(inner) = condition_on(child, leaf) else {
+                let leaf = &ready.leaves[leaf.0];
+                let path = leaf.field.path.iter().skip(path.len()).map(|part| &**part).collect();
+                own.push(Values { at, path, are_numbers: matches!(leaf.kind, Kind::NumberWords) });
+                continue;
+            };
+            match within.iter_mut().find(|(known, _)| std::ptr::eq(*known, inner)) {
+                Some((_, leaves)) => leaves.push((at, leaf)),
+                None => within.push((inner, vec![(at, leaf)])),
+            }
+        }
+        let inner = within.iter().filter_map(|(node, leaves)| Condition::new(ready, node, leaves));
+        Some(Condition { child, only, path, leaves: own, inner: inner.collect() })
     }
 
-    fn values(&mut self, element: Element<'_>, depth: usize, matches: bool) {
-        let leaf = &self.ready.leaves[self.leaf.0];
-        let path: Vec<&str> = leaf.field.path.iter().skip(depth).map(|part| &**part).collect();
-        let is_number = matches!(leaf.kind, Kind::NumberWords);
-        element.at(&path, &mut |value, _| {
-            if is_number || matches!(value, Value::String(_)) {
-                self.found.push(matches);
-            }
+    /// Tells for each value of each leaf, in the order of the document, whether the elements that it is in match. `depth` steps of the path lead
+    /// to `from`, which is in elements that match themselves, if `outer`.
+    fn tell(
+        &self,
+        ready: &ReadyPlan<'_>,
+        from: Element<'_>,
+        depth: usize,
+        outer: bool,
+        told: &mut [Vec<bool>],
+    ) {
+        from.wholes(self.path.get(depth..).unwrap_or_default(), &mut |collection| {
+            elements(collection, &mut |index, element| {
+                let depth = self.path.len();
+                let matches = outer && is_among(self.only, index) && holds(ready, self.child, element, depth);
+                for Values { at, path, are_numbers } in &self.leaves {
+                    element.at(path, &mut |value, _| {
+                        if *are_numbers || matches!(value, Value::String(_)) {
+                            told[*at].push(matches);
+                        }
+                    });
+                }
+                self.inner.iter().for_each(|inner| inner.tell(ready, element, depth, matches, told));
+            });
         });
     }
 }

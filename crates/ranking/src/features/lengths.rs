@@ -175,9 +175,10 @@ impl Feature for FieldLength {
             let out = values.numbers(chunk.len(), FAR);
             let found: Vec<_> = terms.iter().map(|found| chunk.matches.leaf(found.leaf)).collect();
             let mut positions: Vec<Positions<'_>> = found.iter().map(|found| Positions::of(found)).collect();
+            let mut here: Vec<&[u32]> = Vec::with_capacity(positions.len());
             for (document, place) in chunk.documents() {
-                let here: Vec<&[u32]> =
-                    positions.iter_mut().map(|list| list.next().unwrap_or_default()).collect();
+                here.clear();
+                here.extend(positions.iter_mut().map(|list| list.next().unwrap_or_default()));
                 if found.iter().any(|found| count(found, document) > 0) {
                     let here = here.iter().flat_map(|positions| positions.iter().copied());
                     out[document] = f64::from(shape.elements(chunk, place).longest(here));

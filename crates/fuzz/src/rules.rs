@@ -1,0 +1,28 @@
+//! Semantic rules: a rule base, and a query that it rewrites.
+
+use std::collections::BTreeMap;
+
+use millrace_plan::parsed;
+use millrace_query::{Limits, Query};
+use millrace_rules::RuleBases;
+
+use crate::world::schema;
+use crate::{tells, text};
+
+/// A rule base; what stands behind the first line `---` is what a person types, else its own text is.
+pub(crate) fn rules(input: &[u8]) {
+    let input = text(input);
+    let (rules, typed) = input.split_once("\n---\n").unwrap_or((input, input));
+    let files = BTreeMap::from([("rules/x.sr".to_owned(), rules.as_bytes().to_vec())]);
+    let bases = match RuleBases::read(&files, &mut Vec::new()) {
+        Ok(bases) => bases,
+        Err(error) => return tells(&error),
+    };
+    let asked = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let parameters = [("query", typed), ("type", "all"), ("streaming.groupname", "ann")].map(asked);
+    let Ok(query) = Query::from_parameters(parameters.into(), &Limits::default()) else { return };
+    let base = bases.get("x").expect("it was read");
+    if let Some(rewriting) = base.rewrite(&parsed(&query.root, &[schema()]), &query.parameters) {
+        assert!(!rewriting.steps.is_empty(), "what was rewritten was rewritten by something");
+    }
+}
