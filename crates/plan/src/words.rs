@@ -3,7 +3,7 @@
 use millrace_document::DataType;
 use millrace_linguistics::{Analyzer, Language};
 use millrace_query::number_text::{self, NumberText};
-use millrace_query::{Annotations, Match};
+use millrace_query::{Annotations, Match, PhraseWord};
 use millrace_schema::{DefaultTerm, MatchMode, Matching};
 use regex::RegexBuilder;
 
@@ -80,15 +80,26 @@ impl<'t, 's> Words<'t, 's> {
         }
     }
 
-    /// The predicate of words one after another; none where nothing can match it.
-    pub fn phrase<'w>(&self, words: impl Iterator<Item = &'w str>) -> Result<Option<Predicate>, Error> {
+    /// The predicate of words one after another; none where nothing can match it. In a field that is not split into words they are one
+    /// value, which may go on where its first and its last word may.
+    pub fn phrase(&self, words: &[PhraseWord]) -> Result<Option<Predicate>, Error> {
         if !self.target.is_text() {
-            return self.term(&words.collect::<Vec<_>>().join(" "), &Match::Word);
+            let value = words.iter().map(|word| word.text.text.as_str()).collect::<Vec<_>>().join(" ");
+            let mut matching = words.iter().map(|word| &word.matching);
+            let open_start = matches!(matching.clone().next(), Some(Match::Suffix | Match::Substring));
+            let open_end = matches!(matching.next_back(), Some(Match::Prefix | Match::Substring));
+            return self.term(
+                &value,
+                match (open_start, open_end) {
+                    (false, false) => &Match::Word,
+                    (false, true) => &Match::Prefix,
+                    (true, false) => &Match::Suffix,
+                    (true, true) => &Match::Substring,
+                },
+            );
         }
-        let mut patterns = Vec::new();
-        for word in words {
-            patterns.extend(self.exact(word, true));
-        }
+        let patterns = words.iter().flat_map(|word| self.patterns(&word.text.text, &word.matching));
+        let patterns: Vec<WordPattern> = patterns.collect();
         Ok((!patterns.is_empty()).then_some(Predicate::Words(patterns)))
     }
 
@@ -117,7 +128,12 @@ impl<'t, 's> Words<'t, 's> {
     }
 
     fn among_words(&self, text: &str, matching: &Match) -> Option<Predicate> {
-        let matching = self.or_default(matching);
+        let patterns = self.patterns(text, self.or_default(matching));
+        (!patterns.is_empty()).then_some(Predicate::Words(patterns))
+    }
+
+    /// Patterns of the words of a text, one after another.
+    fn patterns(&self, text: &str, matching: &Match) -> Vec<WordPattern> {
         let written = || self.exact(text, false);
         let mut patterns = match matching {
             Match::Word | Match::Regex => self.exact(text, true),
@@ -154,7 +170,7 @@ impl<'t, 's> Words<'t, 's> {
                 }
             }
         }
-        (!patterns.is_empty()).then_some(Predicate::Words(patterns))
+        patterns
     }
 
     /// Patterns of just the words of a text: by their stems, or as they were written.

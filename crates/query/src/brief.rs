@@ -1,5 +1,6 @@
 //! Items in the short form that traces have: `AND title:fox (OR red body:"old dog")`.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use crate::{Bound, Item, Match, TermText, WeightedOperator};
@@ -37,18 +38,11 @@ impl Display for Brief<'_> {
                 negatives.iter().try_for_each(|negative| write!(f, " -{}", Inside(negative)))
             }
             Item::Term { field, text, matching, .. } => {
-                let text = &text.text;
                 name(f, field)?;
-                match matching {
-                    Match::Word | Match::Fuzzy { .. } => f.write_str(text),
-                    Match::Prefix => write!(f, "{text}*"),
-                    Match::Suffix => write!(f, "*{text}"),
-                    Match::Substring => write!(f, "*{text}*"),
-                    Match::Regex => write!(f, "/{text}/"),
-                }
+                f.write_str(&matched(text, matching))
             }
             Item::Phrase { field, words, .. } => {
-                let words: Vec<&str> = words.iter().map(|TermText { text, .. }| text.as_str()).collect();
+                let words: Vec<_> = words.iter().map(|word| matched(&word.text, &word.matching)).collect();
                 name(f, field)?;
                 write!(f, "\"{}\"", words.join(" "))
             }
@@ -114,6 +108,16 @@ impl Display for Brief<'_> {
             | Item::GeoBoundingBox { .. }
             | Item::Predicate { .. }) => other.fmt(f),
         }
+    }
+}
+
+fn matched<'t>(TermText { text, .. }: &'t TermText, matching: &Match) -> Cow<'t, str> {
+    match matching {
+        Match::Word | Match::Fuzzy { .. } => text.into(),
+        Match::Prefix => format!("{text}*").into(),
+        Match::Suffix => format!("*{text}").into(),
+        Match::Substring => format!("*{text}*").into(),
+        Match::Regex => format!("/{text}/").into(),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::{Annotations, Bound, Composite, Item, Match, Syntax, TermText, UserText, WeightedOperator};
+use crate::{
+    Annotations, Bound, Composite, Item, Match, PhraseWord, Syntax, TermText, UserText, WeightedOperator,
+};
 
 impl Display for Item {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -19,20 +21,7 @@ impl Display for Item {
             }
             Item::Term { field, text, matching, annotations } => {
                 name(f, field)?;
-                match matching {
-                    Match::Word => write!(f, "{text}")?,
-                    Match::Prefix => write!(f, "PREFIX({text})")?,
-                    Match::Suffix => write!(f, "SUFFIX({text})")?,
-                    Match::Substring => write!(f, "SUBSTRING({text})")?,
-                    Match::Regex => write!(f, "REGEX({text})")?,
-                    Match::Fuzzy { max_edit_distance, prefix_length, prefix } => {
-                        write!(
-                            f,
-                            "FUZZY({text} {max_edit_distance} {prefix_length}{})",
-                            if *prefix { " prefix" } else { "" }
-                        )?;
-                    }
-                }
+                matched(f, text, matching)?;
                 write!(f, "{annotations}")
             }
             Item::Phrase { field, words, annotations } => {
@@ -169,6 +158,26 @@ impl Display for UserText {
             write!(f, " filter {filter:?}")?;
         }
         write!(f, "{}){}", if self.allow_empty { " may be empty" } else { "" }, self.annotations)
+    }
+}
+
+impl Display for PhraseWord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        matched(f, &self.text, &self.matching)
+    }
+}
+
+fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &Match) -> fmt::Result {
+    match matching {
+        Match::Word => write!(f, "{text}"),
+        Match::Prefix => write!(f, "PREFIX({text})"),
+        Match::Suffix => write!(f, "SUFFIX({text})"),
+        Match::Substring => write!(f, "SUBSTRING({text})"),
+        Match::Regex => write!(f, "REGEX({text})"),
+        Match::Fuzzy { max_edit_distance, prefix_length, prefix } => {
+            let prefix = if *prefix { " prefix" } else { "" };
+            write!(f, "FUZZY({text} {max_edit_distance} {prefix_length}{prefix})")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Text that was encoded as UTF-8 twice: `Ã¥` where `å` was typed. It finds nothing, and whoever sent it does not see why.
 
-use crate::{Item, TermText, UserText};
+use crate::{Item, UserText};
 
 /// The first text of an item and of those inside it that looks encoded as UTF-8 twice; none where all look right.
 pub fn double_encoded(item: &Item) -> Option<&str> {
@@ -16,7 +16,7 @@ pub fn double_encoded(item: &Item) -> Option<&str> {
         }
         Item::Near { words, excluded, .. } => words.iter().chain(excluded).find_map(double_encoded),
         Item::Term { text, .. } => looks_so(&text.text),
-        Item::Phrase { words, .. } => words.iter().find_map(|TermText { text, .. }| looks_so(text)),
+        Item::Phrase { words, .. } => words.iter().find_map(|word| looks_so(&word.text.text)),
         Item::Alternatives { words, .. } => words.iter().find_map(|(word, _)| looks_so(word)),
         Item::In { values, .. } => values.iter().find_map(|value| looks_so(value)),
         Item::Weighted { tokens, .. } => tokens.iter().find_map(|(token, _)| looks_so(token)),

@@ -37,7 +37,7 @@ pub enum Item {
         /// Field or fieldset.
         field: String,
         /// The words in order.
-        words: Vec<TermText>,
+        words: Vec<PhraseWord>,
         /// Annotations.
         annotations: Annotations,
     },
@@ -274,6 +274,22 @@ impl From<&str> for TermText {
     }
 }
 
+/// A word of a phrase.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PhraseWord {
+    /// As the user wrote it.
+    pub text: TermText,
+    /// How it matches the word at its place.
+    pub matching: Match,
+}
+
+impl From<TermText> for PhraseWord {
+    /// A word that matches as the field has it.
+    fn from(text: TermText) -> Self {
+        PhraseWord { text, matching: Match::Word }
+    }
+}
+
 /// How a term's text matches words of the field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Match {
@@ -418,7 +434,7 @@ impl Item {
         match self {
             Item::Term { text, .. } => text.text.trim().is_empty().then_some("a term"),
             Item::Phrase { words, .. } => {
-                words.iter().all(|word| word.text.trim().is_empty()).then_some("a phrase")
+                words.iter().all(|word| word.text.text.trim().is_empty()).then_some("a phrase")
             }
             Item::Text(text) => text.text.trim().is_empty().then_some("user text"),
             Item::In { values, .. } => values.is_empty().then_some("a list"),

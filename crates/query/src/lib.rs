@@ -27,8 +27,8 @@ pub use embed::EmbedCall;
 pub use encoding::double_encoded;
 pub use error::Error;
 pub use item::{
-    Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, Syntax, TermText,
-    Tokenization, UserText, WeightedOperator,
+    Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, PhraseWord, Syntax,
+    TermText, Tokenization, UserText, WeightedOperator,
 };
 pub use parameters::{Limits, flatten, is_parameter, is_same_parameter, value_of};
 pub use request::{

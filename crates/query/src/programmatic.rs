@@ -8,7 +8,7 @@
 //! which nothing refers to here.
 
 use crate::syntax::Fault;
-use crate::{Annotations, Item, Match};
+use crate::{Annotations, Item, Match, PhraseWord};
 
 /// How deep items nest.
 const DEPTH_MAX: usize = 64;
@@ -223,11 +223,11 @@ impl Written<'_> {
 
     fn phrase(self) -> Result<Item, String> {
         let Written { field, items, annotations, .. } = self.some_items()?;
-        let text = |item: Item| match item {
-            Item::Term { text, .. } => Ok(text),
+        let word = |item: Item| match item {
+            Item::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
             _ => Err("PHRASE is of words, as in (PHRASE (WORD \"a\") (WORD \"b\"))".to_owned()),
         };
-        let words = items.into_iter().map(text).collect::<Result<_, String>>()?;
+        let words = items.into_iter().map(word).collect::<Result<_, String>>()?;
         Ok(Item::Phrase { field, words, annotations })
     }
 

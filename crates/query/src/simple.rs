@@ -86,11 +86,11 @@ fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
         target_hits: text.target_hits,
         annotations: Annotations::default(),
     };
-    let near = |words, ordered| Item::Near {
+    let near = |words, ordered, distance| Item::Near {
         field: text.field.clone(),
         words,
         excluded: Vec::new(),
-        distance: text.distance,
+        distance,
         exclusion_distance: text.distance.div_ceil(2),
         ordered,
         annotations: text.annotations.clone(),
@@ -105,23 +105,12 @@ fn combine(pieces: Vec<Piece>, text: &UserText) -> Option<Item> {
             Composite::Or => several(others, Item::Or),
             // One child or many, it stays a weakAnd: that is how ranking knows its terms.
             Composite::WeakAnd => weak(others),
-            Composite::Near => several(others, |words| near(words, false)),
-            Composite::OrderedNear | Composite::Phrase => {
+            Composite::Near => several(others, |words| near(words, false, text.distance)),
+            Composite::OrderedNear => several(others, |words| near(words, true, text.distance)),
+            // Each word right behind the one before it.
+            Composite::Phrase => {
                 let distance = u32::try_from(others.len().saturating_sub(1)).unwrap_or(u32::MAX);
-                several(others, |words| match near(words, true) {
-                    Item::Near {
-                        field, words, excluded, exclusion_distance, ordered, annotations, ..
-                    } if text.grammar.composite == Composite::Phrase => Item::Near {
-                        field,
-                        words,
-                        excluded,
-                        distance,
-                        exclusion_distance,
-                        ordered,
-                        annotations,
-                    },
-                    near => near,
-                })
+                several(others, |words| near(words, true, distance))
             }
         }
     };

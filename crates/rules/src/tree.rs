@@ -1,7 +1,7 @@
 //! A query tree that can be edited: groups of nodes, and terms that conditions can be about.
 
 use millrace_linguistics::Analyzer;
-use millrace_query::{Annotations, Item, Match};
+use millrace_query::{Annotations, Item, Match, PhraseWord};
 
 use crate::base::words_of;
 use crate::syntax::TermType;
@@ -88,10 +88,10 @@ impl Builder {
                 children.extend(negatives.iter().map(|negative| self.node(negative)));
                 return group(Kind::Not, children);
             }
-            Item::Phrase { field, words, annotations } if !annotations.filter => {
-                let word = |word: &millrace_query::TermText| Item::Term {
+            Item::Phrase { field, words, annotations } if is_plain(words) && !annotations.filter => {
+                let word = |word: &PhraseWord| Item::Term {
                     field: field.clone(),
-                    text: word.clone(),
+                    text: word.text.clone(),
                     matching: Match::Word,
                     annotations: Annotations::default(),
                 };
@@ -334,8 +334,16 @@ fn phrase(field: &str, annotations: &Annotations, children: &[Node]) -> Option<I
     match words.len() {
         0 => None,
         1 => Some(Item::Term { field, text: words.remove(0), matching: Match::Word, annotations }),
-        _ => Some(Item::Phrase { field, words, annotations }),
+        _ => {
+            let words = words.into_iter().map(PhraseWord::from).collect();
+            Some(Item::Phrase { field, words, annotations })
+        }
     }
+}
+
+/// Whether all of them match as their field has it.
+fn is_plain(words: &[PhraseWord]) -> bool {
+    words.iter().all(|word| word.matching == Match::Word)
 }
 
 /// Equivalents are of one field; those of several are alternatives.

@@ -102,9 +102,7 @@ fn predicates(item: &Item, target: &Target<'_>, languages: Languages<'_>) -> Res
     let words = Words::new(target, annotations(item), languages);
     let found = match item {
         Item::Term { text, matching, .. } => Vec::from_iter(words.term(&text.text, matching)?),
-        Item::Phrase { words: parts, .. } => {
-            Vec::from_iter(words.phrase(parts.iter().map(|word| word.text.as_str()))?)
-        }
+        Item::Phrase { words: parts, .. } => Vec::from_iter(words.phrase(parts)?),
         Item::Alternatives { words: alternatives, .. } => {
             let mut all = Vec::new();
             for (word, _) in alternatives {
@@ -166,11 +164,11 @@ fn annotations(item: &Item) -> &Annotations {
 
 /// The text of a term as it was asked.
 fn text(item: &Item) -> String {
-    let joined =
-        |words: &[TermText]| words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     match item {
         Item::Term { text, .. } => text.text.clone(),
-        Item::Phrase { words, .. } => joined(words),
+        Item::Phrase { words, .. } => {
+            words.iter().map(|word| word.text.text.as_str()).collect::<Vec<_>>().join(" ")
+        }
         Item::Equiv { words, .. } => words.iter().map(text).collect::<Vec<_>>().join(" "),
         Item::Alternatives { words, .. } => {
             words.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" ")

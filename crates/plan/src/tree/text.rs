@@ -1,7 +1,7 @@
 //! Text that a person typed, made into items and then into nodes.
 
 use millrace_linguistics::{Analyzer, Language, segments};
-use millrace_query::{Annotations, Composite, Item, Match, Syntax, UserText, simple};
+use millrace_query::{Annotations, Composite, Item, Match, Syntax, TermText, UserText, simple};
 use millrace_schema::{MatchMode, Schema};
 
 use super::{Place, Tree};
@@ -96,7 +96,7 @@ impl Tree<'_> {
             },
             Composite::Phrase => Item::Phrase {
                 field: field(),
-                words: words.iter().map(|word| word.as_str().into()).collect(),
+                words: words.iter().map(|word| TermText::from(word.as_str()).into()).collect(),
                 annotations: annotations(),
             },
             Composite::Near | Composite::OrderedNear => Item::Near {

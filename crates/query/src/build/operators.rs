@@ -93,7 +93,8 @@ pub static OPERATORS: &[Operator] = operators! {
         "The condition; an error where a term in it has no text.", conditions::non_empty;
     "predicate", Condition, 3..=3, "predicate(conditions, {\"gender\": \"female\"}, {\"age\": 20})",
         "Read, and refused where the query is planned: there are no fields of predicates.", conditions::predicate;
-    "phrase", Term, 1..=MANY, "phrase(\"new\", \"york\")", "The words one after another.", terms::phrase;
+    "phrase", Term, 1..=MANY, "phrase(\"new\", \"york\")",
+        "The words one after another; each can be a part of its word, as in `phrase(\"new\", prefix(\"yo\"))`.", terms::phrase;
     "near", Term, 1..=MANY, "({distance: 5}near(\"web\", \"search\"))",
         "The terms at most `distance` apart, in any order; those negated at least `exclusionDistance` away.", terms::near;
     "onear", Term, 1..=MANY, "({distance: 5}onear(\"web\", \"search\"))", "As near, in this order.", terms::near;

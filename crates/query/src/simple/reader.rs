@@ -2,7 +2,7 @@
 
 use super::{Fields, TermEnd};
 use crate::number_text::{self, NumberText};
-use crate::{Annotations, Grammar, Item, Match, Syntax, TermText};
+use crate::{Annotations, Grammar, Item, Match, PhraseWord, Syntax, TermText};
 
 /// A part of the query and whether it must or must not match.
 pub(super) struct Piece {
@@ -163,7 +163,10 @@ impl<'a> Reader<'a> {
                 let text = words.into_iter().next()?;
                 Some(Item::Term { field: field.to_owned(), text, matching: Match::Word, annotations })
             }
-            _ => Some(Item::Phrase { field: field.to_owned(), words, annotations }),
+            _ => {
+                let words = words.into_iter().map(PhraseWord::from).collect();
+                Some(Item::Phrase { field: field.to_owned(), words, annotations })
+            }
         }
     }
 

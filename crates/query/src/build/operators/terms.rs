@@ -3,11 +3,21 @@
 use super::{Call, NEAR_DISTANCE};
 use crate::build::{Builder, Built, Scope};
 use crate::syntax::{Fault, Form, Node};
-use crate::{Item, Match, Number, Syntax};
+use crate::{Item, Match, Number, PhraseWord, Syntax};
 
 /// `phrase("new", "york")`
 pub(super) fn phrase(builder: &Builder<'_>, call: &Call<'_>) -> Built<Item> {
-    let words = call.arguments.iter().map(|word| builder.text(word)).collect::<Built<_>>()?;
+    let word = |node: &Node| {
+        if !matches!(node.form, Form::Call(..)) {
+            let matching = builder.matching(&call.scope.inside(node))?;
+            return Ok(PhraseWord { text: builder.text(node)?, matching });
+        }
+        match builder.word(call.field, node, call.scope)? {
+            Item::Term { text, matching, .. } => Ok(PhraseWord { text, matching }),
+            _ => Err(Fault::new(node.at, format!("expected a word here, found {}", node.describe()))),
+        }
+    };
+    let words = call.arguments.iter().map(word).collect::<Built<_>>()?;
     Ok(Item::Phrase { field: call.field.to_owned(), words, annotations: builder.annotations(call.scope)? })
 }
 
