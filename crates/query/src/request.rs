@@ -121,7 +121,7 @@ pub struct Ranking {
     pub element_gaps: BTreeMap<String, Option<u32>>,
     /// `ranking.softtimeout.enable`: hits found before the deadline are returned; 504 otherwise.
     pub soft_timeout: bool,
-    /// `ranking.softtimeout.factor`: the share of the time that finding hits may take, above 0 and at most 1; all of it where none is given.
+    /// `ranking.softtimeout.factor`: the share of the time that finding hits may take, above 0 and at most 1.
     pub soft_timeout_factor: Option<f64>,
     /// `ranking.significance.useModel`: words are as rare as a model says; as the rank profile wants it where it is not said.
     pub use_significance_model: Option<bool>,

@@ -2,20 +2,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much later than the deadline sorting and grouping what was found ends.
+/// How much later than looking at documents all ends, where nothing is said of that.
 const PUT_TOGETHER: Duration = Duration::from_millis(100);
 
-/// When to stop.
+/// When to stop: looking at documents first, and each later step somewhat later, so that something is made of what was found.
 #[derive(Debug, Clone)]
 pub struct Deadline {
-    at: Instant,
+    looking: Instant,
+    /// From then on, for the later steps together.
+    rest: Duration,
     lost: Option<Arc<AtomicBool>>,
 }
 
+/// A step of a search that can take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Looking at documents: whether they are seen, or where all are, whether they match.
+    Look,
+    /// Matching those that are seen.
+    Match,
+    /// Ranking.
+    Rank,
+    /// Sorting, grouping, and showing hits.
+    PutTogether,
+}
+
 impl Deadline {
-    /// At an instant.
-    pub fn at(at: Instant) -> Self {
-        Deadline { at, lost: None }
+    /// Documents are looked at until an instant.
+    pub fn at(looking: Instant) -> Self {
+        Deadline { looking, rest: PUT_TOGETHER, lost: None }
+    }
+
+    /// The later steps take no longer than this together.
+    pub fn with_rest(self, rest: Duration) -> Self {
+        Deadline { rest, ..self }
     }
 
     /// Also as soon as `lost` is set, because nobody waits for the answer any more.
@@ -23,13 +43,15 @@ impl Deadline {
         Deadline { lost: Some(lost), ..self }
     }
 
-    /// Whether putting together what was found takes too long as well: it may take a little longer than finding it was allowed to.
-    pub fn overdue(&self) -> bool {
-        self.passed() && self.at.elapsed() >= PUT_TOGETHER
-    }
-
-    /// Whether it is time to stop.
-    pub fn passed(&self) -> bool {
-        self.lost.as_ref().is_some_and(|lost| lost.load(Ordering::Relaxed)) || Instant::now() >= self.at
+    /// Whether it is time to stop with a step.
+    pub(crate) fn ends(&self, step: Step) -> bool {
+        let later = match step {
+            Step::Look => Duration::ZERO,
+            Step::Match => self.rest / 3,
+            Step::Rank => self.rest * 2 / 3,
+            Step::PutTogether => self.rest,
+        };
+        let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.load(Ordering::Relaxed));
+        Instant::now().checked_duration_since(self.looking).is_some_and(|since| since >= later) || is_lost()
     }
 }

@@ -7,6 +7,7 @@ use millrace_schema::Schema;
 use millrace_selection::Selection;
 
 use crate::Deadline;
+use crate::deadline::Step;
 
 /// A view of those documents of another view that document selections mean.
 pub struct Narrowed<V> {
@@ -39,7 +40,7 @@ impl<V: View> Narrowed<V> {
         for number in 0..narrowed.chunks.len() {
             let chunk = &mut narrowed.chunks[number];
             let mut live = vec![0u64; chunk.documents.div_ceil(64)];
-            if deadline.passed() {
+            if deadline.ends(Step::Look) {
                 narrowed.complete = false;
             } else {
                 let documents = Documents::read(&narrowed.view, schema, &fields, number)?;

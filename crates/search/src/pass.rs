@@ -8,6 +8,7 @@ use millrace_result::{Coverage, Hit, PartialResult};
 use millrace_selection::Selection;
 
 use crate::collapse::CollapseKeys;
+use crate::deadline::Step;
 use crate::narrowed::is_live;
 use crate::trace::Watch;
 use crate::{Deadline, Error, Narrowed, Search, SortedHit, Trace};
@@ -148,7 +149,8 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
         let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
         trace.select = watch.lap();
         let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);
-        let matches = match_plan(plan, documents, search.profile.demands(plan), &|| deadline.passed())?;
+        let step = if narrowed.is_some() { Step::Match } else { Step::Look };
+        let matches = match_plan(plan, documents, search.profile.demands(plan), &|| deadline.ends(step))?;
         trace.matching = watch.lap();
         Ok(Pass { search, view, narrowed, matches, trace })
     }
@@ -174,7 +176,7 @@ impl<S: Deref<Target = Search>, V: View + Clone> Pass<S, V> {
             Some(reranking) => {
                 let over = Documents { plan: &search.plan, view, matches };
                 let depth = reranking.depth(search.wanted());
-                let found = search.profile.best(&over, first.as_ref(), depth, &|| deadline.passed());
+                let found = search.profile.best(&over, first.as_ref(), depth, &|| deadline.ends(Step::Rank));
                 let found = found?;
                 let hits = found.hits.iter().map(|hit| (hit.chunk, hit.document, hit.score)).collect();
                 best = Some(BestOfPass { hits, max: found.max });

@@ -12,6 +12,7 @@ use millrace_selection::Selection;
 use millrace_summary::{Filler, Style};
 
 use crate::collapse::{CollapseKeys, Collapsing, Fields};
+use crate::deadline::Step;
 use crate::narrowed::is_live;
 use crate::{Deadline, Error, Outcome, SortedHit, Sorting};
 
@@ -153,7 +154,7 @@ impl Search {
         if !sorted_by_score && !collapsed && self.groupings.is_empty() {
             return Ok(None);
         }
-        let stop = &|| deadline.passed();
+        let stop = &|| deadline.ends(Step::Rank);
         Ok(Some(self.profile.first_phase(&self.plan, view, matches, stop)?))
     }
 
@@ -198,8 +199,8 @@ impl Search {
         deadline: &Deadline,
     ) -> Result<Ordered, Error> {
         let Some(sorting) = &self.sorting else {
-            let ranked =
-                self.profile.rank(&self.plan, view, matches, first, wanted, &|| deadline.passed())?;
+            let stop = &|| deadline.ends(Step::Rank);
+            let ranked = self.profile.rank(&self.plan, view, matches, first, wanted, stop)?;
             let hit = |hit: RankedHit| SortedHit {
                 keys: Vec::new(),
                 score: hit.score,
@@ -211,7 +212,8 @@ impl Search {
         };
         let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        let (hits, complete) = sorting.first(view, matches, scores, wanted, &|| deadline.overdue())?;
+        let stop = &|| deadline.ends(Step::PutTogether);
+        let (hits, complete) = sorting.first(view, matches, scores, wanted, stop)?;
         Ok(Ordered { hits, total, timed_out: !complete })
     }
 
@@ -233,7 +235,7 @@ impl Search {
             let mut execution = Execution::new(Arc::clone(grouping), part);
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
-                    if deadline.overdue() {
+                    if deadline.ends(Step::PutTogether) {
                         complete = false;
                         break;
                     }
@@ -245,7 +247,7 @@ impl Search {
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(scores) {
-                    if deadline.overdue() {
+                    if deadline.ends(Step::PutTogether) {
                         complete = false;
                         break;
                     }
@@ -314,7 +316,7 @@ impl Search {
         hits: &[RankedHit],
         deadline: &Deadline,
     ) -> Result<Vec<Vec<UnderName>>, Error> {
-        let stop = || deadline.overdue();
+        let stop = || deadline.ends(Step::PutTogether);
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
         let mut shown: Vec<Vec<UnderName>> = vec![Vec::new(); hits.len()];

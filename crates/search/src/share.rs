@@ -11,6 +11,7 @@ use millrace_result::{Coverage, Hit, PartialResult};
 use serde::{Deserialize, Serialize};
 
 use crate::collapse::CollapseKeys;
+use crate::deadline::Step;
 use crate::pass::{BestOfPass, Pass, check_groupings, fill};
 use crate::{Deadline, Error, Outcome, Search, SortedHit};
 
@@ -147,7 +148,7 @@ impl Session {
     /// # Errors
     /// As [`Search::run`]; [`Error::Share`] for what does not fit the query.
     pub fn answer(&mut self, ask: Ask, deadline: &Deadline) -> Result<Reply, Error> {
-        let stop = &|| deadline.passed();
+        let stop = &|| deadline.ends(Step::Rank);
         Ok(match ask {
             Ask::Statistics => {
                 Reply::Statistics(self.passes.iter().map(|pass| pass.matches.statistics.clone()).collect())

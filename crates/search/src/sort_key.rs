@@ -86,10 +86,10 @@ impl TextKey {
             }
         }
         // Two zero bytes end the key, so a zero byte inside is followed by something greater.
-        let mut at = start;
-        while let Some(zero) = key[at..].iter().position(|byte| *byte == 0) {
-            key.insert(at + zero + 1, 0xff);
-            at += zero + 2;
+        if let Some(zero) = key[start..].iter().position(|byte| *byte == 0) {
+            let rest = key.split_off(start + zero);
+            let escaped = |byte: u8| std::iter::once(byte).chain((byte == 0).then_some(0xff));
+            key.extend(rest.into_iter().flat_map(escaped));
         }
         key.extend([0, 0]);
     }

@@ -70,14 +70,17 @@ impl Sorting {
         matches: &Matches,
         scores: &[Vec<f64>],
         wanted: usize,
-        overdue: &dyn Fn() -> bool,
+        stop: &dyn Fn() -> bool,
     ) -> Result<(Vec<SortedHit>, bool), Error> {
+        if wanted == 0 {
+            return Ok((Vec::new(), true));
+        }
         let mut first = First { wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
-            if overdue() {
+            if stop() {
                 return Ok((first.in_order(), false));
             }
             let range = chunks[0].chunk..chunks[chunks.len() - 1].chunk + 1;

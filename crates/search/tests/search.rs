@@ -1,9 +1,10 @@
 //! Searches over a handful of documents, from plan to result.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_column::{MemoryView, View};
+use millrace_column::{Chunk, Column, ColumnKey, MemoryView, ReadError, View};
 use millrace_document::{DataType, Value};
 use millrace_fixtures::{Chunks, Fields, field, plan, schema};
 use millrace_plan::{
@@ -312,10 +313,49 @@ fn a_deadline_that_has_passed_is_told() {
     let profile = Arc::new(Profile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
     let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
-    let outcome = search.run(&view, &Deadline::at(Instant::now())).unwrap();
+    let deadline = Deadline::at(Instant::now()).with_rest(Duration::ZERO);
+    let outcome = search.run(&view, &deadline).unwrap();
     assert!(outcome.result.hits.is_empty());
     let coverage = outcome.result.coverage;
     assert!(coverage.timed_out && coverage.documents == 0 && coverage.target == 6);
+}
+
+/// A view whose first column comes as soon as there is no more time to look at documents.
+struct Slow {
+    view: MemoryView,
+    looking: Instant,
+}
+
+impl View for Slow {
+    fn chunks(&self) -> &[Chunk] {
+        self.view.chunks()
+    }
+
+    fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
+        while Instant::now() < self.looking {
+            std::thread::yield_now();
+        }
+        self.view.columns(key, range)
+    }
+}
+
+#[test]
+fn what_was_found_before_the_deadline_is_the_result() {
+    let schema = test_schema();
+    let range = Predicate::Number(NumberRange::Integer { low: 10, high: 40 });
+    let ranked = plan(&schema, Node::Leaf(LeafId(0)), vec![("date", range)]);
+    let sorted = Plan { sorting: vec![by(SortBy::DocumentId, false)], ..ranked.clone() };
+    for plan in [ranked, sorted] {
+        let profile = Arc::new(Profile::compile(&schema, "default").unwrap());
+        let search = Search::new(Arc::new(plan), profile, "mails".into()).unwrap();
+        let looking = Instant::now() + Duration::from_millis(50);
+        let deadline = Deadline::at(looking).with_rest(Duration::from_secs(600));
+        let outcome = search.run(&Slow { view: view(&schema), looking }, &deadline).unwrap();
+        assert_eq!(names(&outcome), "d0 d1");
+        assert_eq!(outcome.result.total_count, 2);
+        let coverage = outcome.result.coverage;
+        assert!(coverage.timed_out && coverage.documents == 2 && coverage.target == 6);
+    }
 }
 
 #[test]

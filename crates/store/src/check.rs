@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,12 +80,13 @@ pub fn check(data_dir: &Path) -> Result<Report, Error> {
         manifest.buckets.iter().flat_map(|(_, segments)| segments).map(|segment| segment.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
+    let known: HashSet<PathBuf> = numbers.iter().map(|number| segment_path(&options, *number)).collect();
     for number in &numbers {
         report.check_segment(&segment_path(&options, *number));
     }
     let directory = data_dir.join("segments");
     for path in RealDisk.list(&directory).map_err(|error| Error::io("list segments", &error))? {
-        if !numbers.iter().any(|number| segment_path(&options, *number) == path) {
+        if !known.contains(&path) {
             report.find(
                 path,
                 None,

@@ -21,6 +21,12 @@ use super::sources::{Asked, Reached};
 use crate::models::Embeddings;
 use crate::{Deployment, Error, Node};
 
+/// The share of its time that a query finds hits in, where it does not say so: the rest is for what is made of them.
+const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
+
+/// What is made of the hits takes this long, however short the time: nothing would come of them in less.
+const REST_MIN: Duration = Duration::from_millis(20);
+
 /// What a query found.
 pub(super) struct Found {
     /// Everything, over all schemas.
@@ -160,8 +166,10 @@ impl<'r> Prepared<'r> {
             .map(|asked| plan(asked, &kinds, request).map(Arc::new))
             .collect::<Result<Vec<Arc<Search>>, Error>>()?;
         let timeout = kinds.iter().filter_map(Asked::query_time_max).fold(query.timeout, Duration::min);
-        let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(1.0));
-        let deadline = Deadline::at(*started + looking).or_when(Arc::clone(gone));
+        let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
+        let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
+        let rest = timeout.saturating_sub(looking).max(REST_MIN);
+        let deadline = Deadline::at(*started + looking).with_rest(rest).or_when(Arc::clone(gone));
         let planned = started.elapsed();
         Ok(Prepared { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use millrace_column::{Bytes, Column, ColumnKey, Fixed};
@@ -198,7 +199,7 @@ fn mask_by_place(
         let ids = ids(source, *chunk..*chunk + 1)?;
         let timestamps = timestamps(source, *chunk..*chunk + 1)?;
         for row in 0..info.documents as usize {
-            let id = document_id(source, &ids[0], row)?;
+            let id = document_id(source.segment.path(), &ids[0], row)?;
             let place = id.location().reversed();
             let dropped = match dropped_by_place {
                 true => marks.dropped(group.document_type, place, ""),
@@ -268,7 +269,7 @@ pub(crate) fn ids(source: &SegmentChunks, chunks: Range<u32>) -> Result<Vec<Byte
     let columns = source.segment.columns(source.section, &ColumnKey::id(), chunks)?;
     let ids = columns.into_iter().map(|column| match column {
         Some(Column::Bytes(ids)) => Ok(ids),
-        _ => Err(lacks_keys(source)),
+        _ => Err(lacks_keys(source.segment.path())),
     });
     ids.collect()
 }
@@ -280,7 +281,7 @@ pub(crate) fn timestamps(source: &SegmentChunks, chunks: Range<u32>) -> Result<V
         Some(Column::Fixed(timestamps)) if timestamps.cell().size() == 8 && timestamps.width() == 1 => {
             Ok(timestamps)
         }
-        _ => Err(lacks_keys(source)),
+        _ => Err(lacks_keys(source.segment.path())),
     });
     timestamps.collect()
 }
@@ -297,15 +298,16 @@ pub(crate) fn removed_rows(source: &SegmentChunks, chunk: u32) -> Result<Vec<usi
     })
 }
 
-/// The id in a row of an id column.
-pub(crate) fn document_id(source: &SegmentChunks, ids: &Bytes, row: usize) -> Result<DocumentId, Error> {
+/// The id in a row of an id column of a file.
+pub(crate) fn document_id(path: &Path, ids: &Bytes, row: usize) -> Result<DocumentId, Error> {
     let text = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
-    text.and_then(|text| DocumentId::parse(text).ok()).ok_or_else(|| lacks_keys(source))
+    text.and_then(|text| DocumentId::parse(text).ok()).ok_or_else(|| lacks_keys(path))
 }
 
-fn lacks_keys(source: &SegmentChunks) -> Error {
+/// That versions in a file cannot be told apart.
+pub(crate) fn lacks_keys(path: &Path) -> Error {
     Error::Corrupt {
-        path: source.segment.path().to_owned(),
+        path: path.to_owned(),
         offset: 0,
         reason: "a chunk lacks its ids or timestamps".to_owned(),
     }

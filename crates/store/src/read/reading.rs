@@ -7,16 +7,17 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_bucket::{BucketId, group_prefix};
-use millrace_column::ColumnKey;
-use millrace_document::Group;
+use millrace_column::{Bytes, Column, ColumnKey, Fixed};
+use millrace_document::{DocumentId, Group};
 use millrace_segment::{ChunkInfo, Segment};
 
 use crate::read::found::{Found, TailKey};
-use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, unite};
+use crate::read::masks::{GroupIn, Mask, SegmentChunks, clear, document_id, lacks_keys, unite};
 use crate::read::pieces::Order;
 use crate::shared::Shared;
 use crate::state::{Bucket, State, is_of_divided};
@@ -500,8 +501,39 @@ fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Part {
+    /// The ids and the timestamps of its versions.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it lacks them: nothing can be said of its documents.
+    pub fn keys(&self) -> Result<(Bytes, Fixed), Error> {
+        match (self.column(&ColumnKey::id())?, self.column(&ColumnKey::timestamp())?) {
+            (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
+                if timestamps.cell().size() == 8 && timestamps.width() == 1 =>
+            {
+                Ok((ids, timestamps))
+            }
+            _ => Err(lacks_keys(self.path())),
+        }
+    }
+
+    /// The id of a version, of the ids of all.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is none.
+    pub fn document_id(&self, ids: &Bytes, row: usize) -> Result<DocumentId, Error> {
+        document_id(self.path(), ids, row)
+    }
+
+    /// The file that it is in, for errors.
+    fn path(&self) -> &Path {
+        match &self.source {
+            Source::Segment { segment, .. } => segment.path(),
+            Source::Tail(_) => Path::new("tail"),
+        }
+    }
+
     /// A column of the chunk.
-    pub fn column(&self, key: &ColumnKey) -> Result<Option<millrace_column::Column>, Error> {
+    pub fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         match &self.source {
             Source::Tail(chunk) => Ok(chunk.column(key)),
             Source::Segment { segment, section, chunk } => {

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, SortKey, reversed_location};
-use millrace_column::{Bytes, Column, ColumnKey, Form};
+use millrace_column::{Column, ColumnKey, Form};
 use millrace_document::{DocumentId, Group, Timestamp};
 
 use crate::read::columns;
@@ -261,14 +261,10 @@ impl Walk<'_, '_> {
                 continue;
             }
             let mask = if visit.tombstones { &part.newest } else { &part.live };
-            let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) =
-                (part.column(&ColumnKey::id())?, part.column(&ColumnKey::timestamp())?)
-            else {
-                continue;
-            };
+            let (ids, timestamps) = part.keys()?;
             for row in (0..ids.len()).filter(|row| is_set(mask, *row)) {
                 let timestamp = timestamps.cells::<u64>()[row];
-                let Some(id) = parse_id(&ids, row) else { continue };
+                let id = part.document_id(&ids, row)?;
                 let location = id.location().reversed();
                 let key = SortKey::new(&id);
                 if (visit.from.0..=visit.to.0).contains(&timestamp)
@@ -333,10 +329,6 @@ fn window_end(parts: &[Part], from: u64, wanted: usize) -> Option<u64> {
         documents += count as usize;
     }
     None
-}
-
-fn parse_id(ids: &Bytes, row: usize) -> Option<DocumentId> {
-    DocumentId::parse(std::str::from_utf8(ids.get(row)?).ok()?).ok()
 }
 
 /// Reads documents out of chunks; the columns of the chunk that was read last stay at hand.

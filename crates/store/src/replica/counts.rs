@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millrace_bucket::{BucketId, group_prefix};
-use millrace_column::{Column, ColumnKey};
 use millrace_document::Group;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -285,11 +284,7 @@ impl<'a> Counting<'a> {
             if part.newest.as_ref().is_some_and(|words| words.iter().all(|word| *word == 0)) {
                 continue;
             }
-            let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) =
-                (part.column(&ColumnKey::id())?, part.column(&ColumnKey::timestamp())?)
-            else {
-                continue;
-            };
+            let (ids, timestamps) = part.keys()?;
             for (row, timestamp) in timestamps.cells::<u64>().iter().enumerate() {
                 if is_set(&part.newest, row) {
                     let removed = !is_set(&part.live, row);

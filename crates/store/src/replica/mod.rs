@@ -252,9 +252,10 @@ fn drop_sum(drop: &Drop) -> u64 {
 pub(crate) fn is_in_tail(state: &State, bucket: BucketId) -> Result<bool, Error> {
     let (first, last) = locations(bucket);
     let to = last.checked_add(1).map(u32::to_be_bytes);
-    let mut found = false;
     for generation in &state.generations {
         let snapshot = generation.tail.snapshot();
+        // All parts of a divided group have the same locations.
+        let mut found = false;
         snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, _| {
             let place = RowKey::parse(key)?.reversed_location();
             let own = state.bucket(place).id;
@@ -264,8 +265,11 @@ pub(crate) fn is_in_tail(state: &State, bucket: BucketId) -> Result<bool, Error>
             };
             Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
+        if found {
+            return Ok(true);
+        }
     }
-    Ok(found)
+    Ok(false)
 }
 
 /// Seals where the tail has rows of these buckets.
