@@ -293,6 +293,24 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
 }
 
 #[test]
+fn a_replica_with_too_much_to_do_is_left_alone_for_a_while() {
+    let mut owner = Owner::new(5);
+    owner.write(Change::Remove(id()));
+    let sent = owner.rows();
+    assert_eq!(sent.len(), 2);
+    owner.answer(|from, request| {
+        let failed = if from.0 == 1 { vec![(0, Failure::Overloaded)] } else { Vec::new() };
+        matches!(request, Request::Apply(_)).then_some(Response::Applied(failed))
+    });
+    assert_eq!(owner.rows(), []);
+    owner.now += Settings::default().retry;
+    owner.handle([]);
+    assert_eq!(owner.rows(), [sent[1]]);
+    owner.answer(|_, request| matches!(request, Request::Apply(_)).then_some(Response::Applied(Vec::new())));
+    assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written"]);
+}
+
+#[test]
 fn replicas_that_somebody_asks_for_are_made_equal_first() {
     let mut owner = Owner::unheard_with(Settings { operations_max: 1, ..Settings::default() });
     let all = state(1, "uuu");

@@ -33,7 +33,8 @@ pub(crate) async fn watch(replicas: Arc<Replicas>, membership: Membership) {
             Ok(Ok(groups)) => membership.too_large(wanted(groups)),
             Ok(Err(error)) => tracing::warn!(%error, "which groups are too large cannot be seen"),
             // The runtime ends.
-            Err(_) => return,
+            Err(error) if error.is_cancelled() => return,
+            Err(error) => tracing::error!(%error, "looking for groups that are too large has failed"),
         }
     }
 }

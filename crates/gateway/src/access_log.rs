@@ -206,6 +206,8 @@ struct LogFile {
     looked: Instant,
     /// Whether it is known that it cannot be written.
     failed: bool,
+    /// Whether it is known that it cannot be opened anew.
+    lost: bool,
 }
 
 impl LogFile {
@@ -213,7 +215,7 @@ impl LogFile {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let inode = file.metadata()?.ino();
         let file = BufWriter::new(file);
-        Ok(LogFile { path: path.to_owned(), file, inode, looked: Instant::now(), failed: false })
+        Ok(LogFile { path: path.to_owned(), file, inode, looked: Instant::now(), failed: false, lost: false })
     }
 
     fn write(&mut self, line: &str) {
@@ -223,7 +225,12 @@ impl LogFile {
                 self.flush();
                 match LogFile::open(&self.path) {
                     Ok(opened) => *self = opened,
-                    Err(error) => self.fail(&error),
+                    Err(error) => {
+                        if !std::mem::replace(&mut self.lost, true) {
+                            let path = self.path.display();
+                            tracing::error!(%error, %path, "the access log cannot be opened anew");
+                        }
+                    }
                 }
             }
         }

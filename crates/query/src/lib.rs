@@ -6,6 +6,7 @@
 mod brief;
 mod build;
 mod display;
+mod duration;
 mod embed;
 mod encoding;
 mod error;
@@ -23,6 +24,7 @@ mod yql;
 
 pub use brief::Brief;
 pub use build::{OPERATORS, Operator, OperatorPlace};
+pub use duration::duration;
 pub use embed::EmbedCall;
 pub use encoding::double_encoded;
 pub use error::Error;

@@ -53,6 +53,7 @@ pub use field::{
 };
 pub use language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
 pub use overrides::ValidationOverride;
+pub use package::FILES_MAX;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::{ProfileValue, QueryProfiles};
 pub use schema::{Constant, DocumentSummary, Fieldset, OnnxModel, Schema, SummaryField};

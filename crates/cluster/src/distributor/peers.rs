@@ -112,6 +112,14 @@ impl Peers {
         self.touched.insert(to);
     }
 
+    /// A row goes to a node that has too much to do, once some time has passed.
+    pub fn push_later(&mut self, to: NodeKey, outgoing: Outgoing, at: Duration) {
+        self.push(to, outgoing);
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.not_before = at;
+        }
+    }
+
     /// The request that an answer belongs to. `None`: it was given up.
     pub fn answered(&mut self, from: NodeKey, number: u64) -> Option<Outstanding> {
         let peer = self.peers.get_mut(&from)?;

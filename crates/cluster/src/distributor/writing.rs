@@ -277,7 +277,7 @@ impl Distributor {
         let Stage::Flying(flight) = &mut request.stage else { return };
         match failure {
             Some(Failure::Overloaded) => {
-                self.peers.push(from, outgoing);
+                self.peers.push_later(from, outgoing, self.now.monotonic + self.settings.retry);
                 return;
             }
             None => flight.reached += 1,

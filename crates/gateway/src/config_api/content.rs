@@ -6,8 +6,10 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_schema::FILES_MAX;
 use serde_json::{Value, json};
 
+use super::deploy::PACKAGE_FACTOR;
 use super::sessions::Files;
 use crate::http::{self, Parameters, percent_decode};
 use crate::{Error, Node};
@@ -35,10 +37,17 @@ pub(super) async fn write(node: Arc<Node>, id: u64, path: &str, request: Request
     let (parts, body) = request.into_parts();
     let bytes = http::read_body(&parts.headers, body, node.settings().request_bytes_max).await?;
     if !path.ends_with('/') {
+        let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
         node.sessions().with(id, |session| {
-            session.files.insert(path.clone(), bytes.to_vec());
-            session.prepared = None;
-        })?;
+            let others = || session.files.iter().filter(|(name, _)| **name != path);
+            let total = others().map(|(_, content)| content.len()).sum::<usize>() + bytes.len();
+            if total > limit || others().count() >= FILES_MAX {
+                let reason = format!("a package has at most {FILES_MAX} files, of {limit} bytes together");
+                return Err(Error::BadRequest(format!("{reason}: delete what is not needed")));
+            }
+            session.change(|files| files.insert(path.clone(), bytes.to_vec()));
+            Ok(())
+        })??;
     }
     Ok(http::json(
         StatusCode::OK,
@@ -51,8 +60,8 @@ pub(super) fn delete(node: &Node, id: u64, path: &str) -> Result<Response, Error
     let path = checked(path)?;
     let found = node.sessions().with(id, |session| {
         let before = session.files.len();
-        session.files.retain(|name, _| *name != path && !(path.ends_with('/') && name.starts_with(&path)));
-        session.prepared = None;
+        let stays = |name: &str| name != path && !(path.ends_with('/') && name.starts_with(&path));
+        session.change(|files| files.retain(|name, _| stays(name)));
         before != session.files.len()
     })?;
     match found {

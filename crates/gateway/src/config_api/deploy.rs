@@ -18,7 +18,7 @@ use crate::http::{self, Parameters};
 use crate::{Deployment, Error, Node, reindexing};
 
 /// Packages carry models and may be this many times as large as other requests.
-const PACKAGE_FACTOR: usize = 10;
+pub(super) const PACKAGE_FACTOR: usize = 10;
 
 /// How long a package that was published may take to become active on the node that published it.
 const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
@@ -76,15 +76,24 @@ pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request
 
 /// `PUT …/session/N/prepared`.
 pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
-    let files = node.sessions().with(id, |session| session.files.clone())?;
+    let (files, revision) = node.sessions().with(id, |session| (session.files.clone(), session.revision))?;
     let based_on = node.deployments().generation();
     let deployment = compile(&node, move || Application::from_files(files), id).await?;
     let answer = prepared_answer(base, id, log(&deployment), change_actions(&deployment));
-    node.sessions().with(id, |session| {
-        session.prepared = Some(deployment);
-        session.based_on = based_on;
+    let is_of_its_files = node.sessions().with(id, |session| {
+        let is_same = session.revision == revision;
+        if is_same {
+            session.prepared = Some(deployment);
+            session.based_on = based_on;
+        }
+        is_same
     })?;
-    Ok(answer)
+    match is_of_its_files {
+        true => Ok(answer),
+        false => Err(Error::Conflict(format!(
+            "the files of session {id} have changed while it was prepared; PUT …/session/{id}/prepared again"
+        ))),
+    }
 }
 
 /// `GET …/session/N/prepared`.
@@ -132,7 +141,17 @@ pub(super) async fn activate(node: Arc<Node>, base: &str, id: u64) -> Result<Res
 }
 
 /// `DELETE …/application/default`: the application and all its documents go.
+///
+/// # Errors
+/// The node is one of a cluster: its documents are those of all nodes.
 pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
+    if node.cluster().is_some() {
+        return Err(Error::BadRequest(
+            "the application of a cluster is not deleted through one of its nodes: deploy a package without the schemas whose \
+             documents are to go, with a validation override for schema-removal"
+                .to_owned(),
+        ));
+    }
     let worker = Arc::clone(&node);
     node.pool().run(move || worker.delete_application()).await??;
     Ok(http::json(StatusCode::OK, &json!({ "message": "Application 'default' was deleted" })))

@@ -28,7 +28,18 @@ pub(crate) struct Session {
     pub(crate) prepared: Option<Arc<Deployment>>,
     /// The generation that was active when it was prepared.
     pub(crate) based_on: u64,
+    /// How often the files have changed.
+    pub(crate) revision: u64,
     created: Instant,
+}
+
+impl Session {
+    /// Changes the files: they are to be prepared anew.
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Files) -> T) -> T {
+        self.prepared = None;
+        self.revision += 1;
+        change(&mut self.files)
+    }
 }
 
 impl Sessions {
@@ -43,7 +54,8 @@ impl Sessions {
         while open.len() >= SESSIONS_MAX {
             open.pop_first();
         }
-        open.insert(id, Session { files, prepared: None, based_on: 0, created: Instant::now() });
+        let created = Instant::now();
+        open.insert(id, Session { files, prepared: None, based_on: 0, revision: 0, created });
     }
 
     /// Reads or changes a session.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use millrace_query::duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 use crate::Error;
@@ -61,27 +62,10 @@ impl Parameters {
             Some(duration) => Ok(Some(duration)),
             None => Err(Error::parameter(
                 name,
-                format!("expected seconds, or a number with one of the units ks, s, ms, µs; got '{text}'"),
+                format!("expected seconds, or a number with one of the units ks, m, s, ms, µs; got '{text}'"),
             )),
         }
     }
-}
-
-/// The duration that `text` names: seconds, or with one of the units `ks`, `m`, `s`, `ms`, `us`, `µs`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = number.parse::<f64>().ok()?
-        * match unit.trim() {
-            "" | "s" => 1.0,
-            "ks" => 1e3,
-            "m" => 60.0,
-            "ms" => 1e-3,
-            "us" | "µs" | "μs" => 1e-6,
-            _ => return None,
-        };
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Names and values as [`Parameters::parse`] reads them.
@@ -108,23 +92,6 @@ fn form_decode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations() {
-        #[track_caller]
-        fn check(text: &str, expected: Option<Duration>) {
-            assert_eq!(duration(text), expected, "{text}");
-        }
-        check("10", Some(Duration::from_secs(10)));
-        check("0.5", Some(Duration::from_millis(500)));
-        check("240000ms", Some(Duration::from_secs(240)));
-        check("1ks", Some(Duration::from_secs(1000)));
-        check("5 µs", Some(Duration::from_micros(5)));
-        check("soon", None);
-        check("1e99999s", None);
-        check("", None);
-        check("-1", None);
-    }
 
     #[test]
     fn forms() {

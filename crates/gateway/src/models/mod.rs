@@ -12,7 +12,7 @@ mod ranking;
 mod stateless;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -317,9 +317,12 @@ fn write_once(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     fs::create_dir_all(directory)?;
-    let partial = path.with_extension("partial");
-    fs::write(&partial, content)?;
-    fs::rename(&partial, path)
+    // Others may be writing the same.
+    let mut partial = tempfile::NamedTempFile::new_in(directory)?;
+    partial.write_all(content)?;
+    partial.as_file().sync_all()?;
+    partial.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Reader, names, parameter};
-use crate::{Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming, Tracing};
+use crate::{
+    Collapse, Error, GroupingDefaults, Now, Presentation, Ranking, Sources, Streaming, Tracing, duration,
+};
 
 /// Whether words are as rare as a model says.
 const USE_MODEL: &str = "ranking.significance.useModel";
@@ -186,17 +188,8 @@ impl Reader<'_> {
 
 /// `5`, `0.5 s`, `500ms`: seconds where no unit is given.
 pub(super) fn timeout(text: &str) -> Result<Duration, Error> {
-    let text = text.trim();
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let factor = match text[split..].trim() {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "us" | "µs" => 1e-6,
-        "ks" => 1e3,
-        _ => f64::NAN,
-    };
-    let seconds = text[..split].parse::<f64>().unwrap_or(f64::NAN) * factor;
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
+    duration(text).ok_or_else(|| {
+        let text = text.trim();
         parameter(
             "timeout",
             format!("expected a number of seconds, or with a unit as in 500ms or 2s, found {text:?}"),

@@ -15,8 +15,8 @@ use ignore::Ignore;
 /// Files of a package by path, with forward slashes.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Files in a package.
-const FILES_MAX: usize = 10_000;
+/// The most files of a package.
+pub const FILES_MAX: usize = 10_000;
 /// Bytes of all files together.
 const BYTES_MAX: u64 = 2 << 30;
 /// Bytes that any archive may unpack to; above it, only [`RATIO_MAX`] times its own size.

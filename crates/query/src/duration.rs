@@ -1,0 +1,48 @@
+//! Durations as requests name them.
+
+use std::time::Duration;
+
+/// How long a request can take at most: nobody waits for longer, and it can be added to any instant.
+const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The duration that `text` names: seconds, or with one of the units `ks`, `m`, `s`, `ms`, `us`, `µs`. What is longer than a year is a year.
+pub fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = number.parse::<f64>().ok()?
+        * match unit.trim() {
+            "" | "s" => 1.0,
+            "ks" => 1e3,
+            "m" => 60.0,
+            "ms" => 1e-3,
+            "us" | "µs" | "μs" => 1e-6,
+            _ => return None,
+        };
+    Duration::try_from_secs_f64(seconds.min(DURATION_MAX.as_secs_f64())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        #[track_caller]
+        fn check(text: &str, expected: Option<Duration>) {
+            assert_eq!(duration(text), expected, "{text}");
+        }
+        check("10", Some(Duration::from_secs(10)));
+        check("0.5", Some(Duration::from_millis(500)));
+        check("240000ms", Some(Duration::from_secs(240)));
+        check("2m", Some(Duration::from_secs(120)));
+        check("1ks", Some(Duration::from_secs(1000)));
+        check("5 µs", Some(Duration::from_micros(5)));
+        check("10000000000000000000", Some(DURATION_MAX));
+        check(&"9".repeat(400), Some(DURATION_MAX));
+        check("soon", None);
+        check("1e99999s", None);
+        check("", None);
+        check("-1", None);
+    }
+}
