@@ -23,6 +23,8 @@ ORDERS = [
     ({"yql": 'select * from note where name contains "ada" or name contains "Ada" order by raw(name)'}, "ab"),
     ({"yql": 'select * from note where price > 1 order by uca(folder, "en_US", "PRIMARY"), year desc'}, "fba"),
     ({"yql": ALL, "hits": 3}, "hgf"),
+    # As long as it takes.
+    ({"yql": ALL, "hits": 3, "timeout": "10000000000000000000"}, "hgf"),
     ({"yql": ALL, "hits": 3, "offset": 2}, "fcd"),
     ({"yql": ALL, "count": 3, "start": 2}, "fcd"),
 ]

@@ -13,7 +13,7 @@ SERVICES = """<services version="1.0">
 <content id="mails" version="1.0"><redundancy>1</redundancy><documents><document type="mail" mode="streaming"/></documents></content>
 <content id="notes" version="1.0"><redundancy>1</redundancy><documents><document type="note" mode="streaming"/></documents></content>
 </services>"""
-SCHEMA = """schema {0} {{ document {0} {{ field text type string {{ indexing: index }} }}
+SCHEMA = """schema {0} {{ document {0} {{ field text type string {{ indexing: index }} {1} }}
 fieldset default {{ fields: text }} }}"""
 CASES = [
     ({}, ["mail", "note"]),
@@ -37,11 +37,12 @@ CASES = [
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     node = Node(tmp_path_factory.mktemp("sources") / "data", *free_ports(2))
-    schemas = {f"schemas/{name}.sd": SCHEMA.format(name) for name in ("mail", "note")}
+    own = {"mail": "field size type int { indexing: attribute }", "note": ""}
+    schemas = {f"schemas/{name}.sd": SCHEMA.format(name, field) for name, field in own.items()}
     status, answer = deploy(node, {"services.xml": SERVICES} | schemas)
     assert status == 200, answer
     for name in ("mail", "note"):
-        document = {"fields": {"text": "word"}}
+        document = {"fields": {"text": "word"} | ({"size": 5} if name == "mail" else {})}
         assert call("POST", f"{node.data}/document/v1/n/{name}/group/me/{name}", document)[0] == 200
     yield node
     node.stop()
@@ -57,3 +58,20 @@ def test_sources(node, parameters, expected):
     else:
         assert "errors" not in root
         assert sorted(hit["id"].rsplit(":", 1)[-1] for hit in root.get("children", [])) == expected
+
+
+@pytest.mark.parametrize(
+    "order, expected",
+    [
+        ("size", ["note", "mail"]),
+        ("size desc", ["mail", "note"]),
+        ("missing(size, first) desc", ["note", "mail"]),
+        ("missing(size, last)", ["mail", "note"]),
+        # What only some schemas have is a key like any other.
+        ('size desc, "[docid]"', ["mail", "note"]),
+        ('"[source]", size desc', ["mail", "note"]),
+    ],
+)
+def test_orders_by_a_field_of_one_schema(node, order, expected):
+    root = search(node, yql=f"select * from sources * where true order by {order}")
+    assert [hit["id"].rsplit(":", 1)[-1] for hit in root["children"]] == expected

@@ -102,6 +102,8 @@ pub enum SortBy {
     Number(Arc<str>),
     /// A field's text, made comparable.
     Text(Arc<str>, TextOrder),
+    /// A field that other schemas of the request have: no document of this one has a value.
+    Elsewhere(Arc<str>),
 }
 
 /// How text is compared.

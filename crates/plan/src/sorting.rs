@@ -30,12 +30,25 @@ pub(crate) fn columns(
                 missing: None,
             },
             None => match column(key, query, schema) {
-                Err(Error::UnknownField { .. }) if (context.known_elsewhere)(&key.field) => continue,
+                Err(Error::UnknownField { .. }) if (context.known_elsewhere)(&key.field) => elsewhere(key),
                 column => column?,
             },
         });
     }
     Ok(columns)
+}
+
+/// The key by a field that other schemas have.
+fn elsewhere(key: &SortKey) -> SortColumn {
+    SortColumn {
+        by: SortBy::Elsewhere(key.field.as_str().into()),
+        descending: key.order == Some(SortOrder::Descending),
+        missing: match key.missing.as_ref().map(|(policy, _)| policy.as_str()) {
+            Some("first") => Some(Missing::First),
+            Some("last") => Some(Missing::Last),
+            _ => None,
+        },
+    }
 }
 
 fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, Error> {

@@ -195,13 +195,15 @@ enum By {
     Id,
     Number(DataType),
     Text(DataType, TextKey),
+    /// No document has a value.
+    Nothing,
 }
 
 impl Key {
     fn new(plan: &Plan, sort: &SortColumn) -> Result<Self, Error> {
         let (field, path) = match &sort.by {
             SortBy::Number(path) | SortBy::Text(path, _) => path.split_once('.').unwrap_or((path, "")),
-            SortBy::Relevance | SortBy::Source | SortBy::DocumentId => ("", ""),
+            SortBy::Relevance | SortBy::Source | SortBy::DocumentId | SortBy::Elsewhere(_) => ("", ""),
         };
         let data_type =
             plan.schema.fields.get(field).map_or(DataType::String, |field| field.data_type.clone());
@@ -209,6 +211,7 @@ impl Key {
         let (by, column) = match &sort.by {
             SortBy::Relevance => (By::Score, None),
             SortBy::Source => (By::Source, None),
+            SortBy::Elsewhere(_) => (By::Nothing, None),
             SortBy::DocumentId => (By::Id, Some(ColumnKey::id())),
             SortBy::Number(_) => (By::Number(data_type), Some(ColumnKey::value(field))),
             SortBy::Text(_, order) => {
@@ -233,7 +236,7 @@ impl Key {
             By::Number(data_type) | By::Text(data_type, _) => {
                 matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
             }
-            By::Score | By::Source | By::Id => false,
+            By::Score | By::Source | By::Id | By::Nothing => false,
         }
     }
 
@@ -248,7 +251,7 @@ impl Key {
                 sort_key::integer(text.trim().parse().unwrap_or(i64::MIN), &mut bytes);
             }
             By::Text(_, text_key) => text_key.write(text, &mut bytes),
-            By::Id => TextKey::Raw.write(text, &mut bytes),
+            By::Id | By::Nothing => TextKey::Raw.write(text, &mut bytes),
         }
         if self.descending {
             sort_key::reverse(&mut bytes);
@@ -303,7 +306,9 @@ impl Key {
                 let Some(value) = millrace_column::value(column, data_type, document) else { return false };
                 return self.append_value(&value, key);
             }
-            (By::Id | By::Number(_) | By::Text(..), None) | (By::Id, Some(_)) => return false,
+            (By::Id | By::Number(_) | By::Text(..), None) | (By::Id, Some(_)) | (By::Nothing, _) => {
+                return false;
+            }
         }
         true
     }
