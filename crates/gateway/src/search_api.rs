@@ -224,7 +224,7 @@ async fn asked(
     let mut rewritten = rewrite::query(node, deployment, parameters, limits).await?;
     let apart = match federation::Way::of(deployment, &rewritten.query, &limits)? {
         federation::Way::Together => None,
-        federation::Way::As(part) => {
+        federation::Way::TogetherAs(part) => {
             rewritten = part.query(node, deployment).await?;
             None
         }

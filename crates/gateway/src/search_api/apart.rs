@@ -100,30 +100,44 @@ impl Asking {
         started: Instant,
     ) -> Result<Found, Error> {
         let Asking { sources, apart } = self;
-        let all_optional = sources.iter().all(|(part, _)| part.is_optional);
-        let mut running = JoinSet::new();
-        let (mut asked, mut awaited) = (Vec::with_capacity(sources.len()), 0);
-        for (at, (part, made)) in sources.into_iter().enumerate() {
-            let is_awaited = all_optional || !part.is_optional;
-            awaited += usize::from(is_awaited);
-            let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
+        let (mut asked, mut running) = (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
+        for (part, made) in sources {
             let of_it = Arc::new(made.query);
             asked.push(Of { name: part.name, query: Arc::clone(&of_it), outcome: None });
-            let searching = search(node, deployment, of_it, made.told, started);
-            running.spawn(async move { (at, is_awaited, searching.await) });
+            let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
+            running.push((part.is_optional, search(node, deployment, of_it, made.told, started)));
         }
-        loop {
-            let next = match awaited {
-                // What is there by now is taken along.
-                0 => running.try_join_next(),
-                _ => running.join_next().await,
-            };
-            let Some(done) = next else { break };
-            let (at, is_awaited, outcome) = done.map_err(|error| Error::Internal(error.to_string()))?;
-            awaited -= usize::from(is_awaited);
-            asked[at].outcome = Some(outcome);
+        for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
+            of.outcome = outcome;
         }
         put_together(asked, query, apart)
+    }
+}
+
+/// Does all at the same time. What is optional is waited for until the rest is done; nothing has come of it where it is not done by then. Where
+/// everything is optional, everything is waited for.
+async fn at_once<T: Send + 'static>(
+    all: Vec<(bool, impl Future<Output = T> + Send + 'static)>,
+) -> Result<Vec<Option<T>>, Error> {
+    let is_all_optional = all.iter().all(|(is_optional, _)| *is_optional);
+    let (mut running, mut awaited) = (JoinSet::new(), 0);
+    let mut done: Vec<Option<T>> = Vec::new();
+    for (at, (is_optional, work)) in all.into_iter().enumerate() {
+        let is_awaited = is_all_optional || !is_optional;
+        awaited += usize::from(is_awaited);
+        done.push(None);
+        running.spawn(async move { (at, is_awaited, work.await) });
+    }
+    loop {
+        let next = match awaited {
+            // What is there by now is taken along.
+            0 => running.try_join_next(),
+            _ => running.join_next().await,
+        };
+        let Some(next) = next else { return Ok(done) };
+        let (at, is_awaited, outcome) = next.map_err(|error| Error::Internal(error.to_string()))?;
+        awaited -= usize::from(is_awaited);
+        done[at] = Some(outcome);
     }
 }
 
@@ -267,5 +281,25 @@ fn keep_unshown(asked: &mut [Of]) {
             told.push(unshown.field.clone());
             !is_told
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, pending, ready};
+    use std::pin::Pin;
+
+    use super::*;
+
+    type Work = Pin<Box<dyn Future<Output = u8> + Send>>;
+
+    #[tokio::test]
+    async fn what_is_optional_is_not_waited_for() {
+        let now = |result: u8| -> Work { Box::pin::<Ready<u8>>(ready(result)) };
+        let never = || -> Work { Box::pin(pending()) };
+        let done = at_once(vec![(true, never()), (false, now(1)), (false, now(2))]).await.unwrap();
+        assert_eq!(done, [None, Some(1), Some(2)]);
+        let done = at_once(vec![(true, now(1)), (true, now(2))]).await.unwrap();
+        assert_eq!(done, [Some(1), Some(2)]);
     }
 }

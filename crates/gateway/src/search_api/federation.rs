@@ -25,7 +25,7 @@ pub(super) enum Way {
     /// All in one go, by the request as it came.
     Together,
     /// All in one go, by these parameters: the sources are those of the chain, or there is only one.
-    As(Part),
+    TogetherAs(Part),
     /// Each source by itself.
     Apart(Apart),
 }
@@ -69,8 +69,8 @@ impl Way {
         let all = targets.iter().map(Target::full_name).collect::<Vec<_>>().join(",");
         let whole = Whole { query, limits, restrict, all: &all };
         Ok(match &targets[..] {
-            [only] if blends && unresolved.is_none() => Way::As(whole.part(only, page)),
-            _ if blends && alike && unresolved.is_none() => Way::As(whole.together(page)),
+            [only] if blends && unresolved.is_none() => Way::TogetherAs(whole.part(only, page)),
+            _ if blends && alike && unresolved.is_none() => Way::TogetherAs(whole.together(page)),
             _ => {
                 // All hits of the page may be one source's.
                 let best = Page { hits: query.offset.saturating_add(query.hits), offset: 0 };

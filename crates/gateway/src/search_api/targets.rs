@@ -171,9 +171,8 @@ fn chosen<'d>(
     source: &'d Source,
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<&'d SourceChain>, Error> {
-    let Some((_, given, provider)) =
-        below(parameters, &format!("source.{name}.")).find(|(parameter, ..)| *parameter == PROVIDER)
-    else {
+    let mut own = below(parameters, SOURCE, name);
+    let Some((_, given, provider)) = own.find(|(parameter, ..)| *parameter == PROVIDER) else {
         return Ok(None);
     };
     let chains = || std::iter::once(&source.leader).chain(&source.participants);
@@ -189,7 +188,10 @@ fn chosen<'d>(
     }
 }
 
-/// The part of a source's parameter names that chooses its provider.
+/// What the names of the parameters of one source begin with, and those of all sources of one provider.
+const SOURCE: &str = "source.";
+const PROVIDERS: &str = "provider.";
+/// The parameter of a source that chooses its provider.
 const PROVIDER: &str = "provider";
 
 /// What is the whole request's to say: the beginnings of names, or names.
@@ -214,30 +216,30 @@ fn own(
     provider: Option<&str>,
 ) -> Result<BTreeMap<String, String>, Error> {
     let mut own: BTreeMap<String, String> = BTreeMap::new();
-    let provider = provider.map(|name| format!("provider.{name}."));
-    for prefix in provider.into_iter().chain([format!("source.{source}.")]) {
-        for (name, given, value) in below(parameters, &prefix).filter(|(name, ..)| *name != PROVIDER) {
-            if OF_ALL.iter().any(|all| name.starts_with(all) || is_same_parameter(name, all)) {
-                let reason =
-                    format!("parameter '{given}': the request has one for all sources: give '{name}'");
-                return Err(Error::BadRequest(reason));
-            }
-            own.retain(|known, _| !is_same_parameter(known, name));
-            own.insert(name.to_owned(), value.to_owned());
+    let of_provider = provider.map(|name| below(parameters, PROVIDERS, name)).into_iter().flatten();
+    let of_source = below(parameters, SOURCE, source).filter(|(name, ..)| *name != PROVIDER);
+    for (name, given, value) in of_provider.chain(of_source) {
+        if OF_ALL.iter().any(|all| name.starts_with(all) || is_same_parameter(name, all)) {
+            let reason = format!("parameter '{given}': the request has one for all sources: give '{name}'");
+            return Err(Error::BadRequest(reason));
         }
+        own.retain(|known, _| !is_same_parameter(known, name));
+        own.insert(name.to_owned(), value.to_owned());
     }
     Ok(own)
 }
 
-/// The parameters whose names begin so: what follows in the name, the name, the value.
+/// The parameters of one name in a family, as in `source.NAME.hits`: what follows in the parameter's name, that name, the value.
 fn below<'p>(
     parameters: &'p BTreeMap<String, String>,
-    prefix: &str,
+    family: &'static str,
+    name: &str,
 ) -> impl Iterator<Item = (&'p str, &'p str, &'p str)> {
-    let length = prefix.len();
-    let prefix = prefix.to_owned();
-    parameters
-        .range::<str, _>((Bound::Included(&*prefix.clone()), Bound::Unbounded))
-        .take_while(move |(name, _)| name.starts_with(&prefix))
-        .map(move |(name, value)| (&name[length..], name.as_str(), value.as_str()))
+    let of_family = parameters
+        .range::<str, _>((Bound::Included(family), Bound::Unbounded))
+        .take_while(move |(given, _)| given.starts_with(family));
+    of_family.filter_map(move |(given, value)| {
+        let rest = given.strip_prefix(family)?.strip_prefix(name)?.strip_prefix('.')?;
+        Some((rest, given.as_str(), value.as_str()))
+    })
 }
