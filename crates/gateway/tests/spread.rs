@@ -133,7 +133,7 @@ fn three_nodes_answer_as_one() {
 #[test]
 fn sources_are_searched_apart_over_several_nodes() {
     let (one, divided) = (nodes(1, false), nodes(3, true));
-    let yql = "select * from sources * where body contains 'mill' limit 12";
+    let yql = "select * from sources * where body contains 'mill' limit 150";
     let asked = json!({
         "yql": yql, "sources": "note,notes", "ranking": "words", "timeout": "20s", "streaming.groupname": "large"
     });

@@ -37,7 +37,7 @@ pub(super) struct Asking {
 /// What one source gave.
 pub(super) struct SourceFound {
     pub(super) name: Arc<str>,
-    /// Where its hits lie among those that are returned; nowhere, where they became one list with others.
+    /// Where its hits lie among those that are returned, where they did not become one list with others'.
     pub(super) hits: Range<usize>,
     /// Where its groups lie among those of all.
     pub(super) groupings: Range<usize>,
@@ -286,7 +286,7 @@ fn keep_unshown(asked: &mut [Of]) {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Ready, pending, ready};
+    use std::future::{pending, ready};
     use std::pin::Pin;
 
     use super::*;
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_optional_is_not_waited_for() {
-        let now = |result: u8| -> Work { Box::pin::<Ready<u8>>(ready(result)) };
+        let now = |result: u8| -> Work { Box::pin(ready(result)) };
         let never = || -> Work { Box::pin(pending()) };
         let done = at_once(vec![(true, never()), (false, now(1)), (false, now(2))]).await.unwrap();
         assert_eq!(done, [None, Some(1), Some(2)]);
