@@ -182,7 +182,7 @@ fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found
     let is_found = |of: &Of| matches!(of.outcome, Some(Ok(_)));
     if !asked.iter().any(is_found) {
         let first = asked.into_iter().find_map(|of| of.outcome?.err());
-        return Err(first.unwrap_or_else(|| Error::Timeout(query.timeout)));
+        return Err(first.unwrap_or(Error::Timeout(query.timeout)));
     }
     keep_unshown(&mut asked);
     let mut all = Found {

@@ -254,7 +254,7 @@ fn options_in(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Federati
                 });
             }
             other => {
-                let hint = did_you_mean(other, ["timeout", "requestTimeout", "optional"].into_iter());
+                let hint = did_you_mean(other, ["timeout", "requestTimeout", "optional"]);
                 let reason = format!("<federationoptions> has no attribute '{other}'{hint}");
                 return xml::invalid(FILE, element, reason);
             }
