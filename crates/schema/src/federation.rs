@@ -4,9 +4,9 @@ use std::time::Duration;
 /// What a name leads to that queries may give as a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The chain that answers for it, and after it those that a query may choose instead, by their providers.
+    /// The chain that answers for it.
     pub leader: SourceChain,
-    /// Those.
+    /// The chains that a query may choose instead, by their providers (`source.NAME.provider`).
     pub participants: Vec<SourceChain>,
     /// Whether queries ask it that name no sources.
     pub is_default: bool,
