@@ -1,6 +1,8 @@
 //! `/search/`: a query's parameters are collected, planned, run, and its result rendered.
 
+mod apart;
 mod benchmark;
+mod federation;
 mod format;
 mod language;
 mod parameters;
@@ -10,6 +12,7 @@ mod run;
 mod share;
 mod sources;
 mod spread;
+mod targets;
 mod trace;
 
 use std::sync::Arc;
@@ -98,6 +101,26 @@ enum Made {
     Prompt(Arc<Question>, String),
 }
 
+impl Made {
+    async fn answer(self, query: &Query, format: Format) -> Result<Answer, Error> {
+        Ok(match self {
+            Made::Result(body, figures) => Answer::Result(body, figures),
+            Made::Prompt(question, prompt) => Answer::Response(question.answer(prompt, query, format).await?),
+        })
+    }
+}
+
+/// What a request asks.
+struct Asked {
+    query: Arc<Query>,
+    /// What is told of its rules.
+    told: Arc<[String]>,
+    /// What is to be made of what it finds.
+    aim: Aim,
+    /// Where its sources are searched apart, they with their queries.
+    apart: Option<apart::Asking>,
+}
+
 /// What is to be done with a query here, or what another node has done with it.
 enum Route {
     Here(Here),
@@ -124,12 +147,19 @@ async fn search(
     if hop == Hop::Share {
         return Ok(Answer::Response(share::answer(node, deployment, request, started).await?));
     }
-    let (query, told, aim) = asked(node, &deployment, &headers, &hop, request, started, format).await?;
+    let Asked { query, told, aim, apart } =
+        asked(node, &deployment, &headers, &hop, request, started, format).await?;
     let format = *format;
     if let Aim::Prompt(question) = &aim
         && !question.searches()
     {
         return Ok(Answer::Response(question.answer(question.prompt(&[]), &query, format).await?));
+    }
+    if let Some(apart) = apart {
+        let found = apart.run(node, &deployment, &query, started).await?;
+        let (at, of) = (Arc::clone(node), Arc::clone(&query));
+        let made = node.pool().run(move || finish((&at, &of, started), &found, &aim)).await??;
+        return made.answer(&query, format).await;
     }
     let timeout = query.timeout;
     let deadline = started + timeout;
@@ -156,10 +186,7 @@ async fn search(
         };
         let made = made?;
         match (here.vouch.check(node), made) {
-            (Ok(()), Made::Result(body, figures)) => return Ok(Answer::Result(body, figures)),
-            (Ok(()), Made::Prompt(question, prompt)) => {
-                return Ok(Answer::Response(question.answer(prompt, &query, format).await?));
-            }
+            (Ok(()), made) => return made.answer(&query, format).await,
             (Err(error), _) if hop != Hop::Client || Instant::now() + PATIENCE >= deadline => {
                 return Err(error);
             }
@@ -168,7 +195,7 @@ async fn search(
     }
 }
 
-/// The query that a request asks, what is told of its rules, and what is to be made of what it finds.
+/// What a request asks, and of whom.
 async fn asked(
     node: &Node,
     deployment: &Arc<Deployment>,
@@ -177,7 +204,7 @@ async fn asked(
     request: extract::Request,
     started: Instant,
     format: &mut Format,
-) -> Result<(Arc<Query>, Arc<[String]>, Aim), Error> {
+) -> Result<Asked, Error> {
     let (mut parameters, limits) =
         parameters::read(deployment, node.settings().request_bytes_max, request).await?;
     *format = Format::of(&parameters, headers)?;
@@ -194,15 +221,25 @@ async fn asked(
         return Err(Error::parameter("presentation.format", reason.to_owned()));
     }
     sources::by_chain(deployment, &mut parameters);
-    let Rewritten { query, told } = rewrite::query(node, deployment, parameters, limits).await?;
+    let mut rewritten = rewrite::query(node, deployment, parameters, limits).await?;
+    let apart = match federation::Way::of(deployment, &rewritten.query, &limits)? {
+        federation::Way::Together => None,
+        federation::Way::TogetherAs(part) => {
+            rewritten = part.query(node, deployment).await?;
+            None
+        }
+        federation::Way::Apart(apart) => Some(apart.asking(node, deployment, &rewritten.query).await?),
+    };
+    let Rewritten { query, told } = rewritten;
     if container.checks_encoding {
         check_encoding(&query)?;
+        apart.iter().flat_map(apart::Asking::queries).try_for_each(check_encoding)?;
     }
     let aim = match question {
         Some(question) => Aim::Prompt(Arc::new(question)),
         None => Aim::Result(*format),
     };
-    Ok((Arc::new(query), told, aim))
+    Ok(Asked { query: Arc::new(query), told, aim, apart })
 }
 
 /// Hands a query on to the node whose documents it reads, where they all lie in one bucket and that is another node's.
@@ -251,13 +288,13 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
     let made = match node.cluster().filter(|_| here.gathers) {
         Some(cluster) => {
             let found = spread::run(request, &**cluster).await?;
-            node.pool().run(move || finish(&working, &found, &aim)).await
+            node.pool().run(move || finish(working.asked(), &found, &aim)).await
         }
         None => {
             let work = move || {
                 let mut found = run::run(&working)?;
                 found.result.coverage.non_ideal |= !full;
-                finish(&working, &found, &aim)
+                finish(working.asked(), &found, &aim)
             };
             node.pool().run(work).await
         }
@@ -266,11 +303,13 @@ async fn make(request: &Request, here: &Here, aim: &Aim) -> Result<Made, Error> 
 }
 
 /// What is made of what was found, which is noted in the metrics.
-fn finish(request: &Request, found: &Found, aim: &Aim) -> Result<Made, Error> {
-    let metrics = request.node.metrics();
+fn finish((node, query, started): (&Node, &Query, Instant), found: &Found, aim: &Aim) -> Result<Made, Error> {
+    let metrics = node.metrics();
     metrics.record(Metric::HitsPerQuery, found.hits.len() as f64);
     metrics.record(Metric::TotalHitsPerQuery, found.result.total_count as f64);
-    if found.result.coverage.timed_out && !request.query.ranking.soft_timeout {
+    // Sources that were searched apart have been looked after each by itself.
+    let is_whole = found.sources.is_empty();
+    if is_whole && found.result.coverage.timed_out && !query.ranking.soft_timeout {
         return Err(Error::Timeout(found.timeout));
     }
     if !found.result.coverage.is_full() {
@@ -278,7 +317,7 @@ fn finish(request: &Request, found: &Found, aim: &Aim) -> Result<Made, Error> {
     }
     match aim {
         Aim::Result(format) => {
-            let (body, figures) = render::result(&request.query, found, request.started, *format)?;
+            let (body, figures) = render::result(query, found, started, *format)?;
             Ok(Made::Result(body, figures))
         }
         Aim::Prompt(question) => {

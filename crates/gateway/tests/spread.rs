@@ -154,3 +154,35 @@ fn rules_rewrite_a_query_at_every_node() {
         assert_eq!(few["root"]["children"].as_array().map(Vec::len), Some(3), "{few}");
     }
 }
+
+/// Sources with parameters of their own, in one list and one by one, over documents of all nodes, of groups on one node, and of different
+/// groups.
+#[test]
+fn sources_are_searched_apart_over_several_nodes() {
+    let (one, divided) = (nodes(1, false), nodes(3, true));
+    let yql = "select * from sources * where body contains 'mill' limit 150";
+    let asked = json!({
+        "yql": yql, "sources": "note,notes", "ranking": "words", "timeout": "20s", "streaming.groupname": "large"
+    });
+    for (own, sources) in [
+        (json!({ "source.note.hits": 3, "source.notes.hits": 4 }), ["note", "notes"]),
+        (json!({ "source.note.hits": 3, "source.notes.streaming.groupname": "a" }), ["note", "notes"]),
+        (
+            json!({ "source.note.streaming.groupname": "b", "source.notes.streaming.selection": "true" }),
+            ["note", "notes"],
+        ),
+        (json!({ "source.notes.ranking": "twice", "source.note.offset": 5 }), ["note", "notes"]),
+        (json!({ "sources": "notes", "source.notes.hits": 20 }), ["notes", "notes"]),
+    ] {
+        let mut parameters = asked.clone();
+        parameters.as_object_mut().expect("a map").extend(own.as_object().cloned().expect("a map"));
+        let expected = result(&one, 0, &parameters);
+        let hits = expected["root"]["children"].as_array().expect("hits");
+        for source in sources {
+            assert!(hits.iter().any(|hit| hit["source"] == source), "{parameters}: {expected}");
+        }
+        for node in 0..3 {
+            assert_eq!(result(&divided, node, &parameters), expected, "{parameters} at node {node}");
+        }
+    }
+}

@@ -404,7 +404,8 @@ fn columns_are_built_from_documents() {
     let schema = schema("index", DataType::String, "");
     let application = millrace_schema::Application {
         schemas: [(Arc::clone(&schema.name), Arc::clone(&schema))].into(),
-        providers: BTreeMap::new(),
+        sources: BTreeMap::new(),
+        federations: BTreeMap::new(),
         content: Vec::new(),
         container: Default::default(),
         query_profiles: Default::default(),

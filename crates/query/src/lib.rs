@@ -32,7 +32,7 @@ pub use item::{
     Annotations, Bound, Composite, Grammar, Item, Match, NearestNeighbor, Number, PhraseWord, Syntax,
     TermText, Tokenization, UserText, WeightedOperator,
 };
-pub use parameters::{Limits, flatten, is_parameter, is_same_parameter, value_of};
+pub use parameters::{FEDERATED, Limits, flatten, is_parameter, is_same_parameter, value_of};
 pub use request::{
     Collapse, GroupingDefaults, Now, Presentation, Query, Ranking, SortKey, SortOrder, Sources, Streaming,
     Tracing,

@@ -63,6 +63,11 @@ pub fn is_parameter(name: &str) -> bool {
     names::is_known(name)
 }
 
+/// The parameter of a query that was made for some sources of a request, each of which may have parameters of its own: the names of all
+/// sources that the request asks, by commas. Sources, hits, offset and timeout of such a query are those of its parameters: its
+/// statement speaks of the whole request.
+pub const FEDERATED: &str = "federation.sources";
+
 /// What a query asks for by itself: the part that YQL, `select` and `query` have in common.
 struct Asked {
     root: Item,
@@ -82,7 +87,10 @@ impl Query {
     /// [`Error`], which names the parameter, or the place in its text.
     pub fn from_parameters(parameters: BTreeMap<String, String>, limits: &Limits) -> Result<Query, Error> {
         let reader = Reader::new(&parameters);
-        let asked = reader.asked()?;
+        let mut asked = reader.asked()?;
+        if reader.get(FEDERATED).is_some() {
+            asked = Asked { sources: Sources::All, hits: None, offset: None, timeout: None, ..asked };
+        }
         let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
         // An estimate is the number of hits, and that is always counted.
         let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };

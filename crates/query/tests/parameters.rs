@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_query::{Limits, Now, Query, Tracing, sorting};
+use millrace_query::{Limits, Now, Query, Sources, Tracing, sorting};
 
 fn query(parameters: &[(&str, &str)]) -> Result<Query, String> {
     let mut all: BTreeMap<String, String> =
@@ -191,4 +191,18 @@ fn sorting_specifications() {
         };
         assert_eq!(printed, expected, "{text}");
     }
+}
+
+#[test]
+fn parameters_of_one_source_go_before_the_statement() {
+    let yql = "select * from mail, files where true order by date limit 5 offset 1 timeout 100";
+    let given = [("yql", yql), ("hits", "7"), ("offset", "2"), ("timeout", "3s"), ("sources", "mail")];
+    let whole = accepted(&given);
+    assert_eq!((whole.hits, whole.offset, whole.timeout), (4, 1, Duration::from_millis(100)));
+    let mut of_source = given.to_vec();
+    of_source.push((millrace_query::FEDERATED, "mail,files"));
+    let of_source = accepted(&of_source);
+    assert_eq!((of_source.hits, of_source.offset, of_source.timeout), (7, 2, Duration::from_secs(3)));
+    assert_eq!(of_source.sources, Sources::Named(vec!["mail".to_owned()]));
+    assert_eq!(of_source.sorting, whole.sorting);
 }

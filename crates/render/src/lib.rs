@@ -18,5 +18,7 @@ mod number;
 mod response;
 mod xml;
 
-pub use response::{ErrorMessage, Options, Response, Timing, Trace, json, write_cbor, write_json};
+pub use response::{
+    ErrorMessage, Options, Response, SourceGroup, Timing, Trace, json, write_cbor, write_json,
+};
 pub use xml::write_xml;

@@ -17,6 +17,10 @@ pub struct Response<'a> {
     pub hits: &'a [Hit],
     /// The groups, one for each grouping request, in order.
     pub groupings: &'a [GroupingResult],
+    /// What stays by itself of each source, in order.
+    pub sources: &'a [SourceGroup<'a>],
+    /// Of how many results this was put together, and how many of them are full; none where there is but one.
+    pub merged: Option<(usize, usize)>,
     /// What was looked at.
     pub coverage: Coverage,
     /// What went wrong.
@@ -25,6 +29,33 @@ pub struct Response<'a> {
     pub timing: Option<Timing>,
     /// What happened, where it was asked for.
     pub trace: Option<&'a Trace>,
+}
+
+/// What one source gave.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceGroup<'a> {
+    /// The source's name.
+    pub name: &'a str,
+    /// Its hits, in their order.
+    pub hits: &'a [Hit],
+    /// Its groups, one for each grouping request, in order.
+    pub groupings: &'a [GroupingResult],
+}
+
+impl SourceGroup<'_> {
+    /// How relevant such a group is among hits.
+    pub(crate) const RELEVANCE: f64 = 1.0;
+
+    pub(crate) fn id(&self) -> String {
+        format!("source:{}", self.name)
+    }
+}
+
+impl Response<'_> {
+    /// Of how many results it was put together, and how many of them are full.
+    pub(crate) fn results(&self) -> (usize, usize) {
+        self.merged.unwrap_or((1, usize::from(self.coverage.is_full())))
+    }
 }
 
 /// How to write it.
@@ -158,13 +189,17 @@ impl Serialize for TopLevel<'_> {
         map.serialize_entry("relevance", &1.0)?;
         map.serialize_entry("fields", &TotalCount(response.total_count))?;
         if response.errors.is_empty() || response.coverage.documents > 0 {
-            map.serialize_entry("coverage", &CoverageJson(&response.coverage))?;
+            map.serialize_entry("coverage", &CoverageJson(response))?;
         }
         if !response.errors.is_empty() {
             map.serialize_entry("errors", &List(response.errors.iter().map(ErrorJson)))?;
         }
-        if !response.hits.is_empty() || !response.groupings.is_empty() {
-            map.serialize_entry("children", &Children { response, options: self.options })?;
+        let Response { hits, groupings, sources, .. } = *response;
+        if !sources.is_empty() {
+            let sources = sources.iter().map(|source| SourceJson { source, options: self.options });
+            map.serialize_entry("children", &List(sources))?;
+        } else if !hits.is_empty() || !groupings.is_empty() {
+            map.serialize_entry("children", &Children { hits, groupings, options: self.options })?;
         }
         map.end()
     }
@@ -180,11 +215,12 @@ impl Serialize for TotalCount {
     }
 }
 
-struct CoverageJson<'a>(&'a Coverage);
+struct CoverageJson<'a>(&'a Response<'a>);
 
 impl Serialize for CoverageJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let coverage = self.0;
+        let coverage = self.0.coverage;
+        let (results, results_full) = self.0.results();
         let full = coverage.is_full();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("coverage", &coverage.percent())?;
@@ -200,8 +236,8 @@ impl Serialize for CoverageJson<'_> {
         }
         map.serialize_entry("full", &full)?;
         map.serialize_entry("nodes", &coverage.nodes)?;
-        map.serialize_entry("results", &1)?;
-        map.serialize_entry("resultsFull", &u8::from(full))?;
+        map.serialize_entry("results", &results)?;
+        map.serialize_entry("resultsFull", &results_full)?;
         map.end()
     }
 }
@@ -243,38 +279,56 @@ impl Serialize for ErrorJson<'_> {
     }
 }
 
-impl Response<'_> {
-    /// How many hits stand before the groups: children are in the order of their relevance, and that of the groups is 1. Hits in
-    /// another order follow them.
-    pub(crate) fn hits_before_groups(&self) -> usize {
-        if self.groupings.is_empty() {
-            return 0;
-        }
-        self.hits.iter().take_while(|hit| hit.sort_values.is_empty() && hit.relevance > 1.0).count()
+/// How many hits stand before groups: children are in the order of their relevance, and that of groups is 1. Hits in another order
+/// follow them.
+pub(crate) fn hits_before_groups(hits: &[Hit], groupings: &[GroupingResult]) -> usize {
+    if groupings.is_empty() {
+        return 0;
     }
+    hits.iter().take_while(|hit| hit.sort_values.is_empty() && hit.relevance > 1.0).count()
 }
 
 /// Hits that are more relevant than groups, groups, the other hits.
 struct Children<'a> {
-    response: &'a Response<'a>,
+    hits: &'a [Hit],
+    groupings: &'a [GroupingResult],
     options: &'a Options,
 }
 
 impl Serialize for Children<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Response { groupings, hits, .. } = self.response;
-        let (before, after) = hits.split_at(self.response.hits_before_groups());
+        let Children { groupings, hits, options } = *self;
+        let (before, after) = hits.split_at(hits_before_groups(hits, groupings));
         let mut seq = serializer.serialize_seq(Some(groupings.len() + hits.len()))?;
         for hit in before {
-            seq.serialize_element(&HitJson { hit, options: self.options })?;
+            seq.serialize_element(&HitJson { hit, options })?;
         }
         for (number, grouping) in groupings.iter().enumerate() {
-            seq.serialize_element(&RootJson { number, grouping, options: self.options })?;
+            seq.serialize_element(&RootJson { number, grouping, options })?;
         }
         for hit in after {
-            seq.serialize_element(&HitJson { hit, options: self.options })?;
+            seq.serialize_element(&HitJson { hit, options })?;
         }
         seq.end()
+    }
+}
+
+struct SourceJson<'a> {
+    source: &'a SourceGroup<'a>,
+    options: &'a Options,
+}
+
+impl Serialize for SourceJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SourceGroup { name, hits, groupings } = *self.source;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &self.source.id())?;
+        map.serialize_entry("relevance", &SourceGroup::RELEVANCE)?;
+        map.serialize_entry("source", name)?;
+        if !hits.is_empty() || !groupings.is_empty() {
+            map.serialize_entry("children", &Children { hits, groupings, options: self.options })?;
+        }
+        map.end()
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_document::{Value, json};
-use millrace_result::{Feature, FieldValue, Group, GroupList, GroupValue, Hit};
+use millrace_result::{Feature, FieldValue, Group, GroupList, GroupValue, GroupingResult, Hit};
 use quick_xml::Writer;
 use quick_xml::escape::partial_escape;
 use quick_xml::events::BytesText;
@@ -14,7 +14,8 @@ use quick_xml::writer::ElementWriter;
 use crate::group::{bounds, kind_text, value_text};
 use crate::hit::Features;
 use crate::number::{JavaNumbers, java_text};
-use crate::{Options, Response};
+use crate::response::hits_before_groups;
+use crate::{Options, Response, SourceGroup};
 
 /// The field that has the features of a document summary.
 const SUMMARY_FEATURES: &str = "summaryfeatures";
@@ -55,13 +56,14 @@ fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::
             ("coverage-nodes", response.coverage.nodes.to_string()),
             ("coverage-full", coverage.is_full().to_string()),
             ("coverage", coverage.percent().to_string()),
-            ("results-full", u8::from(coverage.is_full()).to_string()),
-            ("results", "1".to_owned()),
+            ("results-full", response.results().1.to_string()),
+            ("results", response.results().0.to_string()),
         ] {
             element = element.with_attribute((name, &*value));
         }
     }
-    if response.errors.is_empty() && response.groupings.is_empty() && response.hits.is_empty() {
+    let Response { hits, groupings, sources, .. } = *response;
+    if response.errors.is_empty() && groupings.is_empty() && hits.is_empty() && sources.is_empty() {
         element.write_text_content(BytesText::from_escaped(""))?;
         return Ok(());
     }
@@ -71,15 +73,38 @@ fn result(response: &Response<'_>, options: &Options, out: &mut Out<'_>) -> io::
             let code = error.code.to_string();
             out.create_element("error").with_attribute(("code", &*code)).write_text_content(plain(text))?;
         }
-        let (before, after) = response.hits.split_at(response.hits_before_groups());
-        before.iter().try_for_each(|found| hit(found, options, out))?;
-        for grouping in response.groupings {
-            let pages = [("this", Some(grouping.continuation.as_str()))];
-            group(&grouping.root, &pages, options, out)?;
-        }
-        after.iter().try_for_each(|found| hit(found, options, out))
+        sources.iter().try_for_each(|source| of_source(source, options, out))?;
+        children(hits, groupings, options, out)
     })?;
     Ok(())
+}
+
+fn of_source(source: &SourceGroup<'_>, options: &Options, out: &mut Out<'_>) -> io::Result<()> {
+    out.create_element("group")
+        .with_attribute(("relevance", &*java_text(SourceGroup::RELEVANCE)))
+        .with_attribute(("source", source.name))
+        .write_inner_content(|out| {
+            let id = source.id();
+            out.create_element("id").with_attribute(("type", "string")).write_text_content(plain(&id))?;
+            children(source.hits, source.groupings, options, out)
+        })?;
+    Ok(())
+}
+
+/// Hits that are more relevant than groups, groups, the other hits.
+fn children(
+    hits: &[Hit],
+    groupings: &[GroupingResult],
+    options: &Options,
+    out: &mut Out<'_>,
+) -> io::Result<()> {
+    let (before, after) = hits.split_at(hits_before_groups(hits, groupings));
+    before.iter().try_for_each(|found| hit(found, options, out))?;
+    for grouping in groupings {
+        let pages = [("this", Some(grouping.continuation.as_str()))];
+        group(&grouping.root, &pages, options, out)?;
+    }
+    after.iter().try_for_each(|found| hit(found, options, out))
 }
 
 fn group(

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use millrace_document::{DocumentId, Value};
-use millrace_render::{ErrorMessage, Options, Response, Timing, Trace, json, write_cbor, write_xml};
+use millrace_render::{
+    ErrorMessage, Options, Response, SourceGroup, Timing, Trace, json, write_cbor, write_xml,
+};
 use millrace_result::{
     Coverage, Feature, FieldValue, Group, GroupId, GroupList, GroupValue, GroupingResult, Hit,
 };
@@ -299,6 +301,7 @@ fn with_response(test: impl Fn(&Response<'_>)) {
         errors: &errors,
         timing: Some(timing),
         trace: None,
+        ..Response::default()
     });
 }
 
@@ -326,4 +329,32 @@ fn cbor_says_what_json_says() {
             serde_json::from_str(&json(response, &Options::default())).expect("it is JSON");
         assert_eq!(value, expected);
     });
+}
+
+#[test]
+fn sources_have_groups_of_their_own() {
+    let hits = [hit(Vec::new())];
+    let sources = [
+        SourceGroup { name: "mail", hits: &hits, groupings: &[] },
+        SourceGroup { name: "files", hits: &[], groupings: &[] },
+    ];
+    let merged = Some((2, 1));
+    let response =
+        Response { total_count: 1, sources: &sources, merged, coverage: FULL, ..Response::default() };
+    let root = ROOT.replace(r#""results":1"#, r#""results":2"#);
+    let found = json(&response, &Options::default());
+    let expected = root
+        + r#"{"id":"source:mail","relevance":1.0,"source":"mail","children":["#
+        + r#"{"id":"index:inbox/0/"#;
+    assert!(found.starts_with(&expected), "{found}");
+    assert!(found.ends_with(r#"]},{"id":"source:files","relevance":1.0,"source":"files"}]}}"#), "{found}");
+
+    let mut xml = Vec::new();
+    write_xml(&response, &Options::default(), "utf-8", &mut xml);
+    let xml = String::from_utf8(xml).expect("it is UTF-8");
+    assert!(xml.contains(r#"results-full="1" results="2""#), "{xml}");
+    let group = xml.find("<group relevance=\"1.0\" source=\"mail\">").expect("a group");
+    let hit = xml.find("<hit ").expect("a hit");
+    let end = xml.find("</group>").expect("its end");
+    assert!(group < hit && hit < end, "{xml}");
 }

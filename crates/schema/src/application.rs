@@ -9,8 +9,8 @@ use millrace_tensor::TensorType;
 use crate::package::{self, Files};
 use crate::suggest::did_you_mean;
 use crate::{
-    Embedder, Error, Execution, FieldGenerator, InputDef, InputType, LanguageModel, QueryProfiles, Schema,
-    SearchChain, SignificanceModels, ValidationOverride,
+    Embedder, Error, Execution, Federation, FieldGenerator, InputDef, InputType, LanguageModel,
+    QueryProfiles, Schema, SearchChain, SignificanceModels, Source, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -21,9 +21,11 @@ pub struct Application {
     pub schemas: BTreeMap<Arc<str>, Arc<Schema>>,
     /// The content clusters of services.xml.
     pub content: Vec<ContentCluster>,
-    /// Names that queries may give as sources beside the clusters' own: those of local providers, with the clusters they mean. A
-    /// cluster that has such a name has no other.
-    pub providers: BTreeMap<String, Arc<str>>,
+    /// The names beside those of schemas that queries may give as sources: local providers and their sources, each also as
+    /// `source@provider`, and the content clusters that no provider stands for.
+    pub sources: BTreeMap<String, Source>,
+    /// The search chains that say themselves which sources they ask, by id.
+    pub federations: BTreeMap<String, Federation>,
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
     /// How rare words are in large collections, by the models that services.xml names.
@@ -92,7 +94,8 @@ impl Application {
         Ok(Application {
             schemas,
             content: services.content,
-            providers: services.providers,
+            sources: services.sources,
+            federations: services.federations,
             container: services.container,
             significance: services.significance,
             query_profiles,

@@ -25,6 +25,7 @@ mod application;
 pub mod change;
 mod embedder;
 mod error;
+mod federation;
 mod field;
 mod language;
 mod overrides;
@@ -47,6 +48,7 @@ pub use embedder::{
     Prepend, Quantization, RemoteModel, Transformer, TransformerNames,
 };
 pub use error::{Error, Place};
+pub use federation::{FederatedSource, Federation, FederationOptions, Source, SourceChain};
 pub use field::{
     Attribute, DefaultTerm, Dictionary, DistanceMetric, IndexSettings, LinguisticsProfile, MatchMode,
     Matching, SchemaField, Stemming, SummaryMode,

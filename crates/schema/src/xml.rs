@@ -82,6 +82,11 @@ pub(crate) fn elements<'a, 'i>(node: Node<'a, 'i>) -> impl Iterator<Item = Node<
     node.children().filter(Node::is_element)
 }
 
+/// The elements of this name in a node.
+pub(crate) fn named<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
+    elements(node).filter(move |element| element.tag_name().name() == name)
+}
+
 /// The first element of this name in a node.
 pub(crate) fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     elements(node).find(|element| element.tag_name().name() == name)

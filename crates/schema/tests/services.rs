@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use millrace_schema::{
-    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Error, ModelFile, OnMisfit,
-    Pooling, Quantization,
+    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Error, Federation,
+    FederationOptions, ModelFile, OnMisfit, Pooling, Quantization, Source,
 };
 
 fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
@@ -143,7 +143,7 @@ fn clusters_are_read() {
 fn a_type_may_be_in_several_clusters_and_clusters_have_names() {
     let services = format!(
         "<services><container id='front'><search>\
-         <chain id='default'><searcher id='com.yahoo.prelude.searcher.JSONDebugSearcher'/><federation id='f'/></chain>\
+         <chain id='default'><searcher id='com.yahoo.prelude.searcher.JSONDebugSearcher'/></chain>\
          <provider id='letters' type='local' cluster='c'/><provider id='more' type='local' cluster='d.mail'/>\
          </search></container>{MAIL}{}</services>",
         MAIL.replace("'c'", "'d'")
@@ -151,12 +151,147 @@ fn a_type_may_be_in_several_clusters_and_clusters_have_names() {
     let application = application(&services, &[]).unwrap();
     let with_mail = application.content.iter().filter(|cluster| cluster.document("mail").is_some());
     assert_eq!(with_mail.map(|cluster| &*cluster.id).collect::<Vec<_>>(), ["c", "d"]);
-    let providers: Vec<(&str, &str)> =
-        application.providers.iter().map(|(name, cluster)| (name.as_str(), &**cluster)).collect();
-    assert_eq!(providers, [("letters", "c"), ("more", "d")]);
+    assert_eq!(sources(&application), ["letters c", "more d"]);
     let warnings = application.warnings.join("\n");
     assert!(warnings.contains("JSONDebugSearcher' has no effect"), "{warnings}");
-    assert!(warnings.contains("<federation> has no effect"), "{warnings}");
+}
+
+/// Each source in a line: its name, the clusters that answer for it (with their providers, where others may be chosen), how it is waited for;
+/// in parentheses if only those get it who ask for it.
+fn sources(application: &Application) -> Vec<String> {
+    let of = |(name, source): (&String, &Source)| {
+        let mut line = format!("{name} {}", source.leader.cluster);
+        for chain in &source.participants {
+            line += &format!(" or {} {}", chain.provider, chain.cluster);
+        }
+        line += &waited_for(source.leader.options);
+        if source.is_default { line } else { format!("({line})") }
+    };
+    application.sources.iter().map(of).collect()
+}
+
+fn waited_for(options: FederationOptions) -> String {
+    let timeout = options.timeout.map(|timeout| format!(" {timeout:?}")).unwrap_or_default();
+    let optional = options.optional.map(|optional| format!(" optional={optional}")).unwrap_or_default();
+    timeout + &optional
+}
+
+/// Each chain that says what it asks, and how it waits.
+fn federations(application: &Application) -> Vec<String> {
+    let of = |(id, federation): (&String, &Federation)| {
+        let asked: Vec<String> = federation
+            .sources
+            .iter()
+            .map(|source| format!("{}{}", source.name, waited_for(source.options)))
+            .collect();
+        format!("{id} {}: {}", if federation.blends { "blends" } else { "groups" }, asked.join(", "))
+    };
+    application.federations.iter().map(of).collect()
+}
+
+/// Two clusters, `c` and `d`, and a container with this in its `<search>`.
+fn searching(search: &str) -> String {
+    format!(
+        "<services><container id='front'><search>{search}</search></container>{MAIL}{}</services>",
+        MAIL.replace("'c'", "'d'")
+    )
+}
+
+#[test]
+fn providers_have_sources_and_chains_federate_to_them() {
+    let services = searching(
+        "<provider id='p' type='local' cluster='c' excludes='com.yahoo.prelude.querytransform.StemmingSearcher'>\
+           <federationoptions timeout='100 ms'/><source id='web'/>\
+           <source id='api'><federationoptions timeout='2.5s' optional='true'/></source>\
+         </provider>\
+         <provider id='q' type='local' cluster='c'><source idref='web'/></provider>\
+         <federation id='shared'><source-set inherits='default'/></federation>\
+         <chain id='default' inherits='vespa'><federation id='f'><source idref='web'><federationoptions timeout='3' requestTimeout='4'/></source><source id='q'/></federation></chain>\
+         <chain id='apart'><federation idref='shared'/></chain>\
+         <chain id='heir' inherits='apart'/>\
+         <chain id='unblended' inherits='vespa' excludes='com.yahoo.prelude.searcher.BlendingSearcher'/>\
+         <chain id='plain' inherits='vespa'/>",
+    );
+    let application = application(&services, &[]).unwrap();
+    assert_eq!(
+        sources(&application),
+        [
+            "api c 2.5s optional=true",
+            "(api@p c 2.5s optional=true)",
+            "d d",
+            "(p c 100ms)",
+            "(q c)",
+            "web c or q c 100ms",
+            "(web@p c 100ms)",
+            "(web@q c)"
+        ]
+    );
+    assert_eq!(
+        federations(&application),
+        [
+            "apart groups: api, d, web",
+            "default blends: web 3s, q",
+            "heir groups: api, d, web",
+            "unblended groups: api, d, web"
+        ]
+    );
+    let warnings = application.warnings.join("\n");
+    assert!(warnings.contains("requestTimeout has no effect"), "{warnings}");
+    assert!(
+        warnings.contains("to exclude 'com.yahoo.prelude.querytransform.StemmingSearcher' has no effect")
+    );
+    assert!(!warnings.contains("BlendingSearcher"), "{warnings}");
+}
+
+#[test]
+fn what_cannot_be_federated_is_refused() {
+    let provider = "<provider id='p' type='local' cluster='c'";
+    let in_provider = |inside: &str| format!("{provider}>{inside}</provider>");
+    let chain = |inside: &str| format!("<chain id='x'>{inside}</chain>");
+    for (search, expected) in [
+        (in_provider("<source/>"), "<source> needs an 'id', or the 'idref' of one"),
+        (in_provider("<source idref='web'/>"), "no provider has <source id='web'>"),
+        (in_provider("<source id='web'/><source id='web'/>"), "two sources with the name 'web@p'"),
+        (in_provider("<source id='p'/>"), "two sources with the name 'p'"),
+        (in_provider("<source id='d'/>"), "'d' is the name of a content cluster"),
+        (
+            in_provider("<source id='w'><searcher id='a.B' bundle='b'/></source>"),
+            "Java components do not run",
+        ),
+        (in_provider("<federation id='f'/>"), "a provider asks one content cluster: put it into a <chain>"),
+        (in_provider("<federationoptions timeout='soon'/>"), "timeout is 'soon': expected seconds, or"),
+        (in_provider("<federationoptions timeout='0'/>"), "timeout is '0': expected seconds, or"),
+        (
+            in_provider("<federationoptions optional='maybe'/>"),
+            "optional is 'maybe': expected 'true' or 'false'",
+        ),
+        (in_provider("<federationoptions timout='1'/>"), "no attribute 'timout' (did you mean 'timeout'?)"),
+        (format!("{provider}/>{provider}/>"), "two sources with the name 'p'"),
+        (chain("<federation id='f'/>"), "<federation> names no sources: add <source idref='…'/>"),
+        (chain("<federation id='f'><source/></federation>"), "<source> needs the attribute 'idref'"),
+        (chain("<federation id='f'><source idref='e'/></federation>"), "there is no source 'e'"),
+        (
+            format!("{provider}/>{}", chain("<federation id='f'><source idref='c'/></federation>")),
+            "there is no source 'c'",
+        ),
+        (chain("<federation idref='f'/>"), "there is no <federation id='f'> in <search>"),
+        (
+            chain("<federation id='f'><source-set inherits='all'/></federation>"),
+            "there is no source set 'all', only 'default'",
+        ),
+        (
+            chain("<federation id='f'><target-selector id='a.B'/></federation>"),
+            "Java components do not run here",
+        ),
+        (
+            chain(
+                "<federation id='f'><source idref='c'/></federation><federation id='g'><source idref='d'/></federation>",
+            ),
+            "a chain has one <federation>",
+        ),
+    ] {
+        refuses(&searching(&search), expected);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_query::Query;
-use millrace_render::{ErrorMessage, Options, Response, Timing};
+use millrace_render::{ErrorMessage, Options, Response, SourceGroup, Timing};
 
 use super::benchmark::Figures;
 use super::format::Format;
@@ -33,10 +33,23 @@ pub(super) fn result(
         maps_as_lists: query.presentation.maps_as_lists,
         sets_as_lists: query.presentation.sets_as_lists,
     };
+    let (hits, groupings) = (&found.result.hits[found.hits.clone()], &found.result.groupings[..]);
+    let groups: Vec<SourceGroup<'_>> = found
+        .sources
+        .iter()
+        .filter(|_| found.grouped)
+        .map(|source| {
+            let (hits, groupings) = (&hits[source.hits.clone()], &groupings[source.groupings.clone()]);
+            SourceGroup { name: &source.name, hits, groupings }
+        })
+        .collect();
+    let full = found.sources.iter().filter(|source| source.is_full).count();
     let response = Response {
         total_count: found.result.total_count,
-        hits: &found.result.hits[found.hits.clone()],
-        groupings: &found.result.groupings,
+        hits: if found.grouped { &[] } else { hits },
+        groupings: if found.grouped { &[] } else { groupings },
+        sources: &groups,
+        merged: (!found.sources.is_empty()).then_some((found.sources.len(), full)),
         coverage: found.result.coverage,
         errors: &errors,
         timing,
@@ -58,7 +71,7 @@ pub(super) fn result(
 }
 
 /// What went wrong though there is a result.
-fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
+pub(super) fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
     let illegal = |message: String, source: Option<String>| ErrorMessage {
         code: 3,
         summary: "Illegal query".to_owned(),
@@ -66,7 +79,8 @@ fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
         source,
         transient: None,
     };
-    let timed_out = found.result.coverage.timed_out.then(|| ErrorMessage {
+    // Where sources were searched apart, they tell it themselves.
+    let timed_out = (found.result.coverage.timed_out && found.sources.is_empty()).then(|| ErrorMessage {
         code: 12,
         summary: "Timed out".to_owned(),
         message: Some(format!("The timeout of {:?} was reached: the result is not complete", found.timeout)),
@@ -87,8 +101,10 @@ fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
         );
         illegal(message, Some(ungrouped.schema.to_string()))
     });
-    let unshown = found.unshown.iter().map(|reason| illegal(reason.clone(), None));
-    timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown).collect()
+    let unshown = found.unshown.iter().map(|unshown| illegal(unshown.reason.clone(), None));
+    let of_sources = found.sources.iter().flat_map(|source| source.errors.iter().cloned());
+    let whole = timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown);
+    whole.chain(of_sources).collect()
 }
 
 /// The answer to a query that failed.
@@ -99,7 +115,7 @@ pub(super) fn error(error: &Error, format: Format) -> Vec<u8> {
 }
 
 /// An error as results tell of it.
-fn message(error: &Error) -> ErrorMessage {
+pub(super) fn message(error: &Error) -> ErrorMessage {
     let (code, summary) = match error {
         Error::UnknownSource { .. } => (0, "Could not resolve source"),
         _ => match error.kind() {

@@ -44,7 +44,7 @@ fn rewritten(
     let told = Arc::default();
     let level = level(&query)?;
     // Where nothing can be searched, whoever plans the query says so.
-    let Ok(reached) = Reached::by(&query, deployment) else { return Ok(Rewritten { query, told }) };
+    let Ok(reached) = Reached::by(&query.sources, deployment) else { return Ok(Rewritten { query, told }) };
     let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
     let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters) else {
         return Ok(Rewritten { query, told });

@@ -17,7 +17,9 @@ use millrace_search::{Collapsing, Deadline, Gathering, Outcome, Search, Session,
 use millrace_selection::Selection;
 use millrace_store::ViewScope;
 
-use super::sources::{Asked, Reached};
+use super::apart::SourceFound;
+use super::sources::{Asked, Reached, beside};
+use crate::deployment::DocumentKind;
 use crate::models::Embeddings;
 use crate::{Deployment, Error, Node};
 
@@ -28,6 +30,7 @@ const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
 const REST_MIN: Duration = Duration::from_millis(20);
 
 /// What a query found.
+#[derive(Default)]
 pub(super) struct Found {
     /// Everything, over all schemas.
     pub(super) result: PartialResult,
@@ -47,10 +50,20 @@ pub(super) struct Found {
     pub(super) lacking: Vec<Arc<str>>,
     /// Schemas that have no part in the groups of a request, by its number, since they lack a field: why.
     pub(super) ungrouped: Vec<Ungrouped>,
-    /// For each field that is selected and that no hit can have: why.
-    pub(super) unshown: Vec<String>,
+    /// The selected fields that no hit can have.
+    pub(super) unshown: Vec<Unshown>,
     /// How long it was allowed to take: as long as it asked for, or less where services.xml says so.
     pub(super) timeout: Duration,
+    /// What each source gave, where they were searched apart; else nothing.
+    pub(super) sources: Vec<SourceFound>,
+    /// Whether what they gave stays in a group for each.
+    pub(super) grouped: bool,
+}
+
+/// A selected field that no hit can have.
+pub(super) struct Unshown {
+    pub(super) field: String,
+    pub(super) reason: String,
 }
 
 /// A schema that has no part in a grouping request.
@@ -76,7 +89,7 @@ impl Ungrouped {
 }
 
 /// Why selected fields are in no hit, of those that are in none of any schema.
-fn unshown(query: &Query, searches: &[Arc<Search>]) -> Vec<String> {
+fn unshown(query: &Query, searches: &[Arc<Search>]) -> Vec<Unshown> {
     let schemas = || searches.iter().map(|search| &search.plan().schema);
     let why = |name: &String| {
         if schemas().any(|schema| schema.fields.contains_key(name.as_str())) {
@@ -90,7 +103,8 @@ fn unshown(query: &Query, searches: &[Arc<Search>]) -> Vec<String> {
         format!("there is no field '{name}' to select{hint}")
     };
     let is_shown = |name: &&String| searches.iter().any(|search| search.shows(name));
-    query.presentation.fields.iter().filter(|name| !is_shown(name)).map(why).collect()
+    let hidden = query.presentation.fields.iter().filter(|name| !is_shown(name));
+    hidden.map(|name| Unshown { field: name.clone(), reason: why(name) }).collect()
 }
 
 /// A query on its way: what each step of it needs.
@@ -105,6 +119,13 @@ pub(super) struct Request {
     pub(super) started: Instant,
     /// Turns true when nobody waits for the answer any more.
     pub(super) gone: Arc<AtomicBool>,
+}
+
+impl Request {
+    /// Where it was asked, what, and since when.
+    pub(super) fn asked(&self) -> (&Node, &Query, Instant) {
+        (&self.node, &self.query, self.started)
+    }
 }
 
 /// Plans and runs a query over the documents of this node.
@@ -159,11 +180,13 @@ struct Prepared<'r> {
 impl<'r> Prepared<'r> {
     fn new(request: &'r Request) -> Result<Self, Error> {
         let Request { deployment, query, started, gone, .. } = request;
-        let Reached { kinds, unresolved } = Reached::by(query, deployment)?;
+        let Reached { kinds, unresolved } = Reached::by(&query.sources, deployment)?;
         let (kinds, lacking) = showing(kinds, query);
+        let mut known = beside(query, deployment);
+        known.extend(kinds.iter().map(|asked| asked.kind));
         let searches = kinds
             .iter()
-            .map(|asked| plan(asked, &kinds, request).map(Arc::new))
+            .map(|asked| plan(asked, &known, request).map(Arc::new))
             .collect::<Result<Vec<Arc<Search>>, Error>>()?;
         let timeout = kinds.iter().filter_map(Asked::query_time_max).fold(query.timeout, Duration::min);
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
@@ -219,6 +242,8 @@ impl<'r> Prepared<'r> {
             lacking,
             ungrouped,
             unshown,
+            sources: Vec::new(),
+            grouped: false,
         }
     }
 }
@@ -262,7 +287,7 @@ fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc
 /// The texts that the query wants embedded, over all schemas that it asks.
 pub(super) fn embeddings(deployment: &Deployment, query: &Query) -> Result<Vec<Embedding>, Error> {
     let mut wanted = Vec::new();
-    for asked in Reached::by(query, deployment)?.kinds {
+    for asked in Reached::by(&query.sources, deployment)?.kinds {
         wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
     }
     Ok(wanted)
@@ -283,15 +308,14 @@ fn merge(whole: &mut PartialResult, part: PartialResult) {
 /// The query as it runs over one schema; `all` are the schemas of the request.
 fn plan(
     asked: &Asked<'_>,
-    all: &[Asked<'_>],
+    all: &[&Arc<DocumentKind>],
     Request { deployment, query, embeddings, .. }: &Request,
 ) -> Result<Search, Error> {
     let kind = asked.kind;
     let elsewhere = |field: &str| {
-        all.iter()
-            .any(|other| other.kind.schema.name != kind.schema.name && has_field(&other.kind.schema, field))
+        all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
-    let profile = |name: &str| all.iter().any(|other| other.kind.schema.rank_profiles.contains_key(name));
+    let profile = |name: &str| all.iter().any(|other| other.schema.rank_profiles.contains_key(name));
     let context = Context {
         clock: SystemTime::now(),
         known_elsewhere: &elsewhere,

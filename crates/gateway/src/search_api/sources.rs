@@ -1,10 +1,10 @@
-//! What the sources that a query names lead to: schemas, content clusters, and providers, which are clusters by other names.
+//! What the sources that a query names lead to: schemas and content clusters, these also by the names that providers give them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::{Query, value_of};
+use millrace_query::{FEDERATED, Query, value_of};
 use millrace_schema::DocumentMode;
 use millrace_selection::Selection;
 
@@ -49,14 +49,14 @@ pub(super) struct Reached<'d> {
 }
 
 impl<'d> Reached<'d> {
-    /// By the sources of a query.
+    /// By these sources.
     ///
     /// # Errors
     /// None of them can be searched.
-    pub(super) fn by(query: &Query, deployment: &'d Deployment) -> Result<Self, Error> {
+    pub(super) fn by(sources: &millrace_query::Sources, deployment: &'d Deployment) -> Result<Self, Error> {
         let mut kinds: Vec<&Arc<DocumentKind>> = deployment.kinds().collect();
         kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
-        let sources = Sources::of(deployment, query)?;
+        let sources = Sources::of(deployment, sources)?;
         let asked = kinds.into_iter().map(|kind| {
             let is_asked = |(at, cluster): (usize, &ClusterOfKind)| {
                 (cluster.mode == DocumentMode::Streaming && sources.include(&kind.schema.name, &cluster.id))
@@ -90,10 +90,10 @@ enum Source {
 }
 
 impl Sources {
-    fn of(deployment: &Deployment, query: &Query) -> Result<Self, Error> {
+    fn of(deployment: &Deployment, sources: &millrace_query::Sources) -> Result<Self, Error> {
         let mut unresolved = None;
         let mut known = |names| Source::known(deployment, names, &mut unresolved);
-        let (names, within) = match &query.sources {
+        let (names, within) = match sources {
             millrace_query::Sources::All => (Vec::new(), Vec::new()),
             millrace_query::Sources::Named(names) => (known(names)?, Vec::new()),
             millrace_query::Sources::Restricted { schemas, within } => (known(schemas)?, known(within)?),
@@ -132,16 +132,10 @@ impl Source {
     }
 
     fn of(deployment: &Deployment, name: &str) -> Result<Self, Error> {
-        let application = &deployment.application;
-        if let Some(cluster) = application.providers.get(name) {
-            return Ok(Source::Cluster(Arc::clone(cluster)));
-        }
-        match clusters(deployment).find(|id| ***id == *name) {
-            Some(cluster) => Ok(Source::Cluster(Arc::clone(cluster))),
-            None if deployment.kinds().any(|kind| *kind.schema.name == *name) => {
-                Ok(Source::Schema(name.to_owned()))
-            }
-            None => Err(Error::UnknownSource { name: name.to_owned(), known: known_sources(deployment) }),
+        match deployment.application.sources.get(name) {
+            Some(source) => Ok(Source::Cluster(Arc::clone(&source.leader.cluster))),
+            None if is_schema(deployment, name) => Ok(Source::Schema(name.to_owned())),
+            None => Err(unknown(deployment, name)),
         }
     }
 
@@ -153,9 +147,21 @@ impl Source {
     }
 }
 
-/// Whether a name is that of a search chain which leads to one content cluster: the cluster's own or a provider's.
+/// The schemas of all sources that are asked beside those of this query, itself among them; none where it is the whole request.
+pub(super) fn beside<'d>(query: &Query, deployment: &'d Deployment) -> Vec<&'d Arc<DocumentKind>> {
+    let Some(names) = query.parameters.get(FEDERATED) else { return Vec::new() };
+    let names = millrace_query::Sources::Named(names.split(',').map(str::to_owned).collect());
+    let reached = Reached::by(&names, deployment);
+    reached.map(|reached| reached.kinds.iter().map(|asked| asked.kind).collect()).unwrap_or_default()
+}
+
+pub(super) fn is_schema(deployment: &Deployment, name: &str) -> bool {
+    deployment.kinds().any(|kind| *kind.schema.name == *name)
+}
+
+/// Whether a name is that of a search chain which leads to one content cluster: the cluster's own, a provider's, or that of a source.
 pub(super) fn is_chain(deployment: &Deployment, name: &str) -> bool {
-    clusters(deployment).any(|id| **id == *name) || deployment.application.providers.contains_key(name)
+    deployment.application.sources.contains_key(name)
 }
 
 /// Makes the cluster that a query's search chain leads to its source, where it names no other.
@@ -168,20 +174,16 @@ pub(super) fn by_chain(deployment: &Deployment, parameters: &mut BTreeMap<String
 }
 
 /// The parameter that names sources.
-const SOURCES: &str = "model.sources";
+pub(super) const SOURCES: &str = "model.sources";
 
-/// The content clusters that are known by their own names: one that providers name is known by theirs only.
-fn clusters(deployment: &Deployment) -> impl Iterator<Item = &Arc<str>> {
-    let application = &deployment.application;
-    let named_otherwise = |id: &Arc<str>| application.providers.values().any(|known| known == id);
-    application.content.iter().map(|cluster| &cluster.id).filter(move |id| !named_otherwise(id))
+pub(super) fn unknown(deployment: &Deployment, name: &str) -> Error {
+    Error::UnknownSource { name: name.to_owned(), known: known_sources(deployment) }
 }
 
-/// The names of all sources.
+/// The names of all sources, but for those by which a provider is chosen as well.
 fn known_sources(deployment: &Deployment) -> String {
     let schemas = deployment.kinds().map(|kind| &*kind.schema.name);
-    let providers = deployment.application.providers.keys().map(String::as_str);
-    let names: BTreeSet<&str> =
-        schemas.chain(clusters(deployment).map(|id| &**id)).chain(providers).collect();
+    let sources = deployment.application.sources.keys().map(String::as_str);
+    let names: BTreeSet<&str> = schemas.chain(sources.filter(|name| !name.contains('@'))).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }

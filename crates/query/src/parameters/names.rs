@@ -136,8 +136,9 @@ const FAMILIES: &[&str] = &[
 
 /// Whether a name is one of the query API's.
 pub(super) fn is_known(name: &str) -> bool {
-    const OTHERS: [&str; 9] = [
+    const OTHERS: [&str; 10] = [
         "continue",
+        super::FEDERATED,
         "yql",
         "queryProfile",
         "searchChain",

@@ -1,14 +1,13 @@
 //! Container clusters.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use roxmltree::Node;
 
 use super::{FILE, document_size, embedder, language, number};
 use crate::package::Files;
-use crate::suggest::{did_you_mean, one_of};
-use crate::{Container, ContentCluster, Embedder, Error, Execution, FieldGenerator, LanguageModel, xml};
+use crate::suggest::one_of;
+use crate::{Container, Embedder, Error, Execution, FieldGenerator, LanguageModel, xml};
 
 pub(super) fn read(
     node: Node<'_, '_>,
@@ -185,38 +184,4 @@ fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error>
     }
     warnings.push(format!("{}: searcher '{id}' has no effect: its class is Java", xml::place(FILE, node)));
     Ok(())
-}
-
-/// The names under which queries may ask for a content cluster: those of local providers.
-pub(super) fn providers<'n>(
-    containers: impl Iterator<Item = Node<'n, 'n>>,
-    content: &[ContentCluster],
-) -> Result<BTreeMap<String, Arc<str>>, Error> {
-    let mut providers = BTreeMap::new();
-    let searches = containers.flat_map(|container| xml::child(container, "search"));
-    for node in
-        searches.flat_map(|search| search.children()).filter(|node| node.tag_name().name() == "provider")
-    {
-        let id = super::required(node, "id")?;
-        match node.attribute("type") {
-            Some("local") => {}
-            _ => {
-                let reason = format!("provider '{id}': other services are not searched: remove it");
-                return xml::invalid(FILE, node, reason);
-            }
-        }
-        let wanted = super::required(node, "cluster")?;
-        // A cluster of streamed documents may be named together with their type.
-        let is_meant = |cluster: &&ContentCluster| {
-            let of_type =
-                |document: &crate::ClusterDocument| format!("{}.{}", cluster.id, document.document_type);
-            &*cluster.id == wanted || cluster.documents.iter().any(|document| of_type(document) == wanted)
-        };
-        let Some(cluster) = content.iter().find(is_meant) else {
-            let hint = did_you_mean(wanted, content.iter().map(|cluster| &*cluster.id));
-            return xml::invalid(FILE, node, format!("there is no content cluster '{wanted}'{hint}"));
-        };
-        providers.insert(id.to_owned(), Arc::clone(&cluster.id));
-    }
-    Ok(providers)
 }

@@ -134,13 +134,13 @@ const SEARCH: &[Element] = &[
             closed("exclude"),
             // Searchers are told apart by class.
             closed("searcher"),
-            no_effect("federation", FEDERATION),
+            known("federation", FEDERATION),
         ],
     ),
     closed("searcher"),
-    no_effect("federation", FEDERATION),
+    known("federation", FEDERATION),
     // Providers are told apart by type.
-    closed("provider"),
+    known("provider", PROVIDER),
     refused("renderer", JAVA),
     known("significance", &[closed("model")]),
     no_effect("semantic-rules", "the rule bases of rules/ are applied without it"),
@@ -148,7 +148,32 @@ const SEARCH: &[Element] = &[
     no_effect("config", CONFIG),
 ];
 
-const FEDERATION: &str = "queries go to the content clusters that 'sources' names, else to all of them";
+const FEDERATION: &[Element] = &[
+    known("source", &[closed("federationoptions")]),
+    closed("source-set"),
+    refused("target-selector", "Java components do not run here: remove it, and name sources in the query"),
+];
+
+const PROVIDER: &[Element] = &[
+    closed("federationoptions"),
+    known(
+        "source",
+        &[
+            closed("federationoptions"),
+            closed("inherits"),
+            closed("phase"),
+            closed("searcher"),
+            no_effect("config", CONFIG),
+        ],
+    ),
+    closed("inherits"),
+    closed("phase"),
+    // Searchers are told apart by class.
+    closed("searcher"),
+    closed("nodes"),
+    no_effect("config", CONFIG),
+    refused("federation", "a provider asks one content cluster: put it into a <chain>"),
+];
 
 const DOCUMENT_API: &[Element] = &[
     closed("binding"),

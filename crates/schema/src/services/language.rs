@@ -2,6 +2,7 @@
 
 use roxmltree::Node;
 
+use super::chains::Lineage;
 use super::container::class_of;
 use super::{FILE, number};
 use crate::language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
@@ -131,7 +132,7 @@ fn template(node: Node<'_, '_>, settings: &Settings<'_, '_>, files: &Files) -> R
 /// The chains of a container, which ask these models.
 pub(super) fn chains(container: Node<'_, '_>, models: &[LanguageModel]) -> Result<Vec<SearchChain>, Error> {
     let Some(search) = xml::child(container, "search") else { return Ok(Vec::new()) };
-    let all: Vec<Node<'_, '_>> = named(search, "chain").collect();
+    let all: Vec<Node<'_, '_>> = xml::named(search, "chain").collect();
     all.iter()
         .map(|chain| {
             let asks = searcher_of(search, *chain, &all).map(|node| asking(node, models)).transpose()?;
@@ -140,37 +141,21 @@ pub(super) fn chains(container: Node<'_, '_>, models: &[LanguageModel]) -> Resul
         .collect()
 }
 
-fn named<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
-    xml::elements(node).filter(move |child| child.tag_name().name() == name)
-}
-
 /// The searcher of a chain that asks a language model: its own, or else that of a chain it inherits.
 fn searcher_of<'a, 'i>(
     search: Node<'a, 'i>,
     chain: Node<'a, 'i>,
     all: &[Node<'a, 'i>],
 ) -> Option<Node<'a, 'i>> {
-    let (mut looked_at, mut next) = (Vec::new(), vec![chain]);
-    while let Some(chain) = next.pop() {
-        if looked_at.contains(&chain) {
-            continue;
-        }
-        looked_at.push(chain);
-        // Searchers that several chains share stand beside the chains.
-        let shared = |node: Node<'a, 'i>| match node.attribute("idref") {
-            Some(id) => named(search, "searcher").find(|shared| shared.attribute("id") == Some(id)),
-            None => Some(node),
-        };
-        let own = named(chain, "searcher").filter_map(shared).find(|node| is_searcher(class_of(*node)));
-        if own.is_some() {
-            return own;
-        }
-        let inherits = chain.attribute("inherits").unwrap_or_default();
-        let is_inherited =
-            |other: &&Node<'a, 'i>| inherits.split_whitespace().any(|id| other.attribute("id") == Some(id));
-        next.extend(all.iter().filter(is_inherited));
-    }
-    None
+    // Searchers that several chains share stand beside the chains.
+    let shared = |node: Node<'a, 'i>| match node.attribute("idref") {
+        Some(id) => xml::named(search, "searcher").find(|shared| shared.attribute("id") == Some(id)),
+        None => Some(node),
+    };
+    let own = |chain: &Node<'a, 'i>| {
+        xml::named(*chain, "searcher").filter_map(shared).find(|node| is_searcher(class_of(*node)))
+    };
+    Lineage::of(chain, all).chains.iter().find_map(own)
 }
 
 fn asking(node: Node<'_, '_>, models: &[LanguageModel]) -> Result<Asking, Error> {
@@ -215,7 +200,7 @@ impl<'a, 'i> Settings<'a, 'i> {
     /// Those of the configuration whose name ends so, which may have these settings.
     fn of(component: Node<'a, 'i>, name_end: &str, known: &[&str]) -> Result<Self, Error> {
         let mut settings = Settings(None);
-        for config in named(component, "config") {
+        for config in xml::named(component, "config") {
             let name = super::required(config, "name")?;
             if !name.ends_with(name_end) {
                 let reason =

@@ -3,10 +3,12 @@
 //! Every element is first looked up in [`elements`], so one that is unknown or cannot work is refused with its place; then
 //! those that mean something are read.
 
+mod chains;
 mod container;
 mod content;
 mod elements;
 mod embedder;
+mod federation;
 mod language;
 mod preprocess;
 mod snippets;
@@ -20,7 +22,7 @@ use roxmltree::Node;
 
 use crate::package::Files;
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Container, ContentCluster, Error, Schema, SignificanceModels, xml};
+use crate::{Container, ContentCluster, Error, Federation, Schema, SignificanceModels, Source, xml};
 use elements::{Element, Meaning};
 
 /// The path of the file.
@@ -30,7 +32,8 @@ pub(crate) const FILE: &str = "services.xml";
 pub(crate) struct Services {
     pub container: Container,
     pub content: Vec<ContentCluster>,
-    pub providers: BTreeMap<String, Arc<str>>,
+    pub sources: BTreeMap<String, Source>,
+    pub federations: BTreeMap<String, Federation>,
     pub significance: SignificanceModels,
 }
 
@@ -87,8 +90,10 @@ pub(crate) fn read(
     if significance.is_empty() {
         warn_of_profiles_without_models(schemas, warnings);
     }
+    let sources = federation::sources(containers(), &content, warnings)?;
     Ok(Services {
-        providers: container::providers(containers(), &content)?,
+        federations: federation::federations(containers(), &sources, warnings)?,
+        sources,
         container,
         content,
         significance,

@@ -1,0 +1,305 @@
+//! Sources that are searched apart: each at the same time as the others, by a query of its own, and one result is put together of theirs.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_query::Query;
+use millrace_render::ErrorMessage;
+use millrace_result::{Group, GroupList, Hit};
+use tokio::task::JoinSet;
+
+use super::federation::Part;
+use super::rewrite::Rewritten;
+use super::run::{self, Found, Request};
+use super::sources::Reached;
+use super::{GRACE, embed, render, spread};
+use crate::caller::Caller;
+use crate::{Deployment, Error, Node};
+
+/// The sources of a request, before their queries are made.
+pub(super) struct Apart {
+    parts: Vec<Part>,
+    /// Whether their hits become one list.
+    blends: bool,
+    /// Whether that is cut to the page of the request; by itself a source gives the page that it was asked for.
+    is_cut: bool,
+    /// That some sources are not there.
+    unresolved: Option<Error>,
+}
+
+/// The same with their queries.
+pub(super) struct Asking {
+    sources: Vec<(Part, Rewritten)>,
+    apart: Apart,
+}
+
+/// What one source gave.
+pub(super) struct SourceFound {
+    pub(super) name: Arc<str>,
+    /// Where its hits lie among those that are returned, where they did not become one list with others'.
+    pub(super) hits: Range<usize>,
+    /// Where its groups lie among those of all.
+    pub(super) groupings: Range<usize>,
+    /// Whether everything was looked at.
+    pub(super) is_full: bool,
+    /// What went wrong.
+    pub(super) errors: Vec<ErrorMessage>,
+}
+
+impl Apart {
+    pub(super) fn new(parts: Vec<Part>, blends: bool, unresolved: Option<Error>) -> Self {
+        Apart { is_cut: blends && parts.len() > 1, parts, blends, unresolved }
+    }
+
+    /// Makes the sources' queries. Sources that show none of the schemas that the query is restricted to are left out.
+    ///
+    /// # Errors
+    /// A source's parameters make no query, or hits of different orders would be one list.
+    pub(super) async fn asking(
+        mut self,
+        node: &Node,
+        deployment: &Arc<Deployment>,
+        query: &Query,
+    ) -> Result<Asking, Error> {
+        let mut sources = Vec::with_capacity(self.parts.len());
+        for part in std::mem::take(&mut self.parts) {
+            let made = part.query(node, deployment).await?;
+            sources.push((part, made));
+        }
+        let leads = |(_, made): &(Part, Rewritten)| Reached::by(&made.query.sources, deployment).is_ok();
+        if sources.iter().any(leads) {
+            sources.retain(leads);
+        }
+        let other_order = sources.iter().find(|(_, made)| made.query.sorting != query.sorting);
+        if let Some((part, _)) = other_order.filter(|_| self.is_cut) {
+            let reason = format!(
+                "source '{}' has an order of its own, and all hits become one list: sort all alike, or ask a chain that keeps its sources apart",
+                part.name
+            );
+            return Err(Error::BadRequest(reason));
+        }
+        Ok(Asking { sources, apart: self })
+    }
+}
+
+impl Asking {
+    pub(super) fn queries(&self) -> impl Iterator<Item = &Query> {
+        self.sources.iter().map(|(_, made)| &made.query)
+    }
+
+    /// Searches all sources, and puts their results together. Sources that are optional are waited for until the others are done.
+    ///
+    /// # Errors
+    /// That of the first source, where all fail.
+    pub(super) async fn run(
+        self,
+        node: &Arc<Node>,
+        deployment: &Arc<Deployment>,
+        query: &Query,
+        started: Instant,
+    ) -> Result<Found, Error> {
+        let Asking { sources, apart } = self;
+        let (mut asked, mut running) = (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
+        for (part, made) in sources {
+            let of_it = Arc::new(made.query);
+            asked.push(Of { name: part.name, query: Arc::clone(&of_it), outcome: None });
+            let (node, deployment) = (Arc::clone(node), Arc::clone(deployment));
+            running.push((part.is_optional, search(node, deployment, of_it, made.told, started)));
+        }
+        for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
+            of.outcome = outcome;
+        }
+        put_together(asked, query, apart)
+    }
+}
+
+/// Does all at the same time. What is optional is waited for until the rest is done; nothing has come of it where it is not done by then. Where
+/// everything is optional, everything is waited for.
+async fn at_once<T: Send + 'static>(
+    all: Vec<(bool, impl Future<Output = T> + Send + 'static)>,
+) -> Result<Vec<Option<T>>, Error> {
+    let is_all_optional = all.iter().all(|(is_optional, _)| *is_optional);
+    let (mut running, mut awaited) = (JoinSet::new(), 0);
+    let mut done: Vec<Option<T>> = Vec::new();
+    for (at, (is_optional, work)) in all.into_iter().enumerate() {
+        let is_awaited = is_all_optional || !is_optional;
+        awaited += usize::from(is_awaited);
+        done.push(None);
+        running.spawn(async move { (at, is_awaited, work.await) });
+    }
+    loop {
+        let next = match awaited {
+            // What is there by now is taken along.
+            0 => running.try_join_next(),
+            _ => running.join_next().await,
+        };
+        let Some(next) = next else { return Ok(done) };
+        let (at, is_awaited, outcome) = next.map_err(|error| Error::Internal(error.to_string()))?;
+        awaited -= usize::from(is_awaited);
+        done[at] = Some(outcome);
+    }
+}
+
+/// Searches one source.
+async fn search(
+    node: Arc<Node>,
+    deployment: Arc<Deployment>,
+    query: Arc<Query>,
+    told: Arc<[String]>,
+    started: Instant,
+) -> Result<Found, Error> {
+    let caller = Caller::default();
+    let gone = Arc::clone(&caller.gone);
+    let timeout = query.timeout;
+    let searching = async {
+        let embeddings = Arc::new(embed(&node, &deployment, &query, started + timeout, &gone).await?);
+        let query = Arc::clone(&query);
+        let request = Request { node, deployment, query, told, embeddings, started, gone };
+        let node = Arc::clone(&request.node);
+        match node.cluster() {
+            Some(cluster) => spread::run(&request, &**cluster).await,
+            None => node.pool().run(move || run::run(&request)).await?,
+        }
+    };
+    let left = timeout.saturating_add(GRACE).saturating_sub(started.elapsed());
+    let found = tokio::time::timeout(left, searching).await.map_err(|_| Error::Timeout(timeout))??;
+    if found.result.coverage.timed_out && !query.ranking.soft_timeout {
+        return Err(Error::Timeout(found.timeout));
+    }
+    Ok(found)
+}
+
+/// A source, its query, and what came of it; nothing where nobody waited for it.
+struct Of {
+    name: Arc<str>,
+    query: Arc<Query>,
+    outcome: Option<Result<Found, Error>>,
+}
+
+/// One result of those of all sources.
+fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found, Error> {
+    let is_found = |of: &Of| matches!(of.outcome, Some(Ok(_)));
+    if !asked.iter().any(is_found) {
+        let first = asked.into_iter().find_map(|of| of.outcome?.err());
+        return Err(first.unwrap_or(Error::Timeout(query.timeout)));
+    }
+    keep_unshown(&mut asked);
+    let mut all = Found {
+        unresolved: apart.unresolved,
+        timeout: query.timeout,
+        grouped: !apart.blends,
+        ..Found::default()
+    };
+    for Of { name, query, outcome } in asked {
+        match outcome {
+            None => {}
+            Some(Ok(found)) => add(&mut all, name, &query, found),
+            Some(Err(error)) => all.sources.push(SourceFound {
+                errors: vec![of_source(render::message(&error), &name)],
+                name,
+                hits: 0..0,
+                groupings: 0..0,
+                is_full: false,
+            }),
+        }
+    }
+    all.hits = 0..all.result.hits.len();
+    if apart.is_cut {
+        all.result.hits.sort_by(Hit::order);
+        let end = query.offset.saturating_add(query.hits).min(all.hits.end);
+        all.hits = query.offset.min(end)..end;
+    }
+    Ok(all)
+}
+
+/// Adds what one source found.
+fn add(all: &mut Found, name: Arc<str>, query: &Query, found: Found) {
+    let errors = render::beside_hits(query, &found);
+    let errors = errors.into_iter().map(|error| of_source(error, &name)).collect();
+    let Found { mut result, hits, traces, planned, plans, told, .. } = found;
+    let whole = &mut all.result;
+    let (first_hit, first_grouping) = (whole.hits.len(), whole.groupings.len());
+    // The nodes are the same for all sources.
+    let nodes = whole.coverage.nodes.max(result.coverage.nodes);
+    whole.total_count += result.total_count;
+    whole.coverage.merge(&result.coverage);
+    whole.coverage.nodes = nodes;
+    whole.hits.extend(result.hits.drain(hits).map(|hit| Hit { source: Arc::clone(&name), ..hit }));
+    result.groupings.iter_mut().for_each(|grouping| name_source(&mut grouping.root, &name));
+    whole.groupings.append(&mut result.groupings);
+    let of_it = |schema: Arc<str>| Arc::from(format!("{schema} of source {name}"));
+    all.traces.extend(traces.into_iter().map(|(schema, trace)| (of_it(schema), trace)));
+    all.planned = all.planned.max(planned);
+    all.told = all.told.iter().cloned().chain(told.iter().cloned()).collect();
+    match (&mut all.plans, plans) {
+        (Some(all), Some(plans)) => all.plans.extend(plans.plans),
+        (all, plans) => *all = all.take().or(plans),
+    }
+    all.sources.push(SourceFound {
+        name,
+        hits: first_hit..all.result.hits.len(),
+        groupings: first_grouping..all.result.groupings.len(),
+        is_full: result.coverage.is_full(),
+        errors,
+    });
+}
+
+/// Names the source of the hits in a group.
+fn name_source(group: &mut Group, source: &Arc<str>) {
+    for list in &mut group.lists {
+        match list {
+            GroupList::Groups { groups, .. } => {
+                groups.iter_mut().for_each(|group| name_source(group, source))
+            }
+            GroupList::Hits { hits, .. } => hits.iter_mut().for_each(|hit| hit.source = Arc::clone(source)),
+        }
+    }
+}
+
+fn of_source(error: ErrorMessage, name: &Arc<str>) -> ErrorMessage {
+    ErrorMessage { source: error.source.or_else(|| Some(name.to_string())), ..error }
+}
+
+/// Keeps of selected fields that no hit of a source can have those that no other source shows that was asked for them, and tells of
+/// each once.
+fn keep_unshown(asked: &mut [Of]) {
+    let mut shown: Vec<(String, bool)> = Vec::new();
+    for Of { query, outcome, .. } in asked.iter() {
+        let Some(Ok(found)) = outcome else { continue };
+        for field in &query.presentation.fields {
+            let is_shown = !found.unshown.iter().any(|unshown| unshown.field == *field);
+            shown.push((field.clone(), is_shown));
+        }
+    }
+    let mut told: Vec<String> =
+        shown.into_iter().filter(|(_, shown)| *shown).map(|(field, _)| field).collect();
+    for of in asked {
+        let Some(Ok(found)) = &mut of.outcome else { continue };
+        found.unshown.retain(|unshown| {
+            let is_told = told.contains(&unshown.field);
+            told.push(unshown.field.clone());
+            !is_told
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::Pin;
+
+    use super::*;
+
+    type Work = Pin<Box<dyn Future<Output = u8> + Send>>;
+
+    #[tokio::test]
+    async fn what_is_optional_is_not_waited_for() {
+        let now = |result: u8| -> Work { Box::pin(ready(result)) };
+        let never = || -> Work { Box::pin(pending()) };
+        let done = at_once(vec![(true, never()), (false, now(1)), (false, now(2))]).await.unwrap();
+        assert_eq!(done, [None, Some(1), Some(2)]);
+        let done = at_once(vec![(true, now(1)), (true, now(2))]).await.unwrap();
+        assert_eq!(done, [Some(1), Some(2)]);
+    }
+}

@@ -1,0 +1,31 @@
+//! What search chains inherit from each other.
+
+use roxmltree::Node;
+
+/// A chain, and all that it inherits.
+pub(super) struct Lineage<'a, 'i> {
+    /// Itself first.
+    pub(super) chains: Vec<Node<'a, 'i>>,
+    /// What is inherited and is none of services.xml's chains: those that every application has.
+    pub(super) built_in: Vec<&'a str>,
+}
+
+impl<'a, 'i> Lineage<'a, 'i> {
+    /// Of a chain, where these are all of the container.
+    pub(super) fn of(chain: Node<'a, 'i>, all: &[Node<'a, 'i>]) -> Self {
+        let (mut chains, mut built_in, mut next) = (Vec::new(), Vec::new(), vec![chain]);
+        while let Some(chain) = next.pop() {
+            if chains.contains(&chain) {
+                continue;
+            }
+            chains.push(chain);
+            for id in chain.attribute("inherits").unwrap_or_default().split_whitespace() {
+                match all.iter().find(|other| other.attribute("id") == Some(id)) {
+                    Some(inherited) => next.push(*inherited),
+                    None => built_in.push(id),
+                }
+            }
+        }
+        Lineage { chains, built_in }
+    }
+}
