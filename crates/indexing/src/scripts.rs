@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use millrace_document::{Document, Update};
-use millrace_schema::{Schema, SchemaField};
+use millrace_schema::{Findings, Schema, SchemaField};
 
 use crate::execute::{Execution, Made};
 use crate::parser;
@@ -34,32 +34,22 @@ struct FieldScript {
 impl Scripts {
     /// Compiles the statements of every field, in the schema's order: the document's fields, then those beside it.
     ///
-    /// A statement of a document field that does not begin with an input begins with the field's own value.
-    ///
-    /// # Errors
-    /// [`Error::Script`] with the place of what is not in the language, names no field, does not fit a field's type, or
+    /// A statement of a document field that does not begin with an input begins with the field's own value. A field is left out, and an
+    /// [`Error::Script`] told, where something in its statements is not in the language, names no field, does not fit a field's type, or
     /// calls a component that is not there.
     pub fn compile(
         schema: &Arc<Schema>,
         components: Arc<dyn Components>,
         surroundings: Arc<Surroundings>,
-    ) -> Result<Scripts, Error> {
-        let mut fields = Vec::new();
-        for field in in_order(schema) {
-            let Some(source) = &field.indexing else { continue };
-            let mut script = parser::parse(source, &field.name)?;
-            for statement in &mut script.statements {
-                begin_with_input(statement, field)?;
-            }
-            let mut resolver =
-                Resolver { schema, components: &*components, field: &field.name, variables: HashMap::new() };
-            resolver.script(&mut script, &None, &None)?;
-            script.statements.retain(|statement| !is_trivial(statement, field));
-            if !script.statements.is_empty() {
-                fields.push(FieldScript::new(&field.name, script));
-            }
-        }
-        Ok(Scripts { schema: Arc::clone(schema), components, surroundings, fields })
+        findings: &mut Findings,
+    ) -> Scripts {
+        let compiled = in_order(schema).into_iter().filter_map(|field| {
+            findings
+                .keep(FieldScript::compile(field, schema, &*components))
+                .filter(|of| !of.script.statements.is_empty())
+        });
+        let fields = compiled.collect();
+        Scripts { schema: Arc::clone(schema), components, surroundings, fields }
     }
 
     /// Whether there is nothing to run: documents stay as they are.
@@ -149,6 +139,18 @@ impl Scripts {
 }
 
 impl FieldScript {
+    fn compile(field: &SchemaField, schema: &Schema, components: &dyn Components) -> Result<Self, Error> {
+        let Some(source) = &field.indexing else { return Ok(Self::new(&field.name, Script::default())) };
+        let mut script = parser::parse(source, &field.name)?;
+        for statement in &mut script.statements {
+            begin_with_input(statement, field)?;
+        }
+        let mut resolver = Resolver { schema, components, field: &field.name, variables: HashMap::new() };
+        resolver.script(&mut script, &None, &None)?;
+        script.statements.retain(|statement| !is_trivial(statement, field));
+        Ok(Self::new(&field.name, script))
+    }
+
     fn new(field: &Arc<str>, script: Script) -> Self {
         let (mut inputs, mut outputs, mut waits) = (BTreeSet::new(), BTreeSet::new(), false);
         script.visit(&mut |expression| match expression {

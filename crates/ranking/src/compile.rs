@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use millrace_expression as expression;
 use millrace_expression::{Expression, FeatureName, Forest, FunctionBody, Program, Scope};
-use millrace_schema::{Constant, InputType, OnnxModel, Place, RankProfile, Schema, Sourced};
+use millrace_schema::{
+    Broken, Constant, Findings, InputType, OnnxModel, Place, RankProfile, Schema, Sourced,
+};
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
 use serde::de::DeserializeSeed;
@@ -276,16 +278,15 @@ impl<'a> ProfileCompiler<'a> {
     }
 }
 
-/// Checks the constants of a schema, those that no expression uses too.
-///
-/// # Errors
-/// The first that is no value of its type.
-pub fn check_constants(schema: &Schema) -> Result<(), Error> {
+/// Checks the constants of a schema, those that no expression uses too: tells those that are no value of their type, and gives their names.
+pub fn check_constants(schema: &Schema, findings: &mut Findings) -> Broken {
+    let mut broken = Broken::default();
     for (name, constant) in &schema.constants {
         if let InputType::Tensor(declared) = &constant.constant_type
             && let Err(reason) = parse_constant(&constant.value.value, declared)
         {
-            return Err(Error::Constant {
+            broken.add(name);
+            findings.tell(Error::Constant {
                 place: constant.value.place.clone(),
                 name: name.clone(),
                 tensor_type: declared.to_string(),
@@ -293,7 +294,7 @@ pub fn check_constants(schema: &Schema) -> Result<(), Error> {
             });
         }
     }
-    Ok(())
+    broken
 }
 
 /// `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.

@@ -1,5 +1,5 @@
 use millrace_column::ReadError;
-use millrace_schema::Place;
+use millrace_schema::{Mistake, Place};
 
 /// Why a rank profile is refused, or ranking ended early.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -46,4 +46,14 @@ pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+impl From<Error> for Mistake {
+    fn from(error: Error) -> Self {
+        let place = match &error {
+            Error::Profile { place, .. } | Error::Constant { place, .. } => Some(place),
+            Error::UnknownProfile { .. } | Error::Overloaded(_) | Error::Model(_) | Error::Read(_) => None,
+        };
+        Mistake::new(place, &error)
+    }
 }

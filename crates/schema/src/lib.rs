@@ -16,7 +16,7 @@
 //! let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
 //! let application = millrace_schema::Application::from_files(files)?;
 //! assert!(application.schemas["note"].fields["text"].is_text());
-//! # Ok::<(), millrace_schema::Error>(())
+//! # Ok::<(), millrace_schema::Mistakes>(())
 //! ```
 //!
 //! This crate does not know documents' values, queries, or where anything is stored.
@@ -27,6 +27,7 @@ mod embedder;
 mod error;
 mod field;
 mod language;
+mod mistakes;
 mod overrides;
 mod package;
 mod parse;
@@ -40,7 +41,7 @@ mod suggest;
 mod xml;
 
 pub use application::{
-    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
+    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Draft, Snippets, Tuning,
 };
 pub use embedder::{
     ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
@@ -52,6 +53,7 @@ pub use field::{
     Matching, SchemaField, Stemming, SummaryMode,
 };
 pub use language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
+pub use mistakes::{Broken, Findings, Mistake, Mistakes};
 pub use overrides::ValidationOverride;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};
 pub use query_profile::{ProfileValue, QueryProfiles};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use millrace_schema::{
-    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Error, ModelFile, OnMisfit,
+    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Mistakes, ModelFile, OnMisfit,
     Pooling, Quantization,
 };
 
-fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
+fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Mistakes> {
     let mut all: BTreeMap<String, Vec<u8>> =
         files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
     all.insert("services.xml".to_owned(), services.as_bytes().to_vec());
