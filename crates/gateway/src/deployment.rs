@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::Document;
 use millrace_env::SystemClock;
-use millrace_indexing::{Columns, Components, Scripts, Surroundings};
+use millrace_indexing::{Columns, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, Changes};
@@ -98,17 +98,19 @@ impl Deployment {
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let rank_models = RankModels::new(models, &application);
-        let mut kinds = HashMap::new();
+        let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema, &mut findings);
             // Where the clusters are not known, any schema may be of one.
             if !clusters.is_empty() || !content_known {
-                let compile = DocumentKind::compile;
-                let kind = compile(schema, clusters, &components, &surroundings, &rank_models, &mut findings);
+                let scripts =
+                    Scripts::compile(schema, components.clone(), Arc::clone(&surroundings), &mut findings);
+                let profiles = rank_profiles(schema, &rank_models, &mut blamed, &mut findings);
+                let kind = DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles };
                 kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
             }
         }
-        let stateless = StatelessModels::load(&application, models, &rank_models, &mut findings);
+        let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
         let slow = kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles());
         findings.warnings.extend(slow);
         application.warnings = findings.finish()?;
@@ -202,41 +204,6 @@ impl Deployment {
 }
 
 impl DocumentKind {
-    /// What is sound of a schema; the rest is told.
-    fn compile(
-        schema: &Arc<Schema>,
-        clusters: Vec<ClusterOfKind>,
-        components: &Arc<ApplicationComponents>,
-        surroundings: &Arc<Surroundings>,
-        models: &RankModels<'_>,
-        findings: &mut Findings,
-    ) -> Self {
-        let components = Arc::clone(components) as Arc<dyn Components>;
-        let scripts = Scripts::compile(schema, components, Arc::clone(surroundings), findings);
-        let broken = check_constants(schema, findings);
-        let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
-        for profile in parents_first(schema) {
-            let name = &profile.name;
-            if profile.depends_on(&broken) || profile.inherits.iter().any(|parent| left_out.contains(parent))
-            {
-                left_out.insert(name);
-                continue;
-            }
-            match Profile::with_models(schema, name, models) {
-                Ok(compiled) => {
-                    profiles.insert(name.clone(), Arc::new(compiled));
-                }
-                Err(error) => {
-                    left_out.insert(name);
-                    if !models.asked_again() {
-                        findings.tell(error);
-                    }
-                }
-            }
-        }
-        DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles }
-    }
-
     /// What people should know of profiles that run a model over every document that matches.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
@@ -269,6 +236,40 @@ impl ClusterOfKind {
     pub(crate) fn accepts(&self, document: &Document) -> bool {
         self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
     }
+}
+
+/// The rank profiles of a schema by name. Those with a mistake are left out, and those that inherit them. Files that cannot be read are
+/// `blamed` once for all profiles.
+fn rank_profiles(
+    schema: &Schema,
+    models: &RankModels<'_>,
+    blamed: &mut BTreeSet<String>,
+    findings: &mut Findings,
+) -> BTreeMap<String, Arc<Profile>> {
+    let broken = check_constants(schema, findings);
+    let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
+    for profile in parents_first(schema) {
+        let name = &profile.name;
+        if profile.depends_on(&broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
+            left_out.insert(name);
+            continue;
+        }
+        let errors = match Profile::with_models(schema, name, models) {
+            Ok(compiled) => {
+                profiles.insert(name.clone(), Arc::new(compiled));
+                continue;
+            }
+            Err(errors) => errors,
+        };
+        left_out.insert(name);
+        for error in errors {
+            let is_known = error.file().is_some_and(|file| !blamed.insert(file.to_owned()));
+            if !is_known {
+                findings.tell(error);
+            }
+        }
+    }
+    profiles
 }
 
 /// The rank profiles of a schema, each after those that it inherits.

@@ -12,6 +12,8 @@ pub enum Error {
         place: Place,
         /// The profile.
         profile: String,
+        /// The file of the package that is to blame, where it is a model that cannot be read.
+        file: Option<String>,
         /// What was expected and found, and what would work.
         reason: String,
     },
@@ -46,6 +48,16 @@ pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+impl Error {
+    /// The file of the package that is to blame, where it is a model that cannot be read.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Error::Profile { file, .. } => file.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 impl From<Error> for Mistake {

@@ -128,12 +128,12 @@ impl Broken {
     }
 
     /// Whether the part of this name, or what a path begins with, is broken.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.0.contains(name) || name.split_once('.').is_some_and(|(base, _)| self.0.contains(base))
     }
 
     /// Whether a text (an expression, statements, a selection) has one of the names as a word.
-    pub(crate) fn is_in(&self, text: &str) -> bool {
+    pub fn is_in(&self, text: &str) -> bool {
         !self.0.is_empty() && words(text).any(|word| self.0.contains(word))
     }
 

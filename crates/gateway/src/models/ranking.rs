@@ -1,11 +1,10 @@
 //! The ONNX models of rank profiles: ranking's side of them, and that of the scheduler.
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use millrace_model::{self as model, Evaluator};
 use millrace_ranking::{Evaluation, Model, ModelFailure};
-use millrace_schema::{Application, ModelFile, OnnxModel};
+use millrace_schema::{Application, OnnxModel};
 use millrace_tensor::{Tensor, TensorType};
 
 use super::Models;
@@ -14,39 +13,18 @@ use super::Models;
 pub(crate) struct RankModels<'a> {
     models: &'a Models,
     application: &'a Application,
-    /// The files that are no models.
-    broken: RefCell<Vec<ModelFile>>,
-    /// Whether a file was asked for that was known to be none.
-    asked_again: Cell<bool>,
 }
 
 impl<'a> RankModels<'a> {
     pub(crate) fn new(models: &'a Models, application: &'a Application) -> Self {
-        RankModels { models, application, broken: RefCell::default(), asked_again: Cell::new(false) }
-    }
-
-    /// Whether a model that cannot be had was asked for again since this was asked last: who asked first has been told.
-    pub(crate) fn asked_again(&self) -> bool {
-        self.asked_again.take()
-    }
-
-    /// Whether this file was found to be no model.
-    pub(crate) fn is_broken(&self, file: &ModelFile) -> bool {
-        self.broken.borrow().contains(file)
+        RankModels { models, application }
     }
 }
 
 impl millrace_ranking::Models for RankModels<'_> {
     fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String> {
-        let file = &model.file.value;
-        let evaluator = self.models.evaluator(name, file, &model.execution, self.application);
-        if evaluator.is_err() {
-            match self.is_broken(file) {
-                true => self.asked_again.set(true),
-                false => self.broken.borrow_mut().push(file.clone()),
-            }
-        }
-        Ok(Arc::new(RankModel(evaluator?)))
+        let evaluator = self.models.evaluator(name, &model.file.value, &model.execution, self.application)?;
+        Ok(Arc::new(RankModel(evaluator)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The models in `models/` of a package, evaluated by themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_model::{self as model, Evaluation, Evaluator, Port};
@@ -8,7 +8,7 @@ use millrace_ranking::TreeModel;
 use millrace_schema::{Application, Execution, Findings, Mistake, ModelFile};
 use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorType};
 
-use super::{Models, RankModels};
+use super::Models;
 use crate::Error;
 
 /// Bindings to types of arguments that are kept ready, for each model.
@@ -47,12 +47,12 @@ pub(crate) struct Argument {
 }
 
 impl StatelessModels {
-    /// Those of an application; none where it does not ask for them. Files that look like models and are none are told, unless a rank profile
-    /// has run into them.
+    /// Those of an application; none where it does not ask for them. Files that look like models and are none are told, but for those
+    /// that were `blamed` before.
     pub(crate) fn load(
         application: &Application,
         models: &Models,
-        ranking: &RankModels<'_>,
+        blamed: &BTreeSet<String>,
         findings: &mut Findings,
     ) -> Self {
         let Some(executions) = &application.container.model_evaluation else { return Self::default() };
@@ -62,13 +62,13 @@ impl StatelessModels {
             else {
                 continue;
             };
+            if blamed.contains(path) {
+                continue;
+            }
             let name = name.replace(['/', '.'], "_");
             let model = match ending {
                 "onnx" => {
                     let file = ModelFile::Path(path.clone());
-                    if ranking.is_broken(&file) {
-                        continue;
-                    }
                     let execution = executions.get(&name).cloned().unwrap_or_else(Execution::default);
                     let evaluator = models.evaluator(&name, &file, &execution, application);
                     evaluator.map(|evaluator| {
