@@ -5,8 +5,10 @@
 //! stay text here, with the place where they stand; `ranking` and `indexing` compile them.
 //!
 //! A package goes through three steps, each in a folder of its own: `parse` reads files to declarations with places,
-//! `resolve` puts in what is inherited and what is left out, `services` reads the clusters. Then [`change::compare`] says what a
-//! new version of an application needs.
+//! `resolve` puts in what is inherited and what is left out, `services` reads the clusters. A mistake in a part ends the reading of that part:
+//! it goes to the [`Findings`], and what depends on the part is passed over. What is left is a [`Draft`], which others compile and tell
+//! of in the same way, so that a package is refused with all its [`Mistakes`]. Then [`change::compare`] says what a new version of an
+//! application needs.
 //!
 //! ```
 //! let files = [

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Faults, Sources};
+use super::Faults;
+use super::sources::Sources;
 use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
 use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
