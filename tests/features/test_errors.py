@@ -169,6 +169,9 @@ second-phase { expression: 1 + bm25(title) } }""",
         "schemas/s.sd:36:17: rank profile q: attribute(z): schema s has no field 'z'",
         "schemas/s.sd:39:27: rank profile s: rank property bm25(title).k1 must be a number, found 'big'",
     ]),
+    # How a field is searched, where its statements do not say it.
+    ({"schemas/s.sd": schema(statement="field a type string { indexing: input title | indx }", score="bm25(a)")},
+     ["schemas/s.sd:29:47: field 'a': indexing: unknown expression 'indx'; "]),
     # Constants' data and models, each once, however many use them.
     ({
         "constants/c.json": "[1, 2, 3]",

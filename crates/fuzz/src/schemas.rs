@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_env::SystemClock;
 use millrace_indexing::{Columns, NoComponents, Scripts, Surroundings};
 use millrace_ranking::Profile;
-use millrace_schema::{Application, Findings};
+use millrace_schema::Application;
 use millrace_selection::Selection;
 
 use crate::world::{application, services as services_of};
@@ -45,11 +45,8 @@ fn compile(application: &Application) {
     Columns::new(application);
     let surroundings = Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
-        let mut findings = Findings::default();
-        Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings), &mut findings);
-        if let Err(mistakes) = findings.finish() {
-            tells(&mistakes);
-        }
+        let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
+        scripts.err().iter().flatten().for_each(|error| tells(error));
         for name in schema.rank_profiles.keys() {
             if let Err(error) = Profile::compile(schema, name) {
                 tells(&error);

@@ -12,7 +12,8 @@ use millrace_ranking::{Profile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, Changes};
 use millrace_schema::{
-    Application, ContentCluster, DocumentMode, Draft, Findings, Mistake, RankProfile, Schema, Snippets,
+    Application, Broken, ContentCluster, DocumentMode, Draft, Findings, Mistake, RankProfile, Schema,
+    Snippets,
 };
 use millrace_selection::{Outcome, Selection};
 use millrace_store::Layout;
@@ -103,11 +104,18 @@ impl Deployment {
             let clusters = clusters_of(&application, schema, &mut findings);
             // Where the clusters are not known, any schema may be of one.
             if !clusters.is_empty() || !content_known {
-                let scripts =
-                    Scripts::compile(schema, components.clone(), Arc::clone(&surroundings), &mut findings);
-                let profiles = rank_profiles(schema, &rank_models, &mut blamed, &mut findings);
-                let kind = DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles };
-                kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+                let scripts = Scripts::compile(schema, components.clone(), Arc::clone(&surroundings));
+                // How a field is searched is not known where its statements are wrong.
+                let mut broken = check_constants(schema, &mut findings);
+                scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
+                let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
+                match scripts {
+                    Ok(scripts) => {
+                        let kind = DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles };
+                        kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+                    }
+                    Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
+                }
             }
         }
         let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
@@ -238,19 +246,19 @@ impl ClusterOfKind {
     }
 }
 
-/// The rank profiles of a schema by name. Those with a mistake are left out, and those that inherit them. Files that cannot be read are
+/// The rank profiles of a schema by name. Those with a mistake are left out, those that name what is `broken`, and those that inherit them. Files that cannot be read are
 /// `blamed` once for all profiles.
 fn rank_profiles(
     schema: &Schema,
+    broken: &Broken,
     models: &RankModels<'_>,
     blamed: &mut BTreeSet<String>,
     findings: &mut Findings,
 ) -> BTreeMap<String, Arc<Profile>> {
-    let broken = check_constants(schema, findings);
     let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
     for profile in parents_first(schema) {
         let name = &profile.name;
-        if profile.depends_on(&broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
+        if profile.depends_on(broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
             left_out.insert(name);
             continue;
         }

@@ -34,6 +34,15 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The field whose statements these are.
+    pub fn field(&self) -> &str {
+        let (Error::Script { field, .. } | Error::Document { field, .. } | Error::Component { field, .. }) =
+            self;
+        field
+    }
+}
+
 impl From<Error> for Mistake {
     fn from(error: Error) -> Self {
         let place = match &error {

@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use millrace_document::{Document, Update};
-use millrace_schema::{Findings, Schema, SchemaField};
+use millrace_schema::{Schema, SchemaField};
 
 use crate::execute::{Execution, Made};
 use crate::parser;
@@ -34,22 +34,28 @@ struct FieldScript {
 impl Scripts {
     /// Compiles the statements of every field, in the schema's order: the document's fields, then those beside it.
     ///
-    /// A statement of a document field that does not begin with an input begins with the field's own value. A field is left out, and an
-    /// [`Error::Script`] told, where something in its statements is not in the language, names no field, does not fit a field's type, or
-    /// calls a component that is not there.
+    /// A statement of a document field that does not begin with an input begins with the field's own value.
+    ///
+    /// # Errors
+    /// For each field whose statements cannot work, an [`Error::Script`] with the place of what is not in the language, names no field, does
+    /// not fit a field's type, or calls a component that is not there; at least one.
     pub fn compile(
         schema: &Arc<Schema>,
         components: Arc<dyn Components>,
         surroundings: Arc<Surroundings>,
-        findings: &mut Findings,
-    ) -> Scripts {
-        let compiled = in_order(schema).into_iter().filter_map(|field| {
-            findings
-                .keep(FieldScript::compile(field, schema, &*components))
-                .filter(|of| !of.script.statements.is_empty())
-        });
-        let fields = compiled.collect();
-        Scripts { schema: Arc::clone(schema), components, surroundings, fields }
+    ) -> Result<Scripts, Vec<Error>> {
+        let (mut fields, mut errors) = (Vec::new(), Vec::new());
+        for field in in_order(schema) {
+            match FieldScript::compile(field, schema, &*components) {
+                Ok(of) if of.script.statements.is_empty() => {}
+                Ok(of) => fields.push(of),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Scripts { schema: Arc::clone(schema), components, surroundings, fields })
     }
 
     /// Whether there is nothing to run: documents stay as they are.

@@ -11,7 +11,7 @@ use millrace_document::{
 };
 use millrace_env::ManualClock;
 use millrace_indexing::{Caller, ComponentCall, Components, Error, Failure, Scripts, Surroundings, Wanted};
-use millrace_schema::{Findings, IndexSettings, Matching, Place, Schema, SchemaField, Sourced, Stemming};
+use millrace_schema::{IndexSettings, Matching, Place, Schema, SchemaField, Sourced, Stemming};
 use millrace_tensor::{Cells, Tensor, TensorType};
 
 fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line: usize) -> SchemaField {
@@ -131,9 +131,8 @@ impl Components for Lengths {
 fn compile(schema: &Arc<Schema>) -> Result<Scripts, String> {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
     let surroundings = Arc::new(Surroundings::new(clock, "box", 1));
-    let mut findings = Findings::default();
-    let scripts = Scripts::compile(schema, Arc::new(Lengths::default()), surroundings, &mut findings);
-    findings.finish().map(|_| scripts).map_err(|mistakes| mistakes.to_string())
+    Scripts::compile(schema, Arc::new(Lengths::default()), surroundings)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
 fn document(schema: &Schema, fields: &str) -> Document {

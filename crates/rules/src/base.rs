@@ -59,8 +59,12 @@ impl RuleBases {
         let default = findings.keep(default_of(&parsed)).flatten();
         let settings: Vec<(String, bool, Option<String>)> =
             parsed.values().map(|file| (file.name.clone(), file.stemming, file.language.clone())).collect();
+        let includes: BTreeMap<String, Vec<String>> = parsed
+            .iter()
+            .map(|(name, file)| (name.clone(), file.includes().map(str::to_owned).collect()))
+            .collect();
         let mut resolving = Resolving { files: parsed, resolved: BTreeMap::new(), under_way: Vec::new() };
-        let mut bases = BTreeMap::new();
+        let (mut bases, mut wrong) = (BTreeMap::new(), BTreeMap::new());
         for (name, stemming, language) in settings {
             resolving.under_way.clear();
             let resolved = resolving.base(&name, &mut findings.warnings);
@@ -76,11 +80,18 @@ impl RuleBases {
                 language: Language::from_tag(language.as_deref().unwrap_or_default()),
                 words: HashMap::new(),
             };
-            if findings.keep(base.check()).is_some() {
-                base.take_words();
-                bases.insert(name, Arc::new(base));
+            match base.check() {
+                Ok(()) => {
+                    base.take_words();
+                    bases.insert(name, Arc::new(base));
+                }
+                Err(error) => drop(wrong.insert(name, error)),
             }
         }
+        // What is wrong with an included rule base is told with that one alone.
+        let told =
+            wrong.iter().filter(|(name, _)| !includes[*name].iter().any(|base| wrong.contains_key(base)));
+        told.for_each(|(_, error)| findings.tell(error.clone()));
         RuleBases { bases, default }
     }
 
@@ -108,11 +119,8 @@ fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
 
 /// Leaves out what includes what is broken, and so on.
 fn pass_over(files: &mut BTreeMap<String, File>, broken: &mut BTreeSet<String>) {
-    let includes = |file: &File, broken: &BTreeSet<String>| {
-        let is_broken = |statement: &Statement| matches!(statement, Statement::Include { base, .. } if broken.contains(base));
-        file.statements.iter().any(is_broken)
-    };
-    while let Some(name) = files.values().find(|file| includes(file, broken)).map(|file| file.name.clone()) {
+    let lacks = |file: &&File, broken: &BTreeSet<String>| file.includes().any(|base| broken.contains(base));
+    while let Some(name) = files.values().find(|file| lacks(file, broken)).map(|file| file.name.clone()) {
         files.remove(&name);
         broken.insert(name);
     }

@@ -449,6 +449,28 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
 }
 
 #[test]
+fn rule_bases_do_not_hide_each_other() {
+    let files = [
+        ("a.sr", "a - b;"),
+        ("b.sr", "@include(a)\n[nosuch] -> c;"),
+        ("c.sr", "[nosuch] -> c;"),
+        ("d.sr", "@include(c)\n[other] -> c;"),
+        ("e.sr", "@include(f)"),
+        ("f.sr", "@include(e)"),
+        ("g.sr", "a -> b;"),
+        ("h.sr", "@include(g)\n[h] -> c;"),
+    ];
+    let mistakes = read(&package(&files)).expect_err("mistakes").to_string();
+    let expected = [
+        "rules/a.sr:1:3: expected a condition, '->' or '+>', found '-'",
+        "rules/c.sr:1:1: there is no condition [nosuch]: define it with '[nosuch] :- …;' here or in an included rule base",
+        "rules/f.sr:1:1: rule bases include each other in a circle, e → f → e: take one @include out",
+        "rules/h.sr:2:1: there is no condition [h]: define it with '[h] :- …;' here or in an included rule base",
+    ];
+    assert_eq!(mistakes.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn what_has_no_effect_is_warned_of() {
     let files = package(&[("x.sr", "[a] :- b;\n[a] :- c;"), ("x.txt", ""), ("more/y.sr", "")]);
     let (_, warnings) = read(&files).expect("rules that work");
