@@ -46,7 +46,9 @@ fn compile(application: &Application) {
     let surroundings = Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
         let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
-        scripts.err().iter().flatten().for_each(|error| tells(error));
+        for error in scripts.err().into_iter().flatten() {
+            tells(&error);
+        }
         for name in schema.rank_profiles.keys() {
             if let Err(error) = Profile::compile(schema, name) {
                 tells(&error);
