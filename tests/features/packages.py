@@ -29,14 +29,19 @@ def call(method: str, url: str, body=None, content_type: str = "application/json
         return error.code, json.load(error)
 
 
-def deploy(node, files: dict[str, str]):
-    """The status and the answer to a package of these files."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as package:
+def archive(files: dict[str, str]) -> bytes:
+    """A package of these files."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as package:
         for path, text in files.items():
             package.writestr(path, text)
+    return content.getvalue()
+
+
+def deploy(node, files: dict[str, str]):
+    """The status and the answer to a package of these files."""
     url = f"{node.config}/application/v2/tenant/default/prepareandactivate"
-    return call("POST", url, archive.getvalue(), "application/zip")
+    return call("POST", url, archive(files), "application/zip")
 
 
 def search(node, **parameters):

@@ -6,11 +6,12 @@ With BLESS=1 the messages are written into the tables instead of being compared:
 import json
 import os
 import pathlib
+import subprocess
 
 import pytest
 
-from node import Node, free_ports
-from packages import call, deploy, services
+from node import Node, binary, free_ports
+from packages import archive, call, deploy, services
 
 HERE = pathlib.Path(__file__).parent / "errors"
 SERVICES = services("s")
@@ -120,6 +121,131 @@ def test_packages(server):
         return answer["message"] if status == 400 else f"{status} {'; '.join(entry['message'] for entry in answer.get('log', []))}"
 
     Table(HERE / "packages.txt").check(answer)
+
+
+PARTS = {"services.xml": SERVICES, "schemas/s.sd": schema()}
+EMBEDDER = '<component id="e" type="hugging-face-embedder"><transformer-model path="m.onnx"/><tokenizer-model path="t.json"/></component>'
+
+
+@pytest.mark.parametrize("files, told", [
+    # Files beside each other: of each the first that is wrong, in their order.
+    ({
+        "rules/a.sr": "a - b;",
+        "rules/b.sr": "[c] -> d;",
+        "schemas/s.sd": schema(score="nosuch"),
+        "schemas/t.sd": "schema t { document t { field x typ int {} } }",
+        "search/query-profiles/a.xml": "<query-profile id='a' inherits='b'/>",
+        "services.xml": CONTAINER.format("<handler id='h'/>").replace("<redundancy>1", "<redundancy>one"),
+    }, [
+        "rules/a.sr:1:3: expected a condition, '->' or '+>', found '-'",
+        "rules/b.sr:1:1: there is no condition [c]: define it with '[c] :- …;' here or in an included rule base",
+        "schemas/s.sd:35:27: rank profile p: there is no rank feature, function or constant 'nosuch'",
+        "schemas/t.sd:1:33: expected 'type' and the type of the field: field x type string { … }, found 'typ'",
+        "search/query-profiles/a.xml:1:1: query profile 'a' uses 'b', which is not declared (did you mean 'a'?)",
+        "services.xml:2:39: handler 'h': Java components do not run here: remove it, and do its work in the client",
+        "services.xml:3:31: 'one' in <redundancy> is not a number that it can hold",
+    ]),
+    # Fields, statements and rank profiles of a schema, but not those that name the field that is broken.
+    ({"schemas/s.sd": schema(
+        document="field x type nosuch { indexing: attribute }",
+        statement="field a type string { indexing: input x | index }\nfield b type string { indexing: input y | index }\n"
+                  "field c type int { indexing: input title | attribute }",
+        score="attribute(x) + nosuch",
+        beside="""rank-profile q { function f() { expression: attribute(y) }
+function g() { expression: 1 + }
+first-phase { expression: f }
+second-phase { expression: g + nosuch }
+match-features: attribute(z) f }
+rank-profile r inherits q { match-features: f }
+rank-profile s { rank-properties { bm25(title).k1: big }
+first-phase { expression: bm25(title) }
+second-phase { expression: 1 + bm25(title) } }""",
+    )}, [
+        "schemas/s.sd:27:14: unknown type 'nosuch': use a type such as string, int, long, double, tensor(…), array<…>, or declare 'struct nosuch' in the document",
+        "schemas/s.sd:30:33: field 'b': indexing: schema 's' has no field 'y'",
+        "schemas/s.sd:31:44: field 'c': indexing: a string cannot be written to 'c', which is a int; convert it with to_int",
+        "schemas/s.sd:32:45: rank profile q: attribute(y): schema s has no field 'y'",
+        "schemas/s.sd:33:31: rank profile q: expected a number, a name, a quoted string or '(', found the end",
+        "schemas/s.sd:36:17: rank profile q: attribute(z): schema s has no field 'z'",
+        "schemas/s.sd:39:27: rank profile s: rank property bm25(title).k1 must be a number, found 'big'",
+    ]),
+    # How a field is searched, where its statements do not say it.
+    ({"schemas/s.sd": schema(statement="field a type string { indexing: input title | indx }", score="bm25(a)")},
+     ["schemas/s.sd:29:47: field 'a': indexing: unknown expression 'indx'; "]),
+    # Constants' data and models, each once, however many use them.
+    ({
+        "constants/c.json": "[1, 2, 3]",
+        "models/m.onnx": "no model",
+        "models/t.json": "no trees",
+        "schemas/s.sd": schema(score="sum(constant(c))", beside="""constant c { type: tensor(x[2])
+file: constants/c.json }
+onnx-model m { file: models/m.onnx }
+rank-profile q { first-phase { expression: sum(onnx(m)) } second-phase { expression: xgboost("t.json") } }
+rank-profile r { first-phase { expression: xgboost("t.json") } second-phase { expression: sum(onnx(m)) } }"""),
+        "services.xml": CONTAINER.format("<search/><document-api/><model-evaluation/>" + EMBEDDER),
+    }, [
+        "constants/c.json:1:1: constant(c) tensor(x[2]): tensor value for tensor(x[2]): expected 2 cells, got 3 (at character 10)",
+        "schemas/s.sd:33:48: rank profile q: onnx(m): models/m.onnx: ",
+        "schemas/s.sd:33:86: rank profile q: models/t.json: it is no JSON: ",
+        "services.xml:2:82: embedder 'e': the package has no file 'm.onnx'",
+    ]),
+    # What calls an embedder that is not known, for its own mistake or for another in its place.
+    ({
+        "schemas/s.sd": schema(statement="field a type tensor<float>(x[2]) { indexing: input title | embed e | attribute }"),
+        "services.xml": CONTAINER.format(EMBEDDER.replace("hugging-face-embedder", "nosuch")),
+    }, ["services.xml:2:39: unknown component type 'nosuch': expected 'hugging-face-embedder',"]),
+    ({
+        "schemas/s.sd": schema(statement="field a type tensor<float>(x[2]) { indexing: input title | embed e | attribute }"),
+        "services.xml": CONTAINER.format(EMBEDDER),
+    }, ["services.xml:2:39: embedder 'e': the package has no file 'm.onnx'"]),
+    # Selections, where a field that one is about is broken and another has none.
+    ({
+        "schemas/s.sd": schema(document="field x type nosuch {}"),
+        "schemas/t.sd": "schema t { document t { } }",
+        "services.xml": services("s", "t").replace('"s"', '"s" selection="s.x == 1"').replace('"t"', '"t" selection="t.y == 1"'),
+    }, [
+        "schemas/s.sd:27:14: unknown type 'nosuch': ",
+        "services.xml: selection of 't': selection 't.y == 1': document type 't' has no field 'y'",
+    ]),
+    # Changes that need a permission, and a mistake.
+    ({
+        "schemas/s.sd": schema(score="nosuch").replace("year type int", "year type string").replace("seen type bool", "seen type string"),
+    }, [
+        "field 'seen' of document type 's' changes from bool to string; ",
+        "field 'year' of document type 's' changes from int to string; ",
+        "schemas/s.sd:35:27: rank profile p: there is no rank feature, function or constant 'nosuch'",
+    ]),
+])
+def test_packages_with_several_mistakes(server, files, told):
+    status, answer = deploy(server, PARTS | files)
+    lines = answer["message"].split("\n")
+    assert (status, answer["error-code"]) == (400, "INVALID_APPLICATION_PACKAGE")
+    assert len(lines) == len(told) and all(line.startswith(start) for line, start in zip(lines, told)), answer["message"]
+
+
+def test_only_so_many_mistakes_are_told(server):
+    fields = "\n".join(f"field f{at} type int {{ bolding: on }}" for at in range(25))
+    _, answer = deploy(server, PARTS | {"schemas/s.sd": schema(document=fields)})
+    lines = answer["message"].split("\n")
+    assert lines[19].startswith("schemas/s.sd:46:22: bolding is for strings") and lines[20:] == ["and 5 more"]
+
+
+def test_several_mistakes_are_told_in_every_way_that_reads_packages(server, tmp_path):
+    files = PARTS | {"schemas/s.sd": schema(score="nosuch", document="field x type nosuch {}")}
+    _, told = deploy(server, files)
+    assert told["message"].count("\n") == 1
+    sessions = f"{server.config}/application/v2/tenant/default/session"
+    status, session = call("POST", sessions, archive(files), "application/zip")
+    assert status == 200
+    prepared = f"{sessions}/{session['session-id']}/prepared"
+    assert call("PUT", prepared) == (400, told)
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    run = lambda *arguments: subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=60).stderr
+    assert told["message"] in run("deploy", "--config-url", server.config, tmp_path)
+    ports = ["--port", "0", "--config-port", "0"]
+    assert told["message"] in run("serve", "--app", tmp_path, "--data-dir", tmp_path / "data", *ports)
 
 
 def test_queries(server):

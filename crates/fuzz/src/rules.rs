@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millrace_plan::parsed;
 use millrace_query::{Limits, Query};
 use millrace_rules::RuleBases;
+use millrace_schema::Findings;
 
 use crate::world::schema;
 use crate::{tells, text};
@@ -14,10 +15,11 @@ pub(crate) fn rules(input: &[u8]) {
     let input = text(input);
     let (rules, typed) = input.split_once("\n---\n").unwrap_or((input, input));
     let files = BTreeMap::from([("rules/x.sr".to_owned(), rules.as_bytes().to_vec())]);
-    let bases = match RuleBases::read(&files, &mut Vec::new()) {
-        Ok(bases) => bases,
-        Err(error) => return tells(&error),
-    };
+    let mut findings = Findings::default();
+    let bases = RuleBases::read(&files, &mut findings);
+    if let Err(mistakes) = findings.finish() {
+        return tells(&mistakes);
+    }
     let asked = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let parameters = [("query", typed), ("type", "all"), ("streaming.groupname", "ann")].map(asked);
     let Ok(query) = Query::from_parameters(parameters.into(), &Limits::default()) else { return };

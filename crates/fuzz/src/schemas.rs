@@ -45,7 +45,8 @@ fn compile(application: &Application) {
     Columns::new(application);
     let surroundings = Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
-        if let Err(error) = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings)) {
+        let scripts = Scripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
+        for error in scripts.err().into_iter().flatten() {
             tells(&error);
         }
         for name in schema.rank_profiles.keys() {

@@ -1,17 +1,20 @@
 //! An application in effect: what its package says, made ready for requests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_document::Document;
 use millrace_env::SystemClock;
-use millrace_indexing::{Columns, Components, Scripts, Surroundings};
+use millrace_indexing::{Columns, Scripts, Surroundings};
 use millrace_ranking::{Profile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, Changes};
-use millrace_schema::{Application, ContentCluster, DocumentMode, Schema, Snippets};
+use millrace_schema::{
+    Application, Broken, ContentCluster, DocumentMode, Draft, Findings, Mistake, RankProfile, Schema,
+    Snippets,
+};
 use millrace_selection::{Outcome, Selection};
 use millrace_store::Layout;
 
@@ -69,38 +72,56 @@ impl Deployment {
     /// Compiles everything that requests will use, loads the models, and checks that the change from `current` is allowed.
     ///
     /// # Errors
-    /// What cannot work, with its place in the package.
+    /// All that is wrong with the package: what was found when it was read, and what cannot work, with its place.
     pub(crate) fn compile(
-        mut application: Application,
+        draft: impl Into<Draft>,
         generation: u64,
         current: Option<&Deployment>,
         models: &Models,
     ) -> Result<Self, Error> {
+        let Draft { mut application, mut findings, containers_known, content_known } = draft.into();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut changes = Changes::default();
-        if let Some(current) = current {
-            changes = change::compare(&current.application, &application, now.as_secs() as i64 / 86_400)?;
+        // What could not be read would look as if it were removed.
+        if let Some(current) = current.filter(|_| findings.is_sound()) {
+            let today = now.as_secs() as i64 / 86_400;
+            changes = change::compare(&current.application, &application, today, &mut findings);
         }
-        let rules = RuleBases::read(&application.files, &mut application.warnings)
-            .map_err(|error| Error::Compile(error.to_string()))?;
-        let languages = models.language_models(&application)?;
-        let generators = generators(&application, &languages)?;
-        let components = Arc::new(ApplicationComponents::new(models.embedders(&application)?, generators));
+        let rules = RuleBases::read(&application.files, &mut findings);
+        let languages = models.language_models(&application, &mut findings);
+        let generators = generators(&application, &languages);
+        let embedders = models.embedders(&application, &mut findings);
+        let configured = &application.container;
+        let complete = containers_known
+            && languages.len() == configured.language_models.len()
+            && embedders.len() == configured.embedders.len();
+        let components = Arc::new(ApplicationComponents::new(embedders, generators, complete));
         let surroundings =
             Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
         let rank_models = RankModels::new(models, &application);
-        let mut kinds = HashMap::new();
+        let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
         for schema in application.schemas.values() {
-            let clusters = clusters_of(&application, schema)?;
-            if !clusters.is_empty() {
-                let kind = DocumentKind::compile(schema, clusters, &components, &surroundings, &rank_models)?;
-                kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+            let clusters = clusters_of(&application, schema, &mut findings);
+            // Where the clusters are not known, any schema may be of one.
+            if !clusters.is_empty() || !content_known {
+                let scripts = Scripts::compile(schema, components.clone(), Arc::clone(&surroundings));
+                // How a field is searched is not known where its statements are wrong.
+                let mut broken = check_constants(schema, &mut findings);
+                scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
+                let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
+                match scripts {
+                    Ok(scripts) => {
+                        let kind = DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles };
+                        kinds.insert(Arc::clone(&schema.name), Arc::new(kind));
+                    }
+                    Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
+                }
             }
         }
-        let slow =
-            kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles()).collect::<Vec<_>>();
-        application.warnings.extend(slow);
-        let stateless = StatelessModels::load(&application, models)?;
+        let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
+        let slow = kinds.values().flat_map(|kind: &Arc<DocumentKind>| kind.slow_profiles());
+        findings.warnings.extend(slow);
+        application.warnings = findings.finish()?;
         let columns = Arc::new(Columns::new(&application));
         Ok(Deployment {
             generation,
@@ -191,26 +212,6 @@ impl Deployment {
 }
 
 impl DocumentKind {
-    fn compile(
-        schema: &Arc<Schema>,
-        clusters: Vec<ClusterOfKind>,
-        components: &Arc<ApplicationComponents>,
-        surroundings: &Arc<Surroundings>,
-        models: &RankModels<'_>,
-    ) -> Result<Self, Error> {
-        let components = Arc::clone(components) as Arc<dyn Components>;
-        let scripts = Scripts::compile(schema, components, Arc::clone(surroundings))
-            .map_err(|error| Error::Compile(error.to_string()))?;
-        check_constants(schema).map_err(|error| Error::Compile(error.to_string()))?;
-        let mut profiles = BTreeMap::new();
-        for name in schema.rank_profiles.keys() {
-            let profile = Profile::with_models(schema, name, models)
-                .map_err(|error| Error::Compile(error.to_string()))?;
-            profiles.insert(name.clone(), Arc::new(profile));
-        }
-        Ok(DocumentKind { schema: Arc::clone(schema), clusters, scripts, profiles })
-    }
-
     /// What people should know of profiles that run a model over every document that matches.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
@@ -245,10 +246,67 @@ impl ClusterOfKind {
     }
 }
 
-/// Its field generators, each with the model it asks, which was looked for when services.xml was read.
-fn generators(application: &Application, languages: &[Arc<Language>]) -> Result<Vec<Generator>, Error> {
+/// The rank profiles of a schema by name. Those with a mistake are left out, those that name what is `broken`, and those that inherit them. Files that cannot be read are
+/// `blamed` once for all profiles.
+fn rank_profiles(
+    schema: &Schema,
+    broken: &Broken,
+    models: &RankModels<'_>,
+    blamed: &mut BTreeSet<String>,
+    findings: &mut Findings,
+) -> BTreeMap<String, Arc<Profile>> {
+    let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
+    for profile in parents_first(schema) {
+        let name = &profile.name;
+        if profile.depends_on(broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
+            left_out.insert(name);
+            continue;
+        }
+        let errors = match Profile::with_models(schema, name, models) {
+            Ok(compiled) => {
+                profiles.insert(name.clone(), Arc::new(compiled));
+                continue;
+            }
+            Err(errors) => errors,
+        };
+        left_out.insert(name);
+        for error in errors {
+            let is_known = error.file().is_some_and(|file| !blamed.insert(file.to_owned()));
+            if !is_known {
+                findings.tell(error);
+            }
+        }
+    }
+    profiles
+}
+
+/// The rank profiles of a schema, each after those that it inherits.
+fn parents_first(schema: &Schema) -> Vec<&RankProfile> {
+    let mut waiting: Vec<&RankProfile> = schema.rank_profiles.values().collect();
+    let mut ordered: Vec<&RankProfile> = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let waits = |profile: &&RankProfile| {
+            let mut others = waiting.iter().filter(|other| other.name != profile.name);
+            others.any(|other| profile.inherits.contains(&other.name))
+        };
+        let (later, ready): (Vec<_>, Vec<_>) = waiting.iter().partition(|profile| waits(profile));
+        // Profiles of two schemas can inherit each other's names.
+        if ready.is_empty() {
+            ordered.extend(later);
+            break;
+        }
+        ordered.extend(ready);
+        waiting = later;
+    }
+    ordered
+}
+
+/// Its field generators whose models are there, each with the model it asks.
+fn generators(application: &Application, languages: &[Arc<Language>]) -> Vec<Generator> {
     let configs = application.container.generators.iter();
-    configs.map(|config| Ok(Generator::new(config.clone(), language(languages, &config.model)?))).collect()
+    configs
+        .filter_map(|config| Some(Generator::new(config.clone(), language(languages, &config.model).ok()?)))
+        .collect()
 }
 
 fn language(languages: &[Arc<Language>], id: &str) -> Result<Arc<Language>, Error> {
@@ -256,17 +314,18 @@ fn language(languages: &[Arc<Language>], id: &str) -> Result<Arc<Language>, Erro
     found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
 }
 
-/// The clusters that documents of a type belong to.
-fn clusters_of(application: &Application, schema: &Schema) -> Result<Vec<ClusterOfKind>, Error> {
+/// The clusters that documents of a type belong to. Selections that cannot work are told.
+fn clusters_of(application: &Application, schema: &Schema, findings: &mut Findings) -> Vec<ClusterOfKind> {
     let mut clusters = Vec::new();
     for cluster in &application.content {
         let Some(document) = cluster.document(&schema.name) else { continue };
-        let belongs = match cluster.belongs(&schema.name) {
-            Some(text) => Some(Arc::new(selection(application, &text).map_err(|error| {
-                Error::Compile(format!("services.xml: selection of '{}': {error}", schema.name))
-            })?)),
-            None => None,
-        };
+        let belongs = cluster.belongs(&schema.name).and_then(|text| {
+            let selection = selection(application, &text).map_err(|error| {
+                let text = format!("services.xml: selection of '{}': {error}", schema.name);
+                Mistake::in_file("services.xml", text)
+            });
+            findings.keep(selection).map(Arc::new)
+        });
         clusters.push(ClusterOfKind {
             id: Arc::clone(&cluster.id),
             mode: document.mode,
@@ -276,7 +335,7 @@ fn clusters_of(application: &Application, schema: &Schema) -> Result<Vec<Cluster
             snippets: cluster.snippets,
         });
     }
-    Ok(clusters)
+    clusters
 }
 
 fn selection(application: &Application, text: &str) -> Result<Selection, millrace_selection::Error> {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
-use millrace_schema::Application;
+use millrace_schema::Draft;
 
 use crate::deployment::{self, Deployment};
 use crate::models::Models;
@@ -56,9 +56,9 @@ impl Deployments {
         }
         let bytes = std::fs::read(&package)
             .map_err(|source| StartError::Directory { path: package.clone(), source })?;
-        let deployment = Application::from_zip(&bytes)
-            .map_err(Error::from)
-            .and_then(|application| Deployment::compile(application, generation, None, models))
+        let deployment = Draft::from_zip(&bytes)
+            .map_err(|error| Error::Package(error.into()))
+            .and_then(|draft| Deployment::compile(draft, generation, None, models))
             .map_err(|error| fail(&package, error.to_string()))?;
         deployments.current.store(Some(Arc::new(deployment)));
         Ok(deployments)

@@ -154,10 +154,10 @@ pub enum Error {
     Timeout(Duration),
     /// The application package is refused.
     #[error("{0}")]
-    Package(#[from] millrace_schema::Error),
-    /// The rank profiles or scripts of the application package are refused.
+    Package(#[from] millrace_schema::Mistakes),
+    /// The query has a parameter that its query profile does not permit.
     #[error("{0}")]
-    Compile(String),
+    QueryProfile(#[from] millrace_schema::Error),
     /// A document, its id, or an operation on it is wrong.
     #[error("{0}")]
     Document(#[from] millrace_document::Error),
@@ -271,7 +271,16 @@ impl Error {
     /// What callers are told. Where a long request is repeated in it, the middle of the message is left out: what is wrong, and where,
     /// stands at the beginning and at the end.
     pub(crate) fn message(&self) -> String {
-        shortened(self.to_string())
+        match self {
+            // A line for each mistake.
+            Error::Package(mistakes) => mistakes
+                .to_string()
+                .lines()
+                .map(|line| shortened(line.to_owned()))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            other => shortened(other.to_string()),
+        }
     }
 
     /// What the caller can do.
@@ -281,7 +290,7 @@ impl Error {
             Error::BadRequest(_)
             | Error::Parameter { .. }
             | Error::Package(_)
-            | Error::Compile(_)
+            | Error::QueryProfile(_)
             | Error::Document(_)
             | Error::Selection(_)
             | Error::Query(_)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_env::{BoundedDisk, RealDisk};
 use millrace_indexing::Columns;
-use millrace_schema::Application;
+use millrace_schema::{Application, Draft};
 use millrace_store::{Options, Store, Tuning};
 
 use crate::access_log::AccessLog;
@@ -142,14 +142,15 @@ impl Node {
     ///
     /// # Errors
     /// The application is refused; the active one stays as it was.
-    pub fn deploy(&self, application: Application) -> Result<u64, Error> {
+    pub fn deploy(&self, draft: impl Into<Draft>) -> Result<u64, Error> {
+        let draft = draft.into();
         if let Ok(current) = self.deployments.current()
-            && current.application.files == application.files
+            && current.application.files == draft.application.files
         {
             return Ok(current.generation);
         }
         let generation = self.deployments.next_generation();
-        self.deploy_as(application, generation)?;
+        self.deploy_as(draft, generation)?;
         Ok(generation)
     }
 
@@ -157,11 +158,11 @@ impl Node {
     ///
     /// # Errors
     /// The application is refused; the active one stays as it was.
-    pub fn deploy_as(&self, application: Application, generation: u64) -> Result<(), Error> {
+    pub fn deploy_as(&self, draft: impl Into<Draft>, generation: u64) -> Result<(), Error> {
         let based_on = self.deployments.generation();
         self.deployments.gave(generation);
         let current = self.deployments.current().ok();
-        let deployment = Deployment::compile(application, generation, current.as_deref(), &self.models)?;
+        let deployment = Deployment::compile(draft, generation, current.as_deref(), &self.models)?;
         self.activate(Arc::new(deployment), based_on)
     }
 
@@ -169,10 +170,10 @@ impl Node {
     ///
     /// # Errors
     /// The application is refused.
-    pub fn check(&self, application: Application) -> Result<(), Error> {
+    pub fn check(&self, draft: impl Into<Draft>) -> Result<(), Error> {
         let current = self.deployments.current().ok();
         let generation = self.deployments.generation() + 1;
-        Deployment::compile(application, generation, current.as_deref(), &self.models).map(drop)
+        Deployment::compile(draft, generation, current.as_deref(), &self.models).map(drop)
     }
 
     /// The generation of the active application; 0 where there is none.

@@ -1,4 +1,4 @@
-use millrace_schema::Place;
+use millrace_schema::{Mistake, Place};
 
 use crate::Failure;
 
@@ -32,4 +32,23 @@ pub enum Error {
         /// Why.
         failure: Failure,
     },
+}
+
+impl Error {
+    /// The field whose statements these are.
+    pub fn field(&self) -> &str {
+        let (Error::Script { field, .. } | Error::Document { field, .. } | Error::Component { field, .. }) =
+            self;
+        field
+    }
+}
+
+impl From<Error> for Mistake {
+    fn from(error: Error) -> Self {
+        let place = match &error {
+            Error::Script { place, .. } => Some(place),
+            Error::Document { .. } | Error::Component { .. } => None,
+        };
+        Mistake::new(place, &error)
+    }
 }

@@ -37,27 +37,23 @@ impl Scripts {
     /// A statement of a document field that does not begin with an input begins with the field's own value.
     ///
     /// # Errors
-    /// [`Error::Script`] with the place of what is not in the language, names no field, does not fit a field's type, or
-    /// calls a component that is not there.
+    /// For each field whose statements cannot work, an [`Error::Script`] with the place of what is not in the language, names no field, does
+    /// not fit a field's type, or calls a component that is not there; at least one.
     pub fn compile(
         schema: &Arc<Schema>,
         components: Arc<dyn Components>,
         surroundings: Arc<Surroundings>,
-    ) -> Result<Scripts, Error> {
-        let mut fields = Vec::new();
+    ) -> Result<Scripts, Vec<Error>> {
+        let (mut fields, mut errors) = (Vec::new(), Vec::new());
         for field in in_order(schema) {
-            let Some(source) = &field.indexing else { continue };
-            let mut script = parser::parse(source, &field.name)?;
-            for statement in &mut script.statements {
-                begin_with_input(statement, field)?;
+            match FieldScript::compile(field, schema, &*components) {
+                Ok(of) if of.script.statements.is_empty() => {}
+                Ok(of) => fields.push(of),
+                Err(error) => errors.push(error),
             }
-            let mut resolver =
-                Resolver { schema, components: &*components, field: &field.name, variables: HashMap::new() };
-            resolver.script(&mut script, &None, &None)?;
-            script.statements.retain(|statement| !is_trivial(statement, field));
-            if !script.statements.is_empty() {
-                fields.push(FieldScript::new(&field.name, script));
-            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
         }
         Ok(Scripts { schema: Arc::clone(schema), components, surroundings, fields })
     }
@@ -149,6 +145,18 @@ impl Scripts {
 }
 
 impl FieldScript {
+    fn compile(field: &SchemaField, schema: &Schema, components: &dyn Components) -> Result<Self, Error> {
+        let Some(source) = &field.indexing else { return Ok(Self::new(&field.name, Script::default())) };
+        let mut script = parser::parse(source, &field.name)?;
+        for statement in &mut script.statements {
+            begin_with_input(statement, field)?;
+        }
+        let mut resolver = Resolver { schema, components, field: &field.name, variables: HashMap::new() };
+        resolver.script(&mut script, &None, &None)?;
+        script.statements.retain(|statement| !is_trivial(statement, field));
+        Ok(Self::new(&field.name, script))
+    }
+
     fn new(field: &Arc<str>, script: Script) -> Self {
         let (mut inputs, mut outputs, mut waits) = (BTreeSet::new(), BTreeSet::new(), false);
         script.visit(&mut |expression| match expression {

@@ -131,7 +131,8 @@ impl Components for Lengths {
 fn compile(schema: &Arc<Schema>) -> Result<Scripts, String> {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
     let surroundings = Arc::new(Surroundings::new(clock, "box", 1));
-    Scripts::compile(schema, Arc::new(Lengths::default()), surroundings).map_err(|error| error.to_string())
+    Scripts::compile(schema, Arc::new(Lengths::default()), surroundings)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
 fn document(schema: &Schema, fields: &str) -> Document {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use millrace_expression as expression;
 use millrace_expression::{Expression, FeatureName, Forest, FunctionBody, Program, Scope};
-use millrace_schema::{Constant, InputType, OnnxModel, Place, RankProfile, Schema, Sourced};
+use millrace_schema::{
+    Broken, Constant, Findings, InputType, OnnxModel, Place, RankProfile, Schema, Sourced,
+};
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
 use serde::de::DeserializeSeed;
@@ -46,10 +48,20 @@ pub(crate) struct ProfileCompiler<'a> {
     steps: RefCell<Vec<ModelStep>>,
     /// The models whose inputs are being compiled.
     open: RefCell<Vec<FeatureName>>,
+    /// The file of a model that could not be read.
+    blamed: RefCell<Option<String>>,
+    /// Functions that cannot be parsed, and those that call them.
+    broken: Broken,
 }
 
 impl<'a> ProfileCompiler<'a> {
-    pub fn new(schema: &'a Schema, profile: &'a RankProfile, models: &'a dyn Models) -> Result<Self, Error> {
+    /// Functions and scores that cannot be parsed go to `errors`.
+    pub fn new(
+        schema: &'a Schema,
+        profile: &'a RankProfile,
+        models: &'a dyn Models,
+        errors: &mut Vec<Error>,
+    ) -> Self {
         let constants = schema.constants.iter().chain(&profile.constants);
         let mut compiler = ProfileCompiler {
             setup: Setup { schema, profile, properties: Properties::new(&profile.properties) },
@@ -61,11 +73,11 @@ impl<'a> ProfileCompiler<'a> {
             models,
             steps: RefCell::default(),
             open: RefCell::default(),
+            blamed: RefCell::default(),
+            broken: Broken::default(),
         };
         for (name, function) in &profile.functions {
-            let body = compiler.parse(&function.body)?;
-            let declared = (function.parameters.clone(), body, function.body.place.clone());
-            compiler.functions.insert(name.clone(), declared);
+            compiler.declare(name, &function.parameters, &function.body, errors);
         }
         // The scores of earlier phases are their expressions, so that they can be had of any hit at any time.
         let first = first_phase_expression(profile);
@@ -77,15 +89,67 @@ impl<'a> ProfileCompiler<'a> {
         ];
         for (name, text) in phases {
             if let Some(text) = text {
-                let body = compiler.parse(text)?;
-                compiler.functions.insert(name.to_owned(), (Vec::new(), body, text.place.clone()));
+                compiler.declare(name, &[], text, errors);
             }
         }
-        Ok(compiler)
+        compiler.pass_over();
+        compiler
+    }
+
+    fn declare(
+        &mut self,
+        name: &str,
+        parameters: &[String],
+        body: &Sourced<String>,
+        errors: &mut Vec<Error>,
+    ) {
+        match self.parse(body) {
+            Ok(parsed) => {
+                let declared = (parameters.to_vec(), parsed, body.place.clone());
+                self.functions.insert(name.to_owned(), declared);
+            }
+            Err(error) => {
+                self.broken.add(name);
+                errors.push(error);
+            }
+        }
+    }
+
+    /// Makes the functions broken that call one which is.
+    fn pass_over(&mut self) {
+        let functions = &self.setup.profile.functions;
+        let calls = |name: &str, broken: &Broken| {
+            !broken.has(name)
+                && functions.get(name).is_some_and(|function| broken.is_in(&function.body.value))
+        };
+        while let Some(name) = functions.keys().find(|name| calls(name, &self.broken)) {
+            self.broken.add(name);
+        }
     }
 
     fn error(&self, place: Place, reason: impl Into<String>) -> Error {
-        Error::Profile { place, profile: self.setup.profile.name.clone(), reason: reason.into() }
+        let (profile, file) = (self.setup.profile.name.clone(), self.blamed.take());
+        Error::Profile { place, profile, file, reason: reason.into() }
+    }
+
+    /// What `compile` makes of a text. What is wrong with it goes to `errors`; a text that names what is broken is passed over.
+    pub fn attempt<T>(
+        &self,
+        text: &Sourced<String>,
+        errors: &mut Vec<Error>,
+        compile: impl FnOnce(&Self, &Sourced<String>) -> Result<T, Error>,
+    ) -> Option<T> {
+        if self.broken.is_in(&text.value) {
+            return None;
+        }
+        match compile(self, text) {
+            Ok(compiled) => Some(compiled),
+            Err(error) => {
+                let is_repeated = self.setup.properties.is_repeated() && !errors.is_empty();
+                errors.extend((!is_repeated).then_some(error));
+                None
+            }
+        }
     }
 
     fn parse(&self, text: &Sourced<String>) -> Result<Expression, Error> {
@@ -206,7 +270,8 @@ impl<'a> ProfileCompiler<'a> {
         name: &FeatureName,
         declared: &OnnxModel,
     ) -> Result<(Arc<dyn Evaluation>, Vec<Compiled>), String> {
-        let model = self.models.open(&name.parameters[0], declared)?;
+        let blame = |reason| self.blame(declared.file.value.to_string(), reason);
+        let model = self.models.open(&name.parameters[0], declared).map_err(blame)?;
         let output = onnx::output_name(declared, &*model, name.output.as_deref())?;
         let known = model.inputs();
         if let Some((unknown, _)) = declared.inputs.iter().find(|(input, _)| !known.contains(input)) {
@@ -229,6 +294,12 @@ impl<'a> ProfileCompiler<'a> {
             inputs.iter().map(|(input, compiled)| (*input, compiled.program.tensor_type())).collect();
         let evaluation = model.bind(&types, &output)?;
         Ok((evaluation, inputs.into_iter().map(|(_, compiled)| compiled).collect()))
+    }
+
+    /// Remembers the file that is to blame for what follows.
+    fn blame(&self, file: String, reason: String) -> String {
+        *self.blamed.borrow_mut() = Some(file);
+        reason
     }
 
     /// The names of the features that are listed where a profile does not say which.
@@ -256,7 +327,9 @@ impl<'a> ProfileCompiler<'a> {
                 false => format!("{name}: there is no file models/{file}, only {}", known.join(", ")),
             });
         };
-        let forest = forests::read(&name.name, text).map_err(|reason| format!("models/{file}: {reason}"))?;
+        let path = format!("models/{file}");
+        let wrong = |reason| self.blame(path.clone(), format!("{path}: {reason}"));
+        let forest = forests::read(&name.name, text).map_err(wrong)?;
         let forest = Arc::new(forest);
         self.forests.borrow_mut().insert(key, Arc::clone(&forest));
         Ok(forest)
@@ -276,16 +349,15 @@ impl<'a> ProfileCompiler<'a> {
     }
 }
 
-/// Checks the constants of a schema, those that no expression uses too.
-///
-/// # Errors
-/// The first that is no value of its type.
-pub fn check_constants(schema: &Schema) -> Result<(), Error> {
+/// Checks the constants of a schema, those that no expression uses too: tells those that are no value of their type, and gives their names.
+pub fn check_constants(schema: &Schema, findings: &mut Findings) -> Broken {
+    let mut broken = Broken::default();
     for (name, constant) in &schema.constants {
         if let InputType::Tensor(declared) = &constant.constant_type
             && let Err(reason) = parse_constant(&constant.value.value, declared)
         {
-            return Err(Error::Constant {
+            broken.add(name);
+            findings.tell(Error::Constant {
                 place: constant.value.place.clone(),
                 name: name.clone(),
                 tensor_type: declared.to_string(),
@@ -293,7 +365,7 @@ pub fn check_constants(schema: &Schema) -> Result<(), Error> {
             });
         }
     }
-    Ok(())
+    broken
 }
 
 /// `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.

@@ -1,5 +1,5 @@
 use millrace_column::ReadError;
-use millrace_schema::Place;
+use millrace_schema::{Mistake, Place};
 
 /// Why a rank profile is refused, or ranking ended early.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -12,6 +12,8 @@ pub enum Error {
         place: Place,
         /// The profile.
         profile: String,
+        /// The file of the package that is to blame, where it is a model that cannot be read.
+        file: Option<String>,
         /// What was expected and found, and what would work.
         reason: String,
     },
@@ -46,4 +48,24 @@ pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+impl Error {
+    /// The file of the package that is to blame, where it is a model that cannot be read.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Error::Profile { file, .. } => file.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for Mistake {
+    fn from(error: Error) -> Self {
+        let place = match &error {
+            Error::Profile { place, .. } | Error::Constant { place, .. } => Some(place),
+            Error::UnknownProfile { .. } | Error::Overloaded(_) | Error::Model(_) | Error::Read(_) => None,
+        };
+        Mistake::new(place, &error)
+    }
 }

@@ -115,66 +115,74 @@ impl Profile {
     /// Compiles the profile `name` of a schema, where no ONNX models are evaluated.
     ///
     /// # Errors
-    /// As [`Profile::with_models`].
+    /// The first of those of [`Profile::with_models`].
     pub fn compile(schema: &Schema, name: &str) -> Result<Self, Error> {
-        Self::with_models(schema, name, &NoModels)
+        // There is one where there is no profile.
+        Self::with_models(schema, name, &NoModels).map_err(|mut errors| errors.swap_remove(0))
     }
 
     /// Compiles the profile `name` of a schema.
     ///
     /// # Errors
-    /// Whatever is wrong with its expressions, with the place in the application package.
-    pub fn with_models(schema: &Schema, name: &str, models: &dyn Models) -> Result<Self, Error> {
+    /// Whatever is wrong with its functions, phases and features, with the place in the application package; at least one.
+    pub fn with_models(schema: &Schema, name: &str, models: &dyn Models) -> Result<Self, Vec<Error>> {
         let Some(profile) = schema.rank_profiles.get(name) else {
-            return Err(Error::UnknownProfile {
+            return Err(vec![Error::UnknownProfile {
                 schema: schema.name.to_string(),
                 profile: name.to_owned(),
                 known: schema.rank_profiles.keys().cloned().collect::<Vec<_>>().join(", "),
-            });
+            }]);
         };
-        let compiler = ProfileCompiler::new(schema, profile, models)?;
+        let mut errors = Vec::new();
+        let compiler = ProfileCompiler::new(schema, profile, models, &mut errors);
         let phase = |declared: &millrace_schema::Phase, score| Phase {
             score,
             drop_limit: declared.score_drop_limit,
             rerank_count: declared.rerank_count.unwrap_or(RERANK_COUNT),
         };
-        let first = phase(&profile.first_phase, compiler.compile_score(&first_phase_expression(profile))?);
-        let second = match &profile.second_phase.expression {
-            None => None,
-            Some(text) => Some(phase(&profile.second_phase, compiler.compile_score(text)?)),
+        let first = first_phase_expression(profile);
+        let first = compiler.attempt(&first, &mut errors, ProfileCompiler::compile_score);
+        let second = profile.second_phase.expression.as_ref();
+        let second =
+            second.and_then(|text| compiler.attempt(text, &mut errors, ProfileCompiler::compile_score));
+        let global = profile.global_phase.expression.as_ref();
+        let global =
+            global.and_then(|text| compiler.attempt(text, &mut errors, ProfileCompiler::compile_global));
+        let (global, normalizers) = global.unzip();
+        let all_named = |texts: &[Sourced<String>], errors: &mut Vec<Error>| -> Vec<Named> {
+            texts.iter().filter_map(|text| compiler.attempt(text, errors, named)).collect()
         };
-        let (global, normalizers) = match &profile.global_phase.expression {
-            None => (None, Vec::new()),
-            Some(text) => {
-                let (score, normalizers) = compiler.compile_global(text)?;
-                (Some(phase(&profile.global_phase, score)), normalizers)
-            }
-        };
-        let all_named = |texts: &[Sourced<String>]| -> Result<Vec<Named>, Error> {
-            texts.iter().map(|text| named(&compiler, text)).collect()
-        };
-        let match_features = all_named(&profile.match_features)?;
-        let summary_features = all_named(&profile.summary_features)?;
+        let match_features = all_named(&profile.match_features, &mut errors);
+        let summary_features = all_named(&profile.summary_features, &mut errors);
         let mut listed: BTreeMap<String, Sourced<String>> = BTreeMap::new();
         for text in &profile.rank_features {
             listed.insert(text.value.clone(), text.clone());
         }
-        if !profile.ignore_default_rank_features {
-            for text in compiler.default_features()? {
-                listed.insert(text.clone(), Sourced { value: text, place: profile.place.clone() });
+        // Nobody wrote these: where they fail, something else is wrong.
+        if !profile.ignore_default_rank_features && errors.is_empty() {
+            match compiler.default_features() {
+                Ok(texts) => listed.extend(
+                    texts
+                        .into_iter()
+                        .map(|text| (text.clone(), Sourced { value: text, place: profile.place.clone() })),
+                ),
+                Err(error) => errors.push(error),
             }
         }
-        let rank_features = all_named(&listed.into_values().collect::<Vec<_>>())?;
+        let rank_features = all_named(&listed.into_values().collect::<Vec<_>>(), &mut errors);
+        // What is passed over depends on what is wrong.
+        let (Some(first), true) = (first, errors.is_empty()) else { return Err(errors) };
+        let second = second.map(|score| phase(&profile.second_phase, score));
         let (features, models) = compiler.into_features();
         Ok(Profile {
             name: profile.name.clone(),
             features,
             models,
-            first,
+            first: phase(&profile.first_phase, first),
             diversity: Diversity::of(schema, profile).filter(|_| second.is_some()),
             second,
-            global,
-            normalizers,
+            global: global.map(|score| phase(&profile.global_phase, score)),
+            normalizers: normalizers.unwrap_or_default(),
             match_features,
             summary_features,
             rank_features,

@@ -1,8 +1,15 @@
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The `rank-properties` of a profile. A key that is set several times has several values.
 #[derive(Debug, Default)]
-pub(crate) struct Properties(BTreeMap<String, Vec<String>>);
+pub(crate) struct Properties {
+    values: BTreeMap<String, Vec<String>>,
+    /// What was said of those that have a value they cannot have.
+    wrong: RefCell<BTreeSet<String>>,
+    /// Whether the last of it had been said before.
+    repeated: Cell<bool>,
+}
 
 impl Properties {
     pub fn new(properties: &[(String, String)]) -> Self {
@@ -11,7 +18,7 @@ impl Properties {
         for (key, value) in properties {
             values.entry(key.trim().to_owned()).or_default().push(unquoted(value));
         }
-        Properties(values)
+        Properties { values, ..Properties::default() }
     }
 
     /// All values of `feature(parameter).name`, of `feature.name.parameter`, or else of `feature.name` for all parameters.
@@ -21,7 +28,7 @@ impl Properties {
             format!("{feature}.{name}.{parameter}"),
             format!("{feature}.{name}"),
         ];
-        keys.iter().find_map(|key| self.0.get(key)).map_or(&[], Vec::as_slice)
+        keys.iter().find_map(|key| self.values.get(key)).map_or(&[], Vec::as_slice)
     }
 
     /// The value of a property, the last where it has several.
@@ -33,7 +40,7 @@ impl Properties {
     pub fn numbers(&self, feature: &str, parameter: &str, name: &str) -> Result<Vec<f64>, String> {
         let number = |text: &String| {
             text.parse().map_err(|_| {
-                format!("rank property {feature}({parameter}).{name} must be numbers, found '{text}'")
+                self.wrong(format!("{feature}({parameter}).{name} must be numbers, found '{text}'"))
             })
         };
         self.all(feature, parameter, name).iter().map(number).collect()
@@ -44,9 +51,20 @@ impl Properties {
         match self.text(feature, parameter, name) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
-                format!("rank property {feature}({parameter}).{name} must be a number, found '{text}'")
+                self.wrong(format!("{feature}({parameter}).{name} must be a number, found '{text}'"))
             }),
         }
+    }
+
+    fn wrong(&self, reason: String) -> String {
+        let reason = format!("rank property {reason}");
+        self.repeated.set(!self.wrong.borrow_mut().insert(reason.clone()));
+        reason
+    }
+
+    /// Whether an expression was refused for a property that another was refused for: it is told once, however many features ask for it.
+    pub fn is_repeated(&self) -> bool {
+        self.repeated.take()
     }
 }
 

@@ -103,7 +103,7 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     let seen = Arc::new(Seen::default());
     let schema = schema([profile]);
     let compiled = Profile::with_models(&schema, "default", &Twin(Arc::clone(&seen), kind))
-        .map_err(|error| error.to_string())?;
+        .map_err(|errors| errors[0].to_string())?;
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);

@@ -1,10 +1,10 @@
 //! Rule bases with what they include, checked.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use millrace_linguistics::{Analyzer, Language};
-use millrace_schema::{Place, did_you_mean};
+use millrace_schema::{Findings, Place, did_you_mean};
 
 use crate::Error;
 use crate::parser;
@@ -38,30 +38,38 @@ pub struct RuleBase {
 }
 
 impl RuleBases {
-    /// Reads the files `rules/NAME.sr` of a package; `files` are all of it, by path. Other files in `rules/` are warned of.
-    ///
-    /// # Errors
-    /// What cannot be read or cannot work, with file, line and column.
-    pub fn read(files: &BTreeMap<String, Vec<u8>>, warnings: &mut Vec<String>) -> Result<Self, Error> {
+    /// Reads the files `rules/NAME.sr` of a package; `files` are all of it, by path. Other files in `rules/` are warned of. A rule base with a
+    /// mistake is left out, and those that include it.
+    pub fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> Self {
         let mut parsed = BTreeMap::new();
+        let mut broken = BTreeSet::new();
         for (path, bytes) in files {
             let Some(file) = path.strip_prefix(FOLDER) else { continue };
-            match file.strip_suffix(SUFFIX).filter(|name| !name.contains('/')) {
-                Some(name) => {
-                    let text = std::str::from_utf8(bytes)
-                        .map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
-                    parsed.insert(name.to_owned(), parser::parse(path, name, text)?);
-                }
-                None => warnings.push(format!("{path}: is passed over: rule bases are files rules/NAME.sr")),
+            let Some(name) = file.strip_suffix(SUFFIX).filter(|name| !name.contains('/')) else {
+                findings.warnings.push(format!("{path}: is passed over: rule bases are files rules/NAME.sr"));
+                continue;
+            };
+            let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()));
+            match findings.keep(text.and_then(|text| parser::parse(path, name, text))) {
+                Some(file) => drop(parsed.insert(name.to_owned(), file)),
+                None => drop(broken.insert(name.to_owned())),
             }
         }
-        let default = default_of(&parsed)?;
+        pass_over(&mut parsed, &mut broken);
+        let default = findings.keep(default_of(&parsed)).flatten();
         let settings: Vec<(String, bool, Option<String>)> =
             parsed.values().map(|file| (file.name.clone(), file.stemming, file.language.clone())).collect();
+        let includes: BTreeMap<String, Vec<String>> = parsed
+            .iter()
+            .map(|(name, file)| (name.clone(), file.includes().map(str::to_owned).collect()))
+            .collect();
         let mut resolving = Resolving { files: parsed, resolved: BTreeMap::new(), under_way: Vec::new() };
-        let mut bases = BTreeMap::new();
+        let (mut bases, mut wrong) = (BTreeMap::new(), BTreeMap::new());
         for (name, stemming, language) in settings {
-            let Resolved { conditions, rules } = &*resolving.base(&name, warnings)?;
+            resolving.under_way.clear();
+            let resolved = resolving.base(&name, &mut findings.warnings);
+            let Some(resolved) = findings.keep(resolved) else { continue };
+            let Resolved { conditions, rules } = &*resolved;
             let conditions =
                 conditions.iter().map(|(name, (condition, _))| (name.clone(), Arc::clone(condition)));
             let mut base = RuleBase {
@@ -72,11 +80,19 @@ impl RuleBases {
                 language: Language::from_tag(language.as_deref().unwrap_or_default()),
                 words: HashMap::new(),
             };
-            base.check()?;
-            base.take_words();
-            bases.insert(name, Arc::new(base));
+            match base.check() {
+                Ok(()) => {
+                    base.take_words();
+                    bases.insert(name, Arc::new(base));
+                }
+                Err(error) => drop(wrong.insert(name, error)),
+            }
         }
-        Ok(RuleBases { bases, default })
+        // What is wrong with an included rule base is told with that one alone.
+        let told =
+            wrong.iter().filter(|(name, _)| !includes[*name].iter().any(|base| wrong.contains_key(base)));
+        told.for_each(|(_, error)| findings.tell(error.clone()));
+        RuleBases { bases, default }
     }
 
     /// The rule base of this name.
@@ -101,6 +117,15 @@ fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
     Error::Syntax { place, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
 }
 
+/// Leaves out what includes what is broken, and so on.
+fn pass_over(files: &mut BTreeMap<String, File>, broken: &mut BTreeSet<String>) {
+    let lacks = |file: &&File, broken: &BTreeSet<String>| file.includes().any(|base| broken.contains(base));
+    while let Some(name) = files.values().find(|file| lacks(file, broken)).map(|file| file.name.clone()) {
+        files.remove(&name);
+        broken.insert(name);
+    }
+}
+
 fn default_of(files: &BTreeMap<String, File>) -> Result<Option<String>, Error> {
     let mut defaults = files.values().filter_map(|file| Some((&file.name, file.default.as_ref()?)));
     let (first, second) = (defaults.next(), defaults.next());
@@ -120,7 +145,8 @@ struct Resolved {
 struct Resolving {
     /// Those that are not resolved yet.
     files: BTreeMap<String, File>,
-    resolved: BTreeMap<String, Arc<Resolved>>,
+    /// A rule base that cannot work is so for all that include it, for the same reason.
+    resolved: BTreeMap<String, Result<Arc<Resolved>, Error>>,
     /// The names of those that include each other, outermost first.
     under_way: Vec<String>,
 }
@@ -129,8 +155,14 @@ impl Resolving {
     /// The rule base of a name that is there.
     fn base(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Arc<Resolved>, Error> {
         if let Some(resolved) = self.resolved.get(name) {
-            return Ok(Arc::clone(resolved));
+            return resolved.clone();
         }
+        let resolved = self.resolve(name, warnings).map(Arc::new);
+        self.resolved.insert(name.to_owned(), resolved.clone());
+        resolved
+    }
+
+    fn resolve(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Resolved, Error> {
         let statements = self.files.get_mut(name).map(|file| std::mem::take(&mut file.statements));
         self.under_way.push(name.to_owned());
         let mut included: BTreeMap<String, (Arc<Condition>, Place)> = BTreeMap::new();
@@ -174,9 +206,7 @@ impl Resolving {
             conditions.insert(name, (Arc::new(condition), place));
         }
         self.under_way.pop();
-        let resolved = Arc::new(Resolved { conditions, rules });
-        self.resolved.insert(name.to_owned(), Arc::clone(&resolved));
-        Ok(resolved)
+        Ok(Resolved { conditions, rules })
     }
 
     fn included(

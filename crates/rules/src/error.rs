@@ -1,6 +1,6 @@
-use millrace_schema::Place;
+use millrace_schema::{Mistake, Place};
 
-/// Why the rule bases of a package are refused.
+/// What is wrong with a rule base.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,4 +20,11 @@ pub enum Error {
         /// Why, and what would work.
         reason: String,
     },
+}
+
+impl From<Error> for Mistake {
+    fn from(error: Error) -> Self {
+        let (Error::Syntax { place, .. } | Error::Invalid { place, .. }) = &error;
+        Mistake::new(Some(place), &error)
+    }
 }

@@ -6,9 +6,10 @@
 //! ```
 //! use millrace_query::{Item, Match};
 //! use millrace_rules::RuleBases;
+//! use millrace_schema::Findings;
 //!
 //! let files = [("rules/example.sr".to_owned(), b"@default\ncolour -> color;".to_vec())].into();
-//! let bases = RuleBases::read(&files, &mut Vec::new())?;
+//! let bases = RuleBases::read(&files, &mut Findings::default());
 //! let term = |text: &str| Item::Term {
 //!     field: "default".to_owned(),
 //!     text: text.into(),
@@ -17,7 +18,6 @@
 //! };
 //! let rewriting = bases.default_base().unwrap().rewrite(&term("colour"), &Default::default()).unwrap();
 //! assert_eq!(rewriting.root, term("color"));
-//! # Ok::<(), millrace_rules::Error>(())
 //! ```
 //!
 //! - **Read**: `lexer` and `parser` make statements of a file, `base` puts in what is included and checks what is referred to.

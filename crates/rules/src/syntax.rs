@@ -17,6 +17,16 @@ pub(crate) struct File {
     pub(crate) statements: Vec<Statement>,
 }
 
+impl File {
+    /// The names of the rule bases that it includes.
+    pub(crate) fn includes(&self) -> impl Iterator<Item = &str> {
+        self.statements.iter().filter_map(|statement| match statement {
+            Statement::Include { base, .. } => Some(base.as_str()),
+            _ => None,
+        })
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Statement {
     Include { base: String, place: Place },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millrace_query::simple::{self, TermEnd};
 use millrace_query::{Brief, Composite, Grammar, Item, Syntax, UserText};
 use millrace_rules::{Rewriting, RuleBases, Step};
+use millrace_schema::{Findings, Mistakes};
 
 const FIELDS: [&str; 7] = ["title", "brand", "company", "category", "name", "place", "artist"];
 
@@ -33,9 +34,15 @@ fn package(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     files.iter().map(|(name, text)| (format!("rules/{name}"), text.as_bytes().to_vec())).collect()
 }
 
+/// The rule bases of a package and its warnings, or all that is wrong.
+fn read(files: &BTreeMap<String, Vec<u8>>) -> Result<(RuleBases, Vec<String>), Mistakes> {
+    let mut findings = Findings::default();
+    let bases = RuleBases::read(files, &mut findings);
+    Ok((bases, findings.finish()?))
+}
+
 fn bases(files: &[(&str, &str)]) -> RuleBases {
-    let mut warnings = Vec::new();
-    let bases = RuleBases::read(&package(files), &mut warnings).unwrap_or_else(|error| panic!("{error}"));
+    let (bases, warnings) = read(&package(files)).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     assert!(warnings.is_empty(), "{warnings:?}");
     bases
 }
@@ -364,7 +371,7 @@ fn only_words_are_looked_at() {
 #[test]
 fn what_is_wrong_is_told_with_its_place_and_cure() {
     let fails = |files: &[(&str, &str)], expected: &str| {
-        let error = RuleBases::read(&package(files), &mut Vec::new()).map(|_| ()).expect_err(expected);
+        let error = read(&package(files)).expect_err(expected);
         assert_eq!(error.to_string(), expected);
     };
     let wrong = |text: &str, expected: &str| fails(&[("x.sr", text)], &format!("rules/x.sr:{expected}"));
@@ -437,15 +444,36 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         "rules/b.sr:2:1: rules/a.sr:1:1 is the default already: leave @default in one rule base",
     );
     let files = BTreeMap::from([("rules/x.sr".to_owned(), b"a -> b;\n\xff".to_vec())]);
-    let error = RuleBases::read(&files, &mut Vec::new()).map(|_| ()).expect_err("it is no text");
+    let error = read(&files).expect_err("it is no text");
     assert_eq!(error.to_string(), "rules/x.sr:2:1: the line is not UTF-8: save the file in UTF-8");
 }
 
 #[test]
+fn rule_bases_do_not_hide_each_other() {
+    let files = [
+        ("a.sr", "a - b;"),
+        ("b.sr", "@include(a)\n[nosuch] -> c;"),
+        ("c.sr", "[nosuch] -> c;"),
+        ("d.sr", "@include(c)\n[other] -> c;"),
+        ("e.sr", "@include(f)"),
+        ("f.sr", "@include(e)"),
+        ("g.sr", "a -> b;"),
+        ("h.sr", "@include(g)\n[h] -> c;"),
+    ];
+    let mistakes = read(&package(&files)).expect_err("mistakes").to_string();
+    let expected = [
+        "rules/a.sr:1:3: expected a condition, '->' or '+>', found '-'",
+        "rules/c.sr:1:1: there is no condition [nosuch]: define it with '[nosuch] :- …;' here or in an included rule base",
+        "rules/f.sr:1:1: rule bases include each other in a circle, e → f → e: take one @include out",
+        "rules/h.sr:2:1: there is no condition [h]: define it with '[h] :- …;' here or in an included rule base",
+    ];
+    assert_eq!(mistakes.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn what_has_no_effect_is_warned_of() {
-    let mut warnings = Vec::new();
     let files = package(&[("x.sr", "[a] :- b;\n[a] :- c;"), ("x.txt", ""), ("more/y.sr", "")]);
-    RuleBases::read(&files, &mut warnings).expect("rules that work");
+    let (_, warnings) = read(&files).expect("rules that work");
     assert_eq!(
         warnings,
         [
@@ -487,7 +515,7 @@ fn deep_and_broken_texts_are_refused_not_fatal() {
                 format!("{} ", pieces[(state >> 16) as usize % pieces.len()])
             })
             .collect();
-        if let Ok(bases) = RuleBases::read(&package(&[("x.sr", &text)]), &mut Vec::new()) {
+        if let Ok((bases, _)) = read(&package(&[("x.sr", &text)])) {
             bases.get("x").expect("the rule base").rewrite(&typed("a b \"a c\" -a"), &BTreeMap::new());
         }
     }

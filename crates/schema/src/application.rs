@@ -7,10 +7,12 @@ use millrace_cluster::Configuration;
 use millrace_tensor::TensorType;
 
 use crate::package::{self, Files};
+use crate::resolve::Declared;
 use crate::suggest::did_you_mean;
 use crate::{
-    Embedder, Error, Execution, Federation, FieldGenerator, InputDef, InputType, LanguageModel,
-    QueryProfiles, Schema, SearchChain, SignificanceModels, Source, ValidationOverride,
+    Broken, Embedder, Error, Execution, Federation, FieldGenerator, Findings, InputDef, InputType,
+    LanguageModel, Mistakes, QueryProfiles, Schema, SearchChain, SignificanceModels, Source,
+    ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -40,69 +42,138 @@ pub struct Application {
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
-impl Application {
-    /// Reads and checks a package in a zip archive.
+/// An application as far as its package can be read, on the way to an [`Application`].
+///
+/// What has a mistake, or depends on what has one, is left out, so that whoever compiles the rest finds only mistakes that people made,
+/// and tells them with those found here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// What is sound; without its warnings.
+    pub application: Application,
+    /// What was found so far.
+    pub findings: Findings,
+    /// Whether what the container clusters say is known: which embedders and language models there are.
+    pub containers_known: bool,
+    /// Whether what the content clusters say is known: which schemas have documents.
+    pub content_known: bool,
+}
+
+impl Draft {
+    /// Reads a package in a zip archive.
     ///
     /// # Errors
-    /// What cannot be read or cannot work, with file, line and column.
+    /// The archive cannot be read. What is wrong with the package itself is among the findings.
     pub fn from_zip(archive: &[u8]) -> Result<Self, Error> {
-        Self::from_files(package::from_zip(archive)?)
+        Ok(Self::from_files(package::from_zip(archive)?))
     }
 
-    /// Reads and checks a package in a tar archive compressed by gzip.
+    /// Reads a package in a tar archive compressed by gzip.
     ///
     /// # Errors
-    /// As [`Application::from_zip`].
+    /// As [`Draft::from_zip`].
     pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Error> {
-        Self::from_files(package::from_tar_gz(archive)?)
+        Ok(Self::from_files(package::from_tar_gz(archive)?))
     }
 
-    /// Reads and checks a package in a directory; `.vespaignore` is honoured, names that begin with a dot are left out.
+    /// Reads a package in a directory; `.vespaignore` is honoured, names that begin with a dot are left out.
     ///
     /// # Errors
-    /// As [`Application::from_zip`].
+    /// The directory cannot be read.
     pub fn from_dir(directory: &Path) -> Result<Self, Error> {
-        Self::from_files(package::from_dir(directory)?)
+        Ok(Self::from_files(package::from_dir(directory)?))
     }
 
-    /// Checks a package given as files by path.
-    ///
-    /// # Errors
-    /// As [`Application::from_zip`].
-    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
-        let mut warnings = Vec::new();
-        let services_xml = find_services(&files)?;
-        let query_profiles = QueryProfiles::read(&files)?;
-        let mut schemas = resolve::schemas(&parse_schemas(&files, &mut warnings)?, &files, &mut warnings)?;
-        let inputs = query_profiles.query_features()?;
-        schemas.values_mut().for_each(|schema| declare(schema, &inputs));
-        let services = services::read(services_xml, &schemas, &files, &mut warnings)?;
-        let overrides = match files.get(overrides::FILE) {
-            Some(bytes) => overrides::read(xml::text(overrides::FILE, bytes)?)?,
-            None => Vec::new(),
-        };
+    /// Reads a package given as files by path.
+    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Self {
+        let mut findings = Findings::default();
+        let (query_profiles, types_known) = QueryProfiles::read(&files, &mut findings);
+        let mut schemas = resolve::schemas(&parse_schemas(&files, &mut findings), &files, &mut findings);
+        let inputs = query_profiles.query_features(&mut findings).filter(|_| types_known);
+        schemas.sound.values_mut().for_each(|schema| declare(schema, inputs.as_ref()));
+        let services = findings.keep(find_services(&files));
+        let services = services.and_then(|text| services::read(text, &schemas, &files, &mut findings));
+        let overrides = files
+            .get(overrides::FILE)
+            .and_then(|bytes| findings.keep(xml::text(overrides::FILE, bytes).and_then(overrides::read)));
         for file in ["hosts.xml", "deployment.xml"] {
             if let Some(bytes) = files.get(file) {
-                xml::parse(file, xml::text(file, bytes)?)?;
+                findings.keep(xml::text(file, bytes).and_then(|text| xml::parse(file, text).map(drop)));
             }
         }
         for path in files.keys() {
             if path.starts_with("components/") && path.ends_with(".jar") {
-                warnings.push(format!("{path}: Java components do not run here"));
+                findings.warnings.push(format!("{path}: Java components do not run here"));
             }
         }
-        Ok(Application {
-            schemas,
+        let (containers_known, content_known) = services
+            .as_ref()
+            .map_or((false, false), |services| (services.containers_known, services.content_known));
+        let services = services.unwrap_or_default();
+        let application = Application {
+            schemas: schemas.sound,
             content: services.content,
             sources: services.sources,
             federations: services.federations,
             container: services.container,
             significance: services.significance,
             query_profiles,
-            overrides,
-            warnings,
+            overrides: overrides.unwrap_or_default(),
+            warnings: Vec::new(),
             files,
-        })
+        };
+        Draft { application, findings, containers_known, content_known }
+    }
+
+    /// The application.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn finish(self) -> Result<Application, Mistakes> {
+        let warnings = self.findings.finish()?;
+        Ok(Application { warnings, ..self.application })
+    }
+}
+
+/// Nothing is wrong with it.
+impl From<Application> for Draft {
+    fn from(mut application: Application) -> Self {
+        let mut findings = Findings::default();
+        findings.warnings.append(&mut application.warnings);
+        Draft { application, findings, containers_known: true, content_known: true }
+    }
+}
+
+impl Application {
+    /// Reads and checks a package in a zip archive.
+    ///
+    /// # Errors
+    /// All that cannot be read or cannot work, with file, line and column.
+    pub fn from_zip(archive: &[u8]) -> Result<Self, Mistakes> {
+        Draft::from_zip(archive)?.finish()
+    }
+
+    /// Reads and checks a package in a tar archive compressed by gzip.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Mistakes> {
+        Draft::from_tar_gz(archive)?.finish()
+    }
+
+    /// Reads and checks a package in a directory; see [`Draft::from_dir`].
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_dir(directory: &Path) -> Result<Self, Mistakes> {
+        Draft::from_dir(directory)?.finish()
+    }
+
+    /// Checks a package given as files by path.
+    ///
+    /// # Errors
+    /// As [`Application::from_zip`].
+    pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Mistakes> {
+        Draft::from_files(files).finish()
     }
 
     /// The nodes of all content clusters together, which are the same: those that the first cluster lists that lists any. There are as
@@ -120,8 +191,15 @@ impl Application {
     }
 }
 
-/// Makes query features that query profile types declare inputs of all rank profiles, as far as these do not declare them.
-fn declare(schema: &mut Arc<Schema>, features: &BTreeMap<&str, &TensorType>) {
+/// Makes query features that query profile types declare inputs of all rank profiles, as far as these do not declare them. Where those
+/// are not known, rank profiles with query features cannot be judged.
+fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorType>>) {
+    let Some(features) = features else {
+        let mut unknown = Broken::default();
+        unknown.add("query");
+        Arc::make_mut(schema).rank_profiles.retain(|_, profile| !profile.depends_on(&unknown));
+        return;
+    };
     if features.is_empty() {
         return;
     }
@@ -278,35 +356,54 @@ fn find_services(files: &Files) -> Result<&str, Error> {
 }
 
 /// Parses the schemas of a package, and adds the rank profiles that lie in files of their own.
-fn parse_schemas(files: &Files, warnings: &mut Vec<String>) -> Result<Vec<parse::syntax::SchemaDecl>, Error> {
-    let mut schemas = Vec::new();
+fn parse_schemas(files: &Files, findings: &mut Findings) -> Declared {
+    let mut declared = Declared::default();
     for (path, name, bytes) in
         files.iter().filter_map(|(path, bytes)| Some((path, schema_name(path)?, bytes)))
     {
-        let schema = parse::schema_file(path, xml::text(path, bytes)?, warnings)?;
+        let text = xml::text(path, bytes);
+        let schema = text.and_then(|text| parse::schema_file(path, text, &mut findings.warnings));
+        let Some(schema) = findings.keep(schema) else {
+            declared.broken.add(name);
+            continue;
+        };
         if schema.name.value != name {
-            let reason = format!("schema '{0}' lies in {path}: name the file {0}.sd", schema.name.value);
-            return Err(Error::Invalid { place: schema.name.place, reason });
+            let (place, own) = (schema.name.place.clone(), &schema.name.value);
+            let reason = format!("schema '{own}' lies in {path}: name the file {own}.sd");
+            findings.tell(Error::Invalid { place, reason });
+            declared.broken.add(name);
+            // Two of one name would only be told of again.
+            if files.contains_key(&format!("schemas/{own}.sd")) {
+                continue;
+            }
         }
-        schemas.push(schema);
+        declared.schemas.push(schema);
     }
     for (path, bytes) in
         files.iter().filter(|(path, _)| path.starts_with("schemas/") && path.ends_with(".profile"))
     {
         let owner = path["schemas/".len()..].split('/').next().unwrap_or_default();
-        let profile = parse::profile_file(path, xml::text(path, bytes)?, warnings)?;
-        match schemas.iter_mut().find(|schema| schema.name.value == owner) {
+        let text = xml::text(path, bytes);
+        let profile = text.and_then(|text| parse::profile_file(path, text, &mut findings.warnings));
+        let Some(profile) = findings.keep(profile) else {
+            let unread = declared.broken_profiles.entry(owner.to_owned()).or_default();
+            unread.add_words(&String::from_utf8_lossy(bytes));
+            continue;
+        };
+        match declared.schemas.iter_mut().find(|schema| schema.name.value == owner) {
             Some(schema) => schema.profiles.push(profile),
+            None if declared.broken.has(owner) => {}
             None => {
-                let hint = did_you_mean(owner, schemas.iter().map(|schema| schema.name.value.as_str()));
+                let known = declared.schemas.iter().map(|schema| schema.name.value.as_str());
+                let hint = did_you_mean(owner, known);
                 let reason = format!(
                     "there is no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
                 );
-                return Err(Error::Invalid { place: profile.name.place, reason });
+                findings.tell(Error::Invalid { place: profile.name.place, reason });
             }
         }
     }
-    Ok(schemas)
+    declared
 }
 
 /// The name that the schema in this file must have; none for other files.

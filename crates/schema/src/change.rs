@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_document::DataType;
 
-use crate::{Application, ContentCluster, Error, Schema, SchemaField, ValidationOverride};
+use crate::{Application, ContentCluster, Error, Findings, Schema, SchemaField, ValidationOverride};
 
 /// Days ahead that a validation override may reach.
 const OVERRIDE_DAYS_MAX: i64 = 30;
@@ -45,21 +45,21 @@ pub enum Effect {
 
 /// Compares two versions of an application; `today` is in days since 1970-01-01 (UTC).
 ///
-/// # Errors
-/// [`Error::Override`] for a change that loses data and that validation-overrides.xml of the new version does not allow today;
-/// [`Error::Invalid`] for an override that reaches too far ahead.
-pub fn compare(old: &Application, new: &Application, today: i64) -> Result<Changes, Error> {
-    let permissions = Permissions::new(&new.overrides, today)?;
-    for cluster in &old.content {
-        compare_clusters(cluster, new.content.iter().find(|other| other.id == cluster.id), &permissions)?;
-    }
+/// Tells an [`Error::Override`] for each change that loses data and that validation-overrides.xml of the new version does not allow today, or
+/// an [`Error::Invalid`] for an override that reaches too far ahead.
+pub fn compare(old: &Application, new: &Application, today: i64, findings: &mut Findings) -> Changes {
     let mut changes = Changes::default();
+    let Some(permissions) = findings.keep(Permissions::new(&new.overrides, today)) else { return changes };
+    for cluster in &old.content {
+        let after = new.content.iter().find(|other| other.id == cluster.id);
+        compare_clusters(cluster, after, &permissions, findings);
+    }
     for (name, schema) in &new.schemas {
         if let Some(before) = old.schemas.get(name) {
-            compare_schemas(before, schema, &permissions, &mut changes)?;
+            compare_schemas(before, schema, &permissions, &mut changes, findings);
         }
     }
-    Ok(changes)
+    changes
 }
 
 /// What validation-overrides.xml allows on a day.
@@ -96,10 +96,12 @@ fn compare_clusters(
     old: &ContentCluster,
     new: Option<&ContentCluster>,
     permissions: &Permissions<'_>,
-) -> Result<(), Error> {
+    findings: &mut Findings,
+) {
     let Some(new) = new else {
         let reason = format!("content cluster '{}' is removed, which removes all documents in it", old.id);
-        return permissions.check(&["content-cluster-removal"], reason);
+        findings.keep(permissions.check(&["content-cluster-removal"], reason));
+        return;
     };
     for document in &old.documents {
         let name = &document.document_type;
@@ -109,19 +111,18 @@ fn compare_clusters(
                     "document type '{name}' is removed from content cluster '{}', which removes all its documents",
                     old.id
                 );
-                permissions.check(&["content-type-removal", "schema-removal"], reason)?;
+                findings.keep(permissions.check(&["content-type-removal", "schema-removal"], reason));
             }
             Some(after) if after.mode != document.mode => {
                 let reason = format!(
                     "document type '{name}' changes its mode from {:?} to {:?}",
                     document.mode, after.mode
                 );
-                permissions.check(&["indexing-mode-change"], reason)?;
+                findings.keep(permissions.check(&["indexing-mode-change"], reason));
             }
             Some(_) => {}
         }
     }
-    Ok(())
 }
 
 fn compare_schemas(
@@ -129,7 +130,8 @@ fn compare_schemas(
     new: &Schema,
     permissions: &Permissions<'_>,
     changes: &mut Changes,
-) -> Result<(), Error> {
+    findings: &mut Findings,
+) {
     for (name, field) in &new.fields {
         let mut needs = |effect, reason: String| {
             let (document_type, field) = (Arc::clone(&new.name), Arc::clone(name));
@@ -150,7 +152,7 @@ fn compare_schemas(
                 (DataType::Tensor(_), DataType::Tensor(_)) => &["tensor-type-change", "field-type-change"],
                 _ => &["field-type-change"],
             };
-            permissions.check(ids, reason.clone())?;
+            findings.keep(permissions.check(ids, reason.clone()));
             needs(Effect::Refeed, reason);
         } else if transformation(before) != transformation(field) || before.synthetic != field.synthetic {
             needs(Effect::Reindex, "the indexing statements change".to_owned());
@@ -158,7 +160,6 @@ fn compare_schemas(
             needs(Effect::Derive, reason);
         }
     }
-    Ok(())
 }
 
 /// Whether stored values of one type are values of the other. A struct may gain and lose fields.

@@ -1,7 +1,7 @@
 use std::fmt;
 
 /// A place in a file of the application package.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
     /// The path in the package.
     pub file: String,
@@ -11,13 +11,20 @@ pub struct Place {
     pub column: usize,
 }
 
+impl Place {
+    /// The first place of a file.
+    pub fn start_of(file: &str) -> Self {
+        Place { file: file.to_owned(), line: 1, column: 1 }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
-/// Why an application package is refused.
+/// One thing that is wrong with an application package, or with a request by its query profiles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -56,4 +63,14 @@ pub enum Error {
         /// What would change.
         reason: String,
     },
+}
+
+impl Error {
+    /// Where in the package it is; none where it is not in one file.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Error::Syntax { place, .. } | Error::Invalid { place, .. } => Some(place),
+            Error::Parameter { .. } | Error::Package(_) | Error::Override { .. } => None,
+        }
+    }
 }

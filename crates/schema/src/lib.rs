@@ -5,8 +5,10 @@
 //! stay text here, with the place where they stand; `ranking` and `indexing` compile them.
 //!
 //! A package goes through three steps, each in a folder of its own: `parse` reads files to declarations with places,
-//! `resolve` puts in what is inherited and what is left out, `services` reads the clusters. Then [`change::compare`] says what a
-//! new version of an application needs.
+//! `resolve` puts in what is inherited and what is left out, `services` reads the clusters. A mistake in a part ends the reading of that part:
+//! it goes to the [`Findings`], and what depends on the part is passed over. What is left is a [`Draft`], which others compile and tell
+//! of in the same way, so that a package is refused with all its [`Mistakes`]. Then [`change::compare`] says what a new version of an
+//! application needs.
 //!
 //! ```
 //! let files = [
@@ -16,7 +18,7 @@
 //! let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
 //! let application = millrace_schema::Application::from_files(files)?;
 //! assert!(application.schemas["note"].fields["text"].is_text());
-//! # Ok::<(), millrace_schema::Error>(())
+//! # Ok::<(), millrace_schema::Mistakes>(())
 //! ```
 //!
 //! This crate does not know documents' values, queries, or where anything is stored.
@@ -28,6 +30,7 @@ mod error;
 mod federation;
 mod field;
 mod language;
+mod mistakes;
 mod overrides;
 mod package;
 mod parse;
@@ -41,7 +44,7 @@ mod suggest;
 mod xml;
 
 pub use application::{
-    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Snippets, Tuning,
+    Application, ClusterDocument, Container, ContentCluster, DocumentMode, Draft, Snippets, Tuning,
 };
 pub use embedder::{
     ColbertTokens, Embedder, EmbedderKind, EmbedderMeans, EmbeddingService, Execution, ModelFile, Pooling,
@@ -54,6 +57,7 @@ pub use field::{
     Matching, SchemaField, Stemming, SummaryMode,
 };
 pub use language::{Asking, FieldGenerator, LanguageModel, OnMisfit, PromptTemplate, SearchChain};
+pub use mistakes::{Broken, Findings, Mistake, Mistakes};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
 pub use profile::{FunctionDef, InputDef, InputType, Phase, RankProfile, Sourced};

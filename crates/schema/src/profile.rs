@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use millrace_tensor::TensorType;
 
-use crate::{Constant, OnnxModel, Place};
+use crate::{Broken, Constant, OnnxModel, Place};
 
 /// Text of another language, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +60,20 @@ pub struct RankProfile {
     pub ignore_default_rank_features: bool,
     /// Where it is declared.
     pub place: Place,
+}
+
+impl RankProfile {
+    /// Whether one of its expressions names what is broken.
+    pub fn depends_on(&self, broken: &Broken) -> bool {
+        let functions = self.functions.values().map(|function| &function.body);
+        let phases = [&self.first_phase, &self.second_phase, &self.global_phase];
+        let phases = phases.into_iter().filter_map(|phase| phase.expression.as_ref());
+        let features = [&self.match_features, &self.summary_features, &self.rank_features];
+        let inputs =
+            self.onnx_models.values().flat_map(|model| model.inputs.iter().map(|(_, source)| source));
+        let mut texts = functions.chain(phases).chain(features.into_iter().flatten()).chain(inputs);
+        texts.any(|text| broken.is_in(&text.value))
+    }
 }
 
 /// One ranking phase.

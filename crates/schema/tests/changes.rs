@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_schema::Application;
 use millrace_schema::change::compare;
+use millrace_schema::{Application, Findings};
 
 /// 2026-11-21.
 const TODAY: i64 = 20_778;
@@ -33,9 +33,11 @@ fn check(old: &str, new: &str, expected: &str) {
 }
 
 fn check_all(old: (&str, &str), new: (&str, &str, &str), expected: &str) {
-    let result = compare(&application(old.0, old.1, ""), &application(new.0, new.1, new.2), TODAY);
-    let text = match result {
-        Ok(changes) => {
+    let mut findings = Findings::default();
+    let (old, new) = (application(old.0, old.1, ""), application(new.0, new.1, new.2));
+    let changes = compare(&old, &new, TODAY, &mut findings);
+    let text = match findings.finish() {
+        Ok(_) => {
             let actions = changes
                 .actions
                 .iter()

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use millrace_schema::{
-    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Error, Federation,
-    FederationOptions, ModelFile, OnMisfit, Pooling, Quantization, Source,
+    Application, DocumentMode, EmbedderKind, EmbedderMeans, EmbeddingService, Federation, FederationOptions,
+    Mistakes, ModelFile, OnMisfit, Pooling, Quantization, Source,
 };
 
-fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Error> {
+fn application(services: &str, files: &[(&str, &str)]) -> Result<Application, Mistakes> {
     let mut all: BTreeMap<String, Vec<u8>> =
         files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
     all.insert("services.xml".to_owned(), services.as_bytes().to_vec());

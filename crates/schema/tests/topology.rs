@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use millrace_cluster::{Configuration, Layout};
-use millrace_schema::{Application, Error};
+use millrace_schema::{Application, Mistakes};
 
-fn read(content: &str) -> Result<Application, Error> {
+fn read(content: &str) -> Result<Application, Mistakes> {
     let services = format!(
         "<services><content id='c' version='1.0'>
 <documents><document type='mail' mode='streaming'/></documents>{content}</content></services>"

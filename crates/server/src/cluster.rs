@@ -1,7 +1,7 @@
 //! A server that is one node of a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use millrace_coordination::Etcd;
 use millrace_gateway::{Intake, Node};
 use millrace_membership::rest::{self, Shown};
 use millrace_membership::{Membership, NodeFigures, Role, Settings};
-use millrace_schema::Application;
+use millrace_schema::Draft;
 use millrace_trust::{ServiceFiles, Trust, TrustFiles};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -193,12 +193,7 @@ impl ClusterNode {
     ///
     /// # Errors
     /// Coordination cannot be reached; the application is refused.
-    pub async fn publish_first(
-        &self,
-        node: &Arc<Node>,
-        path: &Path,
-        application: &Application,
-    ) -> Result<(), Error> {
+    pub async fn publish_first(&self, node: &Arc<Node>, path: PathBuf, draft: Draft) -> Result<(), Error> {
         // What coordination says first is all that there is.
         let mut pictures = self.membership.pictures();
         let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
@@ -209,17 +204,14 @@ impl ClusterNode {
         if self.membership.package().is_some() {
             return Ok(());
         }
-        let (checking, files) = (Arc::clone(node), application.files.clone());
-        let check = move || {
-            let application = Application::from_files(files).map_err(|error| error.to_string())?;
-            checking.check(application).map_err(|error| error.to_string())
-        };
+        let (topology, files) = (draft.application.topology(), draft.application.files.clone());
+        let checking = Arc::clone(node);
+        let check = move || checking.check(draft).map_err(|error| error.to_string());
         // Its models may have to be fetched.
         let checked = tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()));
-        checked.map_err(|reason| Error::Application { path: path.to_owned(), reason })?;
-        let archive =
-            millrace_gateway::pack(&application.files).map_err(|error| Error::Cluster(error.to_string()))?;
-        match self.membership.publish(&archive, &application.topology(), 1).await {
+        checked.map_err(|reason| Error::Application { path, reason })?;
+        let archive = millrace_gateway::pack(&files).map_err(|error| Error::Cluster(error.to_string()))?;
+        match self.membership.publish(&archive, &topology, 1).await {
             // Another node was first.
             Ok(_) | Err(millrace_membership::Error::Conflict(_)) => Ok(()),
             Err(error) => Err(Error::Cluster(error.to_string())),
@@ -310,8 +302,8 @@ async fn activate(
     let archive = membership.fetch(package).await.map_err(|error| error.to_string())?;
     let (node, generation) = (Arc::clone(node), package.generation);
     let deploy = move || {
-        let application = Application::from_zip(&archive).map_err(|error| error.to_string())?;
-        node.deploy_as(application, generation).map_err(|error| error.to_string())
+        let draft = Draft::from_zip(&archive).map_err(|error| error.to_string())?;
+        node.deploy_as(draft, generation).map_err(|error| error.to_string())
     };
     tokio::task::spawn_blocking(deploy).await.map_err(|error| error.to_string())?
 }

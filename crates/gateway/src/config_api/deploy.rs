@@ -8,8 +8,8 @@ use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use millrace_model::Purpose;
-use millrace_schema::Application;
 use millrace_schema::change::Effect;
+use millrace_schema::{Draft, Mistakes};
 use serde_json::{Value, json};
 
 use super::reindexing::waiting;
@@ -33,10 +33,10 @@ pub(super) async fn prepare_and_activate(
     base: &str,
     request: Request,
 ) -> Result<Response, Error> {
-    let application = upload(&node, request).await?;
+    let draft = upload(&node, request).await?;
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
-    let deployment = compile(&node, move || Ok(application), id).await?;
+    let deployment = compile(&node, move || draft, id).await?;
     let (log, actions) = (log(&deployment), change_actions(&deployment));
     activate_deployment(&node, deployment, base_generation).await?;
     Ok(http::json(
@@ -52,12 +52,12 @@ pub(super) async fn prepare_and_activate(
     ))
 }
 
-/// `POST …/session`, with a package or from the active application.
+/// `POST …/session`, with a package or from the active application. What is wrong with the package is told when it is prepared.
 pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request) -> Result<Response, Error> {
     let parameters = Parameters::parse(request.uri().query().unwrap_or(""));
     let files = match parameters.get("from") {
         Some(_) => node.deployments().current()?.application.files.clone(),
-        None => upload(&node, request).await?.files,
+        None => upload(&node, request).await?.application.files,
     };
     let id = node.deployments().next_generation();
     node.sessions().create(id, files);
@@ -78,7 +78,7 @@ pub(super) async fn create_session(node: Arc<Node>, base: &str, request: Request
 pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Response, Error> {
     let (files, revision) = node.sessions().with(id, |session| (session.files.clone(), session.revision))?;
     let based_on = node.deployments().generation();
-    let deployment = compile(&node, move || Application::from_files(files), id).await?;
+    let deployment = compile(&node, move || Draft::from_files(files), id).await?;
     let answer = prepared_answer(base, id, log(&deployment), change_actions(&deployment));
     let is_of_its_files = node.sessions().with(id, |session| {
         let is_same = session.revision == revision;
@@ -158,7 +158,7 @@ pub(super) async fn delete(node: Arc<Node>) -> Result<Response, Error> {
 }
 
 /// The package in the body.
-async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
+async fn upload(node: &Node, request: Request) -> Result<Draft, Error> {
     let (parts, body) = request.into_parts();
     let content_type = parts
         .headers
@@ -167,8 +167,8 @@ async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
         .and_then(|value| value.split(';').next())
         .map(|value| value.trim().to_ascii_lowercase());
     let read = match content_type.as_deref() {
-        Some("application/zip") => Application::from_zip,
-        Some("application/x-gzip" | "application/gzip") => Application::from_tar_gz,
+        Some("application/zip") => Draft::from_zip,
+        Some("application/x-gzip" | "application/gzip") => Draft::from_tar_gz,
         other => {
             return Err(Error::BadRequest(format!(
                 "content-type is {}; send the package as application/zip, or as application/x-gzip (a tar)",
@@ -178,18 +178,18 @@ async fn upload(node: &Node, request: Request) -> Result<Application, Error> {
     };
     let limit = node.settings().request_bytes_max.saturating_mul(PACKAGE_FACTOR);
     let bytes = http::read_body(&parts.headers, body, limit).await?;
-    Ok(node.pool().run(move || read(&bytes)).await??)
+    let read = node.pool().run(move || read(&bytes)).await?;
+    Ok(read.map_err(Mistakes::from)?)
 }
 
 async fn compile(
     node: &Arc<Node>,
-    application: impl FnOnce() -> Result<Application, millrace_schema::Error> + Send + 'static,
+    draft: impl FnOnce() -> Draft + Send + 'static,
     generation: u64,
 ) -> Result<Arc<Deployment>, Error> {
     let (current, worker) = (node.deployments().current().ok(), Arc::clone(node));
-    let compile = move || {
-        Deployment::compile(application()?, generation, current.as_deref(), worker.models()).map(Arc::new)
-    };
+    let compile =
+        move || Deployment::compile(draft(), generation, current.as_deref(), worker.models()).map(Arc::new);
     // Models are loaded, and perhaps fetched first: on a thread that may wait.
     node.models().wait(Purpose::Feed, compile).await?
 }

@@ -202,7 +202,7 @@ fn base_url(node: &Node, request: &Request) -> String {
 /// An error as the config port tells it.
 pub(super) fn render(error: &Error) -> Response {
     let code = match (error, error.kind()) {
-        (Error::Package(_) | Error::Compile(_), _) => "INVALID_APPLICATION_PACKAGE",
+        (Error::Package(_), _) => "INVALID_APPLICATION_PACKAGE",
         (_, Kind::BadRequest | Kind::TooLarge | Kind::Precondition) => "BAD_REQUEST",
         (_, Kind::NotFound) => "NOT_FOUND",
         (_, Kind::MethodNotAllowed) => "METHOD_NOT_ALLOWED",

@@ -1,10 +1,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use millrace_remote as remote;
-use millrace_schema::{self as schema, Application};
+use millrace_schema::{self as schema, Application, Findings, Mistake};
 
 use super::{Models, secret};
-use crate::Error;
 
 /// A language model of an application.
 pub(crate) struct Language {
@@ -46,19 +45,21 @@ impl KnownLanguages {
 }
 
 impl Models {
-    /// The language models of an application. Nothing is asked of them yet.
-    ///
-    /// # Errors
-    /// A secret is not there; with the place of the component.
-    pub(crate) fn language_models(&self, application: &Application) -> Result<Vec<Arc<Language>>, Error> {
-        let configs = application.container.language_models.iter();
-        configs
-            .map(|config| {
-                self.language_model(config).map_err(|reason| {
-                    Error::Compile(format!("{}: language model '{}': {reason}", config.place, config.id))
-                })
-            })
-            .collect()
+    /// The language models of an application. Nothing is asked of them yet. Where a secret is not there, that is told with the place of the
+    /// component.
+    pub(crate) fn language_models(
+        &self,
+        application: &Application,
+        findings: &mut Findings,
+    ) -> Vec<Arc<Language>> {
+        let made = application.container.language_models.iter().filter_map(|config| {
+            let language = self.language_model(config).map_err(|reason| {
+                let text = format!("{}: language model '{}': {reason}", config.place, config.id);
+                Mistake::new(Some(&config.place), text)
+            });
+            findings.keep(language)
+        });
+        made.collect()
     }
 
     fn language_model(&self, config: &schema::LanguageModel) -> Result<Arc<Language>, String> {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use millrace_embedding::{Embedder, Files, Services};
 use millrace_model::{Cores, Evaluator, Purpose, Scheduler, SchedulerOptions};
 use millrace_remote::Http;
-use millrace_schema::{self as schema, Application, Execution, ModelFile};
+use millrace_schema::{self as schema, Application, Execution, Findings, Mistake, ModelFile};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -88,19 +88,17 @@ impl Models {
         })
     }
 
-    /// The embedders of an application, loaded and checked.
-    ///
-    /// # Errors
-    /// A file is missing, or cannot be used; with the place of the component.
-    pub(crate) fn embedders(&self, application: &Application) -> Result<Vec<Arc<Embedder>>, Error> {
-        let configs = application.container.embedders.iter();
-        configs
-            .map(|config| {
-                self.embedder(config, application).map_err(|reason| {
-                    Error::Compile(format!("{}: embedder '{}': {reason}", config.place, config.id))
-                })
-            })
-            .collect()
+    /// The embedders of an application, loaded and checked. Where a file is missing, or cannot be used, that is told with the place of the
+    /// component.
+    pub(crate) fn embedders(&self, application: &Application, findings: &mut Findings) -> Vec<Arc<Embedder>> {
+        let loaded = application.container.embedders.iter().filter_map(|config| {
+            let embedder = self.embedder(config, application).map_err(|reason| {
+                let text = format!("{}: embedder '{}': {reason}", config.place, config.id);
+                Mistake::new(Some(&config.place), text)
+            });
+            findings.keep(embedder)
+        });
+        loaded.collect()
     }
 
     fn embedder(

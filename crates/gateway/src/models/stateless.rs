@@ -1,11 +1,11 @@
 //! The models in `models/` of a package, evaluated by themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_model::{self as model, Evaluation, Evaluator, Port};
 use millrace_ranking::TreeModel;
-use millrace_schema::{Application, Execution, ModelFile};
+use millrace_schema::{Application, Execution, Findings, Mistake, ModelFile};
 use millrace_tensor::{CellType, Dimension, DimensionKind, Tensor, TensorType};
 
 use super::Models;
@@ -47,37 +47,45 @@ pub(crate) struct Argument {
 }
 
 impl StatelessModels {
-    /// Those of an application; none where it does not ask for them.
-    ///
-    /// # Errors
-    /// A file that looks like a model is none.
-    pub(crate) fn load(application: &Application, models: &Models) -> Result<Self, Error> {
-        let Some(executions) = &application.container.model_evaluation else { return Ok(Self::default()) };
+    /// Those of an application; none where it does not ask for them. Files that look like models and are none are told, but for those
+    /// that were `blamed` before.
+    pub(crate) fn load(
+        application: &Application,
+        models: &Models,
+        blamed: &BTreeSet<String>,
+        findings: &mut Findings,
+    ) -> Self {
+        let Some(executions) = &application.container.model_evaluation else { return Self::default() };
         let mut found = BTreeMap::new();
         for (path, content) in &application.files {
             let Some((name, ending)) = path.strip_prefix("models/").and_then(|file| file.rsplit_once('.'))
             else {
                 continue;
             };
+            if blamed.contains(path) {
+                continue;
+            }
             let name = name.replace(['/', '.'], "_");
-            let fail = |reason: String| Error::Compile(format!("{path}: {reason}"));
             let model = match ending {
                 "onnx" => {
-                    let execution = executions.get(&name).cloned().unwrap_or_else(Execution::default);
                     let file = ModelFile::Path(path.clone());
-                    let evaluator = models.evaluator(&name, &file, &execution, application).map_err(fail)?;
-                    StatelessModel::Onnx(OnnxModel { evaluator, bindings: Mutex::default() })
+                    let execution = executions.get(&name).cloned().unwrap_or_else(Execution::default);
+                    let evaluator = models.evaluator(&name, &file, &execution, application);
+                    evaluator.map(|evaluator| {
+                        StatelessModel::Onnx(OnnxModel { evaluator, bindings: Mutex::default() })
+                    })
                 }
                 "json" => match std::str::from_utf8(content).ok().and_then(TreeModel::read) {
-                    Some(trees) => StatelessModel::Trees(name.clone(), trees.map_err(fail)?),
+                    Some(trees) => trees.map(|trees| StatelessModel::Trees(name.clone(), trees)),
                     // Another file that models need, such as a tokenizer.
                     None => continue,
                 },
                 _ => continue,
             };
-            found.insert(name, model);
+            let model = model.map_err(|reason| Mistake::in_file(path, format!("{path}: {reason}")));
+            found.extend(findings.keep(model).map(|model| (name, model)));
         }
-        Ok(StatelessModels(found))
+        StatelessModels(found)
     }
 
     /// Their names.

@@ -8,13 +8,13 @@ mod read;
 mod types;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use self::read::Profile;
 use self::types::ProfileType;
 use crate::suggest::did_you_mean;
-use crate::{Error, Place};
+use crate::{Error, Findings, Place};
 
 pub use self::values::ProfileValue;
 
@@ -80,30 +80,68 @@ fn find<'m, T>(all: &'m BTreeMap<Id, T>, reference: &str) -> Option<&'m T> {
 }
 
 impl QueryProfiles {
-    /// Reads all query profiles and types of a package, and checks what they say of each other.
-    pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, Error> {
+    /// Reads all query profiles and types of a package, and checks what they say of each other. Those with a mistake are left out, and those
+    /// that use them. Also says whether no type is left out.
+    pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> (Self, bool) {
         let mut all = QueryProfiles::default();
+        let (mut broken, mut broken_types) = (LeftOut::default(), LeftOut::default());
         let of_profiles = files
             .iter()
             .filter_map(|(path, bytes)| Some((path, path.strip_prefix(DIRECTORY)?, bytes)))
             .filter(|(_, name, _)| name.ends_with(".xml"));
         for (path, name, bytes) in of_profiles {
-            if name.starts_with("types/") {
-                let (id, read) = types::read(path, bytes)?;
-                insert(&mut all.types, id, read, |read| &read.place)?;
+            let (read, left_out) = if name.starts_with("types/") {
+                let read = types::read(path, bytes)
+                    .and_then(|(id, read)| insert(&mut all.types, id, read, |read| &read.place));
+                (read, &mut broken_types)
             } else {
-                let (id, read) = read::read(path, bytes)?;
-                insert(&mut all.profiles, id, read, |read| &read.place)?;
+                let read = read::read(path, bytes)
+                    .and_then(|(id, read)| insert(&mut all.profiles, id, read, |read| &read.place));
+                (read, &mut broken)
+            };
+            if findings.keep(read).is_none() {
+                left_out.add_file(name, bytes);
             }
         }
-        for read in all.types.values() {
-            all.check_type(read, 0, &mut 0)?;
+        all.pass_over(&mut broken, &mut broken_types);
+        for of in all.types.values() {
+            let mut way = Vec::new();
+            if findings.keep(all.check_type(of, &broken_types.names, &mut way, &mut 0)).is_none() {
+                broken_types.names.extend(way);
+            }
         }
+        all.pass_over(&mut broken, &mut broken_types);
         for profile in all.profiles.values() {
-            all.check(profile, 0, &mut 0)?;
-            all.check_types_of_values(profile)?;
+            let mut way = Vec::new();
+            if findings.keep(all.check(profile, &broken.names, &mut way, &mut 0)).is_none() {
+                broken.names.extend(way);
+            }
         }
-        Ok(all)
+        all.pass_over(&mut broken, &mut broken_types);
+        all.profiles.values().for_each(|profile| all.check_types_of_values(profile, findings));
+        (all, broken_types.is_empty())
+    }
+
+    /// Leaves out what uses what is left out, and so on.
+    fn pass_over(&mut self, broken: &mut LeftOut, broken_types: &mut LeftOut) {
+        while let Some(id) = self.types.iter().find_map(|(id, of)| {
+            let lacks = |name: &str| broken_types.has(name) && self.type_named(name).is_none();
+            (broken_types.names.contains(&id.name) || of.references().any(lacks)).then(|| id.clone())
+        }) {
+            self.types.remove(&id);
+            broken_types.names.insert(id.name);
+        }
+        while let Some(id) = self.profiles.iter().find_map(|(id, profile)| {
+            let lacks = |name: &str| broken.has(name) && self.profile(name).is_none();
+            let lacks_type = |name: &String| broken_types.has(name) && self.type_named(name).is_none();
+            let is_left_out = broken.names.contains(&id.name)
+                || profile.references().any(lacks)
+                || profile.type_name.as_ref().is_some_and(lacks_type);
+            is_left_out.then(|| id.clone())
+        }) {
+            self.profiles.remove(&id);
+            broken.names.insert(id.name);
+        }
     }
 
     /// Whether there is none.
@@ -138,10 +176,22 @@ impl QueryProfiles {
         })
     }
 
-    /// Checks that everything a profile takes in is there, and that it ends.
-    fn check(&self, profile: &Profile, depth: usize, steps: &mut usize) -> Result<(), Error> {
+    /// Checks that everything a profile takes in is there, and that it ends. `way` are those that take it in; where there is a mistake, it
+    /// ends with what has it. Those of `left_out` have been told of.
+    fn check(
+        &self,
+        profile: &Profile,
+        left_out: &BTreeSet<String>,
+        way: &mut Vec<String>,
+        steps: &mut usize,
+    ) -> Result<(), Error> {
+        if left_out.contains(&profile.name) {
+            return Ok(());
+        }
         *steps += 1;
         let invalid = |reason: String| Err(Error::Invalid { place: profile.place.clone(), reason });
+        let depth = way.len();
+        way.push(profile.name.clone());
         if depth > DEPTH_MAX || *steps > STEPS_MAX {
             return invalid(format!(
                 "query profile '{}' inherits or contains itself, or too much",
@@ -162,9 +212,36 @@ impl QueryProfiles {
                     profile.name
                 ));
             };
-            self.check(found, depth + 1, steps)?;
+            self.check(found, left_out, way, steps)?;
         }
+        way.pop();
         Ok(())
+    }
+}
+
+/// What has mistakes among profiles or types.
+#[derive(Default)]
+struct LeftOut {
+    /// Those whose names are known.
+    names: BTreeSet<String>,
+    /// What files say and are called that could not be read: somewhere in it is a name.
+    texts: Vec<String>,
+}
+
+impl LeftOut {
+    fn add_file(&mut self, path: &str, bytes: &[u8]) {
+        self.texts.push(path.replace('_', "/"));
+        self.texts.push(String::from_utf8_lossy(bytes).into_owned());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.texts.is_empty()
+    }
+
+    /// Whether a reference that leads nowhere may mean one of these.
+    fn has(&self, reference: &str) -> bool {
+        let (name, _) = reference.split_once(':').unwrap_or((reference, ""));
+        self.names.contains(name) || self.texts.iter().any(|text| text.contains(name))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Query profile types: which parameters there may be, and what values they have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_tensor::TensorType;
 use roxmltree::Node;
@@ -8,7 +8,7 @@ use roxmltree::Node;
 use super::read::{Content, Profile, id, words};
 use super::{DEPTH_MAX, Id, QueryProfiles, STEPS_MAX, find};
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Error, Place, xml};
+use crate::{Error, Findings, Place, xml};
 
 /// Types that are always there: they permit the parameters of the query API.
 const BUILT_IN: &[&str] = &["native", "model", "ranking", "presentation", "root", "DefaultQueryProfileType"];
@@ -16,12 +16,24 @@ const BUILT_IN: &[&str] = &["native", "model", "ranking", "presentation", "root"
 /// A query profile type as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ProfileType {
-    name: String,
+    pub(super) name: String,
     inherits: Vec<String>,
     strict: bool,
     match_path: bool,
     fields: Vec<FieldType>,
     pub(super) place: Place,
+}
+
+impl ProfileType {
+    /// The names of all types that it needs.
+    pub(super) fn references(&self) -> impl Iterator<Item = &str> {
+        let inner = self.fields.iter().filter_map(|field| match &field.kind {
+            Kind::Profile(Some(name)) => Some(name.as_str()),
+            _ => None,
+        });
+        let names = self.inherits.iter().map(String::as_str).chain(inner);
+        names.filter(|name| !BUILT_IN.contains(name))
+    }
 }
 
 /// A parameter of a type.
@@ -143,11 +155,10 @@ fn query_feature(parameter: &str) -> Option<&str> {
 }
 
 impl QueryProfiles {
-    /// The query features whose tensor types the types declare, as in `ranking.features.query(user)`, by name (without `query()`).
-    ///
-    /// # Errors
-    /// Two types declare one feature differently.
-    pub(crate) fn query_features(&self) -> Result<BTreeMap<&str, &TensorType>, Error> {
+    /// The query features whose tensor types the types declare, as in `ranking.features.query(user)`, by name (without `query()`). None, and told,
+    /// where two types declare one feature differently.
+    pub(crate) fn query_features(&self, findings: &mut Findings) -> Option<BTreeMap<&str, &TensorType>> {
+        let told = findings.told();
         let mut found: BTreeMap<&str, (&TensorType, &ProfileType)> = BTreeMap::new();
         for of in self.types.values() {
             for field in &of.fields {
@@ -161,11 +172,12 @@ impl QueryProfiles {
                         "query({name}) is of type {tensor_type} in query profile type '{}', but of type {known} in '{}': give it one type",
                         of.name, first.name
                     );
-                    return Err(Error::Invalid { place: of.place.clone(), reason });
+                    findings.tell(Error::Invalid { place: of.place.clone(), reason });
                 }
             }
         }
-        Ok(found.into_iter().map(|(name, (tensor_type, _))| (name, tensor_type)).collect())
+        let features = found.into_iter().map(|(name, (tensor_type, _))| (name, tensor_type));
+        (findings.told() == told).then(|| features.collect())
     }
 
     pub(super) fn type_named(&self, name: &str) -> Option<&ProfileType> {
@@ -245,38 +257,41 @@ impl QueryProfiles {
         }
     }
 
-    /// Checks that what a type inherits and refers to is there, and that it ends.
-    pub(super) fn check_type(&self, of: &ProfileType, depth: usize, steps: &mut usize) -> Result<(), Error> {
+    /// Checks that what a type inherits and refers to is there, and that it ends. `left_out` and `way` as for profiles.
+    pub(super) fn check_type(
+        &self,
+        of: &ProfileType,
+        left_out: &BTreeSet<String>,
+        way: &mut Vec<String>,
+        steps: &mut usize,
+    ) -> Result<(), Error> {
+        if left_out.contains(&of.name) {
+            return Ok(());
+        }
         *steps += 1;
         let invalid = |reason: String| Err(Error::Invalid { place: of.place.clone(), reason });
+        let depth = way.len();
+        way.push(of.name.clone());
         if depth > DEPTH_MAX || *steps > STEPS_MAX {
             return invalid(format!("query profile type '{}' inherits itself, or too much", of.name));
         }
-        let unknown = |name: &str| {
+        if let Some(name) = of.references().find(|name| self.type_named(name).is_none()) {
             let hint = did_you_mean(name, self.types.keys().map(|id| id.name.as_str()));
-            invalid(format!("query profile type '{}' uses '{name}', which is not declared{hint}", of.name))
-        };
-        for name in of.inherits.iter().filter(|name| !BUILT_IN.contains(&name.as_str())) {
-            match self.type_named(name) {
-                Some(parent) => self.check_type(parent, depth + 1, steps)?,
-                None => return unknown(name),
-            }
+            return invalid(format!(
+                "query profile type '{}' uses '{name}', which is not declared{hint}",
+                of.name
+            ));
         }
-        let inner = of.fields.iter().filter_map(|field| match &field.kind {
-            Kind::Profile(Some(name)) => Some(name.as_str()),
-            _ => None,
-        });
-        for name in inner {
-            if !BUILT_IN.contains(&name) && self.type_named(name).is_none() {
-                return unknown(name);
-            }
+        for parent in self.parents(of) {
+            self.check_type(parent, left_out, way, steps)?;
         }
+        way.pop();
         Ok(())
     }
 
     /// Checks the values of a profile against its type.
-    pub(super) fn check_types_of_values(&self, profile: &Profile) -> Result<(), Error> {
-        let Some(of) = self.type_of(profile, 0) else { return Ok(()) };
+    pub(super) fn check_types_of_values(&self, profile: &Profile, findings: &mut Findings) {
+        let Some(of) = self.type_of(profile, 0) else { return };
         let parts = std::iter::once(&profile.own).chain(profile.variants.iter().map(|variant| &variant.part));
         for entry in parts.flat_map(|part| &part.entries) {
             let Content::Value(value) = &entry.content else { continue };
@@ -287,10 +302,9 @@ impl QueryProfiles {
             };
             if let Some(fault) = fault {
                 let reason = format!("field '{}': {fault}", entry.name);
-                return Err(Error::Invalid { place: entry.place.clone(), reason });
+                findings.tell(Error::Invalid { place: entry.place.clone(), reason });
             }
         }
-        Ok(())
     }
 
     /// What is wrong with a parameter by a type.

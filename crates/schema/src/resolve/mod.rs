@@ -5,6 +5,7 @@
 mod field;
 mod hybrid;
 mod profile;
+mod sources;
 mod summary;
 mod types;
 
@@ -14,34 +15,64 @@ use std::sync::Arc;
 use millrace_document::{DataType, DocumentType, Field};
 
 use crate::parse::Name;
-use crate::parse::syntax::{FieldDecl, SchemaDecl, StructDecl, TextOrFile};
+use crate::parse::syntax::{FieldDecl, FieldsetDecl, SchemaDecl, StructDecl};
 use crate::suggest::did_you_mean;
-use crate::{Error, Fieldset, ModelFile, Place, Schema, SchemaField, Sourced, Stemming};
+use crate::{Broken, Constant, Error, Fieldset, Findings, Place, Schema, SchemaField, Stemming};
+use sources::Sources;
 
 /// How deep schemas, documents, structs and profiles inherit before a package is refused.
 const INHERITANCE_MAX: usize = 32;
 
+/// The schemas of a package as they are declared.
+#[derive(Default)]
+pub(crate) struct Declared {
+    pub schemas: Vec<SchemaDecl>,
+    /// Those that could not be read.
+    pub broken: Broken,
+    /// Rank profiles of files that could not be read, by schema.
+    pub broken_profiles: BTreeMap<String, Broken>,
+}
+
+/// The schemas of a package, without what has mistakes.
+pub(crate) struct Schemas {
+    pub sound: BTreeMap<Arc<str>, Arc<Schema>>,
+    /// Those that are not there at all.
+    pub broken: Broken,
+    /// Names that the others lack.
+    pub broken_names: Broken,
+}
+
 /// Resolves all schemas of a package.
 pub(crate) fn schemas(
-    decls: &[SchemaDecl],
+    declared: &Declared,
     files: &BTreeMap<String, Vec<u8>>,
-    warnings: &mut Vec<String>,
-) -> Result<BTreeMap<Arc<str>, Arc<Schema>>, Error> {
+    findings: &mut Findings,
+) -> Schemas {
     let mut by_name: BTreeMap<&str, &SchemaDecl> = BTreeMap::new();
-    for decl in decls {
-        if let Some(first) = by_name.insert(&decl.name.value, decl) {
-            return invalid(
-                &decl.name,
-                format!("schema '{}' is declared at {} already", decl.name.value, first.name.place),
-            );
+    for decl in &declared.schemas {
+        if let Some(first) = by_name.get(decl.name.value.as_str()) {
+            let reason = format!("schema '{}' is declared at {} already", decl.name.value, first.name.place);
+            findings.keep(invalid::<()>(&decl.name, reason));
+        } else {
+            by_name.insert(&decl.name.value, decl);
         }
     }
-    let mut resolver =
-        Resolver { decls: by_name, done: BTreeMap::new(), sources: Sources::new(files), warnings };
-    for decl in decls {
-        resolver.visit(&decl.name, &mut Vec::new())?;
+    let mut resolver = Resolver {
+        decls: by_name,
+        done: BTreeMap::new(),
+        broken: declared.broken.clone(),
+        broken_profiles: &declared.broken_profiles,
+        sources: Sources::new(files),
+        findings,
+    };
+    for decl in &declared.schemas {
+        resolver.visit(&decl.name, &mut Vec::new());
     }
-    Ok(resolver.done.into_iter().map(|(name, resolved)| (Arc::from(name), resolved.schema)).collect())
+    let mut broken_names = Broken::default();
+    resolver.done.values().for_each(|resolved| broken_names.extend(&resolved.broken.names));
+    let sound =
+        resolver.done.into_iter().map(|(name, resolved)| (Arc::from(name), resolved.schema)).collect();
+    Schemas { sound, broken: resolver.broken, broken_names }
 }
 
 /// A resolved schema, and the declarations that its heirs need.
@@ -50,21 +81,66 @@ struct Resolved {
     document_fields: Vec<FieldDecl>,
     structs: Vec<StructDecl>,
     outside_fields: Vec<FieldDecl>,
+    broken: BrokenParts,
+}
+
+/// What of a schema has mistakes, by name.
+#[derive(Debug, Clone, Default)]
+struct BrokenParts {
+    /// Fields, fieldsets, constants and models: what expressions and statements name.
+    names: Broken,
+    profiles: Broken,
+    summaries: Broken,
+}
+
+impl BrokenParts {
+    fn extend(&mut self, other: &BrokenParts) {
+        self.names.extend(&other.names);
+        self.profiles.extend(&other.profiles);
+        self.summaries.extend(&other.summaries);
+    }
 }
 
 struct Resolver<'a> {
     decls: BTreeMap<&'a str, &'a SchemaDecl>,
     done: BTreeMap<String, Resolved>,
+    broken: Broken,
+    broken_profiles: &'a BTreeMap<String, Broken>,
     sources: Sources<'a>,
-    warnings: &'a mut Vec<String>,
+    findings: &'a mut Findings,
 }
 
 impl<'a> Resolver<'a> {
-    /// Resolves the schema of this name after those it inherits; `within` are those that wait for it.
-    fn visit(&mut self, name: &Name, within: &mut Vec<&'a str>) -> Result<(), Error> {
+    /// Resolves the schema of this name after those it inherits; `within` are those that wait for it. None where it, or one that it inherits,
+    /// has no sense.
+    fn visit(&mut self, name: &Name, within: &mut Vec<&'a str>) -> Option<()> {
         if self.done.contains_key(&name.value) {
-            return Ok(());
+            return Some(());
         }
+        if self.broken.has(&name.value) {
+            return None;
+        }
+        let found = self.find(name, within);
+        let (key, decl) = self.findings.keep(found)?;
+        within.push(key);
+        let inherited = parents(decl).try_for_each(|parent| self.visit(parent, within));
+        within.pop();
+        let resolved = inherited.and_then(|()| {
+            let resolved = self.resolve(decl);
+            self.findings.keep(resolved)
+        });
+        match resolved {
+            Some(resolved) => self.done.insert(key.to_owned(), resolved),
+            None => {
+                self.broken.add(key);
+                return None;
+            }
+        };
+        Some(())
+    }
+
+    /// The declaration of this name, if the schemas that wait for it can do so.
+    fn find(&self, name: &Name, within: &[&'a str]) -> Result<(&'a str, &'a SchemaDecl), Error> {
         let Some((&key, &decl)) = self.decls.get_key_value(name.value.as_str()) else {
             let hint = did_you_mean(&name.value, self.decls.keys().copied());
             return invalid(
@@ -81,16 +157,10 @@ impl<'a> Resolver<'a> {
         if within.len() == INHERITANCE_MAX {
             return invalid(&decl.name, format!("schemas inherit more than {INHERITANCE_MAX} deep"));
         }
-        within.push(key);
-        for parent in parents(decl) {
-            self.visit(parent, within)?;
-        }
-        within.pop();
-        let resolved = self.resolve(decl)?;
-        self.done.insert(key.to_owned(), resolved);
-        Ok(())
+        Ok((key, decl))
     }
 
+    /// The schema without those of its parts that have mistakes, which are told.
     fn resolve(&mut self, decl: &SchemaDecl) -> Result<Resolved, Error> {
         let Some(document) = &decl.document else {
             return invalid(
@@ -100,6 +170,7 @@ impl<'a> Resolver<'a> {
         };
         let mut ancestors: Vec<Arc<str>> = Vec::new();
         let (mut document_fields, mut structs) = (Vec::new(), Vec::new());
+        let mut broken = BrokenParts::default();
         for parent in document.inherits.iter().filter_map(|parent| self.done.get(&parent.value)) {
             let names = std::iter::once(&parent.schema.name).chain(&parent.schema.ancestors);
             for name in names {
@@ -109,6 +180,7 @@ impl<'a> Resolver<'a> {
             }
             add_inherited(&mut document_fields, &parent.document_fields, |field| &field.name);
             add_inherited(&mut structs, &parent.structs, |decl| &decl.name);
+            broken.extend(&parent.broken);
         }
         let base = match &decl.inherits {
             None => None,
@@ -123,15 +195,18 @@ impl<'a> Resolver<'a> {
                 return invalid(parent, reason);
             }
         };
-        add_own(&mut document_fields, &document.fields, "field", |field| &field.name)?;
+        if let Some(unread) = self.broken_profiles.get(&decl.name.value) {
+            broken.profiles.extend(unread);
+        }
+        let mut faults = Faults { findings: self.findings, broken };
+        add_own(&mut document_fields, &document.fields, "field", |field| &field.name, &mut faults);
         let own_structs: Vec<StructDecl> = document.structs.iter().chain(&decl.structs).cloned().collect();
-        add_own(&mut structs, &own_structs, "struct", |decl| &decl.name)?;
+        add_own(&mut structs, &own_structs, "struct", |decl| &decl.name, &mut faults);
         let mut outside_fields = base.map(|base| base.outside_fields.clone()).unwrap_or_default();
-        add_own(&mut outside_fields, &decl.fields, "field", |field| &field.name)?;
+        add_own(&mut outside_fields, &decl.fields, "field", |field| &field.name, &mut faults);
 
         let stemming = decl.stemming.or(base.map(|base| base.schema.stemming)).unwrap_or(Stemming::Best);
-        let fields =
-            resolve_fields(decl, &document_fields, &outside_fields, &structs, stemming, self.warnings)?;
+        let fields = resolve_fields(decl, &document_fields, &outside_fields, &structs, stemming, &mut faults);
         let shown: Vec<&FieldDecl> = document_fields.iter().chain(&outside_fields).collect();
         let inherited_summaries = base.map(|base| base.schema.summaries.clone()).unwrap_or_default();
         let no_profiles = BTreeMap::new();
@@ -139,22 +214,24 @@ impl<'a> Resolver<'a> {
         let place = &decl.name.place;
 
         let mut fieldsets = base.map(|base| base.schema.fieldsets.clone()).unwrap_or_default();
-        fieldsets.extend(resolve_fieldsets(decl, &fields, self.warnings)?);
+        fieldsets.extend(resolve_fieldsets(decl, &fields, &mut faults));
         let mut constants = base.map(|base| base.schema.constants.clone()).unwrap_or_default();
-        constants.extend(profile::constants(&decl.constants, &self.sources)?);
+        constants.extend(resolve_constants(decl, &self.sources, &mut faults));
         let mut onnx_models = base.map(|base| base.schema.onnx_models.clone()).unwrap_or_default();
-        onnx_models.extend(profile::unique(
-            "onnx-model",
-            decl.onnx_models.iter().map(|(name, model)| (name, model.clone())),
-        )?);
+        let mut own_models = BTreeMap::new();
+        for (name, model) in &decl.onnx_models {
+            let read = profile::add_once(&mut own_models, "onnx-model", name, model.clone());
+            faults.keep(&name.value, read);
+        }
+        onnx_models.extend(own_models);
 
         let hybrid = || hybrid::text(&fields, fieldsets.get("default"));
         let rank_profiles =
-            profile::resolve(&decl.profiles, inherited_profiles, place, &self.sources, &hybrid)?;
-        let schema = Schema {
+            profile::resolve(&decl.profiles, inherited_profiles, place, &self.sources, &hybrid, &mut faults);
+        let mut schema = Schema {
             name: decl.name.value.as_str().into(),
             document_type: Arc::new(document_type(&document.name, &document_fields, &fields)),
-            summaries: summary::resolve(&decl.summaries, &shown, &fields, inherited_summaries)?,
+            summaries: summary::resolve(&decl.summaries, &shown, &fields, inherited_summaries, &mut faults),
             rank_profiles,
             fields,
             fieldsets,
@@ -166,10 +243,48 @@ impl<'a> Resolver<'a> {
             stemming,
             place: place.clone(),
         };
-        check_profiles(decl, &schema)?;
-        self.sources.check_models(&schema)?;
-        Ok(Resolved { schema: Arc::new(schema), document_fields, structs, outside_fields })
+        check_profiles(decl, &schema, &mut faults);
+        self.sources.check_models(&schema, &mut faults);
+        let broken = faults.broken;
+        let broken = pass_over(&mut schema, broken);
+        Ok(Resolved { schema: Arc::new(schema), document_fields, structs, outside_fields, broken })
     }
+}
+
+/// What is wrong with the parts of a schema: told, and remembered by name.
+struct Faults<'f> {
+    findings: &'f mut Findings,
+    broken: BrokenParts,
+}
+
+impl Faults<'_> {
+    /// What could be read of a field, fieldset, constant or model. Where it has a mistake, its name is broken.
+    fn keep<T>(&mut self, name: &str, read: Result<T, Error>) -> Option<T> {
+        if read.is_err() {
+            self.broken.names.add(name);
+        }
+        self.findings.keep(read)
+    }
+}
+
+/// Takes out of a schema what depends on what is broken; that is broken then too.
+fn pass_over(schema: &mut Schema, mut broken: BrokenParts) -> BrokenParts {
+    for (name, model) in &schema.onnx_models {
+        if model.inputs.iter().any(|(_, source)| broken.names.is_in(&source.value)) {
+            broken.names.add(name);
+        }
+    }
+    schema.rank_profiles.retain(|name, profile| {
+        let depends = profile.depends_on(&broken.names);
+        if depends {
+            broken.profiles.add(name);
+        }
+        !depends
+    });
+    for field in schema.fields.values_mut() {
+        field.indexing = field.indexing.take().filter(|statements| !broken.names.is_in(&statements.value));
+    }
+    broken
 }
 
 /// The schemas and documents that a schema inherits.
@@ -184,17 +299,30 @@ fn add_inherited<T: Clone>(all: &mut Vec<T>, inherited: &[T], name: fn(&T) -> &N
 }
 
 /// Adds what is declared, in place of what is inherited; twice in one schema is an error.
-fn add_own<T: Clone>(all: &mut Vec<T>, own: &[T], what: &str, name: fn(&T) -> &Name) -> Result<(), Error> {
+fn add_own<T: Clone>(
+    all: &mut Vec<T>,
+    own: &[T],
+    what: &str,
+    name: fn(&T) -> &Name,
+    faults: &mut Faults<'_>,
+) {
     let mut seen: BTreeMap<&str, &Place> = BTreeMap::new();
+    let mut once: Vec<T> = Vec::new();
     for item in own {
         let Name { value, place } = name(item);
-        if let Some(first) = seen.insert(value, place) {
-            return invalid(name(item), format!("{what} '{value}' is declared at {first} already"));
+        match seen.get(value.as_str()) {
+            Some(first) => {
+                let reason = format!("{what} '{value}' is declared at {first} already");
+                faults.keep::<()>(value, invalid(name(item), reason));
+            }
+            None => {
+                seen.insert(value, place);
+                once.push(item.clone());
+            }
         }
     }
     all.retain(|item| !seen.contains_key(name(item).value.as_str()));
-    all.extend(own.iter().cloned());
-    Ok(())
+    all.extend(once);
 }
 
 fn resolve_fields(
@@ -203,9 +331,9 @@ fn resolve_fields(
     outside_fields: &[FieldDecl],
     structs: &[StructDecl],
     stemming: Stemming,
-    warnings: &mut Vec<String>,
-) -> Result<BTreeMap<Arc<str>, SchemaField>, Error> {
-    let mut types = types::Types::new(structs)?;
+    faults: &mut Faults<'_>,
+) -> BTreeMap<Arc<str>, SchemaField> {
+    let mut types = types::Types::new(structs, faults.findings);
     let defaults = field::Defaults { stemming, schema: decl };
     let mut fields: BTreeMap<Arc<str>, SchemaField> = BTreeMap::new();
     let written = document_fields
@@ -213,12 +341,13 @@ fn resolve_fields(
         .map(|field| (field, false))
         .chain(outside_fields.iter().map(|field| (field, true)));
     for (field_decl, synthetic) in written {
-        let field = field::resolve(field_decl, &mut types, synthetic, &defaults, warnings)?;
+        let warnings = &mut faults.findings.warnings;
+        let field = field::resolve(field_decl, &mut types, synthetic, &defaults, warnings);
+        let Some(field) = faults.keep(&field_decl.name.value, field) else { continue };
         if let Some(first) = fields.get(&field.name) {
-            return invalid(
-                &field_decl.name,
-                format!("field '{}' is declared at {} already", field.name, first.place),
-            );
+            let reason = format!("field '{}' is declared at {} already", field.name, first.place);
+            faults.keep::<()>(&field.name, invalid(&field_decl.name, reason));
+            continue;
         }
         fields.insert(Arc::clone(&field.name), field);
     }
@@ -226,16 +355,17 @@ fn resolve_fields(
         if let Some(alias) = field.aliases.iter().find(|alias| fields.contains_key(alias.as_str())) {
             let reason =
                 format!("'{alias}' is a field already, so it cannot be an alias of '{}'", field.name);
-            return Err(Error::Invalid { place: field.place.clone(), reason });
+            faults.findings.tell(Error::Invalid { place: field.place.clone(), reason });
         }
     }
     for (index, _) in &decl.indexes {
-        if !fields.contains_key(index.value.as_str()) {
+        if !fields.contains_key(index.value.as_str()) && !faults.broken.names.has(&index.value) {
             let hint = did_you_mean(&index.value, fields.keys().map(|name| &**name));
-            return invalid(index, format!("there is no field '{}' for this index{hint}", index.value));
+            let reason = format!("there is no field '{}' for this index{hint}", index.value);
+            faults.keep::<()>(&index.value, invalid(index, reason));
         }
     }
-    Ok(fields)
+    fields
 }
 
 /// What feeds may set, in the order of declaration.
@@ -251,32 +381,63 @@ fn document_type(name: &Name, decls: &[FieldDecl], fields: &BTreeMap<Arc<str>, S
 fn resolve_fieldsets(
     decl: &SchemaDecl,
     fields: &BTreeMap<Arc<str>, SchemaField>,
-    warnings: &mut Vec<String>,
-) -> Result<BTreeMap<String, Fieldset>, Error> {
-    let mut fieldsets = Vec::new();
+    faults: &mut Faults<'_>,
+) -> BTreeMap<String, Fieldset> {
+    let mut fieldsets = BTreeMap::new();
     for fieldset in &decl.fieldsets {
-        let mut members = Vec::new();
-        for name in &fieldset.fields {
-            members.push(find_field(name, fields, &format!("fieldset '{}'", fieldset.name.value))?);
+        let name = &fieldset.name;
+        if fieldset.fields.iter().any(|field| faults.broken.names.has(&field.value)) {
+            faults.broken.names.add(&name.value);
+            continue;
         }
-        let Some(first) = members.first() else {
-            return invalid(
-                &fieldset.name,
-                format!("fieldset '{}' has no fields: add 'fields: a, b'", fieldset.name.value),
-            );
-        };
-        let own = fieldset.matching.place.is_some();
-        if let Some(other) = members.iter().find(|field| !own && field.matching.mode != first.matching.mode) {
-            warnings.push(format!(
-                "{}: fieldset '{}' has fields that match in different ways ('{}' and '{}'): query text is processed as for '{}'",
-                fieldset.name.place, fieldset.name.value, first.name, other.name, first.name
-            ));
-        }
-        let matching = own.then(|| field::override_matching(first.matching.clone(), &fieldset.matching));
-        let fields = fieldset.fields.iter().map(|name| name.value.clone()).collect();
-        fieldsets.push((&fieldset.name, Fieldset { fields, matching }));
+        let read = resolve_fieldset(fieldset, fields, &mut faults.findings.warnings)
+            .and_then(|fieldset| profile::add_once(&mut fieldsets, "fieldset", name, fieldset));
+        faults.keep(&name.value, read);
     }
-    profile::unique("fieldset", fieldsets.into_iter())
+    fieldsets
+}
+
+fn resolve_fieldset(
+    decl: &FieldsetDecl,
+    fields: &BTreeMap<Arc<str>, SchemaField>,
+    warnings: &mut Vec<String>,
+) -> Result<Fieldset, Error> {
+    let mut members = Vec::new();
+    for name in &decl.fields {
+        members.push(find_field(name, fields, &format!("fieldset '{}'", decl.name.value))?);
+    }
+    let Some(first) = members.first() else {
+        return invalid(
+            &decl.name,
+            format!("fieldset '{}' has no fields: add 'fields: a, b'", decl.name.value),
+        );
+    };
+    let own = decl.matching.place.is_some();
+    if let Some(other) = members.iter().find(|field| !own && field.matching.mode != first.matching.mode) {
+        warnings.push(format!(
+            "{}: fieldset '{}' has fields that match in different ways ('{}' and '{}'): query text is processed as for '{}'",
+            decl.name.place, decl.name.value, first.name, other.name, first.name
+        ));
+    }
+    let matching = own.then(|| field::override_matching(first.matching.clone(), &decl.matching));
+    let fields = decl.fields.iter().map(|name| name.value.clone()).collect();
+    Ok(Fieldset { fields, matching })
+}
+
+/// The constants of a schema by name, files read.
+fn resolve_constants(
+    decl: &SchemaDecl,
+    sources: &Sources<'_>,
+    faults: &mut Faults<'_>,
+) -> BTreeMap<String, Constant> {
+    let mut constants = BTreeMap::new();
+    for constant in &decl.constants {
+        let name = &constant.name;
+        let read = profile::constant(constant, sources)
+            .and_then(|constant| profile::add_once(&mut constants, "constant", name, constant));
+        faults.keep(&name.value, read);
+    }
+    constants
 }
 
 /// The field that `name` (or its first part) names.
@@ -297,128 +458,34 @@ fn find_field<'f>(
     Ok(field)
 }
 
-/// The fields that rank profiles name.
-fn check_profiles(decl: &SchemaDecl, schema: &Schema) -> Result<(), Error> {
+/// Checks the fields that rank profiles name.
+fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut Faults<'_>) {
     for profile in &decl.profiles {
         let user = format!("rank-profile '{}'", profile.name.value);
         let named =
             profile.rank.iter().map(|(name, _)| name).chain(profile.rank_types.iter().map(|(name, _)| name));
-        for name in named.chain(profile.weights.iter().map(|(name, _)| name)) {
-            find_field(name, &schema.fields, &user)?;
+        let named = named.chain(profile.weights.iter().map(|(name, _)| name));
+        for name in named.filter(|name| !faults.broken.names.has(&name.value)) {
+            faults.findings.keep(find_field(name, &schema.fields, &user));
         }
-        if let Some((name, _)) = &profile.diversity {
-            let field = find_field(name, &schema.fields, &user)?;
-            let single = !matches!(
-                field.data_type,
-                DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..)
-            );
-            if field.attribute.is_none() || !single {
-                return invalid(
-                    name,
-                    format!("diversity is by a single-valued attribute; '{}' is not one", name.value),
-                );
-            }
+        let diversity = profile.diversity.as_ref().map(|(name, _)| name);
+        if let Some(name) = diversity.filter(|name| !faults.broken.names.has(&name.value)) {
+            faults.findings.keep(check_diversity(name, schema, &user));
         }
+    }
+}
+
+fn check_diversity(name: &Name, schema: &Schema, user: &str) -> Result<(), Error> {
+    let field = find_field(name, &schema.fields, user)?;
+    let single =
+        !matches!(field.data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..));
+    if field.attribute.is_none() || !single {
+        return invalid(
+            name,
+            format!("diversity is by a single-valued attribute; '{}' is not one", name.value),
+        );
     }
     Ok(())
-}
-
-/// Text that schemas keep in files of the package.
-struct Sources<'a> {
-    files: &'a BTreeMap<String, Vec<u8>>,
-    models: Arc<BTreeMap<String, String>>,
-}
-
-impl<'a> Sources<'a> {
-    fn new(files: &'a BTreeMap<String, Vec<u8>>) -> Self {
-        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-        let models = files
-            .iter()
-            .filter_map(|(path, bytes)| Some((path.strip_prefix("models/")?.to_owned(), text(bytes)?)));
-        Sources { models: Arc::new(models.collect()), files }
-    }
-
-    /// An expression, read from `name.expression` beside the schema where it says `file:`.
-    fn expression(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
-        let file = match text {
-            TextOrFile::Text(text) => return Ok(text.clone()),
-            TextOrFile::File(file) => file,
-        };
-        if file.value.contains('/') {
-            return invalid(
-                file,
-                "the path of an expression has no directories: put the file beside the schema".to_owned(),
-            );
-        }
-        let name = file.value.strip_suffix(".expression").unwrap_or(&file.value);
-        let own_directory = file.place.file.rsplit_once('/').map_or("", |(directory, _)| directory);
-        let candidates = [own_directory, "schemas", "searchdefinitions"]
-            .map(|directory| format!("{directory}/{name}.expression"));
-        for path in &candidates {
-            if let Some(bytes) = self.files.get(path) {
-                return Ok(Sourced {
-                    value: self.text(file, path, bytes)?.trim().to_owned(),
-                    place: start_of(path),
-                });
-            }
-        }
-        invalid(file, format!("there is no file {} in the package", candidates[0]))
-    }
-
-    /// The text of a constant: a literal, or the JSON of its file.
-    fn constant(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
-        let file = match text {
-            TextOrFile::Text(text) => return Ok(text.clone()),
-            TextOrFile::File(file) => file,
-        };
-        if file.value.ends_with(".lz4") {
-            return invalid(
-                file,
-                "compressed constants are not read: put the .json file into the package".to_owned(),
-            );
-        }
-        match self.files.get(&file.value) {
-            Some(bytes) => Ok(Sourced {
-                value: self.text(file, &file.value, bytes)?.to_owned(),
-                place: start_of(&file.value),
-            }),
-            None => {
-                let hint = did_you_mean(&file.value, self.files.keys().map(String::as_str));
-                invalid(
-                    file,
-                    format!(
-                        "there is no file {} in the package{hint}: the path is from the package's root",
-                        file.value
-                    ),
-                )
-            }
-        }
-    }
-
-    /// Whether the files of ONNX models are there.
-    fn check_models(&self, schema: &Schema) -> Result<(), Error> {
-        let of_profiles = schema.rank_profiles.values().flat_map(|profile| profile.onnx_models.values());
-        for model in schema.onnx_models.values().chain(of_profiles) {
-            let Sourced { value: ModelFile::Path(path), place } = &model.file else { continue };
-            if !self.files.contains_key(path) {
-                let hint = did_you_mean(path, self.files.keys().map(String::as_str));
-                let reason = format!(
-                    "there is no file {path} in the package{hint}: the path is from the package's root"
-                );
-                return Err(Error::Invalid { place: place.clone(), reason });
-            }
-        }
-        Ok(())
-    }
-
-    fn text<'b>(&self, user: &Name, path: &str, bytes: &'b [u8]) -> Result<&'b str, Error> {
-        std::str::from_utf8(bytes).or_else(|_| invalid(user, format!("{path} is not UTF-8 text")))
-    }
-}
-
-/// The first place of a file.
-fn start_of(path: &str) -> Place {
-    Place { file: path.to_owned(), line: 1, column: 1 }
 }
 
 fn invalid<T>(name: &Name, reason: String) -> Result<T, Error> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Sources;
+use super::Faults;
+use super::sources::Sources;
 use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
 use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
@@ -14,33 +15,45 @@ const HYBRID: &str = "hybrid";
 type Profiles = BTreeMap<String, RankProfile>;
 
 /// All profiles of a schema: `inherited` from its parent, and declared; `default` and `unranked` are added. `hybrid` is the text of the profile of
-/// that name, for whoever inherits it without declaring it.
+/// that name, for whoever inherits it without declaring it. A profile with a mistake is left out, and those that inherit it.
 pub(super) fn resolve(
     declared: &[ProfileDecl],
     inherited: &Profiles,
     place: &Place,
     sources: &Sources<'_>,
     hybrid: &dyn Fn() -> Result<String, String>,
-) -> Result<Profiles, Error> {
+    faults: &mut Faults<'_>,
+) -> Profiles {
     let mut pending: BTreeMap<&str, &ProfileDecl> = BTreeMap::new();
     for profile in declared.iter().flat_map(flatten) {
-        if let Some(first) = pending.insert(&profile.name.value, profile) {
-            return invalid(
-                &profile.name,
-                format!("rank-profile '{}' is declared at {} already", profile.name.value, first.name.place),
-            );
+        let name = &profile.name;
+        match pending.get(name.value.as_str()) {
+            Some(first) => {
+                let reason =
+                    format!("rank-profile '{}' is declared at {} already", name.value, first.name.place);
+                faults.findings.keep(invalid::<()>(name, reason));
+                faults.broken.profiles.add(&name.value);
+            }
+            None => {
+                pending.insert(&name.value, profile);
+            }
         }
     }
-    let mut resolver = Resolver { pending, inherited, done: BTreeMap::new(), sources, place, hybrid };
-    while let Some(name) = resolver.pending.keys().next().copied() {
-        resolver.declared(name, &mut Vec::new())?;
+    // Vectors and words in fields that are broken are not seen by it.
+    if !faults.broken.names.is_empty() && !pending.contains_key(HYBRID) {
+        faults.broken.profiles.add(HYBRID);
+    }
+    let names: Vec<&str> = pending.keys().copied().collect();
+    let mut resolver = Resolver { pending, inherited, done: BTreeMap::new(), sources, place, hybrid, faults };
+    for name in names {
+        resolver.declared(name, &mut Vec::new());
     }
     let mut profiles = inherited.clone();
     profiles.extend(resolver.done);
     for name in ["default", "unranked"] {
         profiles.entry(name.to_owned()).or_insert_with(|| built_in(name, place));
     }
-    Ok(profiles)
+    profiles
 }
 
 /// A profile and those inside it.
@@ -58,44 +71,70 @@ fn built_in(name: &str, place: &Place) -> RankProfile {
     profile
 }
 
-struct Resolver<'a> {
+/// Whether the profiles that wait for this one can do so.
+fn waits(decl: &ProfileDecl, within: &[&str]) -> Result<(), Error> {
+    let name = decl.name.value.as_str();
+    if within.contains(&name) {
+        return invalid(
+            &decl.name,
+            format!("rank-profile '{name}' inherits itself: {} → {name}", within.join(" → ")),
+        );
+    }
+    if within.len() == super::INHERITANCE_MAX {
+        return invalid(
+            &decl.name,
+            format!("rank-profiles inherit more than {} deep", super::INHERITANCE_MAX),
+        );
+    }
+    Ok(())
+}
+
+struct Resolver<'a, 'f> {
     pending: BTreeMap<&'a str, &'a ProfileDecl>,
     inherited: &'a Profiles,
     done: Profiles,
     sources: &'a Sources<'a>,
     place: &'a Place,
     hybrid: &'a dyn Fn() -> Result<String, String>,
+    faults: &'a mut Faults<'f>,
 }
 
-impl<'a> Resolver<'a> {
+impl<'a> Resolver<'a, '_> {
     /// Resolves a declared profile after those it inherits; `within` are those that wait for it.
-    fn declared(&mut self, name: &'a str, within: &mut Vec<&'a str>) -> Result<(), Error> {
-        let Some(decl) = self.pending.get(name).copied() else { return Ok(()) };
-        if within.contains(&name) {
-            return invalid(
-                &decl.name,
-                format!("rank-profile '{name}' inherits itself: {} → {name}", within.join(" → ")),
-            );
+    fn declared(&mut self, name: &'a str, within: &mut Vec<&'a str>) {
+        let Some(decl) = self.pending.get(name).copied() else { return };
+        if self.is_broken(name) {
+            return;
         }
-        if within.len() == super::INHERITANCE_MAX {
-            return invalid(
-                &decl.name,
-                format!("rank-profiles inherit more than {} deep", super::INHERITANCE_MAX),
-            );
+        if let Err(error) = waits(decl, within) {
+            self.faults.findings.tell(error);
+            self.faults.broken.profiles.add(name);
+            return;
         }
         within.push(name);
-        let mut parents = Vec::new();
-        for parent in &decl.inherits {
-            if parent.value != name {
-                self.declared(&parent.value, within)?;
-            }
-            parents.push(self.parent(parent, name)?);
-        }
+        let others = || decl.inherits.iter().filter(|parent| parent.value != name);
+        others().for_each(|parent| self.declared(&parent.value, within));
         within.pop();
-        let profile = self.combine(decl, &parents)?;
-        self.pending.remove(name);
-        self.done.insert(name.to_owned(), profile);
-        Ok(())
+        let lists = [&decl.match_features, &decl.summary_features, &decl.rank_features];
+        let of_lists = lists.into_iter().flatten().flat_map(|list| &list.inherits);
+        if self.is_broken(name) || others().chain(of_lists).any(|parent| self.is_broken(&parent.value)) {
+            self.faults.broken.profiles.add(name);
+            return;
+        }
+        let parents = decl.inherits.iter().map(|parent| self.parent(parent, name));
+        let combined =
+            parents.collect::<Result<Vec<_>, _>>().and_then(|parents| self.combine(decl, &parents));
+        match self.faults.findings.keep(combined) {
+            Some(profile) => {
+                self.pending.remove(name);
+                self.done.insert(name.to_owned(), profile);
+            }
+            None => self.faults.broken.profiles.add(name),
+        }
+    }
+
+    fn is_broken(&self, name: &str) -> bool {
+        self.faults.broken.profiles.has(name)
     }
 
     /// A profile to inherit: of this schema, else of its parent; a profile that inherits its own name means the parent's.
@@ -301,30 +340,43 @@ impl Inherit<'_> {
 }
 
 /// Constants by name, files read.
-pub(super) fn constants(
-    decls: &[ConstantDecl],
-    sources: &Sources<'_>,
-) -> Result<BTreeMap<String, Constant>, Error> {
+fn constants(decls: &[ConstantDecl], sources: &Sources<'_>) -> Result<BTreeMap<String, Constant>, Error> {
     let mut constants = Vec::new();
     for decl in decls {
-        let value = sources.constant(&decl.value)?;
-        constants.push((&decl.name, Constant { constant_type: decl.constant_type.clone(), value }));
+        constants.push((&decl.name, constant(decl, sources)?));
     }
     unique("constant", constants.into_iter())
 }
 
+/// A constant, its file read.
+pub(super) fn constant(decl: &ConstantDecl, sources: &Sources<'_>) -> Result<Constant, Error> {
+    let value = sources.constant(&decl.value)?;
+    Ok(Constant { constant_type: decl.constant_type.clone(), value })
+}
+
 /// A map of named things, each name once.
-pub(super) fn unique<'a, T>(
+fn unique<'a, T>(
     what: &str,
     items: impl Iterator<Item = (&'a Name, T)>,
 ) -> Result<BTreeMap<String, T>, Error> {
     let mut map = BTreeMap::new();
     for (name, item) in items {
-        if map.insert(name.value.clone(), item).is_some() {
-            return invalid(name, format!("{what} '{}' is declared twice", name.value));
-        }
+        add_once(&mut map, what, name, item)?;
     }
     Ok(map)
+}
+
+/// Adds a named thing, whose name is not there yet.
+pub(super) fn add_once<T>(
+    map: &mut BTreeMap<String, T>,
+    what: &str,
+    name: &Name,
+    item: T,
+) -> Result<(), Error> {
+    if map.insert(name.value.clone(), item).is_some() {
+        return invalid(name, format!("{what} '{}' is declared twice", name.value));
+    }
+    Ok(())
 }
 
 /// Own properties after inherited ones; a key that is set again is replaced.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Faults;
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, SummaryDecl, SummaryFieldDecl};
 use crate::suggest::did_you_mean;
@@ -14,26 +15,35 @@ type Summaries = BTreeMap<String, DocumentSummary>;
 /// Fields of every document that no schema declares.
 const IMPLICIT_SOURCES: &[&str] = &["documentid", "sddocname"];
 
-/// All summaries of a schema: `inherited` from its parent, declared, and made by fields (in the order of `field_decls`).
+/// All summaries of a schema: `inherited` from its parent, declared, and made by fields (in the order of `field_decls`). A summary with a
+/// mistake is left out, and those that inherit it.
 pub(super) fn resolve(
     declared: &[SummaryDecl],
     field_decls: &[&FieldDecl],
     fields: &Fields,
     inherited: Summaries,
-) -> Result<Summaries, Error> {
+    faults: &mut Faults<'_>,
+) -> Summaries {
     let mut summaries = inherited;
     summaries.remove("default");
-    let mut pending: Vec<&SummaryDecl> = declared.iter().collect();
-    for (at, decl) in pending.iter().enumerate() {
-        if let Some(first) = pending[..at].iter().find(|other| other.name.value == decl.name.value) {
-            return invalid(
-                &decl.name,
-                format!("document-summary '{}' is declared at {} already", decl.name.value, first.name.place),
-            );
+    let mut pending: Vec<&SummaryDecl> = Vec::new();
+    for decl in declared {
+        match pending.iter().find(|other| other.name.value == decl.name.value) {
+            Some(first) => {
+                let reason = format!(
+                    "document-summary '{}' is declared at {} already",
+                    decl.name.value, first.name.place
+                );
+                faults.findings.keep(invalid::<()>(&decl.name, reason));
+                faults.broken.summaries.add(&decl.name.value);
+            }
+            None => {
+                summaries.remove(&decl.name.value);
+                pending.push(decl);
+            }
         }
-        summaries.remove(&decl.name.value);
     }
-    from_fields(field_decls, fields, &mut summaries)?;
+    from_fields(field_decls, fields, &mut summaries, faults);
     // Each round resolves the summaries whose parents are known; a round without progress means a cycle or an unknown name.
     while !pending.is_empty() {
         let names: Vec<&str> = pending.iter().map(|decl| decl.name.value.as_str()).collect();
@@ -46,22 +56,36 @@ pub(super) fn resolve(
         let (ready, waiting): (Vec<_>, Vec<_>) =
             pending.iter().copied().partition(|decl| waits(decl).is_none());
         if let (true, Some(parent)) = (ready.is_empty(), waiting.first().and_then(|decl| waits(decl))) {
-            return invalid(&parent, format!("document-summary '{}' inherits itself", parent.value));
+            let reason = format!("document-summary '{}' inherits itself", parent.value);
+            faults.findings.keep(invalid::<()>(&parent, reason));
+            waiting.iter().for_each(|decl| faults.broken.summaries.add(&decl.name.value));
+            break;
         }
         for decl in ready {
-            declared_summary(decl, fields, &mut summaries)?;
+            if decl.inherits.iter().any(|parent| faults.broken.summaries.has(&parent.value)) {
+                faults.broken.summaries.add(&decl.name.value);
+                continue;
+            }
+            let read = declared_summary(decl, fields, &mut summaries, faults);
+            if faults.findings.keep(read).is_none() {
+                faults.broken.summaries.add(&decl.name.value);
+            }
         }
         pending = waiting;
     }
     complete_default(fields, &mut summaries);
-    Ok(summaries)
+    summaries
 }
 
 /// `summary` in indexing, and `summary` and `summary-to` in fields.
-fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries) -> Result<(), Error> {
+fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries, faults: &mut Faults<'_>) {
     summary_named("default", summaries);
     for decl in decls {
-        let Some(field) = fields.get(decl.name.value.as_str()) else { continue };
+        let Some(field) = fields.get(decl.name.value.as_str()) else {
+            let targets = decl.summaries.iter().flat_map(|summary| &summary.to).chain(&decl.summary_to);
+            targets.for_each(|target| faults.broken.summaries.add(&target.value));
+            continue;
+        };
         let own = SummaryField {
             name: Arc::clone(&field.name),
             source: Arc::clone(&field.name),
@@ -82,7 +106,8 @@ fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries)
                 }
                 continue;
             };
-            let shown = summary_field(summary, name, &decl.name, fields)?;
+            let shown = summary_field(summary, name, &decl.name, fields, faults);
+            let Some(Some(shown)) = faults.findings.keep(shown) else { continue };
             if summary.to.is_empty() {
                 put(summary_named("default", summaries), shown.clone());
             }
@@ -91,10 +116,14 @@ fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries)
             }
         }
     }
-    Ok(())
 }
 
-fn declared_summary(decl: &SummaryDecl, fields: &Fields, summaries: &mut Summaries) -> Result<(), Error> {
+fn declared_summary(
+    decl: &SummaryDecl,
+    fields: &Fields,
+    summaries: &mut Summaries,
+    faults: &mut Faults<'_>,
+) -> Result<(), Error> {
     let mut shown = Vec::new();
     for parent in decl.inherits.iter().filter(|parent| parent.value != decl.name.value) {
         match summaries.get(&parent.value) {
@@ -107,7 +136,8 @@ fn declared_summary(decl: &SummaryDecl, fields: &Fields, summaries: &mut Summari
     }
     for field in &decl.fields {
         let Some(name) = &field.name else { continue };
-        shown.push(summary_field(field, name, name, fields)?);
+        let read = summary_field(field, name, name, fields, faults);
+        shown.extend(faults.findings.keep(read).flatten());
     }
     let summary = summary_named(&decl.name.value, summaries);
     summary.omit_summary_features = decl.omit_summary_features;
@@ -117,16 +147,20 @@ fn declared_summary(decl: &SummaryDecl, fields: &Fields, summaries: &mut Summari
     Ok(())
 }
 
-/// The field that `decl` shows; without a `source` it is `implied`.
+/// The field that `decl` shows; without a `source` it is `implied`. None where its source is broken.
 fn summary_field(
     decl: &SummaryFieldDecl,
     name: &Name,
     implied: &Name,
     fields: &Fields,
-) -> Result<SummaryField, Error> {
+    faults: &Faults<'_>,
+) -> Result<Option<SummaryField>, Error> {
     let mut sources = Vec::new();
     let written =
         if decl.sources.is_empty() { std::slice::from_ref(implied) } else { decl.sources.as_slice() };
+    if written.iter().any(|source| faults.broken.names.has(&source.value)) {
+        return Ok(None);
+    }
     for source in written {
         let base = source.value.split('.').next().unwrap_or_default();
         if !fields.contains_key(base) && !IMPLICIT_SOURCES.contains(&base) {
@@ -159,7 +193,7 @@ fn summary_field(
     }
     let bolding =
         decl.bolding.unwrap_or(own.is_some_and(|field| field.bolding)) && mode != SummaryMode::Dynamic;
-    Ok(SummaryField { name: name.value.as_str().into(), source, fallbacks: sources, mode, bolding })
+    Ok(Some(SummaryField { name: name.value.as_str().into(), source, fallbacks: sources, mode, bolding }))
 }
 
 /// The default summary also has what other summaries make of fields that are no attributes.

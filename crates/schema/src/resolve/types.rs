@@ -8,7 +8,7 @@ use millrace_document::{DataType, Field, StructType};
 use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, StructDecl, TypeDecl};
 use crate::suggest::did_you_mean;
-use crate::{Error, Place};
+use crate::{Error, Findings, Place};
 
 /// Types of these names can hold a single value.
 const PRIMITIVES: &[(&str, DataType)] = &[
@@ -29,15 +29,13 @@ const PRIMITIVES: &[(&str, DataType)] = &[
 /// The struct types of one document type, each resolved once.
 pub(super) struct Types<'a> {
     declared: BTreeMap<&'a str, &'a StructDecl>,
-    resolved: BTreeMap<&'a str, Arc<StructType>>,
+    /// A struct that cannot work is so for all that use it, for the same reason.
+    resolved: BTreeMap<&'a str, Result<Arc<StructType>, Error>>,
 }
 
 impl<'a> Types<'a> {
-    /// Resolves all structs.
-    ///
-    /// # Errors
-    /// A struct that contains or inherits itself, an unknown type, a name that stands twice.
-    pub(super) fn new(structs: &'a [StructDecl]) -> Result<Self, Error> {
+    /// Resolves all structs, and tells of those that contain or inherit themselves, have an unknown type, or a name that stands twice.
+    pub(super) fn new(structs: &'a [StructDecl], findings: &mut Findings) -> Self {
         let mut types = Types { declared: BTreeMap::new(), resolved: BTreeMap::new() };
         for decl in structs {
             if PRIMITIVES.iter().any(|(name, _)| *name == decl.name.value) || decl.name.value == "tag" {
@@ -45,14 +43,15 @@ impl<'a> Types<'a> {
                     "'{}' is the name of a type already: choose another for the struct",
                     decl.name.value
                 );
-                return Err(Error::Invalid { place: decl.name.place.clone(), reason });
+                findings.tell(Error::Invalid { place: decl.name.place.clone(), reason });
+                continue;
             }
             types.declared.insert(&decl.name.value, decl);
         }
-        for decl in structs {
-            types.struct_type(decl, &mut Vec::new())?;
+        for decl in types.declared.values().copied().collect::<Vec<_>>() {
+            findings.keep(types.struct_type(decl, &mut Vec::new()));
         }
-        Ok(types)
+        types
     }
 
     /// The type of a document field.
@@ -143,8 +142,19 @@ impl<'a> Types<'a> {
     ) -> Result<Arc<StructType>, Error> {
         let name = decl.name.value.as_str();
         if let Some(done) = self.resolved.get(name) {
-            return Ok(Arc::clone(done));
+            return done.clone();
         }
+        let resolved = self.members_of(decl, within);
+        self.resolved.insert(name, resolved.clone());
+        resolved
+    }
+
+    fn members_of(
+        &mut self,
+        decl: &'a StructDecl,
+        within: &mut Vec<&'a str>,
+    ) -> Result<Arc<StructType>, Error> {
+        let name = decl.name.value.as_str();
         let invalid = |place: &Place, reason: String| Err(Error::Invalid { place: place.clone(), reason });
         if within.contains(&name) {
             return invalid(&decl.name.place, format!("struct '{name}' contains itself"));
@@ -176,9 +186,7 @@ impl<'a> Types<'a> {
             fields.push(Field { name: field.name.value.as_str().into(), data_type });
         }
         within.pop();
-        let done = Arc::new(StructType { name: name.to_owned(), fields });
-        self.resolved.insert(name, Arc::clone(&done));
-        Ok(done)
+        Ok(Arc::new(StructType { name: name.to_owned(), fields }))
     }
 }
 

@@ -7,45 +7,13 @@ use roxmltree::Node;
 use super::{FILE, document_size, embedder, language, number};
 use crate::package::Files;
 use crate::suggest::one_of;
-use crate::{Container, Embedder, Error, Execution, FieldGenerator, LanguageModel, xml};
+use crate::{
+    Container, Embedder, Error, Execution, FieldGenerator, Findings, LanguageModel, SearchChain, xml,
+};
 
-pub(super) fn read(
-    node: Node<'_, '_>,
-    files: &Files,
-    warnings: &mut Vec<String>,
-) -> Result<Container, Error> {
-    let mut embedders: Vec<Embedder> = Vec::new();
-    let mut language_models: Vec<LanguageModel> = Vec::new();
-    let mut writers: Vec<Node<'_, '_>> = Vec::new();
-    let twice = |element, what: &str, id: &str| {
-        xml::invalid(FILE, element, format!("there are two {what} with the id '{id}'"))
-    };
-    let listed = xml::elements(node)
-        .filter(|child| child.tag_name().name() == "components")
-        .flat_map(|list| list.children());
-    for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
-        if let Some(model) = language::model(element)? {
-            if language_models.iter().any(|other| other.id == model.id) {
-                return twice(element, "language models", &model.id);
-            }
-            language_models.push(model);
-        } else if language::is_generator(element) {
-            writers.push(element);
-        } else if let Some(embedder) = component(element, warnings)? {
-            if embedders.iter().any(|other| other.id == embedder.id) {
-                return twice(element, "embedders", &embedder.id);
-            }
-            embedders.push(embedder);
-        }
-    }
-    let mut generators: Vec<FieldGenerator> = Vec::new();
-    for element in writers {
-        let generator = language::generator(element, &language_models, files)?;
-        if generators.iter().any(|other| other.id == generator.id) {
-            return twice(element, "field generators", &generator.id);
-        }
-        generators.push(generator);
-    }
+/// A container cluster, without what has mistakes.
+pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Container {
+    let components = components(node, files, findings);
     // Inside of config, an element of this name is something else.
     let is_searcher = |child: &Node<'_, '_>| {
         child.tag_name().name() == "searcher"
@@ -54,32 +22,96 @@ pub(super) fn read(
             })
     };
     let searchers = || node.descendants().filter(is_searcher);
-    searchers().try_for_each(|element| searcher(element, warnings))?;
-    let handlers = xml::elements(node)
-        .filter(|child| child.tag_name().name() == "handler")
-        .map(handler)
-        .collect::<Result<Vec<_>, Error>>()?;
+    for element in searchers() {
+        let checked = searcher(element, &mut findings.warnings);
+        findings.keep(checked);
+    }
+    let handlers = xml::elements(node).filter(|child| child.tag_name().name() == "handler");
+    let handlers: Vec<&str> = handlers.filter_map(|element| findings.keep(handler(element))).collect();
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
     let server = xml::at_path(node, "http/server");
     let port = server.and_then(|server| server.attribute("port").map(|port| (server, port)));
-    Ok(Container {
+    Container {
         id: node.attribute("id").unwrap_or("container").to_owned(),
-        port: port.map(|(server, port)| number(server, port)).transpose()?,
+        port: port.and_then(|(server, port)| findings.keep(number(server, port))),
         search: xml::child(node, "search").is_some(),
         document_api: document_api.is_some(),
         assistants: handlers.contains(&ASSISTANTS),
         limits_rates: searchers().any(|searcher| class_of(searcher) == RATE_LIMITING),
         checks_encoding: searchers().any(|searcher| class_of(searcher) == CHECKING),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
-        document_size_max: size.map(document_size).transpose()?,
-        embedders,
-        chains: language::chains(node, &language_models)?,
-        language_models,
-        generators,
-        model_evaluation: xml::child(node, "model-evaluation").map(model_evaluation).transpose()?,
-    })
+        document_size_max: size.and_then(|size| findings.keep(document_size(size))),
+        embedders: components.embedders,
+        language_models: components.language_models,
+        generators: components.generators,
+        chains: components.chains,
+        model_evaluation: xml::child(node, "model-evaluation")
+            .and_then(|node| findings.keep(model_evaluation(node))),
+    }
+}
+
+/// The components of a container, and the chains that ask them.
+#[derive(Default)]
+struct Components {
+    embedders: Vec<Embedder>,
+    language_models: Vec<LanguageModel>,
+    generators: Vec<FieldGenerator>,
+    chains: Vec<SearchChain>,
+}
+
+fn components(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Components {
+    let mut read = Components::default();
+    let mut writers: Vec<Node<'_, '_>> = Vec::new();
+    let told = findings.told();
+    let listed = xml::elements(node)
+        .filter(|child| child.tag_name().name() == "components")
+        .flat_map(|list| list.children());
+    for element in node.children().chain(listed).filter(|child| child.tag_name().name() == "component") {
+        if language::is_generator(element) {
+            writers.push(element);
+            continue;
+        }
+        let added = match language::model(element) {
+            Ok(Some(model)) => {
+                add(&mut read.language_models, model, element, "language models", |one| &one.id)
+            }
+            Ok(None) => component(element, &mut findings.warnings).and_then(|embedder| match embedder {
+                Some(embedder) => add(&mut read.embedders, embedder, element, "embedders", |one| &one.id),
+                None => Ok(()),
+            }),
+            Err(error) => Err(error),
+        };
+        findings.keep(added);
+    }
+    // Whatever is wrong above may have been meant as the model that is asked.
+    if findings.told() > told {
+        return read;
+    }
+    for element in writers {
+        let added = language::generator(element, &read.language_models, files).and_then(|generator| {
+            add(&mut read.generators, generator, element, "field generators", |one| &one.id)
+        });
+        findings.keep(added);
+    }
+    read.chains = findings.keep(language::chains(node, &read.language_models)).unwrap_or_default();
+    read
+}
+
+/// Adds a component, whose id no other of its kind has.
+fn add<T>(
+    all: &mut Vec<T>,
+    one: T,
+    element: Node<'_, '_>,
+    what: &str,
+    id: fn(&T) -> &String,
+) -> Result<(), Error> {
+    if all.iter().any(|other| id(other) == id(&one)) {
+        return xml::invalid(FILE, element, format!("there are two {what} with the id '{}'", id(&one)));
+    }
+    all.push(one);
+    Ok(())
 }
 
 /// `<model-evaluation/>`, with how single models are executed.

@@ -1,20 +1,18 @@
 //! Content clusters.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roxmltree::Node;
 
 use super::{FILE, number, required, snippets, topology, tuning};
+use crate::resolve::Schemas;
 use crate::suggest::did_you_mean;
-use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Schema, xml};
-
-type Schemas = BTreeMap<Arc<str>, Arc<Schema>>;
+use crate::{ClusterDocument, ContentCluster, DocumentMode, Error, Findings, xml};
 
 pub(super) fn read(
     node: Node<'_, '_>,
     schemas: &Schemas,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> Result<ContentCluster, Error> {
     let Some(documents) = xml::child(node, "documents") else {
         return xml::invalid(
@@ -23,54 +21,63 @@ pub(super) fn read(
             "<content> needs <documents>: <documents><document type='mail' mode='streaming'/></documents>",
         );
     };
-    let tuning = tuning::read(node, warnings)?;
+    let tuning = tuning::read(node, &mut findings.warnings)?;
     let mut cluster = ContentCluster {
         id: node.attribute("id").unwrap_or("content").into(),
         documents: Vec::new(),
-        selection: documents.attribute("selection").map(str::to_owned),
+        selection: selection(documents, schemas),
         garbage_collection: documents.attribute("garbage-collection") == Some("true"),
         garbage_interval_s: match documents.attribute("garbage-collection-interval") {
             Some(interval) => number(documents, interval)?,
             None => 3600,
         },
-        topology: topology::read(node, &tuning, warnings)?,
+        topology: topology::read(node, &tuning, &mut findings.warnings)?,
         tuning,
         snippets: snippets::read(node)?,
     };
-    for element in xml::elements(documents).filter(|element| element.tag_name().name() == "document") {
-        let document = document(element, schemas, warnings)?;
+    let listed = || xml::elements(documents).filter(|element| element.tag_name().name() == "document");
+    for element in listed() {
+        let document = document(element, schemas, &mut findings.warnings);
+        let Some(Some(document)) = findings.keep(document) else { continue };
         if cluster.document(&document.document_type).is_some() {
-            return xml::invalid(
-                FILE,
-                element,
-                format!("document type '{}' is listed twice", document.document_type),
-            );
+            let reason = format!("document type '{}' is listed twice", document.document_type);
+            findings.keep(xml::invalid::<()>(FILE, element, reason));
+            continue;
         }
         cluster.documents.push(document);
     }
-    if cluster.documents.is_empty() {
+    if listed().next().is_none() {
         let reason = "<documents> names no document type: add <document type='mail' mode='streaming'/>";
         return xml::invalid(FILE, documents, reason);
     }
-    check_nodes(node, warnings);
+    check_nodes(node, &mut findings.warnings);
     Ok(cluster)
 }
 
+/// The selection of an element; none where it is about what is broken in a schema.
+fn selection(node: Node<'_, '_>, schemas: &Schemas) -> Option<String> {
+    let text = node.attribute("selection")?;
+    let depends = schemas.broken.is_in(text) || schemas.broken_names.is_in(text);
+    (!depends).then(|| text.to_owned())
+}
+
+/// A document type of a cluster; none where its schema is broken.
 fn document(
     node: Node<'_, '_>,
     schemas: &Schemas,
     warnings: &mut Vec<String>,
-) -> Result<ClusterDocument, Error> {
+) -> Result<Option<ClusterDocument>, Error> {
     let written = required(node, "type")?;
     let name = written.strip_suffix(".sd").unwrap_or(written);
-    let Some(schema) = schemas.get(name) else {
-        let hint = did_you_mean(name, schemas.keys().map(|name| &**name));
+    let schema = schemas.sound.get(name);
+    if schema.is_none() && !schemas.broken.has(name) {
+        let hint = did_you_mean(name, schemas.sound.keys().map(|name| &**name));
         return xml::invalid(
             FILE,
             node,
             format!("there is no schema for document type '{name}'{hint}: add schemas/{name}.sd"),
         );
-    };
+    }
     let mode = match required(node, "mode")? {
         "streaming" => DocumentMode::Streaming,
         "store-only" => DocumentMode::StoreOnly,
@@ -93,11 +100,11 @@ fn document(
         let reason = "global documents are not supported, since documents have no references to others: remove global='true'";
         return xml::invalid(FILE, node, reason);
     }
-    Ok(ClusterDocument {
+    Ok(schema.map(|schema| ClusterDocument {
         document_type: Arc::clone(&schema.name),
         mode,
-        selection: node.attribute("selection").map(str::to_owned),
-    })
+        selection: selection(node, schemas),
+    }))
 }
 
 /// Who keeps the documents is told where several nodes are meant to.

@@ -21,83 +21,116 @@ use std::sync::Arc;
 use roxmltree::Node;
 
 use crate::package::Files;
+use crate::resolve::Schemas;
 use crate::suggest::{did_you_mean, one_of};
-use crate::{Container, ContentCluster, Error, Federation, Schema, SignificanceModels, Source, xml};
+use crate::{
+    Container, ContentCluster, Error, Federation, Findings, Schema, SignificanceModels, Source, xml,
+};
 use elements::{Element, Meaning};
 
 /// The path of the file.
 pub(crate) const FILE: &str = "services.xml";
 
 /// What services.xml says.
+#[derive(Default)]
 pub(crate) struct Services {
     pub container: Container,
     pub content: Vec<ContentCluster>,
     pub sources: BTreeMap<String, Source>,
     pub federations: BTreeMap<String, Federation>,
     pub significance: SignificanceModels,
+    /// Whether no container cluster has a mistake.
+    pub containers_known: bool,
+    /// Whether no content cluster has one.
+    pub content_known: bool,
 }
 
-/// Reads the file; schemas and files are those of the package.
+/// Reads the file, without what has mistakes; schemas and files are those of the package. None where it is no services.xml at all.
 pub(crate) fn read(
     text: &str,
-    schemas: &BTreeMap<Arc<str>, Arc<Schema>>,
+    schemas: &Schemas,
     files: &Files,
-    warnings: &mut Vec<String>,
-) -> Result<Services, Error> {
-    let text = preprocess::run(text, files)?;
-    let document = xml::parse(FILE, &text)?;
+    findings: &mut Findings,
+) -> Option<Services> {
+    let text = findings.keep(preprocess::run(text, files))?;
+    let document = findings.keep(xml::parse(FILE, &text))?;
     let root = document.root_element();
     if root.tag_name().name() != "services" {
-        return xml::invalid(FILE, root, format!("expected <services>, found <{}>", root.tag_name().name()));
+        let reason = format!("expected <services>, found <{}>", root.tag_name().name());
+        return findings.keep(xml::invalid(FILE, root, reason));
     }
-    check_elements(root, elements::SERVICES, warnings)?;
+    let mut services = Services { containers_known: true, content_known: true, ..Services::default() };
+    let clusters = || xml::elements(root);
+    let sound: Vec<bool> = clusters().map(|cluster| has_known_elements(cluster, findings)).collect();
     let mut containers = Vec::new();
     let mut content = Vec::new();
-    for cluster in xml::elements(root) {
+    for (cluster, is_sound) in clusters().zip(sound) {
+        let told = findings.told();
         match cluster.tag_name().name() {
-            "container" => containers.push((cluster, container::read(cluster, files, warnings)?)),
-            "content" => content.push((cluster, content::read(cluster, schemas, warnings)?)),
+            "container" => {
+                let read = is_sound.then(|| container::read(cluster, files, findings));
+                containers.extend(read.map(|container| (cluster, container)));
+                services.containers_known &= is_sound && findings.told() == told;
+            }
+            "content" => {
+                let read = is_sound.then(|| content::read(cluster, schemas, findings));
+                let read = read.and_then(|read| findings.keep(read));
+                content.extend(read.map(|cluster_read| (cluster, cluster_read)));
+                services.content_known &= is_sound && findings.told() == told;
+            }
+            // It may have been meant as one of both.
+            _ if !is_sound => {
+                services.containers_known = false;
+                services.content_known = false;
+            }
             _ => {}
         }
     }
-    if schemas.is_empty() {
+    let without_schemas = schemas.sound.is_empty() && schemas.broken.is_empty();
+    if without_schemas {
         let reason =
             "there are no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
-        if containers.is_empty() {
-            return Err(Error::Package(reason.to_owned()));
+        if containers.is_empty() && services.containers_known {
+            findings.tell(Error::Package(reason.to_owned()));
+        } else {
+            findings.warnings.push(format!("{reason}, or nothing can be stored and searched"));
         }
-        warnings.push(format!("{reason}, or nothing can be stored and searched"));
-    } else if content.is_empty() {
+    } else if content.is_empty() && services.content_known {
         let reason = "there is no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
-        return xml::invalid(FILE, root, reason);
+        findings.keep(xml::invalid::<()>(FILE, root, reason));
+        services.content_known = false;
     }
-    check_clusters(&content)?;
-    let container = choose_container(containers, warnings);
+    check_clusters(&content, findings);
+    services.container = choose_container(containers, &mut findings.warnings);
     for (node, cluster) in &content {
-        if let (Some(api), Some(least)) = (container.document_size_max, cluster.tuning.document_size_max)
+        if let (Some(api), Some(least)) =
+            (services.container.document_size_max, cluster.tuning.document_size_max)
             && api > least
         {
-            warnings.push(format!(
+            findings.warnings.push(format!(
                 "{}: max-document-size of <document-api> is larger than that of '{}': the smaller one holds",
                 xml::place(FILE, *node),
                 cluster.id
             ));
         }
     }
-    let content: Vec<ContentCluster> = content.into_iter().map(|(_, cluster)| cluster).collect();
+    services.content = content.into_iter().map(|(_, cluster)| cluster).collect();
     let containers = || xml::elements(root).filter(|node| node.tag_name().name() == "container");
-    let significance = significance(containers(), files)?;
-    if significance.is_empty() {
-        warn_of_profiles_without_models(schemas, warnings);
+    if let Some(significance) = findings.keep(significance(containers(), files)) {
+        services.significance = significance;
     }
-    let sources = federation::sources(containers(), &content, warnings)?;
-    Ok(Services {
-        federations: federation::federations(containers(), &sources, warnings)?,
-        sources,
-        container,
-        content,
-        significance,
-    })
+    if services.significance.is_empty() {
+        warn_of_profiles_without_models(&schemas.sound, &mut findings.warnings);
+    }
+    if services.content_known {
+        let sources = federation::sources(containers(), &services.content, &mut findings.warnings);
+        if let Some(sources) = findings.keep(sources) {
+            let federations = federation::federations(containers(), &sources, &mut findings.warnings);
+            services.federations = findings.keep(federations).unwrap_or_default();
+            services.sources = sources;
+        }
+    }
+    Some(services)
 }
 
 /// The models of `<search><significance>`, the later ones before the earlier.
@@ -194,43 +227,46 @@ fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut V
     container
 }
 
-fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)]) -> Result<(), Error> {
+fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)], findings: &mut Findings) {
     for (at, (node, cluster)) in clusters.iter().enumerate() {
-        for (_, other) in &clusters[..at] {
-            if other.id == cluster.id {
-                return xml::invalid(
-                    FILE,
-                    *node,
-                    format!("there are two content clusters with the id '{}'", cluster.id),
-                );
-            }
+        if clusters[..at].iter().any(|(_, other)| other.id == cluster.id) {
+            let reason = format!("there are two content clusters with the id '{}'", cluster.id);
+            findings.keep(xml::invalid::<()>(FILE, *node, reason));
         }
     }
-    Ok(())
+}
+
+/// Whether an element of the root and all in it may be there. What must not is told.
+fn has_known_elements(cluster: Node<'_, '_>, findings: &mut Findings) -> bool {
+    let told = findings.told();
+    check_element(cluster, elements::SERVICES, findings);
+    findings.told() == told
 }
 
 /// Refuses elements that are unknown or cannot work, and warns of those without effect. As deep as the table.
-fn check_elements(node: Node<'_, '_>, known: &[Element], warnings: &mut Vec<String>) -> Result<(), Error> {
-    for child in xml::elements(node) {
-        let name = qualified_name(child);
-        let parent = node.tag_name().name();
-        let Some(element) = known.iter().find(|element| element.name == name) else {
-            let hint = did_you_mean(&name, known.iter().map(|element| element.name));
-            return xml::invalid(FILE, child, format!("unknown element <{name}> in <{parent}>{hint}"));
-        };
-        match element.meaning {
-            Meaning::Refused(reason) => {
-                return xml::invalid(FILE, child, format!("<{name}> in <{parent}>: {reason}"));
-            }
-            Meaning::NoEffect(_) if snippets::is_config(child) => {}
-            Meaning::NoEffect(reason) => {
-                warnings.push(format!("{}: <{name}> has no effect: {reason}", xml::place(FILE, child)));
-            }
-            Meaning::Known => check_elements(child, element.children, warnings)?,
-            Meaning::Closed => {}
+fn check_element(element: Node<'_, '_>, known: &[Element], findings: &mut Findings) {
+    let name = qualified_name(element);
+    let parent = element.parent().map_or("", |parent| parent.tag_name().name());
+    let Some(meant) = known.iter().find(|known| known.name == name) else {
+        let hint = did_you_mean(&name, known.iter().map(|element| element.name));
+        let reason = format!("unknown element <{name}> in <{parent}>{hint}");
+        findings.keep(xml::invalid::<()>(FILE, element, reason));
+        return;
+    };
+    match meant.meaning {
+        Meaning::Refused(reason) => {
+            findings.keep(xml::invalid::<()>(FILE, element, format!("<{name}> in <{parent}>: {reason}")));
         }
+        Meaning::NoEffect(_) if snippets::is_config(element) => {}
+        Meaning::NoEffect(reason) => {
+            let place = xml::place(FILE, element);
+            findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));
+        }
+        Meaning::Known => {
+            xml::elements(element).for_each(|child| check_element(child, meant.children, findings));
+        }
+        Meaning::Closed => {}
     }
-    Ok(())
 }
 
 /// The name of an element, with `preprocess:` where it is of that namespace.

@@ -11,7 +11,7 @@ use axum::Router;
 use millrace_gateway::{Node, Server};
 use millrace_membership::rest::{self, Alone};
 use millrace_membership::{BucketFigures, NodeFigures};
-use millrace_schema::Application;
+use millrace_schema::Draft;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -41,7 +41,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         is_nobodys(&settings.data_dir)?;
     }
     let node = Node::open(settings)?;
-    let package = app.map(Package::read).transpose()?;
+    let package = app.map(|path| Package::read(path, &node)).transpose()?;
     let runtime = millrace_gateway::runtime(workers, "serve").map_err(Error::Runtime)?;
     let outcome = match &cluster {
         None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
@@ -55,8 +55,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
             let server = Server::bind(Arc::clone(&node)).await?;
             let (data, _) = server.addresses().map_err(Error::Runtime)?;
             let member = ClusterNode::join(&node, settings, data, server.intake()).await?;
-            if let Some(Package { path, application }) = &package {
-                member.publish_first(&node, path, application).await?;
+            if let Some(Package { path, draft }) = package {
+                member.publish_first(&node, path, draft).await?;
             }
             let (of_data, of_config) = member.routers(&node);
             serve(server.beside(of_data, of_config), Some(&member)).await
@@ -77,23 +77,24 @@ fn log_to_standard_error(filter: &str) -> Result<(), Error> {
 /// The application package given at the start.
 struct Package {
     path: PathBuf,
-    application: Application,
+    draft: Draft,
 }
 
 impl Package {
-    fn read(path: PathBuf) -> Result<Self, Error> {
-        match Application::from_dir(&path) {
-            Ok(application) => Ok(Package { path, application }),
-            Err(error) => Err(Error::Application { path, reason: error.to_string() }),
+    /// Reads it. Where something is wrong, all is told that is wrong with it on this node.
+    fn read(path: PathBuf, node: &Node) -> Result<Self, Error> {
+        let refused = |reason: String| Error::Application { path: path.clone(), reason };
+        let draft = Draft::from_dir(&path).map_err(|error| refused(error.to_string()))?;
+        if !draft.findings.is_sound() {
+            node.check(draft.clone()).map_err(|error| refused(error.to_string()))?;
         }
+        Ok(Package { path, draft })
     }
 
     /// Makes it the active one of a node that is alone.
     fn deploy(self, node: &Node) -> Result<(), Error> {
-        let Package { path, application } = self;
-        node.deploy(application)
-            .map(drop)
-            .map_err(|error| Error::Application { path, reason: error.to_string() })
+        let Package { path, draft } = self;
+        node.deploy(draft).map(drop).map_err(|error| Error::Application { path, reason: error.to_string() })
     }
 }
 

@@ -1,0 +1,102 @@
+//! What schemas keep in other files of the package.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Faults, invalid};
+use crate::parse::Name;
+use crate::parse::syntax::TextOrFile;
+use crate::suggest::did_you_mean;
+use crate::{Error, ModelFile, Place, Schema, Sourced};
+
+/// Text that schemas keep in files of the package.
+pub(super) struct Sources<'a> {
+    files: &'a BTreeMap<String, Vec<u8>>,
+    pub(super) models: Arc<BTreeMap<String, String>>,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn new(files: &'a BTreeMap<String, Vec<u8>>) -> Self {
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+        let models = files
+            .iter()
+            .filter_map(|(path, bytes)| Some((path.strip_prefix("models/")?.to_owned(), text(bytes)?)));
+        Sources { models: Arc::new(models.collect()), files }
+    }
+
+    /// An expression, read from `name.expression` beside the schema where it says `file:`.
+    pub(super) fn expression(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
+        let file = match text {
+            TextOrFile::Text(text) => return Ok(text.clone()),
+            TextOrFile::File(file) => file,
+        };
+        if file.value.contains('/') {
+            return invalid(
+                file,
+                "the path of an expression has no directories: put the file beside the schema".to_owned(),
+            );
+        }
+        let name = file.value.strip_suffix(".expression").unwrap_or(&file.value);
+        let own_directory = file.place.file.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let candidates = [own_directory, "schemas", "searchdefinitions"]
+            .map(|directory| format!("{directory}/{name}.expression"));
+        for path in &candidates {
+            if let Some(bytes) = self.files.get(path) {
+                return Ok(Sourced {
+                    value: self.text(file, path, bytes)?.trim().to_owned(),
+                    place: Place::start_of(path),
+                });
+            }
+        }
+        invalid(file, format!("there is no file {} in the package", candidates[0]))
+    }
+
+    /// The text of a constant: a literal, or the JSON of its file.
+    pub(super) fn constant(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
+        let file = match text {
+            TextOrFile::Text(text) => return Ok(text.clone()),
+            TextOrFile::File(file) => file,
+        };
+        if file.value.ends_with(".lz4") {
+            return invalid(
+                file,
+                "compressed constants are not read: put the .json file into the package".to_owned(),
+            );
+        }
+        match self.files.get(&file.value) {
+            Some(bytes) => Ok(Sourced {
+                value: self.text(file, &file.value, bytes)?.to_owned(),
+                place: Place::start_of(&file.value),
+            }),
+            None => {
+                let hint = did_you_mean(&file.value, self.files.keys().map(String::as_str));
+                invalid(
+                    file,
+                    format!(
+                        "there is no file {} in the package{hint}: the path is from the package's root",
+                        file.value
+                    ),
+                )
+            }
+        }
+    }
+
+    /// Checks that the files of ONNX models are there.
+    pub(super) fn check_models(&self, schema: &Schema, faults: &mut Faults<'_>) {
+        let of_profiles = schema.rank_profiles.values().flat_map(|profile| &profile.onnx_models);
+        for (name, model) in schema.onnx_models.iter().chain(of_profiles) {
+            let Sourced { value: ModelFile::Path(path), place } = &model.file else { continue };
+            if !self.files.contains_key(path) {
+                let hint = did_you_mean(path, self.files.keys().map(String::as_str));
+                let reason = format!(
+                    "there is no file {path} in the package{hint}: the path is from the package's root"
+                );
+                faults.keep::<()>(name, Err(Error::Invalid { place: place.clone(), reason }));
+            }
+        }
+    }
+
+    fn text<'b>(&self, user: &Name, path: &str, bytes: &'b [u8]) -> Result<&'b str, Error> {
+        std::str::from_utf8(bytes).or_else(|_| invalid(user, format!("{path} is not UTF-8 text")))
+    }
+}

@@ -1,0 +1,239 @@
+//! Packages with several mistakes: all that people made are told, in the order of files and lines, and nothing that follows.
+
+use std::collections::BTreeMap;
+
+use millrace_schema::Application;
+
+const SERVICES: &str = "<services>
+<container id='c'><search/></container>
+<content id='mail'><documents>
+<document type='x' mode='streaming'/>
+</documents></content></services>";
+
+/// What is told of a package of these files; `services.xml` is there if it is not among them.
+#[track_caller]
+fn check(files: &[(&str, &str)], expected: &[&str]) {
+    let mut all: BTreeMap<String, Vec<u8>> = BTreeMap::from([("services.xml".to_owned(), SERVICES.into())]);
+    all.extend(files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())));
+    let told = Application::from_files(all).expect_err("a refusal").to_string();
+    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{told}");
+}
+
+/// A schema `x` with this in its document, from line 3 on, and this beside it, from the line after that on.
+fn schema(document: &str, beside: &str) -> String {
+    format!(
+        "schema x {{ document x {{\nfield title type string {{ indexing: index }}\n{document}\n}}\n{beside}\n}}"
+    )
+}
+
+#[test]
+fn files_do_not_hide_each_other() {
+    check(
+        &[
+            ("schemas/a.sd", "schema a { document a { field f typ int {} } field g type nosuch {} }"),
+            ("schemas/a/p.profile", "rank-profile p { nosuch: 1 }"),
+            ("schemas/x.sd", &schema("field a type int { bolding: on }", "")),
+            ("search/query-profiles/one.xml", "<query-profile id='one' inherits='parent'/>"),
+            ("search/query-profiles/two.xml", "<query-profile>"),
+            ("services.xml", &SERVICES.replace("<search/>", "<serch/>").replace("streaming", "no")),
+            ("validation-overrides.xml", "<overrides/>"),
+        ],
+        &[
+            "schemas/a.sd:1:33: expected 'type' and the type of the field: field f type string { … }, found 'typ'",
+            "schemas/a/p.profile:1:18: unknown element of a rank-profile 'nosuch': expected 'function', 'inputs', 'constants', 'onnx-model', 'first-phase', 'second-phase', 'global-phase', 'match-features', 'summary-features', 'rank-features', 'rank-properties', 'rank', 'rank-type', 'weight', 'strict', 'diversity', 'match-phase', 'significance', 'weakand', 'mutate', 'ignore-default-rank-features', 'rank-profile', 'num-threads-per-search', 'num-search-partitions', 'min-hits-per-thread', 'termwise-limit', 'post-filter-threshold', 'approximate-threshold', 'filter-first-threshold', 'filter-first-exploration', 'exploration-slack', 'target-hits-max-adjustment-factor', 'filter-threshold' or 'prefetch-tensors'",
+            "schemas/x.sd:3:20: bolding is for strings and arrays of strings; 'a' is int",
+            "search/query-profiles/one.xml:1:1: query profile 'one' uses 'parent', which is not declared",
+            "search/query-profiles/two.xml:1:1: not well-formed XML: the root node was opened but never closed",
+            "services.xml:2:19: unknown element <serch> in <container> (did you mean 'search'?)",
+            "services.xml:4:1: unknown mode 'no': expected 'streaming', 'index' or 'store-only'",
+            "validation-overrides.xml:1:1: expected <validation-overrides>, found <overrides>",
+        ],
+    );
+}
+
+#[test]
+fn parts_of_a_schema_do_not_hide_each_other() {
+    let document = "field a type strin {}\nfield b type array<strin> {}\nfield title type int {}\nfield c type int { alias: title }";
+    let beside = "fieldset one { fields: title, nosuch }
+fieldset two { fields: titel }
+index nosuch { stemming: none }
+constant k { type: tensor(x[2])
+file: none.json }
+rank-profile p inherits nosuch {}
+rank-profile q { rank nosuch: filter }
+rank-profile q {}
+document-summary d { summary uno {}
+summary due {} }
+document-summary e inherits nosuch {}
+onnx-model m { file: none.onnx }";
+    check(
+        &[("schemas/x.sd", &schema(document, beside))],
+        &[
+            "schemas/x.sd:3:14: unknown type 'strin' (did you mean 'string'?): use a type such as string, int, long, double, tensor(…), array<…>, or declare 'struct strin' in the document",
+            "schemas/x.sd:4:20: unknown type 'strin' (did you mean 'string'?): use a type such as string, int, long, double, tensor(…), array<…>, or declare 'struct strin' in the document",
+            "schemas/x.sd:5:7: field 'title' is declared at schemas/x.sd:2:7 already",
+            "schemas/x.sd:6:7: 'title' is a field already, so it cannot be an alias of 'c'",
+            "schemas/x.sd:9:24: fieldset 'two' names 'titel', which is not a field (did you mean 'title'?)",
+            "schemas/x.sd:10:7: there is no field 'nosuch' for this index",
+            "schemas/x.sd:12:7: there is no file none.json in the package: the path is from the package's root",
+            "schemas/x.sd:13:25: rank-profile 'p' inherits 'nosuch', which is not declared",
+            "schemas/x.sd:15:14: rank-profile 'q' is declared at schemas/x.sd:14:14 already",
+            "schemas/x.sd:16:30: there is no field 'uno' to show in summary 'uno': add 'source: <field>' or declare the field",
+            "schemas/x.sd:17:9: there is no field 'due' to show in summary 'due': add 'source: <field>' or declare the field",
+            "schemas/x.sd:18:29: unknown document-summary 'nosuch'",
+            "schemas/x.sd:19:22: there is no file none.onnx in the package: the path is from the package's root",
+        ],
+    );
+}
+
+/// What would be told of a part, were what it depends on only not there.
+#[test]
+fn what_follows_is_not_told() {
+    let unknown = |place: &str| {
+        format!(
+            "schemas/{place}: unknown type 'nosuch': use a type such as string, int, long, double, tensor(…), array<…>, or declare 'struct nosuch' in the document"
+        )
+    };
+    let broken = "field a type nosuch { summary-to: made }";
+    // What names a broken field.
+    let beside = "fieldset default { fields: a, title }
+index a { stemming: none }
+rank-profile p { rank a: filter
+weight a: 10 }
+rank-profile q inherits hybrid {}
+document-summary d { summary a {}
+summary b { source: a } }
+document-summary e inherits made {}";
+    check(&[("schemas/x.sd", &schema(broken, beside))], &[&unknown("x.sd:3:14")]);
+    // What uses a broken struct, or one that contains itself.
+    let structs = "struct s { field a type nosuch {} }
+struct t { field s type s {} }
+field f type array<t> { struct-field s { indexing: attribute } }
+struct u { field v type v {} }
+struct v { field u type u {} }
+field g type u {}";
+    check(
+        &[("schemas/x.sd", &schema(structs, ""))],
+        &[&unknown("x.sd:3:25"), "schemas/x.sd:6:8: struct 'u' contains itself"],
+    );
+    // Who inherits what is broken, or inherits in a circle.
+    let circles = "rank-profile p inherits nosuch {}
+rank-profile q inherits p {}
+rank-profile r inherits s {}
+rank-profile s inherits r {}
+document-summary d inherits e {}
+document-summary e inherits d {}";
+    check(
+        &[("schemas/x.sd", &schema("", circles))],
+        &[
+            "schemas/x.sd:5:25: rank-profile 'p' inherits 'nosuch', which is not declared",
+            "schemas/x.sd:7:14: rank-profile 'r' inherits itself: r → s → r",
+            "schemas/x.sd:9:29: document-summary 'e' inherits itself",
+        ],
+    );
+    let profile = "rank-profile p { nosuch: 1 }";
+    let inheriting = schema("", "rank-profile q inherits p {}");
+    let services = SERVICES.replace("'x'", "'y'");
+    let told = |files: &[(&str, &str)], count: usize| {
+        let all = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let told = Application::from_files(all.collect()).expect_err("a refusal").to_string();
+        assert_eq!(told.lines().count(), count, "{told}");
+    };
+    told(&[("services.xml", SERVICES), ("schemas/x.sd", &inheriting), ("schemas/x/p.profile", profile)], 1);
+    // A schema, its heirs, the cluster that has it, and rank profiles beside it.
+    told(
+        &[
+            ("services.xml", &services),
+            ("schemas/y.sd", "schema y {"),
+            ("schemas/y/p.profile", "rank-profile p {}"),
+            ("schemas/z.sd", "schema z inherits y { document z inherits y { } }"),
+        ],
+        1,
+    );
+    told(
+        &[
+            ("services.xml", &services),
+            ("schemas/y.sd", "schema y inherits z { document y inherits z {} }"),
+            ("schemas/z.sd", "schema z inherits y { document z inherits y { } }"),
+        ],
+        1,
+    );
+    // What is inherited is broken where it is declared.
+    check(
+        &[
+            ("schemas/x.sd", &schema("field a type nosuch {}", "rank-profile p inherits nosuch {}")),
+            (
+                "schemas/y.sd",
+                "schema y inherits x { document y inherits x { field b type nosuch {} } rank-profile q inherits p {} fieldset f { fields: a } }",
+            ),
+        ],
+        &[
+            &unknown("x.sd:3:14"),
+            "schemas/x.sd:5:25: rank-profile 'p' inherits 'nosuch', which is not declared",
+            &unknown("y.sd:1:60"),
+        ],
+    );
+    check(
+        &[
+            ("schemas/x.sd", &schema("", "")),
+            ("search/query-profiles/a.xml", "<query-profile id='a' inherits='b'/>"),
+            ("search/query-profiles/b.xml", "<query-profile id='b' type='t'/>"),
+            ("search/query-profiles/c.xml", "<query-profile id='c' inherits='d'/>"),
+            ("search/query-profiles/d.xml", "<query-profile id='d' inherits='c'/>"),
+            ("search/query-profiles/e.xml", "<query-profile id='e' inherits='c'/>"),
+            ("search/query-profiles/types/s.xml", "<query-profile-type id='s' inherits='t'/>"),
+            ("search/query-profiles/types/t.xml", "<query-profile-type id='t'><fild/></query-profile-type>"),
+            ("search/query-profiles/types/u.xml", "<query-profile-type id='u' inherits='v'/>"),
+            ("search/query-profiles/types/v.xml", "<query-profile-type id='v' inherits='u'/>"),
+        ],
+        &[
+            "search/query-profiles/d.xml:1:1: query profile 'd' inherits or contains itself, or too much",
+            "search/query-profiles/types/t.xml:1:28: unknown element <fild>: expected <field name='…' type='…'>, <strict/> or <match>",
+            "search/query-profiles/types/v.xml:1:1: query profile type 'v' inherits itself, or too much",
+        ],
+    );
+}
+
+#[test]
+fn components_do_not_hide_each_other() {
+    let components = "<search/>
+<component id='a' class='my.Java'/>
+<component id='w' class='ai.vespa.llm.generation.LanguageModelFieldGenerator'/>
+<component id='b' type='nosuch'/>
+<handler id='h'/>";
+    let services = SERVICES
+        .replace("<search/>", components)
+        .replace("'x'", "'y'")
+        .replace("<documents>", "<redundancy>one</redundancy><documents>");
+    check(
+        &[("services.xml", &services), ("schemas/x.sd", &schema("", ""))],
+        &[
+            "services.xml:3:1: component 'a': Java components do not run here: remove it, and do its work in the client",
+            "services.xml:5:1: unknown component type 'nosuch': expected 'hugging-face-embedder', 'bert-embedder', 'colbert-embedder', 'splade-embedder', 'hugging-face-tokenizer', 'openai-embedder', 'voyage-ai-embedder' or 'mistral-embedder'",
+            "services.xml:6:1: handler 'h': Java components do not run here: remove it, and do its work in the client",
+            "services.xml:7:20: 'one' in <redundancy> is not a number that it can hold",
+        ],
+    );
+}
+
+#[test]
+fn twenty_mistakes_are_told() {
+    let fields = |count: usize| {
+        (0..count).map(|at| format!("field f{at} type int {{ bolding: on }}\n")).collect::<String>()
+    };
+    let line = |at: usize| {
+        let column = if at < 10 { 21 } else { 22 };
+        format!(
+            "schemas/x.sd:{}:{column}: bolding is for strings and arrays of strings; 'f{at}' is int",
+            at + 3
+        )
+    };
+    let mut lines: Vec<String> = (0..20).map(line).collect();
+    let told = |lines: &[String], count| {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        check(&[("schemas/x.sd", &schema(&fields(count), ""))], &lines);
+    };
+    told(&lines, 20);
+    lines.push("and 3 more".to_owned());
+    told(&lines, 23);
+}
