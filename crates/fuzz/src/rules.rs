@@ -24,7 +24,7 @@ pub(crate) fn rules(input: &[u8]) {
     let parameters = [("query", typed), ("type", "all"), ("streaming.groupname", "ann")].map(asked);
     let Ok(query) = Query::from_parameters(parameters.into(), &Limits::default()) else { return };
     let base = bases.get("x").expect("it was read");
-    if let Some(rewriting) = base.rewrite(&parsed(&query.root, &[schema()]), &query.parameters) {
+    if let Some(rewriting) = base.rewrite(&parsed(&query.root, &[schema()]), &query.parameters, true) {
         assert!(!rewriting.steps.is_empty(), "what was rewritten was rewritten by something");
     }
 }

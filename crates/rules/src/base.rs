@@ -7,6 +7,7 @@ use millrace_linguistics::{Analyzer, Language};
 use millrace_schema::{Findings, Place, did_you_mean};
 
 use crate::Error;
+use crate::matching::DEPTH_MAX;
 use crate::parser;
 use crate::syntax::{Condition, File, Made, Rule, Statement};
 
@@ -15,8 +16,8 @@ const FOLDER: &str = "rules/";
 const SUFFIX: &str = ".sr";
 /// The most rules of a rule base, with those that it includes.
 const RULES_MAX: usize = 100_000;
-/// How deep named conditions may refer to each other.
-const REFERENCES_MAX: usize = 50;
+/// How deep rule bases include each other.
+const INCLUDED_MAX: usize = 50;
 
 /// The rule bases of an application package.
 #[derive(Debug, Default)]
@@ -157,14 +158,15 @@ impl Resolving {
         if let Some(resolved) = self.resolved.get(name) {
             return resolved.clone();
         }
+        self.under_way.push(name.to_owned());
         let resolved = self.resolve(name, warnings).map(Arc::new);
+        self.under_way.pop();
         self.resolved.insert(name.to_owned(), resolved.clone());
         resolved
     }
 
     fn resolve(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Resolved, Error> {
         let statements = self.files.get_mut(name).map(|file| std::mem::take(&mut file.statements));
-        self.under_way.push(name.to_owned());
         let mut included: BTreeMap<String, (Arc<Condition>, Place)> = BTreeMap::new();
         let mut own: BTreeMap<String, (Condition, Place)> = BTreeMap::new();
         let mut rules = Vec::new();
@@ -216,6 +218,11 @@ impl Resolving {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<Resolved>, Error> {
         let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        if self.under_way.len() > INCLUDED_MAX {
+            return invalid(format!(
+                "rule bases include each other more than {INCLUDED_MAX} deep: put some of them together"
+            ));
+        }
         if self.under_way.iter().any(|including| including == name) {
             let way: Vec<&str> = self.under_way.iter().map(String::as_str).chain([name]).collect();
             return invalid(format!(
@@ -252,10 +259,10 @@ impl RuleBase {
     fn check(&self) -> Result<(), Error> {
         let mut depths = BTreeMap::new();
         for condition in self.conditions.values() {
-            self.depth(condition, &mut Vec::new(), &mut depths)?;
+            self.depth(condition, 0, &mut Vec::new(), &mut depths)?;
         }
         for rule in &self.rules {
-            self.depth(&rule.condition, &mut Vec::new(), &mut depths)?;
+            self.depth(&rule.condition, 0, &mut Vec::new(), &mut depths)?;
             let mut names = Vec::new();
             self.names_in(&rule.condition, &mut names, &mut Vec::new());
             for production in &rule.productions {
@@ -272,10 +279,11 @@ impl RuleBase {
         Ok(())
     }
 
-    /// How deep a condition refers to named ones.
+    /// How deep conditions are within a condition, those that it refers to among them. So many are around it.
     fn depth<'c>(
         &'c self,
         condition: &'c Condition,
+        around: usize,
         way: &mut Vec<&'c str>,
         depths: &mut BTreeMap<&'c str, usize>,
     ) -> Result<usize, Error> {
@@ -289,8 +297,13 @@ impl RuleBase {
                     circle.join(" → ")
                 ));
             }
+            let too_deep = || {
+                invalid(format!(
+                    "more than {DEPTH_MAX} conditions are within each other, with those that they refer to: put some of them together"
+                ))
+            };
             if let Some(depth) = depths.get(name.as_str()) {
-                return Ok(*depth);
+                return if around + depth > DEPTH_MAX { too_deep() } else { Ok(*depth) };
             }
             let Some(named) = self.conditions.get(name) else {
                 let hint = did_you_mean(name, self.conditions.keys().map(String::as_str));
@@ -298,25 +311,18 @@ impl RuleBase {
                     "there is no condition [{name}]{hint}: define it with '[{name}] :- …;' here or in an included rule base"
                 ));
             };
-            if way.len() >= REFERENCES_MAX {
-                return invalid(format!(
-                    "conditions refer to each other more than {REFERENCES_MAX} deep: put some of them together"
-                ));
+            if around > DEPTH_MAX {
+                return too_deep();
             }
             way.push(name);
-            let depth = self.depth(named, way, depths)? + 1;
+            let depth = self.depth(named, around + 1, way, depths)? + 1;
             way.pop();
-            if depth > REFERENCES_MAX {
-                return invalid(format!(
-                    "conditions refer to each other more than {REFERENCES_MAX} deep: put some of them together"
-                ));
-            }
             depths.insert(name, depth);
-            return Ok(depth);
+            return if around + depth > DEPTH_MAX { too_deep() } else { Ok(depth) };
         }
         let mut most = 0;
         for inner in condition.inner() {
-            most = most.max(self.depth(inner, way, depths)?);
+            most = most.max(self.depth(inner, around + 1, way, depths)? + 1);
         }
         Ok(most)
     }

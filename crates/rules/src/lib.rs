@@ -16,7 +16,7 @@
 //!     matching: Match::Word,
 //!     annotations: Default::default(),
 //! };
-//! let rewriting = bases.default_base().unwrap().rewrite(&term("colour"), &Default::default()).unwrap();
+//! let rewriting = bases.default_base().unwrap().rewrite(&term("colour"), &Default::default(), false).unwrap();
 //! assert_eq!(rewriting.root, term("color"));
 //! ```
 //!

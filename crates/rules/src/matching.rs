@@ -11,8 +11,8 @@ use crate::base::RuleBase;
 use crate::syntax::{Comparison, Condition};
 use crate::tree::{Kind, Node};
 
-/// How many conditions may be under way at the same time.
-const DEPTH_MAX: usize = 400;
+/// How many conditions may be under way at the same time, and within each other.
+pub(crate) const DEPTH_MAX: usize = 400;
 
 /// Where a condition holds.
 #[derive(Debug, Clone)]
@@ -80,6 +80,8 @@ impl<'m> Matcher<'m> {
             self.referred.clear();
             let mut found = None;
             self.holds(condition, at, None, &mut |matcher, _, _| {
+                // To look at a match costs as much as it has terms.
+                *matcher.steps = matcher.steps.saturating_sub(matcher.taken.len());
                 let mut taken = matcher.taken.clone();
                 taken.sort_unstable();
                 taken.dedup();

@@ -254,11 +254,13 @@ impl Parser {
         let mut negations = 0;
         while self.takes("!") {
             negations += 1;
-            if negations > DEPTH_MAX {
+            if self.depth + negations > DEPTH_MAX {
                 return Err(self.wrong("'!' is repeated too often: once is enough".to_owned()));
             }
         }
+        self.depth += negations;
         let condition = self.primary()?;
+        self.depth -= negations;
         Ok((0..negations).fold(condition, |condition, _| Condition::Not(Box::new(condition))))
     }
 

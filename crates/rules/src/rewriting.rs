@@ -39,8 +39,8 @@ pub enum Step {
     Applied {
         /// File, line and column of the rule.
         place: String,
-        /// The query after it.
-        query: String,
+        /// The query after it, where that was asked for.
+        query: Option<String>,
     },
     /// A bound was reached: the rules after this are left out.
     Stopped {
@@ -53,8 +53,15 @@ impl RuleBase {
     /// Rewrites a query tree, in which typed text was taken apart ([`Item::Typed`]), under the request's parameters. Nothing where no
     /// rule holds.
     ///
+    /// `explains` has each step tell the query after it.
+    ///
     /// Cost: at most one million conditions are tried; the result has at most some ten thousand terms.
-    pub fn rewrite(&self, root: &Item, parameters: &BTreeMap<String, String>) -> Option<Rewriting> {
+    pub fn rewrite(
+        &self,
+        root: &Item,
+        parameters: &BTreeMap<String, String>,
+        explains: bool,
+    ) -> Option<Rewriting> {
         let mut builder = Builder::new(self.analyzer());
         let root = builder.tree(root);
         let mut rewriter = Rewriter {
@@ -64,6 +71,7 @@ impl RuleBase {
             parameters: parameters.clone(),
             set: BTreeMap::new(),
             left: STEPS_MAX,
+            explains,
             steps: Vec::new(),
         };
         for (number, rule) in self.rules.iter().enumerate() {
@@ -85,6 +93,7 @@ struct Rewriter<'b> {
     set: BTreeMap<String, String>,
     /// How many conditions may still be tried.
     left: usize,
+    explains: bool,
     steps: Vec<Step>,
 }
 
@@ -111,9 +120,9 @@ impl Rewriter<'_> {
                 }
             }
             self.produce(number, rule, &place, &found);
-            let query = self.root.item().unwrap_or(Item::False);
-            self.steps
-                .push(Step::Applied { place: rule.place.to_string(), query: Brief(&query).to_string() });
+            let query = || Brief(&self.root.item().unwrap_or(Item::False)).to_string();
+            let query = self.explains.then(query);
+            self.steps.push(Step::Applied { place: rule.place.to_string(), query });
             if self.root.size() > TERMS_MAX {
                 return Err(format!("the query has more than {TERMS_MAX} terms"));
             }

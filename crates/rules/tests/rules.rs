@@ -50,7 +50,7 @@ fn bases(files: &[(&str, &str)]) -> RuleBases {
 fn rewriting(rules: &str, query: &Item, parameters: &[(&str, &str)]) -> Option<Rewriting> {
     let parameters =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    bases(&[("x.sr", rules)]).get("x").expect("the rule base").rewrite(query, &parameters)
+    bases(&[("x.sr", rules)]).get("x").expect("the rule base").rewrite(query, &parameters, true)
 }
 
 /// The query in short after the rules, with the parameters that they set; unchanged where no rule holds.
@@ -185,10 +185,10 @@ audi -> skoda;
         ("dotted", "colour", "color"),
     ] {
         let base = bases.get(base).expect("the rule base");
-        let rewriting = base.rewrite(&typed(query), &BTreeMap::new()).expect("rules that hold");
+        let rewriting = base.rewrite(&typed(query), &BTreeMap::new(), true).expect("rules that hold");
         assert_eq!(Brief(&rewriting.root).to_string(), expected, "{query}");
     }
-    let palmtop = bases.get("example").expect("it").rewrite(&typed("palmtop"), &BTreeMap::new());
+    let palmtop = bases.get("example").expect("it").rewrite(&typed("palmtop"), &BTreeMap::new(), true);
     assert_eq!(palmtop, None, "the included rule base stays as it is");
 }
 
@@ -516,7 +516,7 @@ fn deep_and_broken_texts_are_refused_not_fatal() {
             })
             .collect();
         if let Ok((bases, _)) = read(&package(&[("x.sr", &text)])) {
-            bases.get("x").expect("the rule base").rewrite(&typed("a b \"a c\" -a"), &BTreeMap::new());
+            bases.get("x").expect("the rule base").rewrite(&typed("a b \"a c\" -a"), &BTreeMap::new(), true);
         }
     }
     let long: String = "a ".repeat(20_000);

@@ -46,7 +46,8 @@ fn rewritten(
     // Where nothing can be searched, whoever plans the query says so.
     let Ok(reached) = Reached::by(&query.sources, deployment) else { return Ok(Rewritten { query, told }) };
     let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
-    let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters) else {
+    let explains = level >= RULES_LEVEL;
+    let Some(rewriting) = base.rewrite(&parsed(&query.root, &schemas), &query.parameters, explains) else {
         return Ok(Rewritten { query, told });
     };
     let told = trace(base, &query, &rewriting, level).into();
@@ -109,7 +110,7 @@ fn trace(base: &RuleBase, query: &Query, rewriting: &Rewriting, level: u64) -> V
     let shown = |text: String| if query.tracing.query { text } else { "…".to_owned() };
     let step = |step: &Step| match step {
         Step::Applied { place, query } => {
-            (level >= RULES_LEVEL).then(|| format!("{place}: query=[{}]", shown(query.clone())))
+            query.clone().map(|query| format!("{place}: query=[{}]", shown(query)))
         }
         Step::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
     };
