@@ -163,6 +163,8 @@ fn wrong_values_are_refused_with_place_and_example() {
     check(r#"{"people": [{"last": "a"}]}"#, "!field 'people[0].last': struct person has no field 'last'");
     check(r#"{"names": {"a": "b"}}"#, "!field 'names{a}': 'a' is no int");
     check(r#"{"tracks": {"a": 1.5}}"#, "!field 'tracks{a}'");
+    check(r#"{"tracks": 5}"#, r#"!for example {"word": 100}"#);
+    check(r#"{"codes": 5}"#, r#"!for example {"42": 100}"#);
     check(r#"{"place": {"lat": 987.5, "lng": 0}}"#, r#"{"place":{"lat":987.5,"lng":0.0}}"#);
     check(r#"{"place": {"lat": 2148, "lng": 0}}"#, "!expected position");
     check(r#"{"place": "63;10E"}"#, "!is no position");

@@ -178,20 +178,26 @@ Examples:
 The exit status is 1 when there is no such document.")]
     Get(Get),
     /// Write a document.
-    #[command(after_help = "\
+    #[command(
+        override_usage = "millrace put [OPTIONS] <ID> <JSON|--file <FILE>>",
+        after_help = "\
 Examples:
   millrace put id:mail:mail:g=me:1 '{\"fields\": {\"subject\": \"Hello\"}}'
-  millrace put id:mail:mail:g=me:1 --file document.json")]
+  millrace put id:mail:mail:g=me:1 --file document.json"
+    )]
     Put(Write),
     /// Change fields of a document.
-    #[command(after_help = "\
+    #[command(
+        override_usage = "millrace update [OPTIONS] <ID> <JSON|--file <FILE>>",
+        after_help = "\
 Examples:
   millrace update id:mail:mail:g=me:1 \\
       '{\"fields\": {\"folder\": {\"assign\": \"archive\"}}}'
   millrace update id:mail:mail:g=me:1 --condition 'mail.size < 10' \\
       '{\"fields\": {\"size\": {\"increment\": 1}}}'
 
-An update of a document that is not there is done without effect, unless --create makes it.")]
+An update of a document that is not there is done without effect, unless --create makes it."
+    )]
     Update(Write),
     /// Remove a document.
     #[command(after_help = "\

@@ -137,6 +137,8 @@ fn errors_name_the_cure() {
     let feed = run(&arguments);
     assert_eq!(feed.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&feed.stderr).contains("millrace serve"));
+    let id = run(&["get", "id:n:note:G=ann:1"]);
+    assert!(String::from_utf8_lossy(&id.stderr).contains("g= and n= are written in lower case"), "{id:?}");
     assert_eq!(run(&["serve", "--prot", "1"]).status.code(), Some(2));
     assert!(stdout(&run(&["completions", "bash"])).contains("millrace"));
     let settings = run(&["serve", "--config", "/nowhere/millrace.toml"]);

@@ -26,14 +26,14 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
         timeout: arguments.timeout,
         stop_at_failure: arguments.stop_at_failure,
     };
-    reach(&node.url, options.patience, |away| {
-        eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
-    })
-    .await?;
     let mut resume = arguments.resume.as_deref().map(Resume::open).transpose()?;
     let mut clean = true;
     for path in &arguments.files {
         let Input { name, size, stream } = Input::open(path)?;
+        reach(&node.url, options.patience, |away| {
+            eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
+        })
+        .await?;
         let bar = Bar::new(size, arguments.quiet || output.is_json());
         let report =
             feed(&node.url, &name, stream, &options, resume.as_mut(), |progress| bar.show(progress)).await;
