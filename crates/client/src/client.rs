@@ -118,6 +118,11 @@ impl Answer {
         Err(Error::Refused { status: self.status.as_u16(), message: self.message() })
     }
 
+    /// Whether the node passed over the operation, because no content cluster takes the document.
+    pub fn is_ignored(&self) -> bool {
+        self.headers.get("x-vespa-ignored-operation").is_some_and(|value| value == "true")
+    }
+
     /// What the node says about a failure, whatever family of endpoints it comes from.
     pub fn message(&self) -> String {
         let json = self.json();
@@ -163,9 +168,11 @@ impl Client {
         tcp.set_nodelay(true);
         let tls = match (uri.scheme_str(), trusted) {
             (Some("https"), Some(trusted)) => HttpsConnectorBuilder::new().with_tls_config(trusted),
-            (Some("https"), None) => HttpsConnectorBuilder::new().with_native_roots().map_err(|error| {
-                fail(format!("no certificates to trust: {error}; name a file of them in SSL_CERT_FILE"))
-            })?,
+            (Some("https"), None) => HttpsConnectorBuilder::new().with_tls_config(
+                millrace_trust::by_system().map_err(|error| {
+                    fail(format!("no certificates to trust: {error}; name a file of them in SSL_CERT_FILE"))
+                })?,
+            ),
             // Without TLS there is nothing to trust, and reading the system's certificates takes a while.
             _ => HttpsConnectorBuilder::new()
                 .with_tls_config(trusting_nobody().map_err(|error| fail(error.to_string()))?),

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use millrace_document::json::Place;
+
 /// What can go wrong while speaking to a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -84,12 +86,12 @@ pub enum Error {
     #[error("{0}")]
     Id(#[from] millrace_document::Error),
     /// The feed is not one.
-    #[error("{input}, byte {offset}: {reason}")]
+    #[error("{input}, {place}: {reason}")]
     Feed {
         /// The file, or `standard input`.
         input: String,
-        /// Where, from 0.
-        offset: u64,
+        /// Where.
+        place: Place,
         /// What is wrong and what was expected.
         reason: String,
     },

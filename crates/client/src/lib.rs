@@ -14,4 +14,5 @@ pub use client::{Answer, Client, Protocol, Request, Streaming};
 pub use error::Error;
 pub(crate) use id::path_of;
 pub use id::{document_path, encoded};
+pub use millrace_document::json::Place;
 pub use package::pack;

@@ -1,3 +1,5 @@
+use crate::json::Place;
+
 /// What can be wrong with a document, its id, or an operation on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -70,11 +72,19 @@ pub enum Error {
         /// Why, and what would work.
         reason: String,
     },
+    /// One operation of a feed cannot be read; those after it can.
+    #[error("{place}: {reason}")]
+    Operation {
+        /// Where in the feed.
+        place: Place,
+        /// What is wrong and what was expected.
+        reason: String,
+    },
     /// A feed cannot be read on.
-    #[error("feed at byte {offset}: {reason}")]
+    #[error("{place}: {reason}")]
     Feed {
-        /// Where in the input.
-        offset: u64,
+        /// Where in the feed.
+        place: Place,
         /// What is wrong and what was expected.
         reason: String,
     },

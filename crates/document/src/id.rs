@@ -140,7 +140,12 @@ impl DocumentId {
                 Some(("n", number)) => Group::Number(
                     number.parse().map_err(|_| fail("what follows 'n=' is not a number of 64 bits"))?,
                 ),
-                _ => return Err(fail("the key part is empty, g=<group> or n=<number>")),
+                Some(("G" | "N", _)) => return Err(fail("its g= and n= are written in lower case")),
+                _ => {
+                    return Err(fail(
+                        "what stands before the name is neither empty, nor g=<group>, nor n=<number>",
+                    ));
+                }
             },
         };
         let namespace_end = 3 + namespace.len();

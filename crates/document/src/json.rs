@@ -9,11 +9,13 @@ mod failure;
 mod feed;
 mod nesting;
 mod operation;
+mod place;
 mod read;
 mod update;
 mod write;
 
 pub use feed::{FeedOperation, FeedReader};
 pub use operation::{ParseOptions, parse};
+pub use place::{Place, split_place};
 pub use read::read_value;
 pub use write::{FieldsJson, ValueJson, fields, value};

@@ -157,8 +157,12 @@ pub(crate) fn expectation(data_type: &DataType) -> String {
         DataType::Reference(target) => format!(r#"{data_type}, for example "id:ns:{target}::name""#),
         DataType::Tensor(tensor_type) => tensor_type.to_string(),
         DataType::Array(element) => format!("array<{element}>, for example [{}]", example(element)),
-        DataType::WeightedSet { .. } => format!(r#"{data_type}, for example {{"1": 100}}"#),
-        DataType::Map(_, value) => format!(r#"{data_type}, for example {{"key": {}}}"#, example(value)),
+        DataType::WeightedSet { element, .. } => {
+            format!(r#"{data_type}, for example {{"{}": 100}}"#, key(element))
+        }
+        DataType::Map(of, value) => {
+            format!(r#"{data_type}, for example {{"{}": {}}}"#, key(of), example(value))
+        }
         DataType::Struct(struct_type) => match struct_type.fields.first() {
             None => format!("struct {data_type}: {{}}"),
             Some(member) => format!(
@@ -167,6 +171,14 @@ pub(crate) fn expectation(data_type: &DataType) -> String {
                 example(&member.data_type)
             ),
         },
+    }
+}
+
+/// A value of a data type as the name of a member in JSON.
+fn key(data_type: &DataType) -> String {
+    match data_type {
+        DataType::String => "word".to_owned(),
+        other => example(other).trim_matches('"').to_owned(),
     }
 }
 

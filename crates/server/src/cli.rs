@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::ServeArguments;
 
@@ -86,7 +86,8 @@ Examples:
 /// Where the node is.
 #[derive(Args)]
 pub struct NodeArguments {
-    /// Where documents and queries are served.
+    /// Where documents and queries are served. With https:// the system's certificates are trusted, or those in the file that
+    /// SSL_CERT_FILE names.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, default_value = "http://127.0.0.1:8080", env = "MILLRACE_URL")]
     pub url: String,
     /// Where applications are deployed.
@@ -149,7 +150,8 @@ An operation is one of
   {\"put\": \"id:mail:mail:g=me:1\", \"fields\": {\"subject\": \"Hello\"}}
   {\"update\": \"id:mail:mail:g=me:1\", \"fields\": {\"folder\": {\"assign\": \"archive\"}}}
   {\"remove\": \"id:mail:mail:g=me:1\"}
-and may have \"condition\" and \"create\". The exit status is 1 when any operation failed.")]
+and may have \"condition\" and \"create\". A line that is no operation fails by itself; a JSON list is not read on from there. \
+Documents that the selections of services.xml do not take are counted as ignored. The exit status is 1 when any operation failed.")]
     Feed(Feed),
     /// Search.
     #[command(after_help = "\
@@ -176,20 +178,26 @@ Examples:
 The exit status is 1 when there is no such document.")]
     Get(Get),
     /// Write a document.
-    #[command(after_help = "\
+    #[command(
+        override_usage = "millrace put [OPTIONS] <ID> <JSON|--file <FILE>>",
+        after_help = "\
 Examples:
   millrace put id:mail:mail:g=me:1 '{\"fields\": {\"subject\": \"Hello\"}}'
-  millrace put id:mail:mail:g=me:1 --file document.json")]
+  millrace put id:mail:mail:g=me:1 --file document.json"
+    )]
     Put(Write),
     /// Change fields of a document.
-    #[command(after_help = "\
+    #[command(
+        override_usage = "millrace update [OPTIONS] <ID> <JSON|--file <FILE>>",
+        after_help = "\
 Examples:
   millrace update id:mail:mail:g=me:1 \\
       '{\"fields\": {\"folder\": {\"assign\": \"archive\"}}}'
   millrace update id:mail:mail:g=me:1 --condition 'mail.size < 10' \\
       '{\"fields\": {\"size\": {\"increment\": 1}}}'
 
-An update of a document that is not there is done without effect, unless --create makes it.")]
+An update of a document that is not there is done without effect, unless --create makes it."
+    )]
     Update(Write),
     /// Remove a document.
     #[command(after_help = "\
@@ -351,7 +359,7 @@ pub struct Feed {
     /// Keep in this file how far the feed is, and go on from there.
     #[arg(long)]
     pub resume: Option<PathBuf>,
-    /// Seconds that an operation is tried again while the node is overloaded or away.
+    /// Seconds to wait for a node that is away at the start, and to try an operation again while it is overloaded or away.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience: u64,
     /// Seconds that the node has for one attempt at an operation.
@@ -386,14 +394,15 @@ pub struct Get {
 }
 
 #[derive(Args)]
+#[command(group(ArgGroup::new("content").required(true)))]
 pub struct Write {
     /// The document's id.
     pub id: String,
     /// The JSON: {"fields": {…}}.
-    #[arg(required_unless_present = "file")]
+    #[arg(group = "content")]
     pub json: Option<String>,
     /// Read the JSON from a file instead, or from standard input (-).
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, group = "content")]
     pub file: Option<PathBuf>,
     /// Only if the stored document matches this selection.
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! The binary `millrace`: one server, and everything to be done with it from a command line.
 
+mod answer;
 mod cli;
 mod cluster;
 mod cluster_figures;

@@ -2,12 +2,14 @@
 
 mod support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use hyper::Method;
+use millrace_client::{Protocol, Request};
 use serde_json::{Value, json};
 use support::{MILLRACE, NOTE, SERVICES, Server, write_files};
 
@@ -72,9 +74,37 @@ fn a_feed_names_what_failed_and_goes_on() {
     assert_eq!(fed.status.code(), Some(1));
     let told = stdout(&fed);
     assert!(
-        told.contains("byte 1: id:n:note::2") && told.contains("stars") && told.contains("1 done, 1 failed"),
+        told.contains("feed.json:1:47: id:n:note::2: field 'stars'")
+            && !told.contains("(line")
+            && told.contains("stars")
+            && told.contains("1 done, 1 failed"),
         "{told}"
     );
+}
+
+/// The other lines are fed; the rest of a list is not, and that is told.
+#[test]
+fn what_is_no_operation_is_told_by_its_line() {
+    let server = Server::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let put = |id: u32| format!("{{\"put\":\"id:n:note:g=ann:{id}\",\"fields\":{{\"stars\":{id}}}}}");
+    let feed = |text: &str| {
+        write_files(directory.path(), &[("feed", text)]);
+        let path = directory.path().join("feed").display().to_string();
+        let fed = server.millrace(&["feed", "--quiet", &path]);
+        assert_eq!(fed.status.code(), Some(1), "{fed:?}");
+        stdout(&fed).replace(&path, "FEED")
+    };
+    for bad in ["foo", "[1]", "{\"put\":\"id:n:note:g=ann:9"] {
+        let told = feed(&format!("{}\n{bad}\n{}\n{}\n", put(1), put(2), put(3)));
+        assert!(told.starts_with("failed: FEED:2:1: ") && told.contains("3 done, 1 failed"), "{told}");
+        assert!(!told.contains("not read"), "{told}");
+    }
+    let told = feed(&format!("[{},\nfoo,\n{}]", put(4), put(5)));
+    assert!(told.starts_with("failed: FEED:2:1: ") && told.contains("1 done, 1 failed"), "{told}");
+    assert!(told.contains("FEED was not read from line 2 on"), "{told}");
+    let visited = server.millrace(&["visit", "--fields", "[id]"]);
+    assert_eq!(stdout(&visited).lines().count(), 4, "{visited:?}");
 }
 
 #[test]
@@ -103,9 +133,12 @@ fn errors_name_the_cure() {
     let away = run(&["--url", "http://127.0.0.1:1", "get", "id:n:note::1"]);
     assert_eq!(away.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&away.stderr).contains("millrace serve"));
-    let feed = run(&["--url", "http://127.0.0.1:1", "feed", env!("CARGO_MANIFEST_PATH")]);
+    let arguments = ["--url", "http://127.0.0.1:1", "feed", "--patience", "0", env!("CARGO_MANIFEST_PATH")];
+    let feed = run(&arguments);
     assert_eq!(feed.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&feed.stderr).contains("millrace serve"));
+    let id = run(&["get", "id:n:note:G=ann:1"]);
+    assert!(String::from_utf8_lossy(&id.stderr).contains("g= and n= are written in lower case"), "{id:?}");
     assert_eq!(run(&["serve", "--prot", "1"]).status.code(), Some(2));
     assert!(stdout(&run(&["completions", "bash"])).contains("millrace"));
     let settings = run(&["serve", "--config", "/nowhere/millrace.toml"]);
@@ -227,6 +260,62 @@ fn what_fails_for_one_reason_is_told_a_few_times() {
     assert!(told.contains("… and 297 more") && told.contains("0 done, 300 failed"), "{told}");
 }
 
+#[test]
+fn what_a_selection_does_not_take_is_told() {
+    let server = Server::start();
+    let services = SERVICES.replace("mode='streaming'", "mode='streaming' selection='note.stars &lt; 5'");
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    let run = |arguments: &[&str]| {
+        let output = server.millrace(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        stdout(&output)
+    };
+    let told = run(&["put", "id:n:note:g=ann:1", r#"{"fields":{"stars":5}}"#]);
+    assert!(told.starts_with("ignored: id:n:note:g=ann:1: the selection of its document type"), "{told}");
+    assert!(run(&["put", "id:n:note:g=ann:2", r#"{"fields":{"stars":4}}"#]).starts_with("done: "));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let line =
+        |stars: u32| json!({ "put": format!("id:n:note:g=ann:{stars}"), "fields": { "stars": stars } });
+    let lines: String = (3..8).map(|stars| format!("{}\n", line(stars))).collect();
+    write_files(directory.path(), &[("feed.jsonl", &lines)]);
+    let feed = directory.path().join("feed.jsonl").display().to_string();
+    let told = run(&["feed", &feed]);
+    assert!(told.contains("2 done, 0 failed, 3 ignored,") && told.contains(": the selection"), "{told}");
+    let report: Value = serde_json::from_str(&run(&["--format", "json", "feed", &feed])).expect("JSON");
+    assert_eq!((&report["done"], &report["ignored"]), (&json!(2), &json!(3)), "{report}");
+}
+
+#[test]
+fn a_feed_waits_for_its_node() {
+    let mut server = Server::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("feed.jsonl", r#"{"put":"id:n:note:g=ann:1","fields":{}}"#)]);
+    server.kill();
+    let mut feed = Command::new(MILLRACE)
+        .args(["--url", &server.url(), "feed", &directory.path().join("feed.jsonl").display().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut note = String::new();
+    let mut told = BufReader::new(feed.stderr.take().expect("it is piped"));
+    told.read_line(&mut note).expect("it is told");
+    assert!(note.starts_with("note: cannot reach") && note.contains("trying for 60 seconds"), "{note}");
+    server.start_again();
+    let fed = feed.wait_with_output().expect("it ends");
+    assert!(fed.status.success() && stdout(&fed).contains("1 done, 0 failed"), "{fed:?}");
+}
+
+#[test]
+fn a_write_without_a_document_names_both_ways_to_give_one() {
+    for command in ["put", "update"] {
+        let output = Command::new(MILLRACE).args([command, "id:n:note::1"]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains("<JSON|--file <FILE>>"), "{error}");
+    }
+}
+
 /// They are stored, and no query of a group finds them.
 #[test]
 fn documents_without_a_group_are_told_of() {
@@ -274,7 +363,10 @@ fn a_visit_chooses_by_any_part_of_the_id() {
     check(&["--type", "note"], 4);
     check(&["--namespace", "n", "--type", "note", "--group", "ann"], 1);
     let unknown = refusal(&server, &["visit", "--type", "noet"]);
-    assert!(unknown.contains("there is no document type 'noet'"), "{unknown}");
+    assert!(
+        unknown.starts_with("error: Document type noet does not exist; this application has note"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -291,6 +383,10 @@ fn what_cannot_be_deployed_is_named() {
         let error = refusal(&server, &["deploy", &path]);
         assert!(error.contains(expected), "{error}");
     }
+    let request = Request::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
+        .body("application/zip", "no archive");
+    let message = server.send(&server.config_url(), Protocol::Http1, request).message();
+    assert!(message.contains("this is no zip archive") && message.contains("millrace deploy"), "{message}");
 }
 
 /// Neither values of variables nor the flags that they stand for are part of what is to be typed.

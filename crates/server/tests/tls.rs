@@ -53,6 +53,31 @@ fn both_ports_speak_tls() {
     assert!(!plain.status.success() && error.contains("does it speak TLS (https://)?"), "{error}");
 }
 
+/// As `openssl req -x509` makes them: signed by itself, and an authority's.
+#[test]
+fn a_certificate_that_is_its_own_authority() {
+    let own = fixture("self.pem");
+    let server =
+        Server::start_with(&[("MILLRACE_TLS_CERTIFICATE", &own), ("MILLRACE_TLS_KEY", &fixture("self.key"))]);
+    let status = |trusted: &str, host: &str| {
+        let config_url = server.config_url().replace("http://127.0.0.1", host);
+        let output = Command::new(MILLRACE)
+            .env("SSL_CERT_FILE", trusted)
+            .args(["--url", &server.url().replace("http://127.0.0.1", host), "--config-url", &config_url])
+            .args(["get", "id:n:note:g=ann:1"])
+            .output()
+            .expect("the binary runs");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let reached = status(&own, "https://localhost");
+    assert!(reached.contains("no application is deployed"), "{reached}");
+    // Neither for another host, nor where another certificate is trusted.
+    let elsewhere = status(&own, "https://127.0.0.1");
+    assert!(elsewhere.contains("127.0.0.1") && elsewhere.contains("not valid for name"), "{elsewhere}");
+    let stranger = status(&fixture("authority.pem"), "https://localhost");
+    assert!(stranger.contains("CA:TRUE") && stranger.contains("SSL_CERT_FILE"), "{stranger}");
+}
+
 #[test]
 fn an_address_without_tls_is_told_from_one_with() {
     let server = Server::start();

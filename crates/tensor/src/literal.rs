@@ -290,7 +290,29 @@ impl<'t> Parser<'t> {
     fn fail(&self, reason: impl fmt::Display) -> Error {
         Error::Value {
             tensor_type: self.tensor_type.map_or_else(|| "tensor".to_owned(), TensorType::to_string),
-            reason: format!("{reason} (at character {})", self.text[..self.at].chars().count() + 1),
+            reason: format!(
+                "{reason} (at character {}){}",
+                self.text[..self.at].chars().count() + 1,
+                self.tensor_type.map_or_else(String::new, |known| format!("; write {}", example(known)))
+            ),
         }
     }
+}
+
+/// A value of the type as a literal, as the end of a sentence.
+fn example(tensor_type: &TensorType) -> String {
+    const WRITTEN_OUT: usize = 4;
+    let size = tensor_type.dense_size();
+    let dense = match tensor_type.indexed().count() {
+        0 => "1.5".to_owned(),
+        _ if size <= WRITTEN_OUT => {
+            format!("[{}]", ["0.1", "0.2", "0.3", "0.4"].into_iter().take(size).collect::<Vec<_>>().join(","))
+        }
+        _ => "[0.1,0.2,…]".to_owned(),
+    };
+    // Labels are those of other values: any word.
+    let labels = tensor_type.mapped().zip('a'..).map(|(_, label)| label);
+    let (opened, closed): (String, String) = labels.map(|label| (format!("{{{label}:"), '}')).unzip();
+    let cells = if size > WRITTEN_OUT { format!(" with all {size} numbers") } else { String::new() };
+    format!("for example {opened}{dense}{closed}{cells}")
 }

@@ -147,6 +147,26 @@ fn every_literal_form_is_read() {
     check_literal("[1,2] x", Some("tensor(x[2])"), "!text after the value");
 }
 
+/// Each is of the type that it is an example for, and comes with any error of its literal.
+#[test]
+fn what_cannot_be_read_is_told_with_an_example() {
+    #[track_caller]
+    fn check(text: &str, spec: &str, expected: &str) {
+        let tensor_type = TensorType::parse(spec).expect("a type");
+        let error = Tensor::parse(text, Some(&tensor_type)).expect_err("it is none").to_string();
+        let (_, example) = error.split_once("; write for example ").expect(&error);
+        assert_eq!(example, expected, "{error}");
+        if !example.contains('…') {
+            Tensor::parse(example, Some(&tensor_type)).expect(example);
+        }
+    }
+    check("words", "tensor()", "1.5");
+    check(r#"{"values":[1,2]}"#, "tensor<float>(x[2])", "[0.1,0.2]");
+    check("random text", "tensor<float>(x[384])", "[0.1,0.2,…] with all 384 numbers");
+    check("7", "tensor(x{})", "{a:1.5}");
+    check("7", "tensor(x{},y{},z[3])", "{a:{b:[0.1,0.2,0.3]}}");
+}
+
 /// Applies the update `json` of a kind to a tensor and expects the result.
 fn check_update(spec: &str, before: &str, kind: &str, json: &str, after: &str) {
     let tensor_type = TensorType::parse(spec).unwrap();

@@ -6,12 +6,13 @@
 //!
 //! Certificates are renewed while connections live: [`Trust::renew`] reads the files again, and the next connection goes by what is new.
 //! What is said over a connection is none of this crate's matter. [`ServiceFiles`] is how a node trusts what is no node: etcd;
-//! [`certificate_and_key`] reads what a node shows its clients, and [`in_words`] says what is wrong with either, for them too.
+//! [`certificate_and_key`] reads what a node shows its clients, [`by_system`] is how these trust it, and [`in_words`] says what is wrong with either.
 
 mod client;
 mod configs;
 mod error;
 mod files;
+mod system;
 mod words;
 
 use std::io::{self, Read, Write};
@@ -29,6 +30,7 @@ use files::Contents;
 pub use client::ServiceFiles;
 pub use error::Error;
 pub use files::{TrustFiles, certificate_and_key};
+pub use system::by_system;
 pub use words::in_words;
 
 /// How long the other side may take for its part of a handshake.

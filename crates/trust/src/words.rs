@@ -21,6 +21,14 @@ pub fn in_words(error: &Error) -> String {
     }
 }
 
+/// Whether a certificate is refused for being an authority's.
+pub(crate) fn is_authority(error: &Error) -> bool {
+    // The library has no name of its own for it.
+    matches!(error, Error::InvalidCertificate(CertificateError::Other(other)) if format!("{other:?}").contains(AUTHORITY))
+}
+
+const AUTHORITY: &str = "CaUsedAsEndEntity";
+
 /// The same of a certificate alone.
 pub(crate) fn of_certificate(error: &CertificateError) -> String {
     use CertificateError as Is;
@@ -36,7 +44,7 @@ pub(crate) fn of_certificate(error: &CertificateError) -> String {
                 .to_owned()
         }
         Is::Other(other) => match &*format!("{other:?}") {
-            of if of.contains("CaUsedAsEndEntity") => {
+            of if of.contains(AUTHORITY) => {
                 "it is an authority's certificate (CA:TRUE) and cannot be a server's or client's as well: sign one with it \
                  that says CA:FALSE"
                     .to_owned()

@@ -5,15 +5,16 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
+use millrace_document::json::{Place, split_place};
 use millrace_document::{DocumentId, Group, OperationKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::operations::{Operation, Operations, Place};
-use super::report::{Failure, Progress, Report};
+use super::operations::{Operation, Operations, Unread};
+use super::report::{Failure, Progress, Report, Stop};
 use super::resume::{Frontier, Resume};
 use super::throttle::Throttle;
-use crate::{Client, Error, Protocol, Request};
+use crate::{Answer, Client, Error, Protocol, Request};
 
 /// Operations read ahead of sending.
 const READ_AHEAD: usize = 256;
@@ -70,7 +71,10 @@ pub async fn feed(
         .collect::<Result<_, _>>()?;
     greet(&clients[0]).await?;
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
-    let operations = Operations::new(input, stream, start)?;
+    let operations = Operations::new(stream, start).map_err(|Unread { place, reason, .. }| {
+        let reason = format!("{reason}; remove the resume file to begin anew");
+        Error::Feed { input: input.to_owned(), place, reason }
+    })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     // Reading may wait for a pipe, so it has a thread of its own. It ends when nobody receives any more.
     let reading = tokio::task::spawn_blocking(move || {
@@ -102,6 +106,27 @@ pub async fn feed(
     Ok(report)
 }
 
+/// Waits until the node at `base` can be reached, for at most `patience`. `waiting` is told once why it cannot yet.
+///
+/// # Errors
+/// It cannot be reached in that time; it refuses, or is not trusted.
+pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error)) -> Result<(), Error> {
+    let client = Client::new(base, Protocol::Http2)?;
+    let begun = Instant::now();
+    let mut waiting = Some(waiting);
+    loop {
+        match greet(&client).await {
+            Err(error @ (Error::Unreachable { .. } | Error::Broken { .. })) if begun.elapsed() < patience => {
+                if let Some(waiting) = waiting.take() {
+                    waiting(&error);
+                }
+            }
+            other => return other,
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
 /// Asks whether the node is there and has an application, so that neither a wrong address nor a forgotten deployment fails operation by
 /// operation.
 async fn greet(client: &Client) -> Result<(), Error> {
@@ -123,7 +148,7 @@ struct Feeding<'a> {
     input: &'a str,
     options: &'a Options,
     clients: Vec<Client>,
-    receiver: mpsc::Receiver<Result<Operation, Error>>,
+    receiver: mpsc::Receiver<Result<Operation, Unread>>,
     throttle: Throttle,
     sending: JoinSet<Sent>,
     /// For each document with an operation under way, those that wait for it.
@@ -142,12 +167,22 @@ struct Sent {
     id: DocumentId,
     kind: OperationKind,
     place: Place,
+    end: u64,
     bytes: usize,
-    /// Status and message.
-    result: Result<(StatusCode, String), Error>,
+    result: Result<Answered, Error>,
     latency: Duration,
     retries: u64,
     overloaded: bool,
+}
+
+/// What the node says of an operation.
+struct Answered {
+    status: StatusCode,
+    /// Empty where it went well.
+    message: String,
+    ignored: bool,
+    /// What is wrong there, or where the operation begins.
+    place: Place,
 }
 
 impl Feeding<'_> {
@@ -158,7 +193,7 @@ impl Feeding<'_> {
     ) -> Result<Report, Error> {
         let mut tick = tokio::time::interval(TICK);
         let mut open = true;
-        let mut fatal = None;
+        let mut unreadable = None;
         while open || !self.sending.is_empty() {
             let room = self.sending.len() + self.waiting < self.throttle.window();
             tokio::select! {
@@ -170,13 +205,16 @@ impl Feeding<'_> {
                 }
                 next = self.receiver.recv(), if open && room => match next {
                     Some(Ok(operation)) => self.accept(operation),
-                    Some(Err(Error::Feed { input, offset, reason })) => {
-                        // The text after an operation that makes no sense can still be read, unless the reader ended.
-                        self.failed(offset, String::new(), 0, reason.clone());
-                        fatal = Some(Error::Feed { input, offset, reason });
-                        open &= !self.options.stop_at_failure;
+                    Some(Err(Unread { place, reason, ends })) => {
+                        self.failed(place, String::new(), 0, reason.clone());
+                        if ends {
+                            self.report.stop = Some(Stop::Unreadable(place));
+                            unreadable = Some(reason);
+                        } else if self.options.stop_at_failure {
+                            self.report.stop = Some(Stop::AtFailure);
+                        }
+                        open &= self.report.stop.is_none();
                     }
-                    Some(Err(error)) => return Err(error),
                     None => open = false,
                 },
                 _ = tick.tick() => {
@@ -190,14 +228,20 @@ impl Feeding<'_> {
         if let Some(resume) = resume {
             resume.save(self.input, self.frontier.offset())?;
         }
+        self.report.failures.sort_by_key(|failure| failure.place.offset);
         self.report.progress = self.progress();
         progress(&self.report.progress);
         self.report.elapsed = self.started.elapsed();
-        let answered = self.report.progress.done + self.report.progress.condition_not_met;
+        let Progress { done, ignored, condition_not_met, .. } = self.report.progress;
+        let answered = done + ignored + condition_not_met;
         self.report.latency_mean = self.latency_sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
         // A feed of which nothing could be read is not a feed.
-        match fatal {
-            Some(error) if answered == 0 && self.report.progress.failed == 1 => Err(error),
+        match (unreadable, self.report.stop) {
+            (Some(reason), Some(Stop::Unreadable(place)))
+                if answered == 0 && self.report.progress.failed == 1 =>
+            {
+                Err(Error::Feed { input: self.input.to_owned(), place, reason })
+            }
             _ => Ok(self.report),
         }
     }
@@ -213,7 +257,7 @@ impl Feeding<'_> {
     /// Sends the operation, or lets it wait for an earlier one on the same document.
     fn accept(&mut self, operation: Operation) {
         self.frontier.begin(operation.place.offset);
-        self.report.progress.read_bytes = operation.place.end;
+        self.report.progress.read_bytes = operation.end;
         match self.behind.get_mut(&operation.id) {
             Some(queue) => {
                 queue.push_back(operation);
@@ -242,31 +286,40 @@ impl Feeding<'_> {
             true => self.throttle.refused(now),
             false => self.throttle.answered(sent.latency, now),
         }
-        let mut go_on = true;
         match sent.result {
-            Ok((status, message)) if status.is_success() || status == StatusCode::PRECONDITION_FAILED => {
-                match status.is_success() {
-                    true => progress.done += 1,
-                    false => progress.condition_not_met += 1,
+            Ok(Answered { status, ignored, .. })
+                if status.is_success() || status == StatusCode::PRECONDITION_FAILED =>
+            {
+                let done = status.is_success() && !ignored;
+                match (done, ignored) {
+                    (true, _) => progress.done += 1,
+                    (false, true) => progress.ignored += 1,
+                    (false, false) => progress.condition_not_met += 1,
+                }
+                let first = self.report.first_ignored.as_ref().map_or(u64::MAX, |(place, _)| place.offset);
+                if ignored && sent.place.offset < first {
+                    self.report.first_ignored = Some((sent.place, sent.id.to_string()));
                 }
                 let without_group = sent.kind == OperationKind::Put && matches!(sent.id.group(), Group::None);
-                progress.without_group += u64::from(status.is_success() && without_group);
+                progress.without_group += u64::from(done && without_group);
                 progress.sent_bytes += sent.bytes as u64;
                 self.latency_sum += sent.latency;
                 self.report.latency_max = self.report.latency_max.max(sent.latency);
-                drop(message);
             }
-            Ok((status, message)) => {
-                self.failed(sent.place.offset, sent.id.to_string(), status.as_u16(), message);
-                go_on = !self.options.stop_at_failure;
+            Ok(Answered { status, message, place, .. }) => {
+                self.failed(place, sent.id.to_string(), status.as_u16(), message);
+                if self.options.stop_at_failure {
+                    self.report.stop = Some(Stop::AtFailure);
+                }
             }
             Err(error) => {
-                // The node was away for as long as operations are tried again: the others would fare no better.
-                self.failed(sent.place.offset, sent.id.to_string(), 0, error.to_string());
+                // The others would fare no better.
+                self.failed(sent.place, sent.id.to_string(), 0, error.to_string());
+                self.report.stop = Some(Stop::NodeAway);
                 return false;
             }
         }
-        self.frontier.end(sent.place.offset, sent.place.end);
+        self.frontier.end(sent.place.offset, sent.end);
         let next = self.behind.get_mut(&sent.id).and_then(VecDeque::pop_front);
         match next {
             Some(operation) => {
@@ -277,13 +330,31 @@ impl Feeding<'_> {
                 self.behind.remove(&sent.id);
             }
         }
-        go_on
+        self.report.stop.is_none()
     }
 
-    fn failed(&mut self, offset: u64, id: String, status: u16, message: String) {
+    fn failed(&mut self, place: Place, id: String, status: u16, message: String) {
         self.report.progress.failed += 1;
         if self.report.failures.len() < Report::FAILURES_MAX {
-            self.report.failures.push(Failure { input: self.input.to_owned(), offset, id, status, message });
+            self.report.failures.push(Failure { input: self.input.to_owned(), place, id, status, message });
+        }
+    }
+}
+
+impl Answered {
+    /// The answer to the operation `json` at `place`. What the node says of a place in the operation becomes one in the feed.
+    fn new(answer: &Answer, place: Place, json: &[u8]) -> Self {
+        let status = answer.status;
+        if status.is_success() {
+            return Answered { status, message: String::new(), ignored: answer.is_ignored(), place };
+        }
+        let message = answer.message();
+        match split_place(&message) {
+            Some((reason, line, column)) => {
+                let place = place.within(json, line, column);
+                Answered { status, message: reason.to_owned(), ignored: false, place }
+            }
+            None => Answered { status, message, ignored: false, place },
         }
     }
 }
@@ -295,7 +366,7 @@ async fn deliver(client: Client, operation: Operation, patience: Duration, timeo
         OperationKind::Update => Method::PUT,
         OperationKind::Remove => Method::DELETE,
     };
-    let Operation { id, kind, target, body, place } = operation;
+    let Operation { id, kind, target, body, place, end } = operation;
     let bytes = body.len();
     let body = hyper::body::Bytes::from(body);
     let begun = Instant::now();
@@ -312,11 +383,18 @@ async fn deliver(client: Client, operation: Operation, patience: Duration, timeo
         };
         overloaded |= matches!(&result, Ok(answer) if answer.status == StatusCode::TOO_MANY_REQUESTS);
         if !passing || begun.elapsed() > patience {
-            let result = result.map(|answer| {
-                let message = if answer.status.is_success() { String::new() } else { answer.message() };
-                (answer.status, message)
-            });
-            return Sent { id, kind, place, bytes, result, latency: attempt.elapsed(), retries, overloaded };
+            let result = result.map(|answer| Answered::new(&answer, place, &body));
+            return Sent {
+                id,
+                kind,
+                place,
+                end,
+                bytes,
+                result,
+                latency: attempt.elapsed(),
+                retries,
+                overloaded,
+            };
         }
         retries += 1;
         let pause = Duration::from_millis(20 << retries.min(7));

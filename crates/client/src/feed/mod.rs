@@ -9,6 +9,6 @@ mod report;
 mod resume;
 mod throttle;
 
-pub use engine::{Options, feed};
-pub use report::{Failure, Progress, Report};
+pub use engine::{Options, feed, reach};
+pub use report::{Failure, Progress, Report, Stop};
 pub use resume::Resume;

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use millrace_document::json::Place;
+
 /// How far a feed is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
@@ -7,6 +9,8 @@ pub struct Progress {
     pub done: u64,
     /// Of these, puts of documents without a group.
     pub without_group: u64,
+    /// Operations on documents that the selections of all content clusters refuse: the node passed them over.
+    pub ignored: u64,
     /// Operations whose condition did not hold.
     pub condition_not_met: u64,
     /// Operations that failed for good.
@@ -28,14 +32,25 @@ pub struct Progress {
 pub struct Failure {
     /// The file, or `standard input`.
     pub input: String,
-    /// The byte where the operation begins, from 0.
-    pub offset: u64,
+    /// What is wrong there, or where the operation begins.
+    pub place: Place,
     /// The document; empty where it could not be read.
     pub id: String,
     /// The HTTP status; 0 where there was no answer.
     pub status: u16,
     /// Why.
     pub message: String,
+}
+
+/// Why the rest of a feed was not fed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It cannot be read from there on.
+    Unreadable(Place),
+    /// An operation failed, and was to be the last.
+    AtFailure,
+    /// The node was away for as long as operations are tried again.
+    NodeAway,
 }
 
 /// How a feed went.
@@ -45,6 +60,10 @@ pub struct Report {
     pub progress: Progress,
     /// The first failures; [`Progress::failed`] tells how many there were.
     pub failures: Vec<Failure>,
+    /// The first operation that was ignored: its place, and its document.
+    pub first_ignored: Option<(Place, String)>,
+    /// Why it ended before its end.
+    pub stop: Option<Stop>,
     /// From the first operation to the last answer.
     pub elapsed: Duration,
     /// The mean time of an operation from sending to its answer.

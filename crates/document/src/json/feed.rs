@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::failure::reason;
 use super::nesting::DEPTH;
+use super::place::Place;
 use crate::{DocumentId, Error, OperationKind};
 
 /// The most bytes of one operation, unless [`FeedReader::with_limit`] says otherwise.
@@ -19,21 +20,24 @@ pub struct FeedOperation {
     pub id: DocumentId,
     /// The whole object, for [`parse`](super::parse).
     pub json: Vec<u8>,
-    /// Where the object begins in the feed, in bytes.
-    pub offset: u64,
+    /// Where the object begins in the feed.
+    pub place: Place,
 }
 
 /// Splits a feed into operations: a JSON list of objects, or objects one after another (JSON lines), as they come.
 ///
 /// Memory is bounded by the largest operation. An operation that is no JSON, has no id, or has a bad one is an error of its
-/// own, and the next call goes on after it. So is a line that was cut off: the next one begins with its `{`. Where it is not clear any
-/// more where operations begin, the iterator ends after the error.
+/// own ([`Error::Operation`]), and the next call goes on after it. So is a line that is no operation, or was cut off: the next line is
+/// read as if nothing had been. In a list it is not clear any more then where operations begin: the iterator ends after the error
+/// ([`Error::Feed`]), as it does when the input cannot be read.
 pub struct FeedReader<R> {
     input: BufReader<R>,
-    offset: u64,
+    place: Place,
     limit: usize,
     list: Option<bool>,
     after_element: bool,
+    /// The rest of the line belongs to what was refused.
+    in_refused_line: bool,
     ended: bool,
 }
 
@@ -46,17 +50,66 @@ impl<R: Read> FeedReader<R> {
     /// A reader that refuses operations of more than `limit` bytes.
     pub fn with_limit(input: R, limit: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
-        FeedReader { input, offset: 0, limit, list: None, after_element: false, ended: false }
+        FeedReader {
+            input,
+            place: Place::default(),
+            limit,
+            list: None,
+            after_element: false,
+            in_refused_line: false,
+            ended: false,
+        }
     }
 
-    /// How many bytes of the feed have been read.
-    pub const fn offset(&self) -> u64 {
-        self.offset
+    /// Passes over what comes before byte `offset`, where an operation begins or ended.
+    ///
+    /// # Errors
+    /// [`Error::Feed`]: the input cannot be read, or has not so many bytes.
+    pub fn skip_to(mut self, offset: u64) -> Result<Self, Error> {
+        self.begin()?;
+        while self.place.offset < offset {
+            let left = usize::try_from(offset - self.place.offset).unwrap_or(usize::MAX);
+            let count = self.buffered()?.len().min(left);
+            if count == 0 {
+                return Err(self.fail("the feed has ended before the place to go on from"));
+            }
+            self.consume(count);
+        }
+        if self.peek()? == Some(b',') {
+            self.consume(1);
+        }
+        Ok(self)
     }
 
+    /// Nothing can be read any more.
     fn fail(&mut self, reason: impl Into<String>) -> Error {
+        self.fail_at(self.place, reason)
+    }
+
+    fn fail_at(&mut self, place: Place, reason: impl Into<String>) -> Error {
         self.ended = true;
-        Error::Feed { offset: self.offset, reason: reason.into() }
+        Error::Feed { place, reason: reason.into() }
+    }
+
+    /// What stands at `place` is no operation. Lines go on with the next line; nothing tells where the next element of a list begins.
+    fn refuse(&mut self, place: Place, reason: impl Into<String>) -> Error {
+        if self.list == Some(true) {
+            return self.fail_at(place, reason);
+        }
+        self.in_refused_line = true;
+        Error::Operation { place, reason: reason.into() }
+    }
+
+    fn skip_line(&mut self) -> Result<(), Error> {
+        while self.in_refused_line {
+            let bytes = self.buffered()?;
+            let end = memchr::memchr(b'\n', bytes);
+            let count = end.map_or(bytes.len(), |end| end + 1);
+            self.in_refused_line = end.is_none() && count > 0;
+            self.consume(count);
+        }
+        self.after_element = false;
+        Ok(())
     }
 
     fn buffered(&mut self) -> Result<&[u8], Error> {
@@ -68,8 +121,8 @@ impl<R: Read> FeedReader<R> {
     }
 
     fn consume(&mut self, count: usize) {
+        self.place.advance(&self.input.buffer()[..count]);
         self.input.consume(count);
-        self.offset += count as u64;
     }
 
     /// The next byte that is not white space, not yet consumed; `None` at the end.
@@ -88,16 +141,27 @@ impl<R: Read> FeedReader<R> {
         }
     }
 
+    /// Sees whether the feed is a list, and enters it.
+    fn begin(&mut self) -> Result<(), Error> {
+        if self.buffered()?.starts_with(b"\xEF\xBB\xBF") {
+            self.consume(3);
+            // It is no character of the line.
+            self.place.column = 1;
+        }
+        self.list = Some(self.peek()? == Some(b'['));
+        if self.list == Some(true) {
+            self.consume(1);
+        }
+        Ok(())
+    }
+
     /// Moves to the `{` of the next operation; false at the end of the feed.
     fn seek(&mut self) -> Result<bool, Error> {
         if self.list.is_none() {
-            if self.buffered()?.starts_with(b"\xEF\xBB\xBF") {
-                self.consume(3);
-            }
-            self.list = Some(self.peek()? == Some(b'['));
-            if self.list == Some(true) {
-                self.consume(1);
-            }
+            self.begin()?;
+        }
+        if self.in_refused_line {
+            self.skip_line()?;
         }
         let list = self.list == Some(true);
         match (self.peek()?, list) {
@@ -118,29 +182,29 @@ impl<R: Read> FeedReader<R> {
             }
             (Some(b'{'), true) if self.after_element => Err(self.fail("expected ',' between operations")),
             (Some(b'{'), _) => Ok(true),
-            (Some(other), _) => Err(self.fail(format!(
-                "expected '{{', as in {{\"put\": \"id:ns:type::name\", \"fields\": {{}}}}, got '{}'",
-                char::from(other).escape_default()
-            ))),
+            (Some(_), _) => {
+                const EXPECTED: &str = "this is no operation; expected '{', as in {\"put\": \"id:ns:type::name\", \"fields\": {}}";
+                Err(self.refuse(self.place, EXPECTED))
+            }
         }
     }
 
     /// The object that begins here, to its closing brace.
     fn object(&mut self) -> Result<Vec<u8>, Error> {
-        let (begin, limit) = (self.offset, self.limit);
+        let (begin, limit) = (self.place, self.limit);
         let mut json = Vec::new();
         let mut scan = Scan { lines: self.list == Some(false), ..Scan::default() };
         loop {
             let bytes = self.buffered()?;
             if bytes.is_empty() {
-                return Err(self.fail("the feed ends inside an operation; expected '}'"));
+                return Err(self.refuse(begin, "the feed ends inside an operation; expected '}'"));
             }
             let (count, end) = scan.advance(bytes);
             if scan.depth > DEPTH || scan.brackets > DEPTH {
-                return Err(self.fail(format!("an operation is nested deeper than {DEPTH}")));
+                return Err(self.refuse(begin, format!("an operation is nested deeper than {DEPTH}")));
             }
             if json.len() + count > limit {
-                return Err(self.fail(format!("an operation is larger than {limit} bytes")));
+                return Err(self.refuse(begin, format!("an operation is larger than {limit} bytes")));
             }
             json.extend_from_slice(&bytes[..count]);
             self.consume(count);
@@ -152,7 +216,7 @@ impl<R: Read> FeedReader<R> {
                 }
                 Some(End::CutOff) => {
                     let reason = "the line ends inside an operation; expected '}'".to_owned();
-                    return Err(Error::Feed { offset: begin, reason });
+                    return Err(Error::Operation { place: begin, reason });
                 }
             }
         }
@@ -174,10 +238,10 @@ impl<R: Read> Iterator for FeedReader<R> {
             }
             Err(error) => return Some(Err(error)),
         }
-        let offset = self.offset;
+        let place = self.place;
         Some(self.object().and_then(|json| {
-            let (kind, id) = header(&json).map_err(|reason| Error::Feed { offset, reason })?;
-            Ok(FeedOperation { kind, id, json, offset })
+            let (kind, id) = header(&json, place)?;
+            Ok(FeedOperation { kind, id, json, place })
         }))
     }
 }
@@ -275,9 +339,10 @@ struct Header<'a> {
     id: Option<Cow<'a, str>>,
 }
 
-fn header(json: &[u8]) -> Result<(OperationKind, DocumentId), String> {
-    let header: Header<'_> = sonic_rs::from_slice(json).map_err(|error| {
-        format!("{} (line {}, column {} of the operation)", reason(&error), error.line(), error.column())
+fn header(json: &[u8], place: Place) -> Result<(OperationKind, DocumentId), Error> {
+    let header: Header<'_> = sonic_rs::from_slice(json).map_err(|error| Error::Operation {
+        place: place.within(json, error.line(), error.column()),
+        reason: reason(&error),
     })?;
     let (kind, id) = match header {
         Header { put: Some(id), update: None, remove: None, .. } => (OperationKind::Put, id),
@@ -286,11 +351,11 @@ fn header(json: &[u8]) -> Result<(OperationKind, DocumentId), String> {
         // What a visit writes can be fed again.
         Header { put: None, update: None, remove: None, id: Some(id) } => (OperationKind::Put, id),
         _ => {
-            return Err(
-                "an operation has one of put, update and remove, as in {\"put\": \"id:ns:type::name\", …}"
-                    .to_owned(),
-            );
+            let reason =
+                "an operation has one of put, update and remove, as in {\"put\": \"id:ns:type::name\", …}";
+            return Err(Error::Operation { place, reason: reason.to_owned() });
         }
     };
-    Ok((kind, DocumentId::parse(&id).map_err(|error| error.to_string())?))
+    let id = DocumentId::parse(&id).map_err(|error| Error::Operation { place, reason: error.to_string() })?;
+    Ok((kind, id))
 }

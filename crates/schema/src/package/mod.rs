@@ -29,7 +29,9 @@ const DEPTH_MAX: usize = 32;
 /// Reads a zip archive.
 pub(crate) fn from_zip(archive: &[u8]) -> Result<Files, Error> {
     let mut zip = zip::ZipArchive::new(Cursor::new(archive))
-        .map_err(|error| Error::Package(format!("read the zip archive: {error}")))?;
+        .map_err(|error| Error::Package(format!(
+            "this is no zip archive ({error}): send one of the directory that has services.xml, as 'millrace deploy DIRECTORY' does"
+        )))?;
     let mut files = Collected::new(archive.len());
     for index in 0..zip.len() {
         let entry = zip

@@ -16,9 +16,9 @@ use millrace_schema::Application;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
+use crate::answer::text;
 use crate::cli::Demo;
-use crate::commands::feed::{Bar, text as report};
-use crate::commands::query::text;
+use crate::commands::feed::{Bar, Source, text as report};
 use crate::error::Error;
 use crate::lines::Lines;
 use crate::output::Output;
@@ -88,7 +88,7 @@ async fn show(arguments: &Demo, output: &Output, settings: Settings) -> Result<E
         feed(&url, "the corpus", operations, &Options::default(), None, |progress| bar.show(progress)).await;
     bar.end();
     let fed = fed?;
-    say(&format!("   {}", report("fed", &fed)));
+    say(&format!("   {}", report("fed", &fed, Source::Made)));
 
     let answers = search(&url, corpus, &say).await?;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hyper::{Method, StatusCode};
-use millrace_client::{Client, Protocol, Request, document_path};
+use millrace_client::{Answer, Client, Protocol, Request, document_path};
 use millrace_document::{DocumentId, Group};
 use serde_json::{Value, json};
 
 use crate::cli::{Get, NodeArguments, Patience, Remove, Write};
-use crate::commands::feed::WITHOUT_GROUP;
+use crate::commands::feed::{IGNORED, WITHOUT_GROUP};
 use crate::error::Error;
 use crate::output::Output;
 
@@ -28,7 +28,8 @@ pub async fn get(node: &NodeArguments, arguments: &Get, output: &Output) -> Resu
     }
     let mut document = answer.checked()?.json();
     if let Some(document) = document.as_object_mut() {
-        document.remove("pathId");
+        // The others stay in their order.
+        document.shift_remove("pathId");
     }
     output.print(|| pretty(&document), &document);
     Ok(ExitCode::SUCCESS)
@@ -63,9 +64,11 @@ async fn write(
     if arguments.create {
         request = request.parameter("create", "true");
     }
-    client(node, &arguments.patience)?.send(request).await?.checked()?;
+    let answer = client(node, &arguments.patience)?.send(request).await?.checked()?;
     let id = &arguments.id;
-    output.print(|| format!("done: {id}"), &json!({ "id": id }));
+    if !done(&answer, id, output) {
+        return Ok(ExitCode::SUCCESS);
+    }
     let without_group = DocumentId::parse(id).is_ok_and(|id| matches!(id.group(), Group::None));
     if method == Method::POST && without_group {
         eprintln!("note: {WITHOUT_GROUP}");
@@ -79,9 +82,18 @@ pub async fn remove(node: &NodeArguments, arguments: &Remove, output: &Output) -
     if let Some(condition) = &arguments.condition {
         request = request.parameter("condition", condition);
     }
-    client(node, &arguments.patience)?.send(request).await?.checked()?;
-    output.print(|| format!("done: {}", arguments.id), &json!({ "id": arguments.id }));
+    let answer = client(node, &arguments.patience)?.send(request).await?.checked()?;
+    done(&answer, &arguments.id, output);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says whether the operation was done, or passed over by the node.
+fn done(answer: &Answer, id: &str, output: &Output) -> bool {
+    let ignored = answer.is_ignored();
+    let value = json!({ "id": id, "ignored": ignored });
+    output
+        .print(|| if ignored { format!("ignored: {id}: {IGNORED}") } else { format!("done: {id}") }, &value);
+    !ignored
 }
 
 fn client(node: &NodeArguments, patience: &Patience) -> Result<Client, Error> {

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use millrace_client::feed::{Options, Progress, Report, Resume, feed};
+use millrace_client::Place;
+use millrace_client::feed::{Options, Progress, Report, Resume, Stop, feed, reach};
 use serde_json::{Value, json};
 
 use crate::cli::{Feed, NodeArguments};
@@ -29,13 +30,17 @@ pub async fn run(node: &NodeArguments, arguments: &Feed, output: &Output) -> Res
     let mut clean = true;
     for path in &arguments.files {
         let Input { name, size, stream } = Input::open(path)?;
+        reach(&node.url, options.patience, |away| {
+            eprintln!("note: {away}; trying for {} seconds (--patience)", arguments.patience);
+        })
+        .await?;
         let bar = Bar::new(size, arguments.quiet || output.is_json());
         let report =
             feed(&node.url, &name, stream, &options, resume.as_mut(), |progress| bar.show(progress)).await;
         bar.end();
         let report = report?;
-        clean &= report.progress.failed == 0;
-        output.print(|| text(&name, &report), &value(&name, &report));
+        clean &= report.progress.failed == 0 && report.stop.is_none();
+        output.print(|| text(&name, &report, Source::File), &value(&name, &report));
         if !clean && arguments.stop_at_failure {
             break;
         }
@@ -91,8 +96,25 @@ impl Bar {
 pub const WITHOUT_GROUP: &str = "without a group in the id, a document is found by no query with streaming.groupname, only by those over all groups \
                                  (streaming.selection=true); write id:NAMESPACE:TYPE:g=GROUP:NAME";
 
+/// What became of a document that the node ignored.
+pub const IGNORED: &str =
+    "the selection of its document type in services.xml does not take it, so it was not stored";
+
+/// Where the operations of a feed come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A file, or a pipe, whose lines people can look up.
+    File,
+    /// They were made on the way: only their ids say something.
+    Made,
+}
+
 /// A report, for people.
-pub fn text(name: &str, report: &Report) -> String {
+pub fn text(name: &str, report: &Report, source: Source) -> String {
+    let place_in = |place: Place| match source {
+        Source::File => format!("{name}:{}:{}", place.line, place.column),
+        Source::Made => name.to_owned(),
+    };
     let progress = &report.progress;
     let mut alike: HashMap<&str, usize> = HashMap::new();
     let told = report.failures.iter().filter(|failure| {
@@ -103,16 +125,34 @@ pub fn text(name: &str, report: &Report) -> String {
     let mut lines: Vec<String> = told
         .map(|failure| {
             let id = if failure.id.is_empty() { String::new() } else { format!("{}: ", failure.id) };
-            format!("failed: {}, byte {}: {id}{}", failure.input, failure.offset, failure.message)
+            format!("failed: {}: {id}{}", place_in(failure.place), failure.message)
         })
         .collect();
     let hidden = progress.failed.saturating_sub(lines.len() as u64);
     if hidden > 0 {
         lines.push(format!("… and {hidden} more"));
     }
+    match report.stop {
+        Some(Stop::Unreadable(place)) => lines.push(format!(
+            "{name} was not read from line {} on: mend it there, and feed the rest",
+            place.line
+        )),
+        Some(Stop::AtFailure) => lines.push("stopped at a failure: what follows it was not fed".to_owned()),
+        Some(Stop::NodeAway) => {
+            lines.push("the node was away for too long (--patience): the rest was not fed".to_owned());
+        }
+        None => {}
+    }
+    if let Some((place, id)) = &report.first_ignored {
+        lines.push(format!("{} ignored, the first {}: {id}: {IGNORED}", progress.ignored, place_in(*place)));
+    }
+    let ignored = match progress.ignored {
+        0 => String::new(),
+        count => format!(" {count} ignored,"),
+    };
     let seconds = report.elapsed.as_secs_f64();
     lines.push(format!(
-        "{name}: {} done, {} failed, {} conditions not met in {seconds:.1} s: {:.0} documents/s, {:.1} MB/s; latency {:.1} ms, \
+        "{name}: {} done, {} failed,{ignored} {} conditions not met in {seconds:.1} s: {:.0} documents/s, {:.1} MB/s; latency {:.1} ms, \
          at most {:.0} ms; {} retries",
         progress.done,
         progress.failed,
@@ -136,8 +176,8 @@ fn value(name: &str, report: &Report) -> Value {
         .iter()
         .map(|failure| {
             json!({
-                "input": failure.input, "offset": failure.offset, "id": failure.id, "status": failure.status,
-                "message": failure.message,
+                "input": failure.input, "line": failure.place.line, "column": failure.place.column,
+                "id": failure.id, "status": failure.status, "message": failure.message,
             })
         })
         .collect();
@@ -146,6 +186,7 @@ fn value(name: &str, report: &Report) -> Value {
         "done": progress.done,
         "without_group": progress.without_group,
         "failed": progress.failed,
+        "ignored": progress.ignored,
         "condition_not_met": progress.condition_not_met,
         "retried": progress.retried,
         "bytes": progress.sent_bytes,
@@ -153,6 +194,7 @@ fn value(name: &str, report: &Report) -> Value {
         "documents_per_second": report.rate(),
         "latency_mean_ms": report.latency_mean.as_secs_f64() * 1e3,
         "latency_max_ms": report.latency_max.as_secs_f64() * 1e3,
+        "complete": report.stop.is_none(),
         "failures": failures,
     })
 }

@@ -9,7 +9,7 @@ use millrace_mail::{Group, Import};
 use serde_json::json;
 
 use crate::cli::{Archive, ImportMail, NodeArguments};
-use crate::commands::feed::{Bar, text};
+use crate::commands::feed::{Bar, Source, text};
 use crate::error::Error;
 use crate::lines::Lines;
 use crate::output::Output;
@@ -51,9 +51,9 @@ pub async fn run(node: &NodeArguments, arguments: &ImportMail, output: &Output) 
     let progress = &report.progress;
     output.print(
         || match unusable {
-            0 => text(&name, &report),
-            1 => format!("{}\n1 message could not be used", text(&name, &report)),
-            count => format!("{}\n{count} messages could not be used", text(&name, &report)),
+            0 => text(&name, &report, Source::Made),
+            1 => format!("{}\n1 message could not be used", text(&name, &report, Source::Made)),
+            count => format!("{}\n{count} messages could not be used", text(&name, &report, Source::Made)),
         },
         &json!({ "input": name, "done": progress.done, "failed": progress.failed, "unusable": unusable }),
     );

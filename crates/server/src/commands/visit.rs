@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use hyper::Method;
 use hyper::header::ACCEPT;
+use hyper::{Method, StatusCode};
 use millrace_client::{Client, Protocol, Request};
 use serde_json::Value;
 
@@ -14,6 +14,9 @@ use crate::output::print_all;
 /// Writes all documents of all clusters, or of one.
 pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Error> {
     let client = Client::new(&node.url, Protocol::Http1)?.patient(arguments.timeout);
+    if let Some(document_type) = &arguments.document_type {
+        expect_type(&client, document_type).await?;
+    }
     let clusters = match &arguments.cluster {
         Some(cluster) => vec![Some(cluster.clone())],
         // A path with a document type says enough.
@@ -24,6 +27,17 @@ pub async fn run(node: &NodeArguments, arguments: &Visit) -> Result<ExitCode, Er
         visit(&client, arguments, cluster.as_deref()).await?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a document type that does not exist, with those that do; a selection would find nothing of it. Any document's path
+/// tells.
+async fn expect_type(client: &Client, document_type: &str) -> Result<(), Error> {
+    let path = format!("/document/v1/any/{}/docid/any", millrace_client::encoded(document_type));
+    let answer = client.send(Request::new(Method::GET, path).parameter("fieldSet", "[id]")).await?;
+    match answer.status {
+        StatusCode::NOT_FOUND => Ok(()),
+        _ => answer.checked().map(drop).map_err(Error::from),
+    }
 }
 
 /// The content clusters of the node, which its refusal of an unknown one names.
@@ -101,9 +115,7 @@ fn selection(arguments: &Visit) -> Option<String> {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let is =
         |(part, value): (&str, &Option<String>)| Some(format!("id.{part} == {}", quoted(value.as_deref()?)));
-    // The bare name of a type that does not exist is refused; by `id.type` alone nothing would be found.
-    let exists = arguments.document_type.clone();
-    let parts: Vec<String> = exists.into_iter().chain(parts.into_iter().filter_map(is)).collect();
+    let parts: Vec<String> = parts.into_iter().filter_map(is).collect();
     match (own, parts.is_empty()) {
         (own, true) => own.clone(),
         (None, false) => Some(parts.join(" and ")),

@@ -1,0 +1,81 @@
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::words::is_authority;
+
+/// Trusts whom the system trusts; with `SSL_CERT_FILE` in the environment, the certificates in that file instead. A server that shows
+/// one of these itself is trusted too, though it is an authority's, as those are that `openssl req -x509` makes.
+///
+/// # Errors
+/// In words: there are no certificates to trust.
+pub fn by_system() -> Result<ClientConfig, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    if roots.add_parsable_certificates(found.certs.iter().cloned()).0 == 0 {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(if reasons.is_empty() { "there are none".to_owned() } else { reasons.join("; ") });
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .build()
+        .map_err(|error| error.to_string())?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let verifier = Arc::new(Given { chains, certificates: found.certs });
+    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+}
+
+/// Takes what is signed by one of the certificates, and these themselves.
+#[derive(Debug)]
+struct Given {
+    chains: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Given {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // That it is valid now was seen before that it is an authority's; whose it is, was not.
+            Err(error) if is_authority(&error) && self.certificates.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chains.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
