@@ -14,7 +14,7 @@ SERVICES = """<services version="1.0">
 <content id="notes" version="1.0"><redundancy>1</redundancy><documents><document type="note" mode="streaming"/></documents></content>
 </services>"""
 SCHEMA = """schema {0} {{ document {0} {{ field text type string {{ indexing: index }} {1} }}
-fieldset default {{ fields: text }} }}"""
+fieldset default {{ fields: text }} {2} }}"""
 CASES = [
     ({}, ["mail", "note"]),
     ({"sources": "letters"}, ["mail"]),
@@ -30,6 +30,11 @@ CASES = [
     ({"streaming.selection": 'note.text = "w*" or mail.text == "other"'}, ["note"]),
     ({"streaming.selection": "mail.text", "restrict": "note"}, []),
     ({"streaming.selection": "mail.nosuch > 1", "restrict": "note"}, "document type 'mail' has no field 'nosuch'"),
+    # What a query names, all its schemas have.
+    ({"ranking": "own"}, "schema 'note' has no rank profile 'own'"),
+    ({"ranking": "own", "restrict": "mail"}, ["mail"]),
+    ({"summary": "own"}, "schema 'note' has no document summary 'own'"),
+    ({"summary": "own", "sources": "letters"}, ["mail"]),
     ({"sources": "mails"}, "Could not resolve source ref 'mails'. Valid source refs are letters, mail, note, notes."),
 ]
 
@@ -37,8 +42,14 @@ CASES = [
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     node = Node(tmp_path_factory.mktemp("sources") / "data", *free_ports(2))
-    own = {"mail": "field size type int { indexing: attribute }", "note": ""}
-    schemas = {f"schemas/{name}.sd": SCHEMA.format(name, field) for name, field in own.items()}
+    own = {
+        "mail": (
+            "field size type int { indexing: attribute }",
+            "rank-profile own { } document-summary own { summary text { } }",
+        ),
+        "note": ("", ""),
+    }
+    schemas = {f"schemas/{name}.sd": SCHEMA.format(name, *parts) for name, parts in own.items()}
     status, answer = deploy(node, {"services.xml": SERVICES} | schemas)
     assert status == 200, answer
     for name in ("mail", "note"):

@@ -375,7 +375,7 @@ fn check_feed(feed: &str, expected: &[&str]) {
             Ok(operation) => {
                 let begin = operation.place.offset as usize;
                 assert_eq!(feed.as_bytes()[begin..begin + operation.json.len()], operation.json);
-                assert_eq!(operation.place, Place::default().after(feed[..begin].as_bytes()));
+                assert_eq!(operation.place, Place::default().after(&feed.as_bytes()[..begin]));
                 format!("{:?} {} {begin}", operation.kind, operation.id.name())
             }
             Err(error @ millrace_document::Error::Feed { .. }) => format!("!!{error}"),
@@ -462,8 +462,8 @@ fn a_place_within_an_operation_is_one_in_the_feed() {
     fn check(feed: &str, begin: &str, told: &str, expected: &str) {
         let at = feed.find(begin).expect("it is in the feed");
         let (reason, line, column) = json::split_place(told).expect("it says where");
-        let place = Place::default().after(feed[..at].as_bytes());
-        let within = place.within(feed[at..feed.len() - 1].as_bytes(), line, column);
+        let place = Place::default().after(&feed.as_bytes()[..at]);
+        let within = place.within(&feed.as_bytes()[at..feed.len() - 1], line, column);
         assert_eq!(format!("{reason}: {within}"), expected);
     }
     let feed = "[{},\n æ{\"æ\": 1,\n \"b\": x}]";

@@ -181,7 +181,7 @@ async fn search(
             gone: Arc::clone(&gone),
         };
         let making = make(&request, &here, &aim);
-        let Ok(made) = tokio::time::timeout(timeout.saturating_add(GRACE), making).await else {
+        let Ok(made) = tokio::time::timeout_at((deadline + GRACE).into(), making).await else {
             return Err(Error::Timeout(timeout));
         };
         let made = made?;

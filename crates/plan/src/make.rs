@@ -18,9 +18,6 @@ pub struct Context<'a> {
     /// Whether another schema of the same request has a field (or fieldset) of this name: then it matches nothing here, instead
     /// of failing the request.
     pub known_elsewhere: &'a dyn Fn(&str) -> bool,
-    /// Whether another schema of the same request has a rank profile of this name: then documents are ranked by the default
-    /// profile here.
-    pub profile_elsewhere: &'a dyn Fn(&str) -> bool,
     /// The embeddings that [`embeddings`](crate::embeddings) asked for.
     pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
     /// How rare words are in large collections, for rank profiles that go by that.
@@ -35,7 +32,6 @@ impl Context<'_> {
             significance: &NO_MODELS,
             clock: SystemTime::now(),
             known_elsewhere: &|_| false,
-            profile_elsewhere: &|_| false,
             embedded: &|_, _| None,
         }
     }
@@ -54,9 +50,7 @@ impl Plan {
             hint: did_you_mean(name, known.map(String::as_str)),
         };
         let scope = Scope::of(&query.streaming)?;
-        let asked = query.ranking.profile.as_deref().unwrap_or("default");
-        let is_elsewhere = !schema.rank_profiles.contains_key(asked) && (context.profile_elsewhere)(asked);
-        let profile_name = if is_elsewhere { "default" } else { asked };
+        let profile_name = query.ranking.profile.as_deref().unwrap_or("default");
         let profile = schema
             .rank_profiles
             .get(profile_name)

@@ -29,7 +29,6 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
     let context = Context {
         clock: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         known_elsewhere: &|name| name == "elsewhere",
-        profile_elsewhere: &|name| name == "theirs",
         ..Context::alone()
     };
     let query = match Query::from_parameters(parameters, &Limits::default()) {

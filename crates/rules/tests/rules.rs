@@ -435,6 +435,25 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         &format!("{} a", "(".repeat(60)),
         "1:51: conditions are nested more than 50 deep: give an inner one a name, as in '[name] :- condition;'",
     );
+    wrong(
+        &format!("{}({}a) -> b;", "!".repeat(30), "!".repeat(30)),
+        "1:52: '!' is repeated too often: once is enough",
+    );
+    // Each of them is well, but they are within each other.
+    let nested = |number: usize| format!("[c{number}] :- {}[c{}];\n", "!".repeat(45), number + 1);
+    let deep: String = (0..20).map(nested).chain(["[c20] :- x;\n[c0] -> y;".to_owned()]).collect();
+    wrong(
+        &deep,
+        "9:55: more than 400 conditions are within each other, with those that they refer to: put some of them together",
+    );
+    let include = |number: usize| (format!("{number:02}.sr"), format!("@include({:02})", number + 1));
+    let mut chain: Vec<(String, String)> = (0..60).map(include).collect();
+    chain.push(("60.sr".to_owned(), "a -> b;".to_owned()));
+    let chain: Vec<(&str, &str)> = chain.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    fails(
+        &chain,
+        "rules/50.sr:1:1: rule bases include each other more than 50 deep: put some of them together",
+    );
     fails(
         &[("a.sr", "@include(b)"), ("b.sr", "\n@include(a)")],
         "rules/b.sr:2:1: rule bases include each other in a circle, a → b → a: take one @include out",

@@ -88,12 +88,6 @@ pub(super) fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
         transient: Some(true),
     });
     let unresolved = found.unresolved.as_ref().map(message);
-    let lacking = found.lacking.iter().map(|schema| {
-        let summary = query.presentation.summary.as_deref().unwrap_or_default();
-        let message =
-            format!("schema '{schema}' has no document summary '{summary}'; its documents are left out");
-        illegal(message, Some(schema.to_string()))
-    });
     let ungrouped = found.ungrouped.iter().map(|ungrouped| {
         let message = format!(
             "Could not locate field for grouping number {} : {}; the groups are of documents of other schemas",
@@ -103,7 +97,7 @@ pub(super) fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
     });
     let unshown = found.unshown.iter().map(|unshown| illegal(unshown.reason.clone(), None));
     let of_sources = found.sources.iter().flat_map(|source| source.errors.iter().cloned());
-    let whole = timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown);
+    let whole = timed_out.into_iter().chain(unresolved).chain(ungrouped).chain(unshown);
     whole.chain(of_sources).collect()
 }
 

@@ -46,8 +46,6 @@ pub(super) struct Found {
     pub(super) told: Arc<[String]>,
     /// That some of the sources are not there.
     pub(super) unresolved: Option<Error>,
-    /// Schemas left out, since they lack the document summary asked for.
-    pub(super) lacking: Vec<Arc<str>>,
     /// Schemas that have no part in the groups of a request, by its number, since they lack a field: why.
     pub(super) ungrouped: Vec<Ungrouped>,
     /// The selected fields that no hit can have.
@@ -169,7 +167,6 @@ struct Prepared<'r> {
     request: &'r Request,
     kinds: Vec<Asked<'r>>,
     unresolved: Option<Error>,
-    lacking: Vec<Arc<str>>,
     /// One for each kind.
     searches: Vec<Arc<Search>>,
     planned: Duration,
@@ -181,7 +178,6 @@ impl<'r> Prepared<'r> {
     fn new(request: &'r Request) -> Result<Self, Error> {
         let Request { deployment, query, started, gone, .. } = request;
         let Reached { kinds, unresolved } = Reached::by(&query.sources, deployment)?;
-        let (kinds, lacking) = showing(kinds, query);
         let mut known = beside(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
         let searches = kinds
@@ -194,7 +190,7 @@ impl<'r> Prepared<'r> {
         let rest = timeout.saturating_sub(looking).max(REST_MIN);
         let deadline = Deadline::at(*started + looking).with_rest(rest).or_when(Arc::clone(gone));
         let planned = started.elapsed();
-        Ok(Prepared { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
+        Ok(Prepared { request, kinds, unresolved, searches, planned, timeout, deadline })
     }
 
     /// The documents of each kind.
@@ -229,7 +225,7 @@ impl<'r> Prepared<'r> {
         let end = query.offset.saturating_add(query.hits).min(result.hits.len());
         let ungrouped = Ungrouped::all(&self.searches);
         let unshown = unshown(query, &self.searches);
-        let Prepared { planned, timeout, unresolved, lacking, .. } = self;
+        let Prepared { planned, timeout, unresolved, .. } = self;
         Found {
             hits: query.offset.min(end)..end,
             result,
@@ -239,7 +235,6 @@ impl<'r> Prepared<'r> {
             plans,
             told: Arc::clone(told),
             unresolved,
-            lacking,
             ungrouped,
             unshown,
             sources: Vec::new(),
@@ -270,18 +265,6 @@ impl Plans {
             plans: searches.iter().map(|search| search.plan().to_string()).collect(),
         }
     }
-}
-
-/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
-/// plan says what is wrong.
-fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
-    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
-    let has = |asked: &Asked<'_>| asked.kind.schema.summaries.contains_key(summary);
-    if !kinds.iter().any(has) {
-        return (kinds, Vec::new());
-    }
-    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
-    (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
 }
 
 /// The texts that the query wants embedded, over all schemas that it asks.
@@ -315,11 +298,9 @@ fn plan(
     let elsewhere = |field: &str| {
         all.iter().any(|other| other.schema.name != kind.schema.name && has_field(&other.schema, field))
     };
-    let profile = |name: &str| all.iter().any(|other| other.schema.rank_profiles.contains_key(name));
     let context = Context {
         clock: SystemTime::now(),
         known_elsewhere: &elsewhere,
-        profile_elsewhere: &profile,
         embedded: &|call, target| embeddings.get(call, target),
         significance: &deployment.application.significance,
     };
