@@ -3,8 +3,7 @@
 pub struct Status {
     /// Documents. Those of a sealed bucket are exact where it has one file, or where they were counted for
     /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed; elsewhere, and in the tail, versions that those in other files
-    /// have replaced or removed count as well, and in the tail removals. What halves of a bucket have that was split without looking at its
-    /// files is an estimate until they are merged.
+    /// have replaced or removed count as well, and in the tail removals.
     pub documents: u64,
     /// Bytes of segment files.
     pub segment_bytes: u64,

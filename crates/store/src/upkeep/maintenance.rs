@@ -111,16 +111,21 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// Splits buckets that use fewer bits, all at once and without looking at their documents. Returns whether there were some.
+    /// Splits buckets that use fewer bits, all at once. Returns whether there were some.
     fn split_to_bits(&self, state: &State, bits: u8) -> Result<bool, Error> {
         let split = |bucket: &Arc<Bucket>| bucket.id.used_bits() < bits;
         let count = state.buckets.iter().filter(|bucket| split(bucket)).count();
         if count == 0 {
             return Ok(false);
         }
+        let halved = |buckets: &[Arc<Bucket>]| -> Vec<Arc<Bucket>> {
+            buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect()
+        };
+        let shares = Shares::of_split(&state.buckets, &halved(&state.buckets))?;
         self.shared.publish(|state| {
             let mut state = state.clone();
-            state.buckets = state.buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect();
+            state.buckets = halved(&state.buckets);
+            shares.give(&mut state.buckets);
             Ok(state)
         })?;
         self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);

@@ -31,6 +31,35 @@ impl Shares {
         Ok(())
     }
 
+    /// What buckets have that others are split into.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of_split(whole: &[Arc<Bucket>], parts: &[Arc<Bucket>]) -> Result<Self, Error> {
+        let mut shares = Shares::default();
+        for old in whole.iter().filter(|bucket| !bucket.segments.is_empty()) {
+            let begin = parts.partition_point(|part| part.places().0 < old.places().0);
+            let count = parts[begin..].partition_point(|part| part.places().1 <= old.places().1);
+            if count > 1 {
+                for segment in old.open_segments()? {
+                    shares.measure(segment, parts[begin..begin + count].iter())?;
+                }
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Gives the buckets that were measured what they have.
+    pub fn give(&self, buckets: &mut [Arc<Bucket>]) {
+        let is_known = |bucket: &Bucket| {
+            bucket.segments.iter().any(|file| self.0.contains_key(&(bucket.id, file.record.number)))
+        };
+        for bucket in buckets.iter_mut().filter(|bucket| is_known(bucket)) {
+            let segments = bucket.segments.iter().map(|file| self.of(bucket.id, file)).collect();
+            *bucket = Arc::new(Bucket { id: bucket.id, segments });
+        }
+    }
+
     /// The file as this bucket has it. A bucket that was not measured has it as it is given.
     pub fn of(&self, bucket: BucketId, file: &BucketSegment) -> BucketSegment {
         let measured = self.0.get(&(bucket, file.record.number));

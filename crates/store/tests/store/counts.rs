@@ -9,6 +9,7 @@ use crate::late::{NOW, apply, infos, small, version};
 use crate::transfer::{bytes, import};
 
 const BITS: u8 = 4;
+const CLUSTER_BITS: u8 = 8;
 
 fn options(directory: &std::path::Path) -> Options {
     let tuning = Tuning { split_bits: BITS, split_documents: 100_000, ..small(directory).tuning };
@@ -76,4 +77,32 @@ fn splitting_a_bucket_loses_no_document_from_the_count() {
     assert!(status.splits > 10, "{} splits", status.splits);
     let there = found(&store);
     assert!(status.documents >= there && status.documents <= there + 300, "{} of {there}", status.documents);
+}
+
+#[test]
+fn buckets_that_are_split_off_take_only_their_own_documents_out_of_the_count() {
+    let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let [source, target] = directories.each_ref().map(|directory| open(options(directory.path())));
+    // Their own buckets are larger than those that move.
+    for store in [&source, &target] {
+        store.maintain().expect("split");
+        fill(store);
+        store.maintain().expect("merged");
+    }
+    let moving: Vec<BucketId> = (0..1 << CLUSTER_BITS)
+        .filter(|bits| bits % 3 != 0)
+        .map(|bits| BucketId::new(CLUSTER_BITS, bits))
+        .collect();
+    let checksums = infos(&target, &moving);
+    let given_up: Vec<(BucketId, u64)> =
+        moving.iter().zip(checksums).filter_map(|(bucket, info)| Some((*bucket, info?.checksum))).collect();
+    target.delete_replicas(&given_up, Timestamp(NOW - 1000)).expect("deleted");
+    target.close();
+    let target = open(options(directories[1].path()));
+    assert_eq!(target.status().documents, found(&target), "of what stayed");
+    for parcel in source.export(&moving).expect("exported") {
+        import(&target, &parcel, &bytes(&parcel)).expect("imported");
+    }
+    assert_eq!(target.status().documents, found(&target), "with what came back");
+    assert_eq!(found(&target), found(&source));
 }

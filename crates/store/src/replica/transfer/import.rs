@@ -200,8 +200,10 @@ impl Arrived {
         let options = &shared.options;
         let synced = options.disk.sync_directory(&options.data_dir.join("segments"));
         synced.map_err(|error| Error::io("finish an import", &error))?;
-        let mut shares = Shares::default();
-        let then = with(&shared.state(), &given, &shares);
+        let state = shared.state();
+        let then = with(&state, &given, &Shares::default());
+        let mut shares = Shares::of_split(&state.buckets, &then.buckets)?;
+        drop(state);
         for (of, _) in arrived {
             let has = |bucket: &&Arc<Bucket>| bucket.has_segment(of.number);
             shares.measure(&of.segment, then.buckets.iter().filter(has))?;
@@ -223,6 +225,7 @@ fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>, shares: &S
             state.buckets = isolated(&state.buckets, *bucket);
         }
     }
+    shares.give(&mut state.buckets);
     for bucket in &mut state.buckets {
         let id = bucket.id;
         let around = (0..=id.used_bits()).map(|bits| BucketId::new(bits, id.bits()));
