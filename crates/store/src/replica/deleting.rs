@@ -50,7 +50,7 @@ fn delete(
     drop(counting);
     let idle = idle_parts(&counted, &ids)?;
     let isolate = |buckets: &[Arc<Bucket>]| ids.iter().fold(buckets.to_vec(), |of, id| isolated(&of, *id));
-    let shares = Shares::of_split(&counted.buckets, &isolate(&counted.buckets))?;
+    let shares = Shares::of_split(&counted.buckets, &isolate(&counted.buckets));
     let mut gone = Vec::new();
     // No row comes between looking and deleting: it would be lost.
     shared.publish_alone(|state| {

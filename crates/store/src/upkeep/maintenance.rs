@@ -121,7 +121,7 @@ impl Maintenance {
         let halved = |buckets: &[Arc<Bucket>]| -> Vec<Arc<Bucket>> {
             buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect()
         };
-        let shares = Shares::of_split(&state.buckets, &halved(&state.buckets))?;
+        let shares = Shares::of_split(&state.buckets, &halved(&state.buckets));
         self.shared.publish(|state| {
             let mut state = state.clone();
             state.buckets = halved(&state.buckets);

@@ -202,7 +202,7 @@ impl Arrived {
         synced.map_err(|error| Error::io("finish an import", &error))?;
         let state = shared.state();
         let then = with(&state, &given, &Shares::default());
-        let mut shares = Shares::of_split(&state.buckets, &then.buckets)?;
+        let mut shares = Shares::of_split(&state.buckets, &then.buckets);
         drop(state);
         for (of, _) in arrived {
             let has = |bucket: &&Arc<Bucket>| bucket.has_segment(of.number);
