@@ -44,6 +44,11 @@ impl Joining {
 }
 
 impl Cluster for Joining {
+    fn serves(&self) -> Result<(), String> {
+        self.membership.serves()?;
+        self.node().map(drop)
+    }
+
     fn me(&self) -> Result<NodeKey, String> {
         self.node()?.me()
     }
@@ -108,7 +113,14 @@ impl Cluster for Joining {
     }
 
     fn gauges(&self) -> Vec<Gauge> {
-        self.node().map(|node| node.gauges()).unwrap_or_default()
+        let lost = self.membership.coordination_lost_for().map_or(0.0, |lost| lost.as_secs_f64());
+        let mut gauges = self.node().map(|node| node.gauges()).unwrap_or_default();
+        gauges.push(Gauge::new(
+            "millrace.coordination.unreachable_seconds",
+            "Seconds since coordination (etcd) was last found not to answer; 0 while it answers",
+            lost,
+        ));
+        gauges
     }
 
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadDone) {

@@ -300,6 +300,10 @@ impl Service for Answers {
 }
 
 impl Cluster for ContentNode {
+    fn serves(&self) -> Result<(), String> {
+        self.membership.serves()
+    }
+
     fn me(&self) -> Result<NodeKey, String> {
         Ok(self.me)
     }

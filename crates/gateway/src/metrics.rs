@@ -197,16 +197,21 @@ impl Metrics {
             })
         });
         json!({
-            "snapshot": { "from": seconds(self.started), "to": seconds(SystemTime::now()) },
+            "snapshot": self.snapshot(),
             "values": counted.chain(read).collect::<Vec<_>>(),
         })
+    }
+
+    /// The time that is counted.
+    pub(crate) fn snapshot(&self) -> Value {
+        json!({ "from": seconds(self.started), "to": seconds(SystemTime::now()) })
     }
 
     /// The form of `/state/v1/health`.
     pub(crate) fn health(&self) -> Value {
         let values = self.values(Metric::QueryLatency);
         json!({
-            "snapshot": { "from": seconds(self.started), "to": seconds(SystemTime::now()) },
+            "snapshot": self.snapshot(),
             "values": [
                 { "name": "requestsPerSecond",
                   "values": { "count": values.count, "rate": values.count as f64 / self.uptime_s() } },

@@ -288,8 +288,8 @@ impl Node {
                 status.tail_bytes as f64,
             ),
             gauge("millrace.store.cache_bytes", "Bytes of columns in memory", status.cache_bytes as f64),
-            gauge("millrace.store.cache_hits", "Reads that the cache answered", status.cache_hits as f64),
-            gauge("millrace.store.cache_misses", "Reads that went to the disk", status.cache_misses as f64),
+            Gauge::counted("millrace.store.cache_hits", "Reads that the cache answered", status.cache_hits),
+            Gauge::counted("millrace.store.cache_misses", "Reads that went to the disk", status.cache_misses),
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
             gauge(

@@ -104,15 +104,20 @@ async fn application_status(State(node): State<Arc<Node>>) -> Response {
     )
 }
 
-/// Up once an application is active: before that nothing here can be served.
+/// Whether requests for documents and queries can be answered here: an application is active, and where the node is one of a cluster, that
+/// counts on it. Else one of Vespa's codes of health, and why.
+fn ready(node: &Node) -> Result<(), (&'static str, String)> {
+    node.deployments().current().map_err(|error| ("initializing", Error::to_string(&error)))?;
+    let serves = node.cluster().map_or(Ok(()), |cluster| cluster.serves());
+    serves.map_err(|reason| ("down", reason))
+}
+
 async fn status_page(State(node): State<Arc<Node>>) -> Response {
-    match node.deployments().current() {
-        Ok(_) => answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec()),
-        Err(error) => answer(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "text/plain;charset=utf-8",
-            error.to_string().into_bytes(),
-        ),
+    match ready(&node) {
+        Ok(()) => answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec()),
+        Err((_, reason)) => {
+            answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain;charset=utf-8", reason.into_bytes())
+        }
     }
 }
 
@@ -129,23 +134,24 @@ async fn resources() -> Response {
 }
 
 async fn data_health(State(node): State<Arc<Node>>) -> Response {
-    match node.deployments().current() {
-        Ok(_) => health(&node, StatusCode::OK, json!({ "code": "up" })),
-        Err(error) => health(
-            &node,
-            StatusCode::SERVICE_UNAVAILABLE,
-            json!({ "code": "initializing", "message": Error::to_string(&error) }),
-        ),
+    let metrics = node.metrics().health();
+    match ready(&node) {
+        Ok(()) => health(StatusCode::OK, json!({ "code": "up" }), metrics),
+        Err((code, message)) => {
+            health(StatusCode::SERVICE_UNAVAILABLE, json!({ "code": code, "message": message }), metrics)
+        }
     }
 }
 
+/// Up whenever it can be deployed to. Requests are counted at the data port alone.
 async fn config_health(State(node): State<Arc<Node>>) -> Response {
-    health(&node, StatusCode::OK, json!({ "code": "up" }))
+    let metrics = json!({ "snapshot": node.metrics().snapshot(), "values": [] });
+    health(StatusCode::OK, json!({ "code": "up" }), metrics)
 }
 
-fn health(node: &Node, status: StatusCode, code: Value) -> Response {
+fn health(status: StatusCode, code: Value, metrics: Value) -> Response {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    http::json(status, &json!({ "time": now, "status": code, "metrics": node.metrics().health() }))
+    http::json(status, &json!({ "time": now, "status": code, "metrics": metrics }))
 }
 
 async fn config(State(node): State<Arc<Node>>) -> Response {

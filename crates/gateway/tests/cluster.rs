@@ -38,6 +38,20 @@ fn with_notes() -> Nodes {
 }
 
 #[test]
+fn a_node_that_the_cluster_does_not_count_on_is_not_up() {
+    let nodes = Nodes::start(3, NOTE);
+    let health = |node: usize| {
+        let (status, answer) = nodes.call(node, Method::GET, "/state/v1/health", "");
+        (status, answer["status"]["code"].to_string(), answer["status"]["message"].to_string())
+    };
+    assert_eq!(health(1), (200, "\"up\"".to_owned(), "null".to_owned()));
+    nodes.world.away.lock().unwrap().insert(1);
+    assert_eq!(health(1), (503, "\"down\"".to_owned(), "\"an operator removed it\"".to_owned()));
+    assert_eq!(nodes.call(1, Method::GET, "/status.html", "").0, 503);
+    assert_eq!(health(2).0, 200);
+}
+
+#[test]
 fn what_was_read_while_the_cluster_state_changed_is_read_again() {
     let nodes = with_notes();
     let (stranger, owner) = stranger_and_owner("even");

@@ -22,6 +22,7 @@ mod packages;
 mod picture;
 pub mod rest;
 mod settings;
+mod standing;
 
 pub use error::Error;
 pub use figures::{BucketFigures, IdealFigures, NodeFigures, OperationFigures, PaceFigures, TransferFigures};

@@ -33,7 +33,9 @@ pub(crate) async fn stay(shared: Arc<Shared>, mut own: watch::Receiver<Member>) 
 
 /// Registers once, and stays until the registration is gone.
 async fn register(shared: &Shared, own: &mut watch::Receiver<Member>) -> Result<(), Error> {
-    let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await?;
+    let lease = Lease::grant(Arc::clone(&shared.coordination), shared.settings.lease).await;
+    shared.reach.note(&lease);
+    let lease = lease?;
     let mut states = shared.states();
     let outcome = async {
         let mut registered = put(shared, own, &lease).await?;
@@ -106,7 +108,9 @@ async fn confirm(shared: &Shared, lease: &Lease, registered: &Condition) -> Resu
     let read = || Operation::get(shared.keys.state());
     let ask = Transaction::new().when(registered.clone()).then(read()).otherwise(read());
     let asked = Instant::now();
-    let outcome = match shared.coordination.transact(ask).await {
+    let outcome = shared.coordination.transact(ask).await;
+    shared.reach.note(&outcome);
+    let outcome = match outcome {
         Ok(outcome) => outcome,
         // The lease tells when it has lasted too long.
         Err(error) if error.is_passing() => return Ok(true),

@@ -12,6 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::kept::Kept;
 use crate::keys::Keys;
 use crate::picture::read_state;
+use crate::standing::{Reach, come_back};
 use crate::{Error, Member, Package, Picture, Role, Settings, WishRecord, leader, member};
 
 /// How long a node waits for the others to know that it stops.
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pictures: watch::Sender<Arc<Picture>>,
     confirmations: watch::Sender<Option<Confirmation>>,
     stopped: watch::Sender<bool>,
+    pub(crate) reach: Reach,
 }
 
 /// Which state coordination said to be the newest, while the node was registered.
@@ -99,13 +101,17 @@ impl Membership {
             pictures: watch::Sender::new(Arc::default()),
             confirmations: watch::Sender::new(None),
             stopped: watch::Sender::new(false),
+            reach: Reach::default(),
             settings,
             coordination,
         });
         let (own, member) = watch::channel(own);
+        // From before coordination has said anything.
+        let first = shared.pictures();
         let mut running = vec![
             tokio::spawn(Kept::follow(kept.directory().to_owned(), Arc::clone(&shared))),
             tokio::spawn(follow(Arc::clone(&shared))),
+            tokio::spawn(come_back(Arc::clone(&shared), first)),
             tokio::spawn(member::stay(Arc::clone(&shared), member)),
         ];
         if shared.settings.roles.contains(&Role::Controller) {

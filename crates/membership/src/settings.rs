@@ -52,6 +52,8 @@ pub struct Settings {
     pub capacity: f64,
     /// The keys of the groups that it wants to be in where it is not listed, the outermost first.
     pub group: Vec<u16>,
+    /// It has no documents and no replicas when it starts: then it is taken in anew though it was removed.
+    pub is_empty: bool,
     /// Where it keeps what it must know after a restart.
     pub directory: PathBuf,
     /// Begins every key of this cluster, so that several can share one etcd.
@@ -74,6 +76,7 @@ impl Settings {
             url: String::new(),
             capacity: 1.0,
             group: Vec::new(),
+            is_empty: false,
             directory: directory.into(),
             prefix: "/millrace".to_owned(),
             lease: Duration::from_secs(5),

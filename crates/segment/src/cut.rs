@@ -228,14 +228,16 @@ pub fn reaches(segment: &Segment, locations: (u64, u64)) -> Result<bool, Error> 
 }
 
 /// A chunk, and where its documents can be.
-struct Chunk<'a> {
+pub(crate) struct Chunk<'a> {
     entry: &'a GroupEntry,
-    info: ChunkInfo,
-    locations: (u64, u64),
+    /// Which of its section's.
+    pub(crate) number: u32,
+    pub(crate) info: ChunkInfo,
+    pub(crate) locations: (u64, u64),
 }
 
 /// Calls `visit` with the chunks of a type that can have documents between two locations, and their rows in the directory.
-fn visit_chunks(
+pub(crate) fn visit_chunks(
     segment: &Segment,
     number: usize,
     (first, last): (u64, u64),
@@ -259,10 +261,10 @@ fn visit_chunks(
         let infos = segment.chunks(number, chunks.clone())?;
         let mut at = 0;
         segment.rows(number, chunks, |row| {
-            let info = infos[at];
+            let (number, info) = (entry.first_chunk + at as u32, infos[at]);
             at += 1;
             let locations = (info.first_location, infos.get(at).map_or(end, |next| next.first_location));
-            visit(Chunk { entry, info, locations }, row);
+            visit(Chunk { entry, number, info, locations }, row);
         })?;
     }
     Ok(())
@@ -308,7 +310,7 @@ fn move_together(
     Ok(())
 }
 
-fn places_of(row: &[u8], columns: usize) -> impl Iterator<Item = Place> {
+pub(crate) fn places_of(row: &[u8], columns: usize) -> impl Iterator<Item = Place> {
     (0..columns).map(|column| RowLayout::place(row, column))
 }
 

@@ -10,6 +10,7 @@
 //!   live in a [`Cache`] that all segments share.
 //! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
 //! - [`Cut`] is a part of a segment as one of its own: its columns are copied as they are.
+//! - [`measure`] tells how much of a segment lies in which locations.
 //! - [`Segment::verify`] reads everything and compares checksums; of a file that has just come, [`Checksums`] need no second reading.
 //!
 //! `docs/format.md` describes the file byte by byte. This crate knows neither the tail, nor schemas, nor that there are other nodes.
@@ -23,6 +24,7 @@ mod directory;
 mod error;
 mod format;
 mod groups;
+mod measure;
 mod merge;
 mod pieces;
 mod ranges;
@@ -37,6 +39,7 @@ pub use chunk::ChunkInfo;
 pub use cut::{Cut, reaches};
 pub use error::Error;
 pub use groups::GroupEntry;
+pub use measure::{Measured, measure};
 pub use merge::{MergeInput, MergePolicy, merge};
 pub use segment::Segment;
 pub use verify::Verified;

@@ -291,7 +291,8 @@ The exit status is 1 when a figure misses its goal. docs/benchmarks.md tells mor
 /// What to do to a node.
 #[derive(Subcommand)]
 pub enum NodeCommand {
-    /// Move everything that it has to other nodes; it goes on serving.
+    /// Move everything that it has to other nodes; it goes on serving. To take it out: wait until it is empty (millrace cluster wait --ideal),
+    /// stop it, wait until `millrace cluster show` says that it is down, then remove it.
     Retire(NodeChange),
     /// It is away for a while: its replicas are not made anew elsewhere.
     Maintenance(NodeChange),
@@ -299,7 +300,8 @@ pub enum NodeCommand {
     Down(NodeChange),
     /// It does what it can, as before.
     Up(NodeChange),
-    /// It does not belong to the cluster any more. Refused while it has anything, unless forced.
+    /// It does not belong to the cluster any more: for one that was retired and stopped, and is down. Refused while it has anything, unless
+    /// forced. Started again with nothing on it, it is taken in anew; with documents, only after `millrace node up`.
     Remove(NodeChange),
 }
 

@@ -137,6 +137,7 @@ impl ClusterNode {
         let scheme = if node.settings().tls.is_some() { "https" } else { "http" };
         let own = Settings {
             roles: settings.roles.clone(),
+            is_empty: status.segments == 0 && status.tail_rows == 0 && status.replicas == 0,
             url: format!("{scheme}://{}:{}", settings.host(), data.port()),
             ..Settings::new(&settings.name, format!("{}:{peer_port}", settings.host()), &settings.directory)
         };
@@ -169,7 +170,7 @@ impl ClusterNode {
         let (joining, membership) = (Arc::clone(&self.joining), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
         let figures = Arc::new(move || NodeFigures {
-            warnings: warnings.to_vec(),
+            warnings: warnings.iter().cloned().chain(unreachable(&membership)).collect(),
             ..figures(&of_node, &membership, &joining)
         });
         let own = Arc::clone(&figures);
@@ -231,6 +232,16 @@ impl ClusterNode {
         }
         self.membership.leave().await;
     }
+}
+
+/// That coordination cannot be reached, for operators.
+fn unreachable(membership: &Membership) -> Option<String> {
+    let lost = membership.coordination_lost_for()?;
+    Some(format!(
+        "coordination (etcd) cannot be reached since {} s; the cluster goes on as it is, but no node is taken in or out, nothing is made \
+         anew, and no deployment is possible: bring etcd back",
+        lost.as_secs()
+    ))
 }
 
 async fn take_part(

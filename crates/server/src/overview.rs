@@ -119,11 +119,17 @@ impl Overview {
         })
     }
 
-    /// Which nodes the cluster does without; `None`: all serve.
+    /// Which nodes the cluster does without, and which run though they were removed; `None`: all serve.
     pub fn away(&self) -> Option<String> {
-        let away = self.nodes.iter().filter(|node| !node.serves() && node.wished != "removed");
-        let away: Vec<String> =
-            away.map(|node| format!("{} is not there ({})", node.name, node.state)).collect();
+        let away = self.nodes.iter().filter(|node| !node.serves());
+        let told = |node: &NodeView| match (&*node.wished, node.runs) {
+            ("removed", true) => {
+                Some(format!("{} runs, and is not in the cluster: {}", node.name, node.reason))
+            }
+            ("removed", false) => None,
+            _ => Some(format!("{} is not there ({})", node.name, node.state)),
+        };
+        let away: Vec<String> = away.filter_map(told).collect();
         (!away.is_empty()).then(|| away.join(", "))
     }
 
@@ -192,7 +198,7 @@ impl Overview {
         for node in &self.nodes {
             let Some(Ok(figures)) = &node.told else { continue };
             lines.extend(figures.warnings.iter().map(|warning| format!("{}: warning: {warning}", node.name)));
-            if let Some(limit) = figures.pace.limit {
+            if let Some(limit) = figures.pace.limit.filter(|_| figures.pace.bytes_per_second > 0) {
                 lines.push(format!(
                     "{} moves {}/s, {:.0} % of the {}/s that it may now",
                     node.name,

@@ -140,6 +140,7 @@ fn nodes_are_retired_emptied_and_removed() {
     let cluster = Cluster::start();
     let (code, told) = cluster.told(&["node", "retire", "n1", "--reason", "its disk is old"]);
     assert!(code == 0 && told.contains("n1: retired; when it is empty"), "{told}");
+    assert!(told.contains("stop it, and when it is down"), "{told}");
     cluster.wait_for("Up Retired ");
     assert!(cluster.told(&["node", "retire", "n1"]).1.contains("n1 was retired already"));
     // It has something still, and then nothing.
@@ -239,4 +240,8 @@ fn transfers_are_told_with_their_rates() {
         assert!(told.contains(line), "{line}: {told}");
     }
     assert!(told.contains("cluster      up; state ") && told.contains("leads"), "{told}");
+    // Of one that moves nothing there is nothing to say.
+    cluster.tell(|figures| figures.pace.bytes_per_second = 0);
+    let (_, told) = cluster.told(&["cluster", "show"]);
+    assert!(!told.contains("that it may now"), "{told}");
 }

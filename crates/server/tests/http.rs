@@ -9,7 +9,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 use millrace_client::{Protocol, Request};
-use support::Server;
+use support::{NOTE, SERVICES, Server};
 
 /// Sends bytes as they are, and answers what comes back until the server closes.
 fn raw(server: &Server, request: &[u8]) -> String {
@@ -93,5 +93,29 @@ fn status_is_told_in_every_form() {
     assert_eq!(services.pointer("/services/0/status/code"), Some(&serde_json::json!("up")), "{services}");
     let answer =
         server.send(&server.url(), Protocol::Http1, Request::new(Method::GET, "/prometheus/v1/values"));
-    assert!(String::from_utf8_lossy(&answer.body).contains("httpapi_num_puts_count 1"));
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(text.contains("httpapi_num_puts_count 1"));
+    for counted in ["hits", "misses"] {
+        let kind = format!("# TYPE millrace_store_cache_{counted}_count counter");
+        assert!(text.contains(&kind), "{kind}: {text}");
+    }
+    // The port of deployment counts no requests.
+    let requests = |health: serde_json::Value| health["metrics"]["values"].as_array().map(Vec::len);
+    assert_eq!(requests(server.get("/state/v1/health").1), Some(2));
+    assert_eq!(requests(server.config(Method::GET, "/state/v1/health").1), Some(0));
+}
+
+#[test]
+fn a_server_that_is_alone_warns_of_replicas_that_it_does_not_make() {
+    let server = Server::start();
+    for (redundancy, warned) in [("<redundancy>2</redundancy>", true), ("<redundancy>1</redundancy>", false)]
+    {
+        let services = SERVICES.replace("<min-redundancy>1</min-redundancy>", redundancy);
+        let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+        let log = answer["log"].to_string();
+        assert!(
+            status == 200 && log.contains("2 replicas of each document") == warned,
+            "{redundancy}: {answer}"
+        );
+    }
 }

@@ -1,9 +1,9 @@
 /// What the store holds, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Documents. Those of a sealed bucket are exact where they were counted for [`Store::replica_infos`](crate::Store::replica_infos) since
-    /// its files changed; elsewhere, and in the tail, versions that newer ones have replaced and removals count as well, and what a file
-    /// that buckets share has of each is an estimate.
+    /// Documents. Those of a sealed bucket are exact where it has one file, or where they were counted for
+    /// [`Store::replica_infos`](crate::Store::replica_infos) since its files changed; elsewhere, and in the tail, versions that those in other files
+    /// have replaced or removed count as well, and in the tail removals.
     pub documents: u64,
     /// Bytes of segment files.
     pub segment_bytes: u64,

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 pub use assignments::{Assignment, Assignments};
 pub use inputs::{Inputs, Registration, Settings, Wish};
+pub use node::removed_reason;
 
 use crate::{
     ClusterState, Configuration, Distribution, Error, Layout, NodeEntry, NodeKey, NodeState, protocol,
@@ -113,6 +114,8 @@ impl Controller {
                           if it has ended for good, set it down or remove it";
             reasons.insert(name, reason.to_owned());
         }
+        let removed = inputs.registrations.keys().filter(|name| inputs.wish(name) == Wish::Removed);
+        reasons.extend(removed.map(|name| (name.clone(), removed_reason(name))));
         let next = next.map(|next| next.following(followers.into_earlier()));
         Ok(Step { next, assignments, reasons, wake })
     }

@@ -35,6 +35,14 @@ impl Run {
     }
 }
 
+/// Why a node that runs is not in the cluster, which an operator has removed.
+pub fn removed_reason(name: &str) -> String {
+    format!(
+        "an operator removed it; to have it in the cluster again, start it with an empty data directory, or, with what it has: \
+         millrace node up {name}"
+    )
+}
+
 /// What should be said of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Judgement {

@@ -117,6 +117,12 @@ pub type Noted = Box<dyn FnOnce(Result<bool, String>) + Send>;
 
 /// The cluster, as seen from one of its nodes. Nothing here waits but [`Cluster::publish`], whose answer is to come.
 pub trait Cluster: Send + Sync + 'static {
+    /// Whether the cluster counts on this node, so that clients may as well come here as to others.
+    ///
+    /// # Errors
+    /// It does not: why, for people.
+    fn serves(&self) -> Result<(), String>;
+
     /// This node.
     ///
     /// # Errors

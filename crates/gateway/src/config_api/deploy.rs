@@ -37,7 +37,7 @@ pub(super) async fn prepare_and_activate(
     let id = node.deployments().next_generation();
     let base_generation = node.deployments().generation();
     let deployment = compile(&node, move || draft, id).await?;
-    let (log, actions) = (log(&deployment), change_actions(&deployment));
+    let (log, actions) = (log(&node, &deployment), change_actions(&deployment));
     activate_deployment(&node, deployment, base_generation).await?;
     Ok(http::json(
         StatusCode::OK,
@@ -79,7 +79,7 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
     let (files, revision) = node.sessions().with(id, |session| (session.files.clone(), session.revision))?;
     let based_on = node.deployments().generation();
     let deployment = compile(&node, move || Draft::from_files(files), id).await?;
-    let answer = prepared_answer(base, id, log(&deployment), change_actions(&deployment));
+    let answer = prepared_answer(base, id, log(&node, &deployment), change_actions(&deployment));
     let is_of_its_files = node.sessions().with(id, |session| {
         let is_same = session.revision == revision;
         if is_same {
@@ -98,7 +98,7 @@ pub(super) async fn prepare(node: Arc<Node>, base: &str, id: u64) -> Result<Resp
 
 /// `GET …/session/N/prepared`.
 pub(super) fn prepared(node: &Node, base: &str, id: u64) -> Result<Response, Error> {
-    let ready = |deployment: &Deployment| (log(deployment), change_actions(deployment));
+    let ready = |deployment: &Deployment| (log(node, deployment), change_actions(deployment));
     let prepared = node.sessions().with(id, |session| session.prepared.as_deref().map(ready))?;
     let (log, actions) = prepared.ok_or_else(|| {
         Error::BadRequest(format!("session {id} is not prepared; PUT …/session/{id}/prepared"))
@@ -231,14 +231,26 @@ async fn active_here(node: &Node, generation: u64) -> Result<(), Error> {
 }
 
 /// What people should know of the package.
-fn log(deployment: &Deployment) -> Value {
+fn log(node: &Node, deployment: &Deployment) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    deployment
-        .application
+    let application = &deployment.application;
+    let alone = alone_with_replicas(node, application.topology().redundancy);
+    application
         .warnings
         .iter()
+        .chain(&alone)
         .map(|warning| json!({ "time": now, "level": "WARNING", "message": warning }))
         .collect()
+}
+
+/// That an application asks a node that is alone for more than one replica of each document.
+fn alone_with_replicas(node: &Node, redundancy: u16) -> Option<String> {
+    let asked = redundancy > 1 && node.cluster().is_none();
+    asked.then(|| {
+        format!(
+            "services.xml asks for {redundancy} replicas of each document; this server is alone and keeps one: start it with --cluster for more"
+        )
+    })
 }
 
 /// What is left to do for documents that are there already. Nothing has to be restarted, and what is derived from stored values is

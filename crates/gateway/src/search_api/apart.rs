@@ -194,7 +194,7 @@ fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found
     for Of { name, query, outcome } in asked {
         match outcome {
             None => {}
-            Some(Ok(found)) => add(&mut all, name, &query, found),
+            Some(Ok(found)) => add(&mut all, name, found),
             Some(Err(error)) => all.sources.push(SourceFound {
                 errors: vec![of_source(render::message(&error), &name)],
                 name,
@@ -214,8 +214,8 @@ fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found
 }
 
 /// Adds what one source found.
-fn add(all: &mut Found, name: Arc<str>, query: &Query, found: Found) {
-    let errors = render::beside_hits(query, &found);
+fn add(all: &mut Found, name: Arc<str>, found: Found) {
+    let errors = render::beside_hits(&found);
     let errors = errors.into_iter().map(|error| of_source(error, &name)).collect();
     let Found { mut result, hits, traces, planned, plans, told, .. } = found;
     let whole = &mut all.result;

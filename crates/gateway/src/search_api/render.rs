@@ -25,7 +25,7 @@ pub(super) fn result(
         }
         None => millrace_tensor::json::Format::default(),
     };
-    let errors = beside_hits(query, found);
+    let errors = beside_hits(found);
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = trace::of(query, found, started);
     let options = Options {
@@ -71,7 +71,7 @@ pub(super) fn result(
 }
 
 /// What went wrong though there is a result.
-pub(super) fn beside_hits(query: &Query, found: &Found) -> Vec<ErrorMessage> {
+pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
     let illegal = |message: String, source: Option<String>| ErrorMessage {
         code: 3,
         summary: "Illegal query".to_owned(),

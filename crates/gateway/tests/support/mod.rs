@@ -48,6 +48,8 @@ pub struct World {
     pub doubts: AtomicUsize,
     /// How often somebody asked.
     pub vouched: AtomicUsize,
+    /// Nodes that the cluster does not count on.
+    pub away: Mutex<BTreeSet<u16>>,
     /// Nodes that have given up what they had.
     pub emptied: Mutex<BTreeSet<u16>>,
     /// How often the buckets of a group were listed.
@@ -120,6 +122,13 @@ struct Member {
 impl Cluster for Member {
     fn gauges(&self) -> Vec<Gauge> {
         vec![Gauge::new("vds.idealstate.idealstate_diff", "Replicas to be made", f64::from(self.me))]
+    }
+
+    fn serves(&self) -> Result<(), String> {
+        match self.world.away.lock().unwrap().contains(&self.me) {
+            true => Err("an operator removed it".to_owned()),
+            false => Ok(()),
+        }
     }
 
     fn me(&self) -> Result<NodeKey, String> {
@@ -321,6 +330,7 @@ impl Nodes {
             version: AtomicU64::new(1),
             doubts: AtomicUsize::new(0),
             vouched: AtomicUsize::new(0),
+            away: Mutex::default(),
             emptied: Mutex::default(),
             listed: AtomicUsize::new(0),
             partial: AtomicBool::new(false),

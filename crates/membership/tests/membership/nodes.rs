@@ -6,10 +6,10 @@ use std::time::Duration;
 use millrace_cluster::ClusterState;
 use millrace_cluster::controller::Wish;
 use millrace_coordination::Operation;
-use millrace_membership::{Confirmation, Error, Member, Membership, Picture, Role};
+use millrace_membership::{Confirmation, Error, Member, Membership, Picture, Role, Settings};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, PATIENCE, configuration, reaches, sees};
+use crate::support::{Cluster, PATIENCE, configuration, reaches, sees, shown};
 
 #[tokio::test]
 async fn nodes_join_stop_and_are_missed() {
@@ -102,6 +102,40 @@ async fn operators_wishes_reach_the_state() {
     reaches(&a, "a:up b:up").await;
     let refused = b.wish("c", Wish::Up, "").await.expect_err("there is none").to_string();
     assert_eq!(refused, "there is no node 'c'; the cluster has a, b");
+}
+
+#[tokio::test]
+async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    a.publish(b"package", &configuration(["a"]), 1).await.expect("it is published");
+    reaches(&a, "a:up b:up").await;
+    b.leave().await;
+    a.wish("b", Wish::Removed, "").await.expect("it is removed");
+    reaches(&a, "a:up").await;
+
+    // It has something: an operator has to decide.
+    let b = cluster.join("b").await;
+    let cure = "millrace node up b";
+    let picture =
+        sees(&a, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
+    assert_eq!(picture.state.as_deref().map(shown).as_deref(), Some("a:up"));
+    sees(&b, |picture| picture.state.is_some() && !picture.wishes.is_empty()).await;
+    assert!(b.serves().is_err_and(|reason| reason.contains(cure)));
+    b.leave().await;
+    sees(&a, |picture| !picture.members.contains_key("b")).await;
+
+    // It has nothing: it is a node that was never there.
+    let empty = Settings { is_empty: true, ..cluster.settings("b") };
+    let b = Membership::join(Arc::clone(&cluster.coordination), empty).await.expect("it joins");
+    reaches(&b, "a:up b:up").await;
+    assert_eq!(b.serves(), Ok(()));
+    // Removed while it runs, it stays away.
+    a.wish("b", Wish::Removed, "").await.expect("it is removed");
+    reaches(&a, "a:up").await;
+    sees(&b, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
+    assert!(b.serves().is_err());
+    assert!(a.pictures().borrow().wishes.contains_key("b"));
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ async fn losing_etcd_takes_no_node_out() {
     a.publish(b"package", &configuration(["a", "b", "c"]), 1).await.expect("it is published");
     let before = reaches(&c, "a:up b:up c:up").await;
     confirmed(&c).await;
+    assert_eq!((c.coordination_lost_for(), c.serves()), (None, Ok(())));
 
     etcd.freeze();
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -50,9 +51,14 @@ async fn losing_etcd_takes_no_node_out() {
     assert!(last.is_some_and(|last| last.at.elapsed() > Duration::from_secs(1)));
     assert_eq!(c.states().borrow().as_deref(), Some(&*before));
     assert!(c.refresh().await.is_err());
+    while c.coordination_lost_for().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(c.serves(), Ok(()), "the cluster goes on as it is");
     etcd.thaw();
     for node in [&a, &b, &c] {
         confirmed(node).await;
+        assert_eq!(node.coordination_lost_for(), None);
         let known = node.states().borrow().as_deref().map(shown);
         assert_eq!(known.as_deref(), Some("a:up b:up c:up"));
     }

@@ -59,7 +59,8 @@ fn follow_up(command: &NodeCommand, change: &NodeChange) -> String {
     match command {
         NodeCommand::Retire(_) => {
             format!(
-                "; when it is empty (millrace cluster wait --ideal): millrace node remove {}",
+                "; when it is empty (millrace cluster wait --ideal), stop it, and when it is down (millrace cluster show): millrace node \
+                 remove {}",
                 change.name
             )
         }

@@ -11,6 +11,7 @@ use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
 use crate::shared::Shared;
 use crate::state::{Bucket, BucketSegment, State, is_part};
 use crate::upkeep::sealing::Sealer;
+use crate::upkeep::shares::Shares;
 use crate::{Error, Store};
 
 impl Store {
@@ -48,6 +49,8 @@ fn delete(
     let counted = Arc::clone(&counting.reading().state);
     drop(counting);
     let idle = idle_parts(&counted, &ids)?;
+    let isolate = |buckets: &[Arc<Bucket>]| ids.iter().fold(buckets.to_vec(), |of, id| isolated(&of, *id));
+    let shares = Shares::of_split(&counted.buckets, &isolate(&counted.buckets));
     let mut gone = Vec::new();
     // No row comes between looking and deleting: it would be lost.
     shared.publish_alone(|state| {
@@ -67,6 +70,7 @@ fn delete(
                 replicas.remove(bucket);
             }
         }
+        shares.give(&mut new.buckets);
         new.replicas = Arc::new(replicas);
         for part in new.buckets.iter_mut().filter(|part| idle.contains_key(&part.id)) {
             let is_idle = |segment: &BucketSegment| idle[&part.id].contains(&segment.record.number);

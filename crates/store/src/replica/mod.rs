@@ -182,12 +182,7 @@ fn with_bits(bucket: BucketId, bits: u8) -> Vec<BucketId> {
 /// A part of a bucket, which is taken to have its even share.
 fn part_of(whole: &Bucket, id: BucketId) -> Arc<Bucket> {
     let halved = u32::from(id.used_bits() - whole.id.used_bits());
-    let mut segments = whole.segments.clone();
-    for segment in &mut segments {
-        segment.record.bytes = segment.record.bytes.checked_shr(halved).unwrap_or(0).max(1);
-        segment.record.documents = segment.record.documents.checked_shr(halved).unwrap_or(0);
-    }
-    Arc::new(Bucket { id, segments })
+    Arc::new(Bucket { id, segments: whole.segments.iter().map(|segment| segment.halved(halved)).collect() })
 }
 
 fn info(

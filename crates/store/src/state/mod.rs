@@ -134,6 +134,17 @@ pub(crate) struct BucketSegment {
     pub opened: Result<Arc<Segment>, Error>,
 }
 
+impl BucketSegment {
+    /// As one of the parts of its bucket has it that use so many bits more, where nothing is known but that each has an even share. Fractions
+    /// count as one.
+    pub fn halved(&self, times: u32) -> BucketSegment {
+        let of = |count: u64| count.div_ceil(1_u64.checked_shl(times).unwrap_or(u64::MAX));
+        let SegmentRecord { bytes, documents, .. } = self.record;
+        let record = SegmentRecord { bytes: of(bytes), documents: of(documents), ..self.record };
+        BucketSegment { record, opened: self.opened.clone() }
+    }
+}
+
 impl Bucket {
     /// The first and the last location in it, reversed and cut to 32 bits. Of a part of a divided group both are the group's: see
     /// [`Bucket::places`].
@@ -165,12 +176,7 @@ impl Bucket {
 
     /// One of its two halves, which is taken to have as much in it as the other.
     pub fn half(&self, id: BucketId) -> Arc<Bucket> {
-        let mut segments = self.segments.clone();
-        for segment in &mut segments {
-            segment.record.bytes = segment.record.bytes.div_ceil(2);
-            segment.record.documents = segment.record.documents.div_ceil(2);
-        }
-        Arc::new(Bucket { id, segments })
+        Arc::new(Bucket { id, segments: self.segments.iter().map(|segment| segment.halved(1)).collect() })
     }
 
     /// The parts of it that use so many bits; itself where it uses them already. Each part is taken to have as much in it as its sibling.

@@ -11,10 +11,11 @@ use millrace_document::Group;
 
 use crate::shared::Shared;
 use crate::state::marks::{Mark, MarkScope, Marks};
-use crate::state::{Bucket, BucketSegment, State, is_part, locations};
+use crate::state::{Bucket, BucketSegment, State, is_part};
 use crate::upkeep::merging::{MergeRun, forgettable, merge};
 use crate::upkeep::prune::Pruning;
 use crate::upkeep::rests::Rests;
+use crate::upkeep::shares::Shares;
 use crate::{Error, Tuning};
 
 /// Whether a bucket is to be split.
@@ -110,16 +111,21 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// Splits buckets that use fewer bits, all at once and without looking at their documents. Returns whether there were some.
+    /// Splits buckets that use fewer bits, all at once. Returns whether there were some.
     fn split_to_bits(&self, state: &State, bits: u8) -> Result<bool, Error> {
         let split = |bucket: &Arc<Bucket>| bucket.id.used_bits() < bits;
         let count = state.buckets.iter().filter(|bucket| split(bucket)).count();
         if count == 0 {
             return Ok(false);
         }
+        let halved = |buckets: &[Arc<Bucket>]| -> Vec<Arc<Bucket>> {
+            buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect()
+        };
+        let shares = Shares::of_split(&state.buckets, &halved(&state.buckets));
         self.shared.publish(|state| {
             let mut state = state.clone();
-            state.buckets = state.buckets.iter().flat_map(|bucket| bucket.halved_to(bits)).collect();
+            state.buckets = halved(&state.buckets);
+            shares.give(&mut state.buckets);
             Ok(state)
         })?;
         self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);
@@ -131,11 +137,10 @@ impl Maintenance {
         let Some(children) = bucket.id.children() else { return Ok(false) };
         let mut first = u32::MAX;
         let mut last = 0;
-        let mut shares: Vec<[u64; 2]> = Vec::new();
-        let boundary = locations(children[1]).0;
+        let halves = children.map(|child| bucket.half(child));
+        let mut shares = Shares::default();
         let (begin, end) = bucket.locations();
         for segment in bucket.open_segments()? {
-            let mut share = [0; 2];
             for (number, section) in segment.sections().iter().enumerate() {
                 let mut entries = Vec::new();
                 segment.groups(number, begin, |entry| {
@@ -151,33 +156,24 @@ impl Maintenance {
                         segment.chunks(number, entry.first_chunk..entry.first_chunk + entry.chunks)?;
                     for chunk in chunks {
                         let location = (chunk.first_location >> 32) as u32;
-                        share[usize::from(location >= boundary)] += u64::from(chunk.documents);
                         first = first.min(location);
                         last = last.max(location);
                     }
                 }
             }
-            shares.push(share);
+            shares.measure(segment, halves.iter())?;
         }
         if first >= last {
             return Ok(false);
         }
         self.shared.publish(|state| {
             replace(state, bucket.id, |old| {
-                let child = |side: usize| {
-                    let of = |(index, segment): (usize, &BucketSegment)| {
-                        // A segment that was sealed meanwhile is not measured: half of it is taken to be here.
-                        let [low, high] = shares.get(index).copied().unwrap_or([1, 1]);
-                        let share = if side == 0 { low } else { high };
-                        let total = (low + high).max(1);
-                        let mut segment = segment.clone();
-                        segment.record.bytes = segment.record.bytes * share / total;
-                        segment.record.documents = segment.record.documents * share / total;
-                        segment
-                    };
-                    Bucket { id: children[side], segments: old.segments.iter().enumerate().map(of).collect() }
+                // A segment that was sealed meanwhile is not measured: half of it is taken to be in each.
+                let child = |id| Bucket {
+                    id,
+                    segments: old.segments.iter().map(|segment| shares.of(id, &segment.halved(1))).collect(),
                 };
-                vec![child(0), child(1)]
+                children.map(child).into()
             })
         })?;
         self.shared.counters.splits.fetch_add(1, Ordering::Relaxed);

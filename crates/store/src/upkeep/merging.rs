@@ -18,6 +18,7 @@ use crate::state::marks::Mark;
 use crate::state::{Bucket, BucketSegment, State};
 use crate::upkeep::maintenance::reaches;
 use crate::upkeep::new_segments::NewSegments;
+use crate::upkeep::shares::Shares;
 use crate::{Error, Layout};
 
 /// Segments of about one size are merged when there are so many.
@@ -160,6 +161,10 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
     } else {
         Some(file.finish(number, writer, applied)?)
     };
+    let mut shares = Shares::default();
+    if let Some(merged) = &merged {
+        shares.measure(merged.opened.as_ref().map_err(Clone::clone)?, buckets.iter())?;
+    }
     let mut changed = Vec::new();
     let published = file.publish(|state| {
         let mut new = state.clone();
@@ -167,20 +172,9 @@ pub(crate) fn merge(shared: &Shared, run: &MergeRun) -> Result<(), Error> {
             return Err(Error::Closed);
         }
         for (place, bucket) in run.present(state) {
-            let (gone, mut segments): (Vec<_>, Vec<_>) = bucket
-                .segments
-                .iter()
-                .cloned()
-                .partition(|segment| run.segments.contains(&segment.record.number));
-            if let Some(merged) = &merged {
-                let share = gone.iter().map(|segment| segment.record.bytes).sum::<u64>();
-                let of =
-                    |count: u64| (u128::from(count) * u128::from(share) / u128::from(total.max(1))) as u64;
-                let mut segment = merged.clone();
-                segment.record.bytes = of(segment.record.bytes);
-                segment.record.documents = of(segment.record.documents);
-                segments.push(segment);
-            }
+            let stays = |segment: &&BucketSegment| !run.segments.contains(&segment.record.number);
+            let mut segments: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
+            segments.extend(merged.iter().map(|merged| shares.of(bucket.id, merged)));
             changed.push((bucket.id, last_mark(&marks, bucket)));
             new.buckets[place] = Arc::new(Bucket { id: bucket.id, segments });
         }

@@ -10,3 +10,4 @@ pub(crate) mod prune;
 pub(crate) mod rests;
 pub(crate) mod rolling;
 pub(crate) mod sealing;
+pub(crate) mod shares;

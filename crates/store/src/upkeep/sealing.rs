@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::state::marks::Marks;
 use crate::state::{Bucket, BucketSegment, Generation, is_of_divided};
 use crate::tail::chunk;
-use crate::tail::{Row, RowKey, TailSnapshot};
+use crate::tail::{Row, RowKey, TailSnapshot, is_removal};
 use crate::upkeep::new_segments::NewSegments;
 use crate::upkeep::rolling::Roller;
 use crate::{Error, Layout};
@@ -207,11 +207,7 @@ fn add(buckets: &mut [Arc<Bucket>], id: BucketId, segment: &BucketSegment) {
     for bucket in buckets {
         if id.covers(bucket.id) {
             let mut segments = bucket.segments.clone();
-            let mut segment = segment.clone();
-            let halved = bucket.id.used_bits() - id.used_bits();
-            segment.record.bytes >>= halved;
-            segment.record.documents >>= halved;
-            segments.push(segment);
+            segments.push(segment.halved(u32::from(bucket.id.used_bits() - id.used_bits())));
             *bucket = Arc::new(Bucket { id: bucket.id, segments });
         }
     }
@@ -234,11 +230,14 @@ struct Run {
     locations: (u32, u32),
     bytes: u64,
     types: BTreeSet<String>,
+    /// The sort key of the last row.
+    last_key: Vec<u8>,
 }
 
 /// How much of a run is a bucket's.
 struct Rows {
     bucket: BucketId,
+    /// Whose newest row is no removal.
     documents: u64,
     bytes: u64,
 }
@@ -295,9 +294,15 @@ impl Run {
     fn add(&mut self, key: &RowKey<'_>, value: &[u8]) {
         let bytes = (key.sort_key.len() + value.len()) as u64;
         self.bytes += bytes;
+        // The newest version of a document comes first.
+        let is_newest = key.sort_key != self.last_key;
         if let Some(rows) = self.buckets.get_mut(self.last) {
-            rows.documents += 1;
+            rows.documents += u64::from(is_newest && !is_removal(value));
             rows.bytes += bytes;
+        }
+        if is_newest {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key.sort_key);
         }
         if !self.types.contains(key.document_type()) {
             self.types.insert(key.document_type().to_owned());

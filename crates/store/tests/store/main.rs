@@ -1,6 +1,7 @@
 //! The store from outside: what is written is read, whatever is sealed, merged, split, dropped, killed or damaged in between.
 
 mod common;
+mod counts;
 mod crash;
 mod damage;
 mod division;

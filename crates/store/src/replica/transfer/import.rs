@@ -15,6 +15,7 @@ use crate::replica::isolated;
 use crate::shared::Shared;
 use crate::state::manifest::{InPlace, SegmentRecord};
 use crate::state::{Bucket, BucketSegment, State, is_part};
+use crate::upkeep::shares::Shares;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
 use crate::{Error, Store};
 
@@ -199,7 +200,15 @@ impl Arrived {
         let options = &shared.options;
         let synced = options.disk.sync_directory(&options.data_dir.join("segments"));
         synced.map_err(|error| Error::io("finish an import", &error))?;
-        let published = shared.try_publish(|state| Ok(with(state, &given)));
+        let state = shared.state();
+        let then = with(&state, &given, &Shares::default());
+        let mut shares = Shares::of_split(&state.buckets, &then.buckets);
+        drop(state);
+        for (of, _) in arrived {
+            let has = |bucket: &&Arc<Bucket>| bucket.has_segment(of.number);
+            shares.measure(&of.segment, then.buckets.iter().filter(has))?;
+        }
+        let published = shared.try_publish(|state| Ok(with(state, &given, &shares)));
         if !matches!(&published, Err(unwritten) if unwritten.in_place == InPlace::No) {
             arrived.iter().for_each(|(of, _)| of.file.kept.store(true, Ordering::SeqCst));
         }
@@ -207,8 +216,8 @@ impl Arrived {
     }
 }
 
-/// The state with more segments in these buckets; where it has parts of one, each part is taken to have its even share.
-fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>) -> State {
+/// The state with more segments in these buckets. Where it has parts of one that were not measured, each is taken to have its even share.
+fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>, shares: &Shares) -> State {
     let mut state = state.clone();
     for bucket in given.keys() {
         if state.buckets.binary_search_by_key(&bucket.reversed_range(), |of| of.id.reversed_range()).is_err()
@@ -216,6 +225,7 @@ fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>) -> State {
             state.buckets = isolated(&state.buckets, *bucket);
         }
     }
+    shares.give(&mut state.buckets);
     for bucket in &mut state.buckets {
         let id = bucket.id;
         let around = (0..=id.used_bits()).map(|bits| BucketId::new(bits, id.bits()));
@@ -224,11 +234,7 @@ fn with(state: &State, given: &HashMap<BucketId, Vec<BucketSegment>>) -> State {
         for (of, more) in around.filter_map(|of| Some((of, given.get(&of)?))) {
             let halved = u32::from(id.used_bits() - of.used_bits());
             let new = more.iter().filter(|segment| !bucket.has_segment(segment.record.number));
-            segments.extend(new.cloned().map(|mut segment| {
-                segment.record.bytes >>= halved;
-                segment.record.documents >>= halved;
-                segment
-            }));
+            segments.extend(new.map(|segment| shares.of(id, &segment.halved(halved))));
         }
         if !segments.is_empty() {
             segments.splice(0..0, bucket.segments.iter().cloned());

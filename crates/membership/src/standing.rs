@@ -1,0 +1,129 @@
+//! Whether the cluster counts on this node, and whether coordination answers it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_cluster::controller::{Wish, removed_reason};
+use millrace_cluster::{ClusterState, NodeState};
+use millrace_coordination::{Condition, Operation, Transaction};
+use tokio::sync::watch;
+
+use crate::membership::Shared;
+use crate::{Error, Membership, Picture};
+
+/// The pause before it is looked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Since when coordination does not answer; nothing while it does.
+#[derive(Default)]
+pub(crate) struct Reach(Mutex<Option<Instant>>);
+
+impl Reach {
+    /// It was asked for something.
+    pub(crate) fn note<T>(&self, outcome: &Result<T, millrace_coordination::Error>) {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Err(error) if error.is_passing() => drop(since.get_or_insert_with(Instant::now)),
+            _ => *since = None,
+        }
+    }
+
+    fn lost_for(&self) -> Option<Duration> {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map(|since| since.elapsed())
+    }
+}
+
+impl Membership {
+    /// How long coordination has not answered; `None`: it answered when it was asked last, which is about once a second.
+    pub fn coordination_lost_for(&self) -> Option<Duration> {
+        self.shared().reach.lost_for()
+    }
+
+    /// Whether the cluster counts on this run of the node: the cluster state says that it serves.
+    ///
+    /// # Errors
+    /// It does not: why, for people.
+    pub fn serves(&self) -> Result<(), String> {
+        let shared = self.shared();
+        let name = &*shared.settings.name;
+        let picture = Arc::clone(&shared.pictures().borrow());
+        let state = shared.known();
+        let mut nodes = state.iter().flat_map(|state| state.nodes().values());
+        let Some(entry) = nodes.find(|node| node.name == name) else {
+            return Err(match picture.is_removed(name) {
+                true => removed_reason(name),
+                false if self.coordination_lost_for().is_some() => {
+                    "the node is not in the cluster yet: coordination (etcd) cannot be reached".to_owned()
+                }
+                false => "the node is not in the cluster yet".to_owned(),
+            });
+        };
+        let word = match entry.state {
+            NodeState::Up | NodeState::Retired if entry.incarnation == self.incarnation() => return Ok(()),
+            NodeState::Up | NodeState::Retired => {
+                return Err("the cluster has not heard yet that the node has started again".to_owned());
+            }
+            NodeState::Maintenance => "under maintenance",
+            NodeState::Down => "down",
+        };
+        let reason = picture.reasons.get(name).filter(|reason| !reason.is_empty());
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        Err(format!("to the cluster the node is {word}{reason}"))
+    }
+}
+
+impl Picture {
+    /// Whether an operator has removed a node.
+    pub(crate) fn is_removed(&self, name: &str) -> bool {
+        self.wishes.get(name).is_some_and(|record| record.wish == Wish::Removed)
+    }
+}
+
+/// Has a node that was removed taken in anew where it starts with nothing: as one that was never there. One that has something may bring
+/// back what others have forgotten; its log says that an operator has to decide.
+pub(crate) async fn come_back(shared: Arc<Shared>, mut pictures: watch::Receiver<Arc<Picture>>) {
+    let name = &*shared.settings.name;
+    // What coordination says first is all that there is. What an operator removes later is not to come back by itself.
+    let mut may_return = shared.settings.is_empty;
+    let mut told = false;
+    while pictures.changed().await.is_ok() && !shared.has_left() {
+        let picture = Arc::clone(&pictures.borrow_and_update());
+        let removed = picture.is_removed(name);
+        may_return &= removed;
+        if may_return {
+            match take_in(&shared, &picture).await {
+                Ok(true) => {
+                    tracing::info!(node = name, "had been removed, has nothing, and is taken in anew")
+                }
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%error, "coming back after a removal"),
+            }
+            // The next look is not later than this.
+            tokio::time::sleep(AGAIN).await;
+            pictures.mark_changed();
+        } else if removed && !told {
+            tracing::warn!(node = name, "is not part of the cluster: {}", removed_reason(name));
+        }
+        told = removed;
+    }
+}
+
+/// Takes a removal back, if the cluster does without the node: whoever is in the cluster state is known with what it had. Answers whether
+/// that was done.
+async fn take_in(shared: &Shared, picture: &Picture) -> Result<bool, Error> {
+    let name = &*shared.settings.name;
+    let has = |state: &ClusterState| state.nodes().values().any(|node| node.name == name);
+    if shared.known().is_some_and(|state| has(&state)) {
+        return Ok(false);
+    }
+    let wish = shared.keys.wish(name);
+    let Some(entry) = shared.coordination.get(&*wish).await? else { return Ok(false) };
+    let state = match picture.state_changed {
+        Some(changed) => Condition::Changed(shared.keys.state(), changed),
+        None => Condition::Absent(shared.keys.state()),
+    };
+    let unchanged = Condition::Changed(wish.clone(), entry.changed);
+    let take = Transaction::new().when(state).when(unchanged).then(Operation::Delete(wish));
+    Ok(shared.coordination.transact(take).await?.held)
+}

@@ -1,0 +1,85 @@
+//! How much of a segment lies where.
+
+use millrace_column::{Column, ColumnKey};
+use millrace_document::DocumentId;
+
+use crate::cut::{Chunk, places_of, visit_chunks};
+use crate::{Error, Segment};
+
+/// What a segment has of a range of locations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Bytes of columns. Of a chunk that reaches into several ranges each has its share by documents; 0: there is nothing of the range.
+    pub bytes: u64,
+    /// Versions of documents that are no removals.
+    pub documents: u64,
+}
+
+impl Measured {
+    fn add(&mut self, bytes: u64, documents: u32) {
+        self.bytes += bytes.max(1);
+        self.documents += u64::from(documents);
+    }
+}
+
+/// What a segment has of each of these ranges of [reversed](millrace_document::Location::reversed) locations, both ends included, which are in
+/// order and do not reach into each other.
+///
+/// Reads the directory, and the ids in chunks that reach over the end of a range: those of documents without a group, and of groups that are
+/// divided.
+///
+/// # Errors
+/// The segment cannot be read or is damaged.
+pub fn measure(segment: &Segment, ranges: &[(u64, u64)]) -> Result<Vec<Measured>, Error> {
+    let mut measured = vec![Measured::default(); ranges.len()];
+    let (Some((first, _)), Some((_, last))) = (ranges.first(), ranges.last()) else { return Ok(measured) };
+    for (section, of_section) in segment.sections().iter().enumerate() {
+        let mut across = Vec::new();
+        visit_chunks(segment, section, (*first, *last), |Chunk { number, info, locations, .. }, row| {
+            let bytes = places_of(row, of_section.columns.len()).map(|place| u64::from(place.length)).sum();
+            let range = ranges.partition_point(|(_, end)| *end < locations.0);
+            match ranges.get(range).filter(|(begin, _)| *begin <= locations.1) {
+                None => {}
+                Some((begin, end)) if *begin <= locations.0 && locations.1 <= *end => {
+                    measured[range].add(bytes, info.documents.saturating_sub(info.removed));
+                }
+                Some(_) => across.push((number, bytes)),
+            }
+        })?;
+        for (chunk, bytes) in across {
+            add_rows(segment, (section, chunk), bytes, ranges, &mut measured)?;
+        }
+    }
+    Ok(measured)
+}
+
+/// Adds the documents of a chunk one by one.
+fn add_rows(
+    segment: &Segment,
+    (section, chunk): (usize, u32),
+    bytes: u64,
+    ranges: &[(u64, u64)],
+    measured: &mut [Measured],
+) -> Result<(), Error> {
+    let column = |key: &ColumnKey| -> Result<Option<Column>, Error> {
+        Ok(segment.columns_uncached(section, key, chunk..chunk + 1)?.pop().flatten())
+    };
+    let Some(Column::Bytes(ids)) = column(&ColumnKey::id())? else {
+        return Err(segment.corrupt(0, "a chunk lacks its ids or timestamps"));
+    };
+    let removed = column(&ColumnKey::removed())?;
+    let is_removed =
+        |row| matches!(&removed, Some(Column::Fixed(removed)) if removed.integer(row) == Some(1));
+    let row_bytes = bytes / ids.len().max(1) as u64;
+    for row in 0..ids.len() {
+        let id = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
+        let id = id.and_then(|id| DocumentId::parse(id).ok());
+        let id = id.ok_or_else(|| segment.corrupt(0, "a document id is not one"))?;
+        let place = id.location().reversed();
+        let range = ranges.partition_point(|(_, end)| *end < place);
+        if ranges.get(range).is_some_and(|(begin, _)| *begin <= place) {
+            measured[range].add(row_bytes, u32::from(!is_removed(row)));
+        }
+    }
+    Ok(())
+}
