@@ -191,7 +191,7 @@ fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found
         grouped: !apart.blends,
         ..Found::default()
     };
-    for Of { name, query, outcome } in asked {
+    for Of { name, outcome, .. } in asked {
         match outcome {
             None => {}
             Some(Ok(found)) => add(&mut all, name, found),
