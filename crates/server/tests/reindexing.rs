@@ -58,6 +58,11 @@ fn from_the_deployment_to_the_end() {
         (&json!("note"), &json!("notes")),
         "{answer}"
     );
+    let message = action["messages"][0].as_str().expect("a message");
+    assert!(
+        message.starts_with("field 'shout' of document type 'note': ") && message.contains("/reindex "),
+        "{message}"
+    );
     assert_eq!(status(&server), json!({ "pending": { "note": 2 }, "ready": {} }));
     let told = |expected: &str| {
         let told = String::from_utf8_lossy(&server.millrace(&["status"]).stdout).into_owned();

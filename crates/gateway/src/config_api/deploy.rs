@@ -261,10 +261,18 @@ fn change_actions(deployment: &Deployment) -> Value {
         actions
             .map(|action| {
                 let cluster = deployment.application.cluster_of(&action.document_type);
+                let message = match effect {
+                    Effect::Reindex => format!(
+                        "field '{}' of document type '{}': {}; documents stay as they are until they are reindexed: \
+                         POST {APPLICATION}/reindex to the config port, then deploy",
+                        action.field, action.document_type, action.reason
+                    ),
+                    Effect::Refeed | Effect::Derive => action.reason.clone(),
+                };
                 json!({
                     "documentType": &*action.document_type,
                     "clusterName": cluster.map_or("", |cluster| &*cluster.id),
-                    "messages": [action.reason],
+                    "messages": [message],
                     "services": [],
                 })
             })
