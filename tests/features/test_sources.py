@@ -34,7 +34,6 @@ CASES = [
     ({"ranking": "own"}, "schema 'note' has no rank profile 'own'"),
     ({"ranking": "own", "restrict": "mail"}, ["mail"]),
     ({"summary": "own"}, "schema 'note' has no document summary 'own'"),
-    ({"summary": "own", "sources": "letters"}, ["mail"]),
     ({"sources": "mails"}, "Could not resolve source ref 'mails'. Valid source refs are letters, mail, note, notes."),
 ]
 
