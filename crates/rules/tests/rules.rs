@@ -437,14 +437,14 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
     );
     wrong(
         &format!("{}({}a) -> b;", "!".repeat(30), "!".repeat(30)),
-        "1:52: '!' is repeated too often: once is enough",
+        "1:51: '!' is repeated too often: once is enough",
     );
     // Each of them is well, but they are within each other.
     let nested = |number: usize| format!("[c{number}] :- {}[c{}];\n", "!".repeat(45), number + 1);
     let deep: String = (0..20).map(nested).chain(["[c20] :- x;\n[c0] -> y;".to_owned()]).collect();
     wrong(
         &deep,
-        "9:55: more than 400 conditions are within each other, with those that they refer to: put some of them together",
+        "9:54: more than 400 conditions are within each other, with those that they refer to: put some of them together",
     );
     let include = |number: usize| (format!("{number:02}.sr"), format!("@include({:02})", number + 1));
     let mut chain: Vec<(String, String)> = (0..60).map(include).collect();
