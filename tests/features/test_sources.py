@@ -33,7 +33,6 @@ CASES = [
     # What a query names, all its schemas have.
     ({"ranking": "own"}, "schema 'note' has no rank profile 'own'"),
     ({"ranking": "own", "restrict": "mail"}, ["mail"]),
-    ({"summary": "own"}, "schema 'note' has no document summary 'own'"),
     ({"sources": "mails"}, "Could not resolve source ref 'mails'. Valid source refs are letters, mail, note, notes."),
 ]
 
@@ -46,7 +45,7 @@ def node(tmp_path_factory):
             "field size type int { indexing: attribute }",
             "rank-profile own { } document-summary own { summary text { } }",
         ),
-        "note": ("", ""),
+        "note": ("", "document-summary brief { summary text { } }"),
     }
     schemas = {f"schemas/{name}.sd": SCHEMA.format(name, *parts) for name, parts in own.items()}
     status, answer = deploy(node, {"services.xml": SERVICES} | schemas)
@@ -85,3 +84,14 @@ def test_sources(node, parameters, expected):
 def test_orders_by_a_field_of_one_schema(node, order, expected):
     root = search(node, yql=f"select * from sources * where true order by {order}")
     assert [hit["id"].rsplit(":", 1)[-1] for hit in root["children"]] == expected
+
+
+def test_a_document_summary_of_one_schema(node):
+    # Conditions may name what only the schema has that is left out.
+    for yql in ["select * from sources * where text contains 'word'", "select * from sources * where text contains 'word' or size = 1"]:
+        root = search(node, yql=yql, summary="own")
+        assert [hit["fields"]["text"] for hit in root["children"]] == ["word"]
+        [error] = root["errors"]
+        assert error["source"] == "note" and "lacks the document summary" in error["message"]
+    root = search(node, yql="select * from sources * where size = 5", summary="brief")
+    assert root["errors"][0]["source"] == "mail"

@@ -88,6 +88,11 @@ pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
         transient: Some(true),
     });
     let unresolved = found.unresolved.as_ref().map(message);
+    let lacking = found.lacking.iter().map(|schema| {
+        let message =
+            format!("schema '{schema}' lacks the document summary asked for; its documents are left out");
+        illegal(message, Some(schema.to_string()))
+    });
     let ungrouped = found.ungrouped.iter().map(|ungrouped| {
         let message = format!(
             "Could not locate field for grouping number {} : {}; the groups are of documents of other schemas",
@@ -97,7 +102,7 @@ pub(super) fn beside_hits(found: &Found) -> Vec<ErrorMessage> {
     });
     let unshown = found.unshown.iter().map(|unshown| illegal(unshown.reason.clone(), None));
     let of_sources = found.sources.iter().flat_map(|source| source.errors.iter().cloned());
-    let whole = timed_out.into_iter().chain(unresolved).chain(ungrouped).chain(unshown);
+    let whole = timed_out.into_iter().chain(unresolved).chain(lacking).chain(ungrouped).chain(unshown);
     whole.chain(of_sources).collect()
 }
 

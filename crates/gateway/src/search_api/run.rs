@@ -46,6 +46,8 @@ pub(super) struct Found {
     pub(super) told: Arc<[String]>,
     /// That some of the sources are not there.
     pub(super) unresolved: Option<Error>,
+    /// Schemas left out, since they lack the document summary asked for.
+    pub(super) lacking: Vec<Arc<str>>,
     /// Schemas that have no part in the groups of a request, by its number, since they lack a field: why.
     pub(super) ungrouped: Vec<Ungrouped>,
     /// The selected fields that no hit can have.
@@ -167,6 +169,7 @@ struct Prepared<'r> {
     request: &'r Request,
     kinds: Vec<Asked<'r>>,
     unresolved: Option<Error>,
+    lacking: Vec<Arc<str>>,
     /// One for each kind.
     searches: Vec<Arc<Search>>,
     planned: Duration,
@@ -180,6 +183,7 @@ impl<'r> Prepared<'r> {
         let Reached { kinds, unresolved } = Reached::by(&query.sources, deployment)?;
         let mut known = beside(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
+        let (kinds, lacking) = showing(kinds, query);
         let searches = kinds
             .iter()
             .map(|asked| plan(asked, &known, request).map(Arc::new))
@@ -190,7 +194,7 @@ impl<'r> Prepared<'r> {
         let rest = timeout.saturating_sub(looking).max(REST_MIN);
         let deadline = Deadline::at(*started + looking).with_rest(rest).or_when(Arc::clone(gone));
         let planned = started.elapsed();
-        Ok(Prepared { request, kinds, unresolved, searches, planned, timeout, deadline })
+        Ok(Prepared { request, kinds, unresolved, lacking, searches, planned, timeout, deadline })
     }
 
     /// The documents of each kind.
@@ -225,7 +229,7 @@ impl<'r> Prepared<'r> {
         let end = query.offset.saturating_add(query.hits).min(result.hits.len());
         let ungrouped = Ungrouped::all(&self.searches);
         let unshown = unshown(query, &self.searches);
-        let Prepared { planned, timeout, unresolved, .. } = self;
+        let Prepared { planned, timeout, unresolved, lacking, .. } = self;
         Found {
             hits: query.offset.min(end)..end,
             result,
@@ -235,6 +239,7 @@ impl<'r> Prepared<'r> {
             plans,
             told: Arc::clone(told),
             unresolved,
+            lacking,
             ungrouped,
             unshown,
             sources: Vec::new(),
@@ -265,6 +270,18 @@ impl Plans {
             plans: searches.iter().map(|search| search.plan().to_string()).collect(),
         }
     }
+}
+
+/// The schemas that have the document summary asked for, and the names of those that lack it. Where all lack it, all are asked: the
+/// plan says what is wrong.
+fn showing<'d>(kinds: Vec<Asked<'d>>, query: &Query) -> (Vec<Asked<'d>>, Vec<Arc<str>>) {
+    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
+    let has = |asked: &Asked<'_>| asked.kind.schema.summaries.contains_key(summary);
+    if !kinds.iter().any(has) {
+        return (kinds, Vec::new());
+    }
+    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
+    (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
 }
 
 /// The texts that the query wants embedded, over all schemas that it asks.
