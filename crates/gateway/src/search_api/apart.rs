@@ -20,6 +20,11 @@ use crate::{Deployment, Error, Node};
 /// The sources of a request, before their queries are made.
 pub(super) struct Apart {
     parts: Vec<Part>,
+    joining: Joining,
+}
+
+/// How the results of sources become one.
+struct Joining {
     /// Whether their hits become one list.
     blends: bool,
     /// Whether that is cut to the page of the request; by itself a source gives the page that it was asked for.
@@ -31,7 +36,7 @@ pub(super) struct Apart {
 /// The same with their queries.
 pub(super) struct Asking {
     sources: Vec<(Part, Rewritten)>,
-    apart: Apart,
+    joining: Joining,
 }
 
 /// What one source gave.
@@ -49,7 +54,8 @@ pub(super) struct SourceFound {
 
 impl Apart {
     pub(super) fn new(parts: Vec<Part>, blends: bool, unresolved: Option<Error>) -> Self {
-        Apart { is_cut: blends && parts.len() > 1, parts, blends, unresolved }
+        let is_cut = blends && parts.len() > 1;
+        Apart { parts, joining: Joining { blends, is_cut, unresolved } }
     }
 
     /// Makes the sources' queries. Sources that show none of the schemas that the query is restricted to are left out.
@@ -57,13 +63,14 @@ impl Apart {
     /// # Errors
     /// A source's parameters make no query, or hits of different orders would be one list.
     pub(super) async fn asking(
-        mut self,
+        self,
         node: &Node,
         deployment: &Arc<Deployment>,
         query: &Query,
     ) -> Result<Asking, Error> {
-        let mut sources = Vec::with_capacity(self.parts.len());
-        for part in std::mem::take(&mut self.parts) {
+        let Apart { parts, joining } = self;
+        let mut sources = Vec::with_capacity(parts.len());
+        for part in parts {
             let made = part.query(node, deployment).await?;
             sources.push((part, made));
         }
@@ -72,14 +79,14 @@ impl Apart {
             sources.retain(leads);
         }
         let other_order = sources.iter().find(|(_, made)| made.query.sorting != query.sorting);
-        if let Some((part, _)) = other_order.filter(|_| self.is_cut) {
+        if let Some((part, _)) = other_order.filter(|_| joining.is_cut) {
             let reason = format!(
                 "source '{}' has an order of its own, and all hits become one list: sort all alike, or ask a chain that keeps its sources apart",
                 part.name
             );
             return Err(Error::BadRequest(reason));
         }
-        Ok(Asking { sources, apart: self })
+        Ok(Asking { sources, joining })
     }
 }
 
@@ -99,7 +106,7 @@ impl Asking {
         query: &Query,
         started: Instant,
     ) -> Result<Found, Error> {
-        let Asking { sources, apart } = self;
+        let Asking { sources, joining } = self;
         let (mut asked, mut running) = (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
         for (part, made) in sources {
             let of_it = Arc::new(made.query);
@@ -110,7 +117,7 @@ impl Asking {
         for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
             of.outcome = outcome;
         }
-        put_together(asked, query, apart)
+        put_together(asked, query, joining)
     }
 }
 
@@ -151,9 +158,9 @@ async fn search(
 ) -> Result<Found, Error> {
     let caller = Caller::default();
     let gone = Arc::clone(&caller.gone);
-    let timeout = query.timeout;
+    let deadline = started + query.timeout;
     let searching = async {
-        let embeddings = Arc::new(embed(&node, &deployment, &query, started + timeout, &gone).await?);
+        let embeddings = Arc::new(embed(&node, &deployment, &query, deadline, &gone).await?);
         let query = Arc::clone(&query);
         let request = Request { node, deployment, query, told, embeddings, started, gone };
         let node = Arc::clone(&request.node);
@@ -162,8 +169,8 @@ async fn search(
             None => node.pool().run(move || run::run(&request)).await?,
         }
     };
-    let left = timeout.saturating_add(GRACE).saturating_sub(started.elapsed());
-    let found = tokio::time::timeout(left, searching).await.map_err(|_| Error::Timeout(timeout))??;
+    let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;
+    let found = found.map_err(|_| Error::Timeout(query.timeout))??;
     if found.result.coverage.timed_out && !query.ranking.soft_timeout {
         return Err(Error::Timeout(found.timeout));
     }
@@ -178,7 +185,7 @@ struct Of {
 }
 
 /// One result of those of all sources.
-fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found, Error> {
+fn put_together(mut asked: Vec<Of>, query: &Query, joining: Joining) -> Result<Found, Error> {
     let is_found = |of: &Of| matches!(of.outcome, Some(Ok(_)));
     if !asked.iter().any(is_found) {
         let first = asked.into_iter().find_map(|of| of.outcome?.err());
@@ -186,9 +193,9 @@ fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found
     }
     keep_unshown(&mut asked);
     let mut all = Found {
-        unresolved: apart.unresolved,
+        unresolved: joining.unresolved,
         timeout: query.timeout,
-        grouped: !apart.blends,
+        grouped: !joining.blends,
         ..Found::default()
     };
     for Of { name, outcome, .. } in asked {
@@ -205,7 +212,7 @@ fn put_together(mut asked: Vec<Of>, query: &Query, apart: Apart) -> Result<Found
         }
     }
     all.hits = 0..all.result.hits.len();
-    if apart.is_cut {
+    if joining.is_cut {
         all.result.hits.sort_by(Hit::order);
         let end = query.offset.saturating_add(query.hits).min(all.hits.end);
         all.hits = query.offset.min(end)..end;
