@@ -1,0 +1,111 @@
+//! Crates use those above them on the map, and libraries stay in the rooms that own them.
+
+use std::collections::BTreeSet;
+
+use millrace_tidy::Workspace;
+
+/// Crates that tests of any crate may use, wherever they stand on the map.
+const TEST_SUPPORT: [&str; 2] = ["fixtures", "sim"];
+
+/// Libraries that the map gives to some crates alone: a second user is a decision about the map, not a line in a manifest.
+const OWNED_LIBRARIES: [(&str, &[&str]); 22] = [
+    ("axum", &["gateway", "membership", "bench", "server"]),
+    ("ciborium", &["render", "gateway", "bench"]),
+    ("clap", &["server"]),
+    ("fjall", &["store"]),
+    ("h2", &["gateway"]),
+    ("html2text", &["mail"]),
+    ("hyper", &["remote", "gateway", "client", "coordination", "bench", "server"]),
+    ("icu_segmenter", &["linguistics"]),
+    ("jiff", &["grouping"]),
+    ("libc", &["env", "model"]),
+    ("mail-parser", &["mail"]),
+    ("mimalloc", &["server"]),
+    ("ort", &["model"]),
+    ("quick-xml", &["render"]),
+    ("roxmltree", &["schema"]),
+    ("rust-stemmers", &["linguistics"]),
+    ("rustls", &["gateway", "trust", "client", "coordination"]),
+    ("rustls-native-certs", &["trust"]),
+    ("sonic-rs", &["document"]),
+    ("tokenizers", &["embedding"]),
+    (
+        "tokio",
+        &[
+            "remote",
+            "gateway",
+            "trust",
+            "client",
+            "coordination",
+            "membership",
+            "peer",
+            "content",
+            "bench",
+            "server",
+        ],
+    ),
+    ("tracing-subscriber", &["server"]),
+];
+
+#[test]
+fn the_map_has_every_crate_once() {
+    let workspace = Workspace::open();
+    let layers = workspace.layers();
+    let unique: BTreeSet<&String> = layers.iter().collect();
+    assert_eq!(unique.len(), layers.len(), "ARCHITECTURE.md lists a crate twice");
+    let crates = workspace.crates();
+    let there: BTreeSet<&String> = crates.iter().collect();
+    assert_eq!(unique, there, "the map of ARCHITECTURE.md and the folders of crates/ differ");
+}
+
+#[test]
+fn a_crate_uses_only_those_above_it() {
+    let workspace = Workspace::open();
+    let layers = workspace.layers();
+    let layer = |name: &str| layers.iter().position(|other| other == name);
+    let mut wrong = Vec::new();
+    for (own, name) in layers.iter().enumerate() {
+        let manifest = workspace.manifest(name);
+        let test_only = manifest.dev_dependencies.iter().map(|used| (used, true));
+        let used = manifest.dependencies.iter().map(|used| (used, false)).chain(test_only);
+        for (used, is_test) in used {
+            let Some(used) = used.strip_prefix("millrace-") else { continue };
+            let is_support = is_test && TEST_SUPPORT.contains(&used);
+            if !is_support && layer(used).is_none_or(|other| other >= own) {
+                wrong.push(format!("{name} uses {used}, which is not above it"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "move the code or the row of ARCHITECTURE.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn libraries_stay_with_the_crates_that_own_them() {
+    let workspace = Workspace::open();
+    let mut wrong = Vec::new();
+    for name in workspace.crates() {
+        let manifest = workspace.manifest(&name);
+        for (library, owners) in OWNED_LIBRARIES {
+            if manifest.dependencies.iter().any(|used| used == library) && !owners.contains(&name.as_str()) {
+                wrong.push(format!("{name} uses {library}, which belongs to {}", owners.join(", ")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "call the owner, or make it an owner in this table:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_library_of_the_workspace_has_a_user() {
+    let workspace = Workspace::open();
+    let root: toml::Table = workspace.text("Cargo.toml").parse().expect("the root manifest is TOML");
+    let declared =
+        root["workspace"]["dependencies"].as_table().expect("the workspace names its dependencies");
+    let manifests: Vec<_> = workspace.crates().iter().map(|name| workspace.manifest(name)).collect();
+    let is_used = |library: &&String| {
+        manifests.iter().any(|manifest| {
+            manifest.dependencies.contains(library) || manifest.dev_dependencies.contains(library)
+        })
+    };
+    let unused: Vec<&String> = declared.keys().filter(|library| !is_used(library)).collect();
+    assert!(unused.is_empty(), "take these out of Cargo.toml: {unused:?}");
+}
