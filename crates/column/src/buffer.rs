@@ -2,22 +2,23 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A cache line, and the unit of allocation: so every buffer begins at a multiple of 64 bytes.
+/// A cache line, the unit of allocation. Every buffer therefore starts at a multiple of 64 bytes.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Immutable bytes that begin at a multiple of 64, shared by reference. Cloning costs a counter.
+/// Immutable bytes aligned to 64, shared by reference. Cloning increments a counter.
 #[derive(Clone)]
 pub struct Buffer {
     memory: Arc<Memory>,
     len: usize,
 }
 
-/// Where bytes lie; those of a buffer begin at a multiple of 64, and zeros fill its last line.
+/// Storage of bytes. Those of a buffer are aligned to 64 bytes, and zeros fill the last line.
 enum Memory {
     Lines(Vec<Line>),
-    /// From `start` on: a vector of bytes can be filled without being written before, but not be told where to begin.
+    /// Bytes from `start` on. A vector can be filled without being initialized, but its alignment cannot be
+    /// chosen.
     Bytes {
         bytes: Vec<u8>,
         start: usize,
@@ -41,24 +42,26 @@ impl Buffer {
         builder.finish()
     }
 
-    /// A buffer of `len` bytes that `fill` writes, for reading from files without a second copy. What it does not write is 0.
+    /// Creates a buffer of `len` bytes filled by `fill`, for reading files without a second copy. Bytes that
+    /// `fill` does not write are 0.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// Errors of `fill`.
     pub fn fill_with<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut lines = zeroed(len);
         fill(&mut bytemuck::cast_slice_mut::<Line, u8>(&mut lines)[..len])?;
         Ok(Buffer::of_lines(lines, len))
     }
 
-    /// A buffer of `len` bytes that `read` adds to a vector, for reading much from files: its memory is not written before. `read` is
-    /// told how many bytes to add: `len` and the padding up to a whole line of 64.
+    /// Creates a buffer of `len` bytes that `read` appends to a vector, for large reads: the memory is not
+    /// initialized first. The argument of `read` is the number of bytes to append: `len` plus the padding to
+    /// a whole line of 64.
     ///
     /// # Panics
-    /// `read` has added more or less.
+    /// `read` has appended a different number of bytes.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Errors of `read`.
     pub fn read_with<E>(
         len: usize,
         read: impl FnOnce(usize, &mut Vec<u8>) -> Result<(), E>,
@@ -70,7 +73,7 @@ impl Buffer {
         read(padded, &mut bytes)?;
         assert_eq!(bytes.len(), start + padded, "as many bytes are read as were asked for");
         if bytes[start..].as_ptr().align_offset(64) != 0 {
-            // The vector has moved, though there was room.
+            // The vector was reallocated although it had enough capacity.
             return Ok(Buffer { len, ..Buffer::copy_from(&bytes[start..]) });
         }
         Ok(Buffer { memory: Arc::new(Memory::Bytes { bytes, start }), len })
@@ -80,11 +83,12 @@ impl Buffer {
         Buffer { memory: Arc::new(Memory::Lines(lines)), len }
     }
 
-    /// Buffers of these lengths, all of which `fill` writes, for reading neighbours from a file at once. The slices that it is
-    /// given are whole lines of 64 bytes: what lies past a buffer's length is padding, which is not part of the buffer.
+    /// Creates buffers of these lengths, all filled by `fill`, for reading adjacent parts of a file at once.
+    /// The slices passed to it are whole lines of 64 bytes: bytes past a buffer's length are padding and not
+    /// part of the buffer.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// Errors of `fill`.
     pub fn fill_many<E>(
         lens: &[usize],
         fill: impl FnOnce(&mut [&mut [u8]]) -> Result<(), E>,
@@ -97,12 +101,12 @@ impl Buffer {
         Ok(buffers.into_iter().zip(lens).map(buffer).collect())
     }
 
-    /// The bytes, and the zeros up to the next multiple of 64.
+    /// The bytes, followed by zeros up to the next multiple of 64.
     pub fn padded(&self) -> &[u8] {
         self.memory.padded()
     }
 
-    /// Bytes of memory it takes.
+    /// Size of its memory in bytes.
     pub fn capacity(&self) -> usize {
         match &*self.memory {
             Memory::Lines(lines) => lines.capacity() * 64,
@@ -111,7 +115,8 @@ impl Buffer {
     }
 }
 
-/// Lines for so many bytes, all zero. Large ones come from the system as they are, which writes them only when they are used.
+/// Zeroed lines for this number of bytes. Large allocations come zeroed from the system, which provides pages
+/// on first use.
 fn zeroed(bytes: usize) -> Vec<Line> {
     bytemuck::allocation::zeroed_vec(bytes.div_ceil(64))
 }
@@ -131,7 +136,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Builds a [`Buffer`] from its beginning to its end.
+/// Builder of a [`Buffer`] by appending.
 #[derive(Default)]
 pub struct BufferBuilder {
     lines: Vec<Line>,
@@ -139,12 +144,12 @@ pub struct BufferBuilder {
 }
 
 impl BufferBuilder {
-    /// Empty, with room for `bytes`.
+    /// Creates an empty builder with room for `bytes`.
     pub fn with_capacity(bytes: usize) -> Self {
         BufferBuilder { lines: Vec::with_capacity(bytes.div_ceil(64)), len: 0 }
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         self.lines.resize(end.div_ceil(64), Line([0; 64]));
@@ -152,13 +157,13 @@ impl BufferBuilder {
         self.len = end;
     }
 
-    /// Adds zeros up to the next multiple of 64.
+    /// Appends zeros up to the next multiple of 64.
     pub fn align(&mut self) {
         self.len = self.len.next_multiple_of(64);
         self.lines.resize(self.len / 64, Line([0; 64]));
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn finish(self) -> Buffer {
         Buffer::of_lines(self.lines, self.len)
     }

@@ -4,10 +4,10 @@ use crate::fixed::u32_at;
 use crate::presence::{PresenceBuilder, presence_bytes};
 use crate::{BYTES, Buffer, BufferBuilder, Error, Presence};
 
-/// Bytes of any length a document: text as UTF-8, other values in the wire form.
+/// Byte strings, one per document: text as UTF-8, other values in the wire form.
 ///
-/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32), the presence words padded to 64, `count + 1` offsets
-/// (u32) padded to 64, the bytes.
+/// Encoded: a header of 64 bytes (layout, three zero bytes, count u32), the presence words padded to 64,
+/// `count + 1` offsets (u32) padded to 64, the bytes.
 #[derive(Debug, Clone)]
 pub struct Bytes {
     buffer: Buffer,
@@ -39,37 +39,37 @@ impl Bytes {
         &self.buffer
     }
 
-    /// How many documents it covers.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it covers no document.
+    /// True if there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Which documents have a value.
+    /// The documents that have a value.
     #[inline]
     pub fn presence(&self) -> Presence<'_> {
         let words = bytemuck::cast_slice(&self.buffer[64..64 + self.len.div_ceil(64) * 8]);
         Presence::new(words, self.len)
     }
 
-    /// Where each document's bytes begin in [`Bytes::data`], and one more: where the last end.
+    /// Start of each document's bytes in [`Bytes::data`], followed by the end of the last.
     #[inline]
     pub fn offsets(&self) -> &[u32] {
         let at = 64 + presence_bytes(self.len);
         bytemuck::cast_slice(&self.buffer[at..at + (self.len + 1) * 4])
     }
 
-    /// The bytes of all documents, one after another.
+    /// Bytes of all documents, concatenated.
     #[inline]
     pub fn data(&self) -> &[u8] {
         &self.buffer[64 + presence_bytes(self.len) + ((self.len + 1) * 4).next_multiple_of(64)..]
     }
 
-    /// The bytes of the document at `index`; `None` without a value.
+    /// Bytes of the document at `index`; `None` without a value.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.presence().get(index).then(|| {
@@ -79,7 +79,7 @@ impl Bytes {
     }
 }
 
-/// Builds a [`Bytes`] column document by document.
+/// Builder of a [`Bytes`] column, document by document.
 #[derive(Default)]
 pub struct BytesBuilder {
     presence: PresenceBuilder,
@@ -88,15 +88,15 @@ pub struct BytesBuilder {
 }
 
 impl BytesBuilder {
-    /// No documents yet.
+    /// Creates a builder without documents.
     pub fn new() -> Self {
         BytesBuilder { presence: PresenceBuilder::default(), offsets: vec![0], data: Vec::new() }
     }
 
-    /// The next document's bytes, if it has a value.
+    /// Appends a document with these bytes, or without a value.
     ///
     /// # Panics
-    /// The column would be 4 GiB or more. Chunks are cut long before.
+    /// The column would reach 4 GiB. Chunks are cut long before that.
     pub fn push(&mut self, bytes: Option<&[u8]>) {
         self.presence.push(bytes.is_some());
         self.data.extend_from_slice(bytes.unwrap_or_default());
@@ -104,12 +104,12 @@ impl BytesBuilder {
             .push(u32::try_from(self.data.len()).expect("chunks are cut before a column reaches 4 GiB"));
     }
 
-    /// The next documents are those of `column` in `range`.
+    /// Appends the documents of `column` in `range`.
     pub fn extend(&mut self, column: &Bytes, range: Range<usize>) {
         range.for_each(|index| self.push(column.get(index)));
     }
 
-    /// The column.
+    /// Returns the column.
     pub fn finish(self) -> Bytes {
         let len = self.presence.len();
         let mut out = BufferBuilder::with_capacity(192 + presence_bytes(len) + len * 4 + self.data.len());

@@ -1,11 +1,11 @@
-/// What can be wrong with a column.
+/// Error in a column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes are not what their header says.
+    /// The bytes contradict their header.
     #[error("column: {0}")]
     Corrupt(&'static str),
-    /// Columns of different layouts were to become one.
+    /// Columns of different layouts cannot be concatenated.
     #[error("columns of different layouts cannot be joined")]
     Mixed,
 }

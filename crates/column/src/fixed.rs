@@ -3,7 +3,7 @@ use std::ops::Range;
 use crate::presence::{PresenceBuilder, presence_bytes};
 use crate::{Buffer, BufferBuilder, Error, FIXED, Presence};
 
-/// What one number of a [`Fixed`] column is.
+/// Type of the numbers in a [`Fixed`] column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Cell {
@@ -17,7 +17,7 @@ pub enum Cell {
     I64 = 3,
     /// 64-bit unsigned (timestamps).
     U64 = 4,
-    /// 16-bit brain float.
+    /// 16-bit float with 8 exponent bits (bfloat16).
     BF16 = 5,
     /// 32-bit float.
     F32 = 6,
@@ -26,7 +26,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Bytes of one number.
+    /// Size of one number in bytes.
     pub const fn size(self) -> usize {
         match self {
             Cell::Bool | Cell::I8 => 1,
@@ -40,10 +40,10 @@ impl Cell {
         [Cell::Bool, Cell::I8, Cell::I32, Cell::I64, Cell::U64, Cell::BF16, Cell::F32, Cell::F64];
 }
 
-/// `width` numbers a document, one document after another, beginning at a multiple of 64 bytes.
+/// `width` numbers per document, one document after another, aligned to 64 bytes.
 ///
-/// A document without a value has zeros and no presence bit. Encoded: a header of 64 bytes (layout, cell, two zero bytes,
-/// count u32, width u32), the presence words padded to 64, the numbers.
+/// A document without a value has zeros and no presence bit. Encoded: a header of 64 bytes (layout, cell, two
+/// zero bytes, count u32, width u32), the presence words padded to 64, the numbers.
 #[derive(Debug, Clone)]
 pub struct Fixed {
     buffer: Buffer,
@@ -71,12 +71,12 @@ impl Fixed {
         &self.buffer
     }
 
-    /// How many documents it covers.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it covers no document.
+    /// True if there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -87,13 +87,13 @@ impl Fixed {
         self.cell
     }
 
-    /// Numbers a document: 1, or the size of a dense tensor.
+    /// Numbers per document: 1, or the size of a dense tensor.
     #[inline]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Which documents have a value.
+    /// The documents that have a value.
     #[inline]
     pub fn presence(&self) -> Presence<'_> {
         let words = bytemuck::cast_slice(&self.buffer[64..64 + self.len.div_ceil(64) * 8]);
@@ -106,10 +106,11 @@ impl Fixed {
         &self.buffer[64 + presence_bytes(self.len)..]
     }
 
-    /// All numbers as `T`: `i8` for [`Cell::I8`], `u8` for [`Cell::Bool`], `half::bf16` for [`Cell::BF16`] and so on.
+    /// All numbers as `T`: `i8` for [`Cell::I8`], `u8` for [`Cell::Bool`], `half::bf16` for [`Cell::BF16`]
+    /// and so on.
     ///
     /// # Panics
-    /// `T` has not the size of the cell.
+    /// The size of `T` differs from that of the cell.
     #[inline]
     pub fn cells<T: bytemuck::AnyBitPattern>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.cell.size(), "numbers are read as the type they are stored as");
@@ -121,7 +122,7 @@ impl Fixed {
         self.presence().get(index).then(|| self.at(index * self.width))
     }
 
-    /// The first number of the document at `index` as `i64` (floats are cut); `None` without a value.
+    /// The first number of the document at `index` as `i64` (floats are truncated); `None` without a value.
     pub fn integer(&self, index: usize) -> Option<i64> {
         self.presence().get(index).then(|| {
             let at = index * self.width;
@@ -147,7 +148,7 @@ impl Fixed {
     }
 }
 
-/// Builds a [`Fixed`] column document by document.
+/// Builder of a [`Fixed`] column, document by document.
 pub struct FixedBuilder {
     cell: Cell,
     width: usize,
@@ -156,28 +157,28 @@ pub struct FixedBuilder {
 }
 
 impl FixedBuilder {
-    /// No documents yet; each will have `width` numbers.
+    /// Creates a builder without documents; each document will have `width` numbers.
     pub fn new(cell: Cell, width: usize) -> Self {
         FixedBuilder { cell, width, presence: PresenceBuilder::default(), data: Vec::new() }
     }
 
-    /// The next document's numbers as little-endian bytes.
+    /// Appends a document with these numbers, as little-endian bytes.
     ///
     /// # Panics
-    /// Not `width × cell.size()` bytes.
+    /// The length is not `width × cell.size()`.
     pub fn push(&mut self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.width * self.cell.size(), "a document has `width` numbers");
         self.presence.push(true);
         self.data.extend_from_slice(bytes);
     }
 
-    /// The next document has no value.
+    /// Appends a document without a value.
     pub fn push_absent(&mut self) {
         self.presence.push(false);
         self.data.resize(self.data.len() + self.width * self.cell.size(), 0);
     }
 
-    /// The next documents are those of `column` in `range`.
+    /// Appends the documents of `column` in `range`.
     pub fn extend(&mut self, column: &Fixed, range: Range<usize>) {
         let presence = column.presence();
         range.clone().for_each(|index| self.presence.push(presence.get(index)));
@@ -185,7 +186,7 @@ impl FixedBuilder {
         self.data.extend_from_slice(&column.raw()[range.start * size..range.end * size]);
     }
 
-    /// The column.
+    /// Returns the column.
     pub fn finish(self) -> Fixed {
         let len = self.presence.len();
         let mut out = BufferBuilder::with_capacity(64 + presence_bytes(len) + self.data.len());

@@ -1,15 +1,16 @@
-//! One field of many documents: typed, aligned, in chunks.
+//! Columns: one field of many documents, typed, aligned, in chunks.
 //!
-//! A [`Column`] holds one field (or a form derived from it, see [`Form`]) of the documents of one chunk, by position. It is
-//! a view of one [`Buffer`], which may have been read from a file or built in memory; decoding copies nothing.
+//! A [`Column`] holds one field (or a form derived from it, see [`Form`]) of the documents of one chunk, by
+//! position. It is a view of one [`Buffer`], which may have been read from a file or built in memory;
+//! decoding copies nothing.
 //!
-//! - [`Fixed`]: numbers, and dense tensors as raw cells, in the order a kernel wants them;
-//! - [`Bytes`]: text, or values in the wire form, behind offsets;
-//! - [`Tokens`]: normalised words of text as numbers into a sorted dictionary of the chunk's own.
+//! - [`Fixed`]: numbers, and dense tensors as raw cells, in the layout that kernels need;
+//! - [`Bytes`]: text, or values in the wire form, with offsets;
+//! - [`Tokens`]: normalized words of text as numbers in a sorted dictionary of the chunk.
 //!
 //! A chunk holds documents of one type and one group, at most [`CHUNK_DOCS`] of them.
 //!
-//! This crate does not know files, schemas, or how text becomes words.
+//! This crate is independent of files, schemas, and text analysis.
 
 mod buffer;
 mod bytes;
@@ -35,68 +36,68 @@ pub use tokens::{ELEMENT_BOUNDARY, TokenIds, Tokens, TokensBuilder};
 pub use values::{Layout, ValueBuilder, layout, value};
 pub use view::{Chunk, ReadError, View};
 
-/// The most documents a chunk holds.
+/// Maximum number of documents per chunk.
 pub const CHUNK_DOCS: usize = 1024;
 
-/// Which form of a field a column holds.
+/// Form of a field in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Form {
-    /// The value itself. The only form that is not derived: every other can be built from it again.
+    /// The value itself. All other forms are derived and can be rebuilt from it.
     Value,
-    /// The words of the text, normalised, as [`Tokens`].
+    /// Normalized words of the text, as [`Tokens`].
     Tokens,
-    /// Of no field: the document ids as text.
+    /// Document ids as text; not a field.
     Id,
-    /// Of no field: the versions' timestamps.
+    /// Timestamps of the versions; not a field.
     Timestamp,
-    /// Of no field: which versions say that the document was removed. Kept by the store; layouts never list it.
+    /// Flags of versions that are removals; not a field. Maintained by the store; layouts never list it.
     Removed,
-    /// Of no field: the fields that no other column holds (the schema did not know them), in the wire form. Kept by the store;
-    /// layouts never list it.
+    /// Fields without a column of their own (unknown to the schema), in the wire form. Maintained by the
+    /// store; layouts never list it.
     Rest,
 }
 
-/// Names a column of a document type.
+/// Identity of a column within a document type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnKey {
-    /// The field; for [`Form::Tokens`] it may be a path to members of its values.
+    /// Name of the field; for [`Form::Tokens`] it may be a path to members of its values.
     pub field: String,
     /// The form.
     pub form: Form,
 }
 
 impl ColumnKey {
-    /// The key of the field's own value.
+    /// Key of the field's value.
     pub fn value(field: &str) -> Self {
         ColumnKey { field: field.to_owned(), form: Form::Value }
     }
 
-    /// The key of the document ids: [`Bytes`], present for every document.
+    /// Key of the document ids: [`Bytes`], present for every document.
     pub const fn id() -> Self {
         ColumnKey { field: String::new(), form: Form::Id }
     }
 
-    /// The key of the timestamps: [`Fixed`] of [`Cell::U64`], present for every document.
+    /// Key of the timestamps: [`Fixed`] of [`Cell::U64`], present for every document.
     pub const fn timestamp() -> Self {
         ColumnKey { field: String::new(), form: Form::Timestamp }
     }
 
-    /// The key of the removals: [`Fixed`] of [`Cell::Bool`], present for every document.
+    /// Key of the removals: [`Fixed`] of [`Cell::Bool`], present for every document.
     pub const fn removed() -> Self {
         ColumnKey { field: String::new(), form: Form::Removed }
     }
 
-    /// The key of the fields that no other column holds: [`Bytes`], present where there are some.
+    /// Key of the fields without a column of their own: [`Bytes`], present for documents that have any.
     pub const fn rest() -> Self {
         ColumnKey { field: String::new(), form: Form::Rest }
     }
 
-    /// The key of a field's tokens, or of those of one of its members, by its path (`person.name`, `prefs.value`).
+    /// Key of a field's tokens, or those of one of its members, by path (`person.name`, `prefs.value`).
     pub fn tokens(path: &str) -> Self {
         ColumnKey { field: path.to_owned(), form: Form::Tokens }
     }
 
-    /// The field that a value of this column is in: all of the name, or what stands before the members' names.
+    /// Name of the field that contains the values: the whole name, or its part before the members' names.
     pub fn root(&self) -> &str {
         self.field.split('.').next().unwrap_or(&self.field)
     }
@@ -131,7 +132,7 @@ const BYTES: u8 = 2;
 const TOKENS: u8 = 3;
 
 impl Column {
-    /// How many documents it covers.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         match self {
             Column::Fixed(column) => column.len(),
@@ -140,12 +141,13 @@ impl Column {
         }
     }
 
-    /// Whether it covers no document.
+    /// True if there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes that [`Column::decode`] reads: the same in memory and in files. `docs/format.md` describes them.
+    /// The bytes that [`Column::decode`] reads, identical in memory and in files. `docs/format.md` describes
+    /// them.
     pub fn encoded(&self) -> &Buffer {
         match self {
             Column::Fixed(column) => column.buffer(),
@@ -154,10 +156,11 @@ impl Column {
         }
     }
 
-    /// A view of encoded bytes.
+    /// Decodes a column as a view of the buffer.
     ///
     /// # Errors
-    /// The bytes are not a column: lengths, offsets and numbers are checked here, so that reading one later cannot fail.
+    /// The bytes are not a column. Lengths, offsets and numbers are checked here, so that later reads cannot
+    /// fail.
     pub fn decode(buffer: Buffer) -> Result<Self, Error> {
         match buffer.first().copied() {
             Some(FIXED) => Fixed::decode(buffer).map(Column::Fixed),
@@ -167,10 +170,10 @@ impl Column {
         }
     }
 
-    /// The documents of `parts`, one after another, as one column.
+    /// Concatenates the documents of `parts` into one column.
     ///
     /// # Errors
-    /// Parts of different layouts or cell types.
+    /// The parts have different layouts or cell types.
     pub fn concat(parts: &[(&Column, Range<usize>)]) -> Result<Self, Error> {
         match parts.first() {
             Some((Column::Fixed(first), _)) => {

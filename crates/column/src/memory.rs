@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use crate::{Chunk, Column, ColumnKey, ReadError, View};
 
-/// A [`View`] of columns that are in memory.
+/// A [`View`] of columns in memory.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryView {
     chunks: Vec<Chunk>,
@@ -11,12 +11,12 @@ pub struct MemoryView {
 }
 
 impl MemoryView {
-    /// Without chunks.
+    /// Creates a view without chunks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a chunk with its columns; those that other chunks have and this one does not are absent from it.
+    /// Adds a chunk with its columns. Columns of other chunks that this one lacks are absent from it.
     pub fn push(&mut self, chunk: Chunk, columns: impl IntoIterator<Item = (ColumnKey, Column)>) {
         let number = self.chunks.len();
         self.chunks.push(chunk);

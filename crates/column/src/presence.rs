@@ -1,6 +1,6 @@
 use crate::BufferBuilder;
 
-/// Which documents of a chunk have a value: one bit a document, lowest first, in words of 64.
+/// The documents of a chunk that have a value: one bit per document, lowest first, in words of 64.
 #[derive(Debug, Clone, Copy)]
 pub struct Presence<'a> {
     words: &'a [u64],
@@ -13,7 +13,7 @@ impl<'a> Presence<'a> {
         Presence { words, len }
     }
 
-    /// Whether the document at `index` has a value.
+    /// True if the document at `index` has a value.
     #[inline]
     pub fn get(&self, index: usize) -> bool {
         self.words[index / 64] >> (index % 64) & 1 == 1
@@ -25,18 +25,18 @@ impl<'a> Presence<'a> {
         self.words
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no document.
+    /// True if there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Collects the bits while a column is built.
+/// Collector of the bits while a column is built.
 #[derive(Default)]
 pub(crate) struct PresenceBuilder {
     words: Vec<u64>,
@@ -62,7 +62,7 @@ impl PresenceBuilder {
     }
 }
 
-/// Bytes that the bits of `count` documents take in an encoded column, padding included.
+/// Size in bytes of the bits of `count` documents in an encoded column, including padding.
 #[inline]
 pub(crate) fn presence_bytes(count: usize) -> usize {
     (count.div_ceil(64) * 8).next_multiple_of(64)

@@ -1,17 +1,18 @@
-//! The stems of a dictionary's words, behind the numbers of a [`Tokens`](crate::Tokens) column.
+//! Stems of a dictionary's words, stored after the numbers of a [`Tokens`](crate::Tokens) column.
 //!
-//! Only words whose stem is another than themselves are here. Encoded: a bit for each number of a word (the first is not used), in words of
-//! 64 bits: whether its stem is another; `stems + 1` offsets of the stems (u32), which are sorted by bytes; `stems + 1` places (u32) where
-//! each stem's words begin; the numbers of the words, stem after stem (u32); the stems' bytes.
+//! Only words that differ from their stem are listed. Encoded: one bit per word number (the first is unused),
+//! in words of 64 bits, set if the stem differs; `stems + 1` offsets of the stems (u32), which are sorted by
+//! bytes; `stems + 1` indices (u32) of each stem's first word; the word numbers, stem after stem (u32); the
+//! bytes of the stems.
 
 use crate::{BufferBuilder, Error};
 
-/// Where the stems lie in a column.
+/// Location of the stems in a column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StemsLayout {
     pub at: usize,
     pub stems: usize,
-    /// How many words have another stem.
+    /// Number of words that differ from their stem.
     pub stemmed: usize,
     pub bytes: usize,
 }
@@ -27,12 +28,12 @@ pub(crate) struct Stems<'a> {
 }
 
 impl StemsLayout {
-    /// Where the column ends.
+    /// End of the column.
     pub fn end(self, words: usize) -> usize {
         self.at + bits(words) * 8 + (2 * (self.stems + 1) + self.stemmed) * 4 + self.bytes
     }
 
-    /// The stems in a column's bytes, which reach to the end.
+    /// The stems in the bytes of a column, of which they are the last part.
     pub fn over(self, buffer: &[u8], words: usize) -> Stems<'_> {
         let mut at = self.at;
         let mut part = |bytes: usize| {
@@ -49,18 +50,18 @@ impl StemsLayout {
     }
 }
 
-/// Words of 64 bits for the numbers of so many words.
+/// Number of 64-bit words needed for the bits of the dictionary's words.
 fn bits(words: usize) -> usize {
     (words + 1).div_ceil(64)
 }
 
 impl<'a> Stems<'a> {
-    /// Whether a word has another stem than itself.
+    /// True if the stem of a word differs from it.
     pub fn has_another(&self, number: u32) -> bool {
         self.has_another[number as usize / 64] >> (number % 64) & 1 == 1
     }
 
-    /// The numbers of the words that have this stem, which is another than they are.
+    /// Numbers of the words with this stem that differ from it.
     pub fn words_of(&self, stem: &[u8]) -> &'a [u32] {
         let (mut low, mut high) = (0, self.offsets.len() - 1);
         while low < high {
@@ -89,7 +90,7 @@ impl<'a> Stems<'a> {
         &self.numbers[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 
-    /// Whether every offset and number is one of the column, so that nothing of it can be read past its end.
+    /// Checks that all offsets and numbers are within the column, so that later reads stay in bounds.
     pub fn check(&self, words: usize) -> Result<(), Error> {
         let ascending = |offsets: &[u32], end: usize| {
             offsets[0] == 0
@@ -106,19 +107,19 @@ impl<'a> Stems<'a> {
     }
 }
 
-/// Collects stems while a column is built.
+/// Collector of stems while a column is built.
 #[derive(Default)]
 pub(crate) struct StemsBuilder<'w> {
     stems: Vec<(&'w [u8], u32)>,
 }
 
 impl<'w> StemsBuilder<'w> {
-    /// The stem of the word of this number.
+    /// Adds the stem of the word with this number.
     pub fn push(&mut self, stem: &'w [u8], number: u32) {
         self.stems.push((stem, number));
     }
 
-    /// How many stems there are, how many words have one, and the bytes of the stems.
+    /// Number of stems, number of words with a stem, and size of the stems in bytes.
     pub fn counts(&mut self) -> (usize, usize, usize) {
         self.stems.sort_unstable();
         let stems = self.stems.chunk_by(|a, b| a.0 == b.0).map(|same| same[0].0);
@@ -126,7 +127,7 @@ impl<'w> StemsBuilder<'w> {
         (count, self.stems.len(), bytes)
     }
 
-    /// Writes them, sorted; nothing where there are none.
+    /// Writes the stems, sorted; nothing if there are none.
     pub fn write(mut self, words: usize, out: &mut BufferBuilder) {
         if self.stems.is_empty() {
             return;

@@ -7,21 +7,23 @@ use crate::fixed::u32_at;
 use crate::stems::{Stems, StemsBuilder, StemsLayout};
 use crate::{Buffer, BufferBuilder, Error, TOKENS};
 
-/// The token number that separates the elements of an array; no word has it.
+/// Token number that separates the elements of an array; not used for words.
 pub const ELEMENT_BOUNDARY: u32 = 0;
 
-/// The words of text as numbers into a dictionary of the chunk's own.
+/// Words of text as numbers in a dictionary of the chunk.
 ///
-/// - The dictionary is sorted by bytes, so the words with a common prefix are one range of numbers. Numbers begin at 1.
-/// - Words are as they were written. Where a word has a stem that is another, it is known beside; a word that was stemmed in two ways (of
-///   two languages) has a number for each.
-/// - A document's tokens stand in text order; position `p` in the text is index `p` (elements of an array are separated by
-///   [`ELEMENT_BOUNDARY`]). A document without a value has no tokens.
-/// - Numbers are 16 bits wide where the dictionary has fewer than 65,536 words, else 32.
+/// - The dictionary is sorted by bytes, so the words with a common prefix are one range of numbers. Numbers
+///   start at 1.
+/// - Words are stored in their written form, with a separate stem if that differs. A word that was stemmed in
+///   two ways (in two languages) has a number for each.
+/// - A document's tokens are in text order; position `p` in the text is index `p` (elements of an array are
+///   separated by [`ELEMENT_BOUNDARY`]). A document without a value has no tokens.
+/// - Numbers are 16 bits wide if the dictionary has fewer than 65,536 words, otherwise 32.
 ///
-/// Encoded: a header of 64 bytes (layout, width of a number, two zero bytes, count u32, words u32, bytes of words u32,
-/// numbers u32, stems u32, stemmed words u32, bytes of stems u32), `words + 1` offsets (u32), the words, `count + 1` starts (u32),
-/// the numbers; each part padded to 64. Where there are stems, docs/format.md has their layout.
+/// Encoded: a header of 64 bytes (layout, width of a number, two zero bytes, count u32, words u32, bytes of
+/// words u32, numbers u32, stems u32, stemmed words u32, bytes of stems u32), `words + 1` offsets (u32), the
+/// words, `count + 1` starts (u32), the numbers; each part padded to 64. The layout of stems, if there are
+/// any, is in docs/format.md.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     buffer: Buffer,
@@ -45,7 +47,7 @@ pub enum TokenIds<'a> {
 }
 
 impl<'a> TokenIds<'a> {
-    /// How many there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         match self {
             TokenIds::Narrow(ids) => ids.len(),
@@ -53,12 +55,12 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// True if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number at `index`.
+    /// The token number at `index`.
     pub fn get(&self, index: usize) -> u32 {
         match self {
             TokenIds::Narrow(ids) => u32::from(ids[index]),
@@ -66,7 +68,7 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// Those in `range`.
+    /// The tokens in `range`.
     pub fn slice(&self, range: Range<usize>) -> TokenIds<'a> {
         match self {
             TokenIds::Narrow(ids) => TokenIds::Narrow(&ids[range]),
@@ -74,19 +76,20 @@ impl<'a> TokenIds<'a> {
         }
     }
 
-    /// How many positions the word at `to` stands after the one at `from`. Neighbouring elements are `gap` positions apart; `None` where
-    /// they have no distance, and across more than one boundary. Reads all that is between.
+    /// Number of positions from the word at `from` to the word at `to`. Adjacent elements are `gap` positions
+    /// apart. `None` if they have no distance, and across more than one boundary. Reads all tokens in
+    /// between.
     pub fn distance(&self, from: u32, to: u32, gap: Option<u32>) -> Option<u32> {
         let between = self.slice(from as usize..to as usize);
         match (between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count(), gap) {
             (0, _) => Some(to - from),
-            // The boundary has a place of its own, which is no position.
+            // The boundary has an index of its own, which is not a position.
             (1, Some(gap)) => Some((to - from - 1).saturating_add(gap)),
             _ => None,
         }
     }
 
-    /// All numbers in order.
+    /// All token numbers in order.
     pub fn iter(self) -> impl Iterator<Item = u32> + 'a {
         (0..self.len()).map(move |index| self.get(index))
     }
@@ -140,17 +143,17 @@ impl Tokens {
         &self.buffer
     }
 
-    /// How many documents it covers.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it covers no document.
+    /// True if there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many words the dictionary has; they are numbered `1..=words()`.
+    /// Number of words in the dictionary; their numbers are `1..=words()`.
     pub fn words(&self) -> usize {
         self.words
     }
@@ -162,14 +165,15 @@ impl Tokens {
         &self.buffer[self.words_at + offsets[index] as usize..self.words_at + offsets[index + 1] as usize]
     }
 
-    /// The numbers of a word as it was written: none, one, or several where it has several stems. Costs a binary search.
+    /// Numbers of a word by its written form: none, one, or one per stem. Costs a binary search.
     pub fn numbers(&self, word: &[u8]) -> Range<u32> {
         let first = self.first_not_below(word);
         let same = |number: &u32| *number as usize <= self.words && self.word(*number) == word;
         first..(first..).find(|number| !same(number)).unwrap_or(first)
     }
 
-    /// Calls `each` with the numbers of the words that have this stem, a word without another one its own. Costs two binary searches.
+    /// Calls `each` with the numbers of the words with this stem. A word without a separate stem is its own
+    /// stem. Costs two binary searches.
     pub fn stemmed(&self, stem: &[u8], mut each: impl FnMut(u32)) {
         let stems = self.stems();
         let own = self.numbers(stem);
@@ -183,7 +187,7 @@ impl Tokens {
         (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words))
     }
 
-    /// The numbers of the words that begin with `prefix`.
+    /// Numbers of the words that start with `prefix`.
     pub fn prefixed(&self, prefix: &[u8]) -> Range<u32> {
         let first = self.first_not_below(prefix);
         let (mut low, mut high) = (first, self.words as u32 + 1);
@@ -198,12 +202,12 @@ impl Tokens {
         first..low
     }
 
-    /// Where each document's tokens begin in [`Tokens::ids`], and one more: where the last end.
+    /// Start of each document's tokens in [`Tokens::ids`], followed by the end of the last.
     pub fn starts(&self) -> &[u32] {
         bytemuck::cast_slice(&self.buffer[self.starts_at..self.starts_at + (self.len + 1) * 4])
     }
 
-    /// The tokens of all documents, one after another.
+    /// Tokens of all documents, concatenated.
     pub fn ids(&self) -> TokenIds<'_> {
         let bytes = &self.buffer[self.ids_at..self.ids_at + self.ids * self.width];
         if self.width == 2 {
@@ -213,7 +217,7 @@ impl Tokens {
         }
     }
 
-    /// The tokens of the document at `index`.
+    /// Tokens of the document at `index`.
     pub fn document(&self, index: usize) -> TokenIds<'_> {
         let starts = self.starts();
         self.ids().slice(starts[index] as usize..starts[index + 1] as usize)
@@ -237,24 +241,24 @@ impl Tokens {
     }
 }
 
-/// Builds a [`Tokens`] column document by document.
+/// Builder of a [`Tokens`] column, document by document.
 #[derive(Default)]
 pub struct TokensBuilder {
-    /// Words, and those with another stem followed by [`AND_STEM`] and that.
+    /// Words; a word with a separate stem is followed by [`AND_STEM`] and the stem.
     words: Words,
     starts: Vec<u32>,
     ids: Vec<u32>,
-    /// For use inside.
+    /// Reusable buffer.
     key: Vec<u8>,
 }
 
-/// A word, its stem where that is another, and its number while the column is built.
+/// A word, its stem if that differs, and its number while the column is built.
 type Entry<'w> = (&'w [u8], Option<&'w [u8]>, u32);
 
-/// Stands between a word and its stem in a key; no text has it.
+/// Separator of a word and its stem in a key; it does not occur in text.
 const AND_STEM: u8 = 0xff;
 
-/// A key's word, and its stem where that is another.
+/// Splits a key into the word and its stem, if that differs.
 fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     match key.iter().position(|byte| *byte == AND_STEM) {
         Some(at) => (&key[..at], Some(&key[at + 1..])),
@@ -263,12 +267,12 @@ fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 impl TokensBuilder {
-    /// No documents yet.
+    /// Creates a builder without documents.
     pub fn new() -> Self {
         TokensBuilder { starts: vec![0], ..TokensBuilder::default() }
     }
 
-    /// Adds a word to the document that is being built.
+    /// Adds a word to the current document.
     pub fn word(&mut self, word: &[u8]) {
         let id = self.words.number(word);
         self.ids.push(id);
@@ -287,18 +291,18 @@ impl TokensBuilder {
         self.ids.push(id);
     }
 
-    /// Separates two elements of the document that is being built.
+    /// Separates two elements of the current document.
     pub fn boundary(&mut self) {
         self.ids.push(ELEMENT_BOUNDARY);
     }
 
-    /// Ends the document; the next word belongs to the next one.
+    /// Ends the current document.
     pub fn end_document(&mut self) {
         self.starts
             .push(u32::try_from(self.ids.len()).expect("chunks are cut before a column has 4 Gi tokens"));
     }
 
-    /// The next documents are those of `column` in `range`.
+    /// Appends the documents of `column` in `range`.
     pub fn extend(&mut self, column: &Tokens, range: Range<usize>) {
         let mut stems: Vec<Option<&[u8]>> = vec![None; column.words() + 1];
         if let Some(of_column) = column.stems() {
@@ -321,7 +325,7 @@ impl TokensBuilder {
         }
     }
 
-    /// The column, its dictionary sorted.
+    /// Returns the column, with a sorted dictionary.
     pub fn finish(self) -> Tokens {
         let mut words: Vec<Entry<'_>> = (1..=self.words.len())
             .map(|id| {
@@ -371,13 +375,13 @@ impl TokensBuilder {
     }
 }
 
-/// Different words, numbered from 1 on as they come, their bytes one after another.
+/// Distinct words, numbered from 1 in order of appearance, with concatenated bytes.
 #[derive(Default)]
 struct Words {
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
     bytes: Vec<u8>,
-    /// Where each word ends.
+    /// End of each word.
     ends: Vec<u32>,
 }
 
@@ -399,7 +403,7 @@ impl Words {
         text(&self.bytes, &self.ends, number)
     }
 
-    /// How many there are.
+    /// Number of words.
     fn len(&self) -> u32 {
         self.ends.len() as u32
     }

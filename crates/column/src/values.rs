@@ -3,22 +3,22 @@ use millrace_tensor::{CellType, Cells, Tensor, TensorType};
 
 use crate::{BytesBuilder, Cell, Column, FixedBuilder};
 
-/// How the values of a data type are laid out in a column.
+/// Layout of a data type's values in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// One number a document.
+    /// One number per document.
     Number(Cell),
     /// The cells of a dense tensor.
     Dense(TensorType),
     /// Text as UTF-8.
     Text,
-    /// Bytes as they are.
+    /// Uninterpreted bytes.
     Raw,
-    /// Anything else: the wire form of the value.
+    /// The wire form, for all other values.
     Encoded,
 }
 
-/// The layout of a data type.
+/// Layout of a data type.
 pub fn layout(data_type: &DataType) -> Layout {
     match data_type {
         DataType::Bool => Layout::Number(Cell::Bool),
@@ -48,7 +48,7 @@ const fn tensor_cell(cell: CellType) -> Cell {
     }
 }
 
-/// Builds the value column of one field, document by document.
+/// Builder of the value column of one field, document by document.
 pub struct ValueBuilder {
     layout: Layout,
     building: Building,
@@ -60,7 +60,7 @@ enum Building {
 }
 
 impl ValueBuilder {
-    /// No documents yet.
+    /// Creates a builder without documents.
     pub fn new(data_type: &DataType) -> Self {
         let layout = layout(data_type);
         let building = match &layout {
@@ -73,7 +73,7 @@ impl ValueBuilder {
         ValueBuilder { layout, building }
     }
 
-    /// The next document's value. A value that is not of the column's type counts as absent: it was written under another
+    /// Appends a document's value. A value of another type counts as absent: it was written under another
     /// schema.
     pub fn push(&mut self, value: Option<&Value>) {
         match &mut self.building {
@@ -100,7 +100,7 @@ impl ValueBuilder {
         }
     }
 
-    /// The column.
+    /// Returns the column.
     pub fn finish(self) -> Column {
         match self.building {
             Building::Fixed(builder) => Column::Fixed(builder.finish()),
@@ -109,8 +109,8 @@ impl ValueBuilder {
     }
 }
 
-/// The value of the document at `index` of a field's value column; `None` where it has none, or where the column was written
-/// for another type.
+/// The value of the document at `index` in a field's value column; `None` if it has none, or if the column
+/// was written for another type.
 pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<Value> {
     match (layout(data_type), column) {
         (Layout::Number(cell), Column::Fixed(column)) if column.cell() == cell && column.width() == 1 => {

@@ -2,38 +2,40 @@ use std::ops::{Deref, Range};
 
 use crate::{Column, ColumnKey};
 
-/// The documents of one type that a request may see, as they were at one instant.
+/// The documents of one type that a request may see, as of one instant.
 ///
-/// They lie in chunks; every chunk holds documents of one group. Versions that a newer one has replaced, removed documents and those
-/// outside the scope are still in their chunk, but not live.
+/// They are grouped in chunks; a chunk holds documents of one group. Superseded versions, removed documents
+/// and documents outside the scope are still in their chunk, but not live.
 pub trait View: Send + Sync {
-    /// The chunks. They keep their numbers as long as the view lives.
+    /// The chunks. Their numbers are stable for the lifetime of the view.
     fn chunks(&self) -> &[Chunk];
 
-    /// Column `key` of the chunks in `range`, one entry a chunk; `None` where the chunk was written before the column was asked
-    /// for and the column cannot be derived, so that no document has a value.
+    /// Reads column `key` of the chunks in `range`, one entry per chunk. An entry is `None` if the chunk was
+    /// written before the column was first used and the column cannot be derived; no document then has a
+    /// value.
     ///
-    /// Ask for as many chunks at once as will be used: neighbours are read together. What was read stays in a bounded cache.
+    /// Request all chunks that will be used at once: adjacent ones are read together. A bounded cache keeps
+    /// the result.
     ///
     /// # Errors
-    /// The file cannot be read, or its checksum does not fit.
+    /// The file cannot be read, or its checksum does not match.
     fn columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError>;
 
-    /// The same of as many of the first chunks of `range` as come at once: at least one, if `range` has any. To work on them before the next
-    /// are read is faster than reading all, where columns are large.
+    /// Reads as many of the first chunks of `range` as one read returns: at least one, if `range` is not
+    /// empty. For large columns, processing them before reading more is faster than reading all.
     ///
     /// # Errors
-    /// As [`View::columns`].
+    /// See [`View::columns`].
     fn first_columns(&self, key: &ColumnKey, range: Range<usize>) -> Result<Vec<Option<Column>>, ReadError> {
         self.columns(key, range)
     }
 
-    /// Says that column `key` of these chunks will be asked for soon, one after another, so that the disk can begin. Nothing waits for it, and
-    /// an error shows when they are asked for.
+    /// Announces that column `key` of these chunks will be read soon, one after another, so that the disk can
+    /// start. It does not block; errors are reported by the reads.
     fn will_read(&self, _key: &ColumnKey, _range: Range<usize>) {}
 }
 
-/// What points to a view is one.
+/// A pointer to a view is a view.
 impl<P> View for P
 where
     P: Deref<Target: View> + Send + Sync,
@@ -58,13 +60,13 @@ where
 /// One chunk of a [`View`].
 #[derive(Debug, Clone)]
 pub struct Chunk {
-    /// How many documents it has, live or not.
+    /// Number of documents, live or not.
     pub documents: usize,
-    /// One bit a document, lowest first, in words of 64: those that count. `None` when all do.
+    /// Live documents: one bit per document, lowest first, in words of 64. `None` if all are live.
     pub live: Option<Vec<u64>>,
 }
 
-/// A column could not be read. The text says which file, where, and what to do.
+/// A column could not be read. The text gives the file, the position and a remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct ReadError(pub String);

@@ -1,9 +1,9 @@
-//! Columns against the plain lists that they stand for.
+//! Columns compared with the plain lists that they represent.
 
 use millrace_column::{BytesBuilder, Cell, Column, FixedBuilder, TokensBuilder};
 use proptest::prelude::*;
 
-/// A document's words, `word/stem` where the stem is another; an element boundary is `None`.
+/// Words of a document, `word/stem` if the stem differs; an element boundary is `None`.
 type Text = Vec<Option<String>>;
 
 /// A word and its stem.
@@ -28,7 +28,7 @@ fn tokens(documents: &[Text]) -> Column {
     Column::Tokens(builder.finish())
 }
 
-/// The documents that a column was built of.
+/// The documents of which a column was built.
 fn texts(column: &Column) -> Vec<Text> {
     let Column::Tokens(column) = column else { panic!("a tokens column was built") };
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("words were UTF-8");
@@ -44,7 +44,7 @@ fn texts(column: &Column) -> Vec<Text> {
     (0..column.len()).map(|index| column.document(index).iter().map(word).collect()).collect()
 }
 
-/// Words of up to three of three letters, and some with a stem, which is one or two of them.
+/// Words of one to three characters out of three letters, some with a stem of one or two characters.
 fn text() -> impl Strategy<Value = Text> {
     let word = prop_oneof!["[a-c]{1,3}", "[a-c]{3}/[ab]{1,2}"];
     prop::collection::vec(prop::option::weighted(0.9, word), 0..12)
@@ -153,7 +153,7 @@ proptest! {
         }
     }
 
-    /// Bytes that are no column are refused, and those that pass for one can be read to the end without a panic.
+    /// Bytes that are not a column are rejected, and accepted ones can be read to the end without a panic.
     #[test]
     fn damaged_bytes_never_panic(at in any::<prop::sample::Index>(), value in any::<u8>(), cut in 0usize..70) {
         let word = |w: &str| Some(w.to_owned());

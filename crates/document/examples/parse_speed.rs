@@ -1,4 +1,5 @@
-//! How fast is a put with a vector of 384 floats read, beside a tree of values and a plain list of floats by the same parser?
+//! Speed of reading a put with a vector of 384 floats, compared with a tree of values and a plain list of
+//! floats by the same parser.
 //!
 //! `cargo run --release -p millrace-document --example parse_speed`
 
@@ -48,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints the best of many rounds, which is the least disturbed one.
+/// Prints the best of many rounds, the one least disturbed by other work.
 fn measure(what: &str, work: impl Fn() -> bool) {
     const CALLS: u32 = 200;
     let round = |_| {

@@ -2,18 +2,18 @@ use std::sync::Arc;
 
 use crate::{DocumentId, Value};
 
-/// When a version of a document was written: microseconds since 1970 from a hybrid logical clock.
+/// Write time of a document version: microseconds since 1970 from a hybrid logical clock.
 ///
-/// Of two versions of a document the one with the higher timestamp holds.
+/// Of two versions of a document, the one with the higher timestamp wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp(pub u64);
 
-/// An id and the fields that have values.
+/// A document: its id, and the fields that have values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The id.
+    /// Document id.
     pub id: DocumentId,
-    /// Names with values, each name once.
+    /// Fields with values, each name once.
     pub fields: Vec<(Arc<str>, Value)>,
 }
 
@@ -31,7 +31,7 @@ impl Document {
         }
     }
 
-    /// Takes away the value of the field `name`.
+    /// Removes the value of the field `name`.
     pub fn clear(&mut self, name: &str) {
         self.fields.retain(|(field, _)| &**field != name);
     }

@@ -1,6 +1,6 @@
 use crate::json::Place;
 
-/// What can be wrong with a document, its id, or an operation on it.
+/// Error in a document, its id, or an operation on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -9,10 +9,10 @@ pub enum Error {
     Id {
         /// The text as given.
         id: String,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: &'static str,
     },
-    /// The document type has no such field.
+    /// The document type does not have this field.
     #[error(
         "Field '{field}' is not defined in document type '{document_type}', which has {known} (line {line}, column {column})"
     )]
@@ -21,74 +21,74 @@ pub enum Error {
         field: String,
         /// The document type.
         document_type: String,
-        /// The names of fields that there are, some of them.
+        /// Some of the existing field names.
         known: String,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
     },
-    /// The value of a field is not what its type asks for.
+    /// The value of a field does not fit its type.
     #[error("field '{field}': {reason} (line {line}, column {column})")]
     Field {
         /// The field, with the path inside it.
         field: String,
-        /// What was found, what was expected, and an example.
+        /// Actual and expected value, with an example.
         reason: String,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
     },
     /// The JSON is malformed, or not an operation.
     #[error("{reason} (line {line}, column {column})")]
     Json {
-        /// What is wrong and what was expected.
+        /// Cause, and the expected text.
         reason: String,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
     },
-    /// The text of a field path could not be understood, or leads nowhere in the document type.
+    /// A field path is malformed, or does not exist in the document type.
     #[error("field path '{path}': {reason}; write for example field, map{{key}}, array[0] or struct.member")]
     Path {
         /// The text as given.
         path: String,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: String,
     },
-    /// The text is no field set.
+    /// The text is not a field set.
     #[error("field set '{text}': write [all], [document], [id], [none], or <type>:<field>,<field>")]
     FieldSet {
         /// The text as given.
         text: String,
     },
-    /// An update cannot be applied to the value that is there.
+    /// An update cannot be applied to the existing value.
     #[error("update of field '{field}': {reason}")]
     Update {
         /// The field, with the path inside it.
         field: String,
-        /// Why, and what would work.
+        /// Cause and remedy.
         reason: String,
     },
-    /// One operation of a feed cannot be read; those after it can.
+    /// One operation of a feed cannot be read; reading can continue after it.
     #[error("{place}: {reason}")]
     Operation {
-        /// Where in the feed.
+        /// Position in the feed.
         place: Place,
-        /// What is wrong and what was expected.
+        /// Cause, and the expected text.
         reason: String,
     },
-    /// A feed cannot be read on.
+    /// Reading of a feed cannot continue.
     #[error("{place}: {reason}")]
     Feed {
-        /// Where in the feed.
+        /// Position in the feed.
         place: Place,
-        /// What is wrong and what was expected.
+        /// Cause, and the expected text.
         reason: String,
     },
-    /// Bytes of a stored row do not decode.
+    /// The bytes of a stored row cannot be decoded.
     #[error("stored row: {0}")]
     Row(&'static str),
 }

@@ -2,14 +2,14 @@ use std::str::FromStr;
 
 use crate::{DocumentType, Error};
 
-/// Which fields of a document are returned: `[all]`, `[document]`, `[id]`, `[none]`, or `type:field,field`.
+/// Selection of the fields to return: `[all]`, `[document]`, `[id]`, `[none]`, or `type:field,field`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldSet {
-    /// Every field, also those that indexing statements made.
+    /// All fields, including those created by indexing statements.
     All,
     /// The fields that feeds may set.
     Document,
-    /// The id alone.
+    /// Only the id.
     Id,
     /// Nothing, not even the id.
     None,
@@ -23,7 +23,7 @@ pub enum FieldSet {
 }
 
 impl FieldSet {
-    /// Whether a field is returned of a document of this type.
+    /// True if the field set contains a field of this document type.
     pub fn contains(&self, document_type: &DocumentType, field: &str) -> bool {
         match self {
             FieldSet::All => true,

@@ -4,7 +4,7 @@ use md5::{Digest, Md5};
 
 use crate::Error;
 
-/// The documents that are read together: what `g=` or `n=` in a document id names.
+/// A group of documents that are read together, given by `g=` or `n=` in the document id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
     /// No group: the id is `id:ns:type::name`.
@@ -16,7 +16,8 @@ pub enum Group {
 }
 
 impl Group {
-    /// The low 32 bits of the location of every document of this group; `None` where each document has its own.
+    /// Low 32 bits of the location, common to all documents of this group; `None` if each document has its
+    /// own.
     ///
     /// A number gives its low 32 bits, a name the first four bytes (little-endian) of its MD5.
     pub fn location_bits(&self) -> Option<u32> {
@@ -30,9 +31,9 @@ impl Group {
         }
     }
 
-    /// The bytes that stand for the group in sort keys: `""`, `n<number>`, `g<name>`.
+    /// Text of the group in sort keys: `""`, `n<number>`, `g<name>`.
     ///
-    /// Two groups that differ have keys that differ, whatever their location bits.
+    /// Different groups have different keys, even if their location bits are equal.
     pub fn key(&self) -> String {
         match self {
             Group::None => String::new(),
@@ -41,7 +42,7 @@ impl Group {
         }
     }
 
-    /// The group of a [`Group::key`].
+    /// Parses a [`Group::key`].
     pub fn from_key(key: &str) -> Option<Self> {
         match key.as_bytes().first() {
             None => Some(Group::None),
@@ -62,27 +63,27 @@ impl fmt::Display for Group {
     }
 }
 
-/// Where a document falls among the buckets: 58 bits, of which the group, where there is one, fixes the low 32.
+/// Position of a document among the buckets: 58 bits. The group, if there is one, determines the low 32.
 ///
 /// Source: Vespa's documentation of buckets; the digest is MD5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location(u64);
 
 impl Location {
-    /// How many bits a location has.
+    /// Number of bits of a location.
     pub const BITS: u32 = 58;
 
-    /// The location of these bits; bits above [`Location::BITS`] are dropped.
+    /// Creates a location; bits above [`Location::BITS`] are dropped.
     pub const fn new(bits: u64) -> Self {
         Location(bits & ((1 << Self::BITS) - 1))
     }
 
-    /// The bits, of which a bucket fixes some of the lowest.
+    /// The bits. A bucket is defined by some of the lowest ones.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The bits in the order in which keys are stored: lowest bit first, in the top 58 bits of the word.
+    /// The bits in the order of stored keys: lowest bit first, in the top 58 bits of the word.
     ///
     /// In this order every bucket, at every split level, is one contiguous range.
     pub const fn reversed(self) -> u64 {
@@ -92,7 +93,7 @@ impl Location {
 
 /// A document id: `id:<namespace>:<type>:[g=<group>|n=<number>]:<name>`.
 ///
-/// Checked when made: no empty part (the key part may be empty), and no control characters.
+/// Validated on creation: no part is empty (except the key part), and there are no control characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentId {
     text: String,
@@ -106,7 +107,7 @@ impl DocumentId {
     /// Parses the text form.
     ///
     /// # Errors
-    /// [`Error::Id`] with what is missing.
+    /// [`Error::Id`] with the missing part.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fail = |reason| Error::Id { id: text.to_owned(), reason };
         let mut parts = text.splitn(5, ':');
@@ -160,11 +161,11 @@ impl DocumentId {
         })
     }
 
-    /// An id from its parts.
+    /// Creates an id from its parts.
     ///
     /// # Errors
-    /// As [`DocumentId::parse`]; also when a part other than the name has a ':', which would move what follows it into another
-    /// part, and so perhaps into another group.
+    /// The errors of [`DocumentId::parse`]; also if a part other than the name contains ':', which would
+    /// shift the following text into another part, and possibly into another group.
     pub fn new(namespace: &str, document_type: &str, group: &Group, name: &str) -> Result<Self, Error> {
         let text = format!("id:{namespace}:{document_type}:{group}:{name}");
         let id = Self::parse(&text)?;
@@ -199,12 +200,12 @@ impl DocumentId {
         &self.group
     }
 
-    /// What the user calls the document: the part after the last separator.
+    /// User-defined name of the document: the part after the last separator.
     pub fn name(&self) -> &str {
         &self.text[self.key_end as usize + 1..]
     }
 
-    /// Where the document falls among the buckets. Costs one MD5 of the text (two where there is a group name).
+    /// Location among the buckets. Costs one MD5 of the text (two with a group name).
     pub fn location(&self) -> Location {
         let digest = Md5::digest(self.text.as_bytes());
         let word =

@@ -1,6 +1,6 @@
-//! Operations and documents as JSON, in the form of Vespa's document JSON format.
+//! Operations and documents as JSON, in Vespa's document JSON format.
 //!
-//! - [`parse`] reads the body of one operation, straight into typed values;
+//! - [`parse`] reads the body of one operation, directly into typed values;
 //! - [`FeedReader`] splits a feed (a list or lines of operations) into single operations;
 //! - [`read_value`] reads a single value out of other JSON;
 //! - [`fields`] and [`value`] write documents and values.

@@ -1,10 +1,10 @@
-//! Documents: their types, ids, locations, values, and the operations on them.
+//! Documents: their types, ids, locations and values, and the operations on them.
 //!
-//! The chief types are [`DocumentType`] (which fields there are), [`DocumentId`] (with its [`Group`] and [`Location`]),
-//! [`Document`] (an id and values) and [`Operation`] (put, update, remove). JSON ([`json`]) and the compact row form
-//! ([`wire`]) are read and written here. A [`Version`] is what replicas send each other.
+//! The main types are [`DocumentType`] (the fields), [`DocumentId`] (with its [`Group`] and [`Location`]),
+//! [`Document`] (an id and values) and [`Operation`] (put, update, remove). The module [`json`] reads and
+//! writes JSON, the module [`wire`] the compact row form. Replicas exchange [`Version`]s.
 //!
-//! This crate does not know where documents are stored, nor what a schema does with a field.
+//! This crate is independent of the storage of documents and of the schema's use of fields.
 
 mod document;
 mod error;

@@ -1,19 +1,20 @@
 use crate::{Document, DocumentId, Update};
 
-/// One change to one document, as a client asked for it.
+/// A change to one document, as requested by a client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// What is done.
+    /// The change.
     pub action: Action,
-    /// A document selection that the stored document must match, or nothing is done.
+    /// Document selection that the stored document must match; otherwise nothing is done.
     pub condition: Option<String>,
-    /// A document that is not there is created: for an update from nothing, for a conditional put as if the condition held.
+    /// True to create a missing document: an update starts from an empty one, and the condition of a put
+    /// counts as met.
     pub create: bool,
-    /// Fields that the document type lacks were passed over.
+    /// True if fields that the document type lacks were skipped.
     pub ignored_fields: bool,
 }
 
-/// What an [`Operation`] does.
+/// Change made by an [`Operation`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Writes a whole document.
@@ -25,7 +26,7 @@ pub enum Action {
 }
 
 impl Operation {
-    /// The document that is changed.
+    /// Id of the changed document.
     pub const fn id(&self) -> &DocumentId {
         match &self.action {
             Action::Put(document) => &document.id,
@@ -35,7 +36,7 @@ impl Operation {
     }
 }
 
-/// The kinds of [`Operation`], as they are named in JSON.
+/// Kinds of [`Operation`], named as in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
     /// `put`.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use crate::scalar;
 use crate::{DataType, DocumentType, Error, Value};
 
-/// Steps inside a field are read to this depth.
+/// Maximum number of steps inside a field.
 const DEPTH: usize = 32;
 
-/// Where in a document an update works: a field, and steps into its value.
+/// Target of an update in a document: a field, and steps into its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldPath {
     /// The field.
     pub field: Arc<str>,
-    /// The way inside it; empty for the whole field.
+    /// Steps inside the field; empty for the whole field.
     pub steps: Vec<Step>,
 }
 
@@ -28,11 +28,12 @@ pub enum Step {
 }
 
 impl FieldPath {
-    /// Parses `field`, `map{key}`, `map{"quoted key"}`, `array[0]`, `struct.member` and their combinations, and gives the
-    /// data type at its end. The weight of an element of a weighted set is an `int`.
+    /// Parses `field`, `map{key}`, `map{"quoted key"}`, `array[0]`, `struct.member` and their combinations.
+    /// Returns the path with the data type at its end. The weight of an element of a weighted set is an
+    /// `int`.
     ///
     /// # Errors
-    /// [`Error::Path`] where the text or its steps do not fit the document type.
+    /// [`Error::Path`] if the text or its steps do not fit the document type.
     pub fn parse(text: &str, document_type: &DocumentType) -> Result<(FieldPath, DataType), Error> {
         let fail = |reason: String| Error::Path { path: text.to_owned(), reason };
         let end = text.find(['{', '[', '.']).unwrap_or(text.len());
@@ -55,7 +56,8 @@ impl FieldPath {
     }
 }
 
-/// The first step of `text` into a value of `data_type`, the type it leads to, and the text after it.
+/// Parses the first step of `text` into a value of `data_type`. Returns the step, the type at its end, and
+/// the rest of the text.
 fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(Step, DataType, &'t str), String> {
     let Some((first, rest)) = text.split_at_checked(1) else {
         return Err(format!("expected '{{', '[' or '.', got '{text}'"));
@@ -86,7 +88,7 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(Step, DataType, &'t 
     }
 }
 
-/// The key up to the closing brace, quoted or plain, and the text after the brace.
+/// Parses the key up to the closing brace, quoted or plain. Returns the key and the text after the brace.
 fn subscript(text: &str) -> Result<(String, &str), String> {
     let Some(quoted) = text.strip_prefix('"') else {
         let (key, rest) = text.split_once('}').ok_or("'{' is not closed")?;

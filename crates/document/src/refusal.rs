@@ -1,11 +1,11 @@
 use std::fmt;
 
-/// Why whoever decides what becomes of a document does not want the one that was found. Handed back as it is to the one who wanted the change.
+/// The reason for rejecting a conditional write, returned to the requester unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// For programs: what kind of refusal it is, in the writer's own terms.
+    /// Kind of the refusal for programs, in the writer's own codes.
     pub code: u16,
-    /// For people: why, and what would work.
+    /// Cause and remedy for people.
     pub reason: String,
 }
 

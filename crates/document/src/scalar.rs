@@ -1,14 +1,16 @@
-//! Single values from and to text: keys of maps and weighted sets, parts of field paths, numbers in quotes.
+//! Conversion of single values from and to text: keys of maps and weighted sets, parts of field paths,
+//! numbers in quotes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::{DataType, DocumentId, Value};
 
-/// The value of a data type that `text` spells.
+/// Parses `text` as a value of the data type.
 ///
 /// # Errors
-/// What was expected, with an example, where the text is none or the type is not a single value.
+/// The text is not a value of the type, or the type is not a single value; the text gives the expected value
+/// with an example.
 pub fn parse(text: &str, data_type: &DataType) -> Result<Value, String> {
     let wrong = || format!("'{text}' is no {}", expectation(data_type));
     Ok(match data_type {
@@ -46,14 +48,14 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<Value, String> {
     })
 }
 
-/// The text of a single value; `None` for values that have parts.
+/// Text of a single value; `None` for compound values.
 pub fn to_text(value: &Value) -> Option<String> {
     Some(match value {
         Value::Bool(value) => value.to_string(),
         Value::Byte(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Long(value) => value.to_string(),
-        // The debug form always has a fraction or an exponent, as floats have in JSON.
+        // The debug form always has a fraction or an exponent, like floats in JSON.
         Value::Float(value) => format!("{value:?}"),
         Value::Double(value) => format!("{value:?}"),
         Value::String(text) => text.clone(),
@@ -71,7 +73,7 @@ pub fn to_text(value: &Value) -> Option<String> {
     })
 }
 
-/// The integer of a type that holds it; `None` when it is out of range.
+/// The integer as a value of the type; `None` if it is out of range.
 pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<Value> {
     match data_type {
         DataType::Byte => i8::try_from(number).ok().map(Value::Byte),
@@ -81,7 +83,7 @@ pub(crate) fn integer(number: i64, data_type: &DataType) -> Option<Value> {
     }
 }
 
-/// The float of a type that holds it; `None` when a finite number is out of range.
+/// The float as a value of the type; `None` if a finite number is out of range.
 pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
     let rounded = match data_type {
         DataType::Double => return Some(Value::Double(number)),
@@ -91,8 +93,8 @@ pub(crate) fn float(number: f64, data_type: &DataType) -> Option<Value> {
     (rounded.is_finite() || !number.is_finite()).then_some(Value::Float(rounded))
 }
 
-/// Millionths of a degree of `N37.4;W122` (either order; `37.4N`, and with minutes and seconds `63N25'47` or `N63o25'47` as well), or of `x;y`
-/// in millionths, longitude first.
+/// Parses `N37.4;W122` to millionths of a degree. Either order is valid, and so are `37.4N`, minutes and
+/// seconds as in `63N25'47` or `63o25'47`, and `x;y` in millionths, longitude first.
 pub fn position(text: &str) -> Option<(i32, i32)> {
     let (first, second) = text.split_once(';')?;
     let (first, second) = (first.trim(), second.trim());
@@ -113,7 +115,7 @@ pub fn position(text: &str) -> Option<(i32, i32)> {
     degrees(latitude?, longitude?)
 }
 
-/// Degrees of what stands before and after the letter of a direction, which can stand for the sign of degrees.
+/// Degrees from the texts before and after a direction letter, which may replace the degree sign.
 fn angle(before: &str, after: &str) -> Option<f64> {
     let whole = |text| split_at_sign(text, &['o', '°']);
     let (degrees, rest) = match (before, after) {
@@ -129,19 +131,19 @@ fn split_at_sign<'t>(text: &'t str, signs: &[char]) -> (&'t str, &'t str) {
     text.split_once(signs).unwrap_or((text, ""))
 }
 
-/// Millionths of a degree; `None` where they need more than 32 bits. Places off the globe are kept as they are written,
-/// since feeds have them.
+/// Converts degrees to millionths; `None` if they need more than 32 bits. Positions outside the globe are
+/// kept, because feeds contain them.
 pub(crate) fn degrees(latitude: f64, longitude: f64) -> Option<(i32, i32)> {
     in_range((latitude * 1e6).round() as i64, (longitude * 1e6).round() as i64)
         .filter(|_| latitude.is_finite() && longitude.is_finite())
 }
 
-/// The two where they fit.
+/// Both numbers, if they fit.
 pub(crate) fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
     Some((i32::try_from(latitude).ok()?, i32::try_from(longitude).ok()?))
 }
 
-/// What a value of a data type is, with an example, as the end of a sentence.
+/// Description of a data type's values, with an example, as the end of a sentence.
 pub(crate) fn expectation(data_type: &DataType) -> String {
     match data_type {
         DataType::Bool => "bool, for example true".to_owned(),
@@ -174,7 +176,7 @@ pub(crate) fn expectation(data_type: &DataType) -> String {
     }
 }
 
-/// A value of a data type as the name of a member in JSON.
+/// Example of a data type's value as the name of a JSON member.
 fn key(data_type: &DataType) -> String {
     match data_type {
         DataType::String => "word".to_owned(),
@@ -182,7 +184,7 @@ fn key(data_type: &DataType) -> String {
     }
 }
 
-/// A value of a data type as JSON, cut off at values that have parts.
+/// Example of a data type's value as JSON, truncated at nested compound values.
 fn example(data_type: &DataType) -> String {
     let text = expectation(data_type);
     match text.split_once("for example ") {

@@ -2,7 +2,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use millrace_tensor::TensorType;
 
-/// What a field can hold.
+/// Type of a field's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataType {
     /// True or false.
@@ -27,21 +27,21 @@ pub enum DataType {
     Raw,
     /// A boolean predicate over attributes; text here.
     Predicate,
-    /// A place on earth.
+    /// A geographic position.
     Position,
     /// A tensor of a fixed type.
     Tensor(TensorType),
     /// A reference to a document of the named type: its id as text.
     Reference(String),
-    /// Values in order.
+    /// An ordered list of values.
     Array(Box<DataType>),
     /// Values with weights, each value once.
     WeightedSet {
-        /// What the values are.
+        /// Type of the values.
         element: Box<DataType>,
-        /// An increment of a value that is not there adds it.
+        /// True if incrementing a missing value adds it.
         create_if_nonexistent: bool,
-        /// A value whose weight becomes 0 is removed.
+        /// True if a value is removed when its weight becomes 0.
         remove_if_zero: bool,
     },
     /// Keys with values, each key once.
@@ -78,9 +78,9 @@ impl fmt::Display for DataType {
 /// A field of a document type or struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// The name; unique in its type.
+    /// Name of the field; unique in its type.
     pub name: Arc<str>,
-    /// What it holds.
+    /// Type of its values.
     pub data_type: DataType,
 }
 
@@ -94,7 +94,7 @@ pub struct StructType {
 }
 
 impl StructType {
-    /// The field of this name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| &*field.name == name)
     }
@@ -109,7 +109,7 @@ pub struct DocumentType {
 }
 
 impl DocumentType {
-    /// A type of these fields; of two with one name the later is found.
+    /// Creates a type with these fields; of two fields with one name, lookups find the later.
     pub fn new(name: &str, fields: Vec<Field>) -> Self {
         let by_name = fields.iter().enumerate().map(|(i, field)| (Arc::clone(&field.name), i)).collect();
         DocumentType { name: name.into(), fields, by_name }
@@ -125,7 +125,7 @@ impl DocumentType {
         &self.fields
     }
 
-    /// The field of this name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.by_name.get(name).map(|&index| &self.fields[index])
     }

@@ -1,8 +1,8 @@
-//! Partial updates: what changes some of a document and leaves the rest.
+//! Partial updates: changes to parts of a document.
 //!
-//! An update walks each [`FieldPath`] to the value it names. What an operation needs and does not find is left alone, with
-//! two exceptions: assigning makes the keys of maps and the members of structs on its way, and arithmetic on an element of a
-//! weighted set that is declared `create-if-nonexistent` begins at 0.
+//! An update follows each [`FieldPath`] to its value. If an operation needs something that does not exist, it
+//! has no effect, with two exceptions: an assignment creates map keys and struct members along its path, and
+//! arithmetic on an element of a weighted set declared `create-if-nonexistent` starts from 0.
 
 use std::sync::Arc;
 
@@ -14,35 +14,36 @@ use crate::{DataType, Document, DocumentId, DocumentType, Error, FieldPath, Step
 /// Changes to the fields of one document, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
-    /// The document.
+    /// Id of the document.
     pub id: DocumentId,
-    /// What is changed.
+    /// Changes in order.
     pub fields: Vec<FieldUpdate>,
 }
 
 /// A change at the end of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldUpdate {
-    /// Where.
+    /// Path to the value.
     pub path: FieldPath,
-    /// What is done there.
+    /// Change of the value.
     pub change: Change,
 }
 
-/// What an update does with the value that its path names.
+/// Effect of an update on the value at its path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The value takes the place of what is there.
+    /// Replaces the existing value.
     Assign(Value),
-    /// The value, or the entry of a map or weighted set, is taken away.
+    /// Removes the value, or the entry of a map or weighted set.
     Clear,
     /// Appends elements to an array.
     AddElements(Vec<Value>),
-    /// Adds elements with weights to a weighted set; of an element that is there the weight is replaced.
+    /// Adds elements with weights to a weighted set; the weight of an existing element is replaced.
     AddWeights(Vec<(Value, i32)>),
-    /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of these.
+    /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of
+    /// these.
     RemoveElements(Vec<Value>),
-    /// Calculates with the number that is there.
+    /// Computes with the existing number.
     Arithmetic(Operator, f64),
     /// Adds subspaces to a tensor.
     AddCells(millrace_tensor::Tensor),
@@ -52,7 +53,7 @@ pub enum Change {
     RemoveCells(Remove),
 }
 
-/// What [`Change::Arithmetic`] does.
+/// Operation of [`Change::Arithmetic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `increment`.
@@ -66,11 +67,12 @@ pub enum Operator {
 }
 
 impl Update {
-    /// The document after the update; `document` is what is there, `None` to begin with an empty one.
+    /// Applies the update. `document` is the existing document; `None` starts from an empty one.
     ///
     /// # Errors
-    /// [`Error::Update`] where the change does not go with the value: a result out of the range of its type, a division
-    /// by zero, a path that does not fit the document type (it may have changed since the update was parsed).
+    /// [`Error::Update`] if the change does not fit the value: a result out of the type's range, a division
+    /// by zero, or a path that does not fit the document type (which may have changed since the update was
+    /// parsed).
     pub fn apply(&self, document: Option<Document>, document_type: &DocumentType) -> Result<Document, Error> {
         let mut document = document.unwrap_or_else(|| Document { id: self.id.clone(), fields: Vec::new() });
         for update in &self.fields {
@@ -101,7 +103,7 @@ impl FieldUpdate {
 }
 
 impl Change {
-    /// Whether the way to the value is made where it is not there.
+    /// True if missing parts of the path are created.
     const fn creates(&self) -> bool {
         matches!(self, Change::Assign(_))
     }
@@ -186,7 +188,7 @@ impl Change {
         }
     }
 
-    /// Applies the rest of the way to the entry of a key, which is added or taken away as the change asks.
+    /// Applies the rest of the path to the entry of a key, which is added or removed as the change requires.
     fn apply_to_entry<K: PartialEq + Clone>(
         &self,
         entries: &mut Vec<(K, Value)>,

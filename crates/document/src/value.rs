@@ -41,7 +41,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Text, bytes or a collection without anything in it: as the value of a field the same as none.
+    /// True for text, bytes or a collection without content; as the value of a field it is equivalent to
+    /// none.
     pub fn is_empty(&self) -> bool {
         match self {
             Value::String(text) => text.is_empty(),

@@ -1,59 +1,60 @@
-//! What replicas send each other: versions of documents and drops, each with the timestamp that its bucket's owner gave it.
+//! Data exchanged by replicas: versions of documents and drops, each with the timestamp set by its bucket's
+//! owner.
 
 use std::sync::Arc;
 
 use crate::{Document, DocumentId, Error, Group, Timestamp, wire};
 
-/// A version of a document as it travels between replicas: encoded once, and never parsed on its way. Of two versions of a document
-/// the one with the higher timestamp counts, wherever they come from and in whatever order.
+/// A version of a document as exchanged by replicas: encoded once, and not parsed on its way. Of two versions
+/// of a document, the one with the higher timestamp wins, regardless of their origin and order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Which document.
+    /// Id of the document.
     pub id: DocumentId,
-    /// When it was written, by the clock of its bucket's owner.
+    /// Write time, by the clock of the bucket's owner.
     pub timestamp: Timestamp,
-    /// The document's fields in the [`wire`] form; `None`: it was removed.
+    /// The document's fields in the [`wire`] form; `None` for a removal.
     pub body: Option<Arc<[u8]>>,
 }
 
 impl Version {
-    /// A version that is this document.
+    /// Creates the version of an existing document.
     pub fn put(document: &Document, timestamp: Timestamp) -> Self {
         let body = Some(wire::encode_fields(document).into());
         Version { id: document.id.clone(), timestamp, body }
     }
 
-    /// A version that is no document any more.
+    /// Creates the version of a removed document.
     pub fn removal(id: DocumentId, timestamp: Timestamp) -> Self {
         Version { id, timestamp, body: None }
     }
 
-    /// The document; `None` where it was removed.
+    /// Decodes the document; `None` for a removal.
     ///
     /// # Errors
-    /// [`Error::Row`] when the body is none.
+    /// [`Error::Row`] if the body cannot be decoded.
     pub fn document(&self) -> Result<Option<Document>, Error> {
         self.body.as_deref().map(|body| wire::decode_fields(self.id.clone(), body)).transpose()
     }
 }
 
-/// Documents that are dropped as a whole: all in the scope that were written at the timestamp or before.
+/// Removal of a set of documents: all in the scope that were written at or before the timestamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drop {
-    /// Which documents.
+    /// Documents to drop.
     pub scope: DropScope,
-    /// Up to when, by the clock of the owner.
+    /// Latest write time to drop, by the clock of the owner.
     pub timestamp: Timestamp,
 }
 
-/// What a [`Drop`] reaches.
+/// Scope of a [`Drop`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DropScope {
-    /// The documents of a group; of all types where there is none.
+    /// Documents of a group, of one type or of all types.
     Group {
-        /// Of which type.
+        /// Document type; `None` for all.
         document_type: Option<String>,
-        /// Of which group.
+        /// The group.
         group: Group,
     },
     /// All documents of a type.

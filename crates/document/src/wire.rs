@@ -1,7 +1,8 @@
 //! The compact, self-describing form of values and documents in rows and columns.
 //!
-//! Every value begins with a tag byte; lengths and counts are LEB128 numbers; other numbers are little-endian. Field names are
-//! written out, so that a row can be read without the schema it was written under. `docs/format.md` has the table of tags.
+//! Every value starts with a tag byte; lengths and counts are LEB128 numbers; other numbers are
+//! little-endian. Field names are stored as text, so that a row can be read without the schema it was written
+//! under. `docs/format.md` has the table of tags.
 
 use std::sync::Arc;
 
@@ -24,27 +25,27 @@ const WEIGHTED_SET: u8 = 12;
 const MAP: u8 = 13;
 const STRUCT: u8 = 14;
 
-/// Values inside values are read to this depth; what is deeper is refused.
+/// Maximum nesting of values; deeper ones are rejected.
 const DEPTH: usize = 64;
 
-/// The bytes of a value.
+/// Encodes a value.
 pub fn encode_value(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     write_value(&mut out, value);
     out
 }
 
-/// The value of these bytes, all of which belong to it.
+/// Decodes a value, which must use all of the bytes.
 ///
 /// # Errors
-/// [`Error::Row`] when they are no value.
+/// [`Error::Row`] if the bytes are not a value.
 pub fn decode_value(bytes: &[u8]) -> Result<Value, Error> {
     let mut reader = Reader { bytes };
     let value = reader.value(0)?;
     if reader.bytes.is_empty() { Ok(value) } else { Err(Error::Row("bytes are left after the value")) }
 }
 
-/// The bytes of a document's fields. The id is not among them: it is the row's key.
+/// Encodes the fields of a document. The id is not included: it is the row's key.
 pub fn encode_fields(document: &Document) -> Vec<u8> {
     let mut out = Vec::new();
     write_fields(&mut out, document);
@@ -60,10 +61,10 @@ pub fn write_fields(out: &mut Vec<u8>, document: &Document) {
     }
 }
 
-/// The document of this id with these fields.
+/// Decodes the document with this id.
 ///
 /// # Errors
-/// [`Error::Row`] when the bytes are no fields.
+/// [`Error::Row`] if the bytes are not fields.
 pub fn decode_fields(id: DocumentId, bytes: &[u8]) -> Result<Document, Error> {
     let mut reader = Reader { bytes };
     let fields = reader.fields(0)?;
@@ -185,7 +186,8 @@ impl<'a> Reader<'a> {
         Err(Error::Row("a number is too long"))
     }
 
-    /// A count of things that take at least a byte each, so that a wrong count cannot ask for more memory than there are bytes.
+    /// Reads a count of items that take at least one byte each. A wrong count therefore cannot request more
+    /// memory than there are bytes.
     fn count(&mut self) -> Result<usize, Error> {
         let count = self.number()?;
         if count > self.bytes.len() {

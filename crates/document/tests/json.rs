@@ -81,7 +81,8 @@ fn render(document: &Document) -> String {
         .unwrap()
 }
 
-/// Reads the fields `given` of a put, and expects them written as `expected`; or, with `!` first, an error that has the text.
+/// Reads the fields `given` of a put, and expects them to be written as `expected`; or, after `!`, an error
+/// that contains the text.
 fn check(given: &str, expected: &str) {
     match (parse(OperationKind::Put, &format!(r#"{{"fields": {given}}}"#)), expected.strip_prefix('!')) {
         (Ok(Operation { action: Action::Put(document), .. }), None) => {
@@ -219,7 +220,8 @@ fn unknown_fields_are_skipped_on_request() {
     assert!(matches!(operation.action, Action::Update(update) if update.fields.len() == 1));
 }
 
-/// Applies the update `fields` to the document with the fields `before`, and expects those `after`; or, with `!` first, an error.
+/// Applies the update `fields` to a document with the fields `before`, and expects `after`; or, after `!`, an
+/// error.
 fn check_update(before: &str, fields: &str, after: &str) {
     let put = parse(OperationKind::Put, &format!(r#"{{"fields": {before}}}"#)).unwrap();
     let Action::Put(document) = put.action else { panic!("a put is a put") };
@@ -358,9 +360,10 @@ fn field_sets_choose_fields() {
     assert!("title".parse::<FieldSet>().unwrap_err().to_string().contains("[document]"));
 }
 
-/// Splits a feed, and expects its operations as `kind name offset`, errors as `!text`, and one after which nothing is read as `!!text`.
+/// Splits a feed, and expects its operations as `kind name offset`, errors as `!text`, and a final error as
+/// `!!text`.
 fn check_feed(feed: &str, expected: &[&str]) {
-    // Small reads, so that every operation is cut somewhere.
+    // Small reads split every operation somewhere.
     struct Slow<'a>(&'a [u8]);
     impl std::io::Read for Slow<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -415,7 +418,7 @@ fn feeds_are_split() {
     check_feed("[{\"put\":\"id:a:b::c\"}", &["Put c 1", "!!ends inside its list"]);
     check_feed("[{\"put\":\"id:a:b::c\"} {}]", &["Put c 1", "!!expected ','"]);
     check_feed("{\"put\":\"id:a:b::c", &["!ends inside an operation"]);
-    // A line that was cut off takes none of the others with it.
+    // A truncated line does not affect the others.
     for cut in [r#"{"put":"id:a:b::c","fields":{"t":"x"#, r#"{"put":"id:a:b::c","fields":{"t":1"#, "{"] {
         let feed = format!("{cut}\n{put}\n{cut}\n\n{put}");
         let (first, second) =

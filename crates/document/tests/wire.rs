@@ -1,4 +1,5 @@
-//! The wire form as docs/format.md has it: files and nodes of other versions have these bytes, so that they must never change.
+//! The wire form as described in docs/format.md: files and nodes of other versions contain these bytes, so
+//! they must never change.
 
 use millrace_document::{Document, DocumentId, Value, wire};
 use millrace_tensor::Tensor;

@@ -1,5 +1,5 @@
-//! Collects the nodes of a program: folds constants, finds what is there already, puts patterns in the place of what they
-//! stand for, and leaves out what nobody uses.
+//! Construction of a program's nodes: folds constants, shares equal nodes, replaces patterns by their
+//! kernels, and removes unused nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::operators::{Aggregator, Binary, Unary};
 use crate::program::{CellFunction, Node, NodeId, Op, Program};
 use crate::value::Value;
 
-/// The most nodes of a program. What inlining makes of nested functions can be very much larger than their text.
+/// Maximum number of nodes of a program. Inlining nested functions can produce far more nodes than their text
+/// suggests.
 pub(crate) const NODES: usize = 200_000;
 
-/// A program in the making.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     pub nodes: Vec<Node>,
@@ -25,7 +26,7 @@ pub(crate) struct Builder {
     known: HashMap<Key, NodeId>,
 }
 
-/// What is shared when it comes again.
+/// Identity of a node that is shared between equal uses.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
     Number(u64),
@@ -35,7 +36,7 @@ enum Key {
 }
 
 impl Builder {
-    /// The input of this name, new or known.
+    /// The input with this name; created on first use.
     pub fn input(&mut self, name: FeatureName, tensor_type: &TensorType) -> NodeId {
         let known = self.inputs.iter().position(|(known, _)| *known == name);
         let at = known.unwrap_or_else(|| {
@@ -61,7 +62,7 @@ impl Builder {
         &self.nodes[id].tensor_type
     }
 
-    /// The value of a node that is constant and a number.
+    /// The value of a node that is a constant number.
     pub fn known_number(&self, id: NodeId) -> Option<f64> {
         match self.nodes[id].op {
             Op::Number(number) => Some(number),
@@ -69,7 +70,7 @@ impl Builder {
         }
     }
 
-    /// Adds a node, or what it amounts to.
+    /// Adds a node, after folding and pattern replacement.
     pub fn add(&mut self, op: Op, tensor_type: TensorType) -> NodeId {
         let key = match &op {
             Op::Number(number) => Some(Key::Number(number.to_bits())),
@@ -113,7 +114,7 @@ impl Builder {
         Some(program.evaluate(&mut scratch, 1, &[]).value(0).into_owned())
     }
 
-    /// The operation itself, or one with a kernel of its own that has the same result.
+    /// The operation itself, or an equivalent one with a dedicated kernel.
     fn pattern(&self, op: Op, tensor_type: &TensorType) -> Op {
         match &op {
             Op::Map(CellFunction::Unary(Unary::Square), of) => match &self.nodes[*of].op {
@@ -130,7 +131,8 @@ impl Builder {
         }
     }
 
-    /// `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one, and the only indexed one of the other.
+    /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand and the only
+    /// indexed dimension of the other.
     fn sum_of_products(&self, joined: NodeId, result: &TensorType) -> Option<Op> {
         let (sum, a, b) = self.pairs(joined)?;
         let (a_type, b_type) = (self.tensor_type(a), self.tensor_type(b));
@@ -152,7 +154,8 @@ impl Builder {
         }
     }
 
-    /// `sum(reduce(sum(query * document, x), max, t), q)` where `x` is the innermost indexed dimension of both.
+    /// Matches `sum(reduce(sum(query * document, x), max, t), q)` where `x` is the innermost indexed
+    /// dimension of both.
     fn max_sim(&self, of: NodeId, result: &TensorType) -> Option<Op> {
         let reduced = |id: NodeId, aggregator| match &self.nodes[id].op {
             Op::Reduce(plan, of) if plan.aggregator() == aggregator => Some(*of),
@@ -186,7 +189,7 @@ impl Builder {
         }
     }
 
-    /// What a join computes of two cells, where that has a kernel.
+    /// The function of two cells that a join computes, if it has a kernel.
     fn pairs(&self, joined: NodeId) -> Option<(Sum, NodeId, NodeId)> {
         match &self.nodes[joined].op {
             Op::Join(CellFunction::Binary(Binary::Mul), _, a, b) => Some((Sum::Product, *a, *b)),
@@ -196,7 +199,7 @@ impl Builder {
         }
     }
 
-    /// The program whose result is node `result`. `all_inputs` keeps those that nothing uses.
+    /// Finishes the program with the result `result`. `all_inputs` keeps unused inputs.
     pub fn finish(mut self, result: NodeId, all_inputs: bool) -> Program {
         linear::fuse(&mut self.nodes, result);
         let mut used = vec![false; self.nodes.len()];
@@ -224,7 +227,7 @@ impl Builder {
     }
 }
 
-/// The size of the innermost indexed dimension, where two types have the same.
+/// Size of the innermost indexed dimension, if it is the same in both types.
 fn joined_width(a: &TensorType, b: &TensorType) -> Option<usize> {
     let innermost = a.indexed().last()?;
     (b.indexed().last() == Some(innermost)).then_some(innermost.1)

@@ -1,4 +1,4 @@
-//! Compiles tensors and calls of built-in functions.
+//! Compilation of tensors and of calls of built-in functions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::syntax::{Argument, Expr, Expression, Kind, Label, LiteralCell};
 use crate::tensors::{Concat, Join, Reduce, Rename, peek_cells, step};
 use crate::{Error, types};
 
-/// The call that is being compiled.
+/// A call under compilation.
 struct Call<'c, 'e> {
     function: &'static Function,
     arguments: &'c [Argument],
@@ -112,7 +112,7 @@ impl Compiler<'_> {
     fn value(&mut self, call: &Call<'_, '_>, at: usize) -> Result<NodeId, Error> {
         match call.arguments.get(at) {
             Some(Argument::Value(expr)) => self.expr(expr, call.env, call.level),
-            // `(x)` and the like are a value in parentheses; several names are not.
+            // `(x)` and similar forms are a value in parentheses; several names are not.
             _ => Err(call.error(format!("expected a value as argument {}", at + 1))),
         }
     }
@@ -123,7 +123,7 @@ impl Compiler<'_> {
             nodes.push(((*parameter).to_owned(), self.value(call, i)?));
         }
         let names = HashMap::from([("dims".to_owned(), call.all_names(parameters.len())?)]);
-        // The bodies stand in the table of functions; a test compiles each of them.
+        // The bodies are part of the function table; a test compiles each of them.
         let body = Expression::parse(body)?;
         let env = Env::for_expansion(&body, call.level, nodes, names);
         self.expr(&body.root, &env, call.level).map_err(|error| call.error(error.reason()))
@@ -432,7 +432,7 @@ impl Compiler<'_> {
         Ok(self.build(level).add(Op::Peek(tensor, pins, cells), result))
     }
 
-    /// A number that is used as a label.
+    /// A number used as a label.
     fn index(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
         let id = self.expr(expr, env, level)?;
         let tensor_type = self.tensor_type(id, level);

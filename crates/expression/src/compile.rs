@@ -1,7 +1,8 @@
-//! Syntax tree to program: names are looked up, functions put in place, types checked.
+//! Compilation of a syntax tree to a program: name lookup, inlining of functions, type checks.
 //!
-//! Programs nest: the functions in `map` and `join` are closed programs of their own; the body of a generated tensor is one
-//! that captures what it needs from outside. `level` counts them from the outermost.
+//! Programs nest: the functions of `map` and `join` are closed programs; the body of a generated tensor is an
+//! open program that captures nodes of the surrounding levels. `level` counts the nesting from the outermost
+//! program.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -16,40 +17,40 @@ use crate::syntax::{Expr, Kind, Name, NameArgument};
 use crate::value::Value;
 use crate::{Error, Expression, FeatureName, Forest, Spot, TokenSequence, string_hash};
 
-/// How deep an expression may be when all functions are put in place.
+/// Maximum depth of an expression after inlining all functions.
 const DEPTH: usize = 200;
 
-/// What names mean to an expression.
+/// Names available to an expression.
 pub trait Scope {
-    /// A rank feature.
+    /// Looks up a rank feature.
     ///
     /// # Errors
-    /// Why there is no such feature, and what would be one.
+    /// The feature does not exist; the text gives the reason and a valid form.
     fn feature(&self, name: &FeatureName) -> Result<Feature, String>;
 
     /// The function of this name.
     fn function(&self, name: &str) -> Option<FunctionBody<'_>>;
 }
 
-/// What a feature is to an expression.
+/// Meaning of a feature in an expression.
 #[derive(Debug, Clone)]
 pub enum Feature {
-    /// Something of this type, known at evaluation.
+    /// A value of this type, known at evaluation.
     Input(TensorType),
-    /// A value that is always the same.
+    /// A constant.
     Constant(Tensor),
-    /// What this expression amounts to.
+    /// The value of this expression.
     Expression(String),
-    /// A model of decision trees over features.
+    /// A decision-tree model over features.
     Forest(Arc<Forest>),
-    /// A sequence of tokens for a transformer.
+    /// A token sequence for a transformer.
     TokenSequence(TokenSequence),
 }
 
 /// A function of the application: parameters and body.
 #[derive(Debug, Clone, Copy)]
 pub struct FunctionBody<'a> {
-    /// The names of its parameters.
+    /// Parameter names.
     pub parameters: &'a [String],
     /// The body.
     pub body: &'a Expression,
@@ -78,46 +79,46 @@ impl Program {
     }
 }
 
-/// The names that a text can use, beside features and functions.
+/// Names visible to a text, in addition to features and functions.
 pub(crate) struct Env<'e> {
     source: &'e str,
     /// The function whose body the text is.
     function: Option<&'e str>,
-    /// The level at which the text begins.
+    /// Level at which the text starts.
     level: usize,
     names: HashMap<String, Binding<'e>>,
-    /// The functions whose bodies this text is inside, outermost first.
+    /// Functions whose bodies surround this text, outermost first.
     calls: Vec<String>,
 }
 
 enum Binding<'e> {
-    /// A node at a level.
+    /// A node with its level.
     Node(usize, NodeId),
-    /// An argument in a call, compiled when it is first used as a value.
+    /// An argument of a call, compiled on its first use as a value.
     Argument(&'e NameArgument, &'e Env<'e>, OnceCell<NodeId>),
-    /// Names of dimensions.
+    /// Dimension names.
     Names(Vec<String>),
 }
 
 #[derive(Default)]
 pub(crate) struct Level {
     pub builder: Builder,
-    /// Whether what it needs from outside may be captured.
+    /// True if nodes of surrounding levels may be captured.
     open: bool,
-    /// Nodes of the level below, and the inputs that they are here.
+    /// Captured nodes of the level below, each with the input that represents it here.
     captured: Vec<(NodeId, NodeId)>,
 }
 
 pub(crate) struct Compiler<'s> {
     scope: &'s dyn Scope,
     pub levels: Vec<Level>,
-    /// Functions without parameters that were compiled, at level 0.
+    /// Compiled functions without parameters, at level 0.
     functions: HashMap<String, NodeId>,
     depth: usize,
 }
 
 impl<'e> Env<'e> {
-    /// For the body of a built-in function: its parameters are nodes of `level`, or names.
+    /// Environment of a built-in function's body: its parameters are nodes of `level`, or names.
     pub fn for_expansion(
         body: &'e Expression,
         level: usize,
@@ -141,7 +142,7 @@ impl Env<'_> {
         Error::Meaning { spot: Spot::of(self.source, at, self.function), reason: reason.into() }
     }
 
-    /// The names that `name` stands for as an argument: those of a binding, or itself.
+    /// The names that `name` represents as an argument: those bound to it, or itself.
     pub fn names_of(&self, name: &str) -> Vec<String> {
         match self.names.get(name) {
             Some(Binding::Names(names)) => names.clone(),
@@ -149,7 +150,7 @@ impl Env<'_> {
         }
     }
 
-    /// The text of a feature's parameter, arguments of the surrounding function put in.
+    /// Text of a feature's parameter, with the arguments of the surrounding function substituted.
     fn parameter_text(&self, argument: &NameArgument) -> String {
         match argument.tree.as_ref().map(|tree| &tree.kind) {
             Some(Kind::Name(name)) if name.output.is_none() && name.arguments.is_empty() => {
@@ -169,7 +170,7 @@ impl Env<'_> {
 }
 
 impl Compiler<'_> {
-    /// Compiles a node of the tree; the result is a node at `level`.
+    /// Compiles a tree node to a node at `level`.
     pub fn expr(&mut self, expr: &Expr, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
         self.depth += 1;
         if self.depth > DEPTH {
@@ -242,7 +243,7 @@ impl Compiler<'_> {
         self.levels[level].builder.tensor_type(id).clone()
     }
 
-    /// A node of level `from` as one of level `to`, at or inside it.
+    /// Converts a node of level `from` to one of level `to`, which is `from` or nested in it.
     fn bring(&mut self, mut id: NodeId, from: usize, to: usize, reason: &str) -> Result<NodeId, String> {
         for level in from + 1..=to {
             if !self.levels[level].open {
@@ -326,15 +327,16 @@ impl Compiler<'_> {
             .map_err(|reason| env.error(at, reason))
     }
 
-    /// The node of an expression that is known as text, at level 0.
+    /// Compiles an expression given as text, at level 0.
     fn expression_text(&mut self, text: &str, at: usize, env: &Env<'_>) -> Result<NodeId, Error> {
-        // A place in a text that stands nowhere in the application says nothing to the reader: the reason has to.
+        // A position in a text that is not part of the application would not help the reader, so the reason
+        // names the text.
         Expression::parse(text)
             .and_then(|expression| self.own_text(&expression, env))
             .map_err(|error| env.error(at, error.reason()))
     }
 
-    /// The node of an expression that sees features and functions only, at level 0.
+    /// Compiles an expression that sees only features and functions, at level 0.
     fn own_text(&mut self, expression: &Expression, env: &Env<'_>) -> Result<NodeId, Error> {
         let inner = Env {
             source: &expression.source,
@@ -394,7 +396,7 @@ impl Compiler<'_> {
         Ok(self.build(0).add(Op::TokenSequence(Arc::new(sequence), inputs), tensor_type))
     }
 
-    /// Puts the body of a function in the place of its call.
+    /// Inlines the body of a function at a call.
     fn inline(&mut self, name: &Name, at: usize, env: &Env<'_>, level: usize) -> Result<NodeId, Error> {
         let scope = self.scope;
         let Some(function) = scope.function(&name.name) else {
@@ -438,7 +440,7 @@ impl Compiler<'_> {
         self.bring(id, own_level, level, &reason).map_err(|reason| env.error(at, reason))
     }
 
-    /// A program of its own, whose parameters have these types.
+    /// A separate program whose parameters have these types.
     pub fn lambda(
         &mut self,
         parameters: &[String],
@@ -450,7 +452,7 @@ impl Compiler<'_> {
         Ok(program)
     }
 
-    /// A program of its own; if it is open, with the nodes it captured from `level`.
+    /// A separate program; if it is open, also the nodes it captures from `level`.
     pub fn program(
         &mut self,
         parameters: &[String],
@@ -479,7 +481,7 @@ impl Compiler<'_> {
             let id = self.build(level).input(feature, tensor_type);
             names.insert(name.clone(), Binding::Node(level, id));
         }
-        // Arguments of a surrounding function are compiled where that function is.
+        // Arguments of a surrounding function are compiled at the level of that function.
         let inner = Env {
             source: env.source,
             function: env.function,

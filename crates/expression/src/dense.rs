@@ -1,5 +1,5 @@
-//! Patterns that matter, with kernels of their own: sums over the cells of vectors as they lie in columns, without making a
-//! value of each.
+//! Patterns with dedicated kernels: sums over cells of vectors in their column layout, without creating a
+//! value per vector.
 
 use std::borrow::Cow;
 
@@ -9,36 +9,37 @@ use millrace_tensor::{CellType, Cells};
 
 use crate::value::Value;
 
-/// A pattern; the two arguments are vectors, or tensors of vectors in one common innermost dimension.
+/// A pattern. Both arguments are vectors, or tensors of vectors along one common innermost dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dense {
     pub sum: Sum,
     pub shape: Shape,
-    /// Cells of one vector.
+    /// Number of cells per vector.
     pub width: usize,
 }
 
-/// What is summed over the pairs of cells of two vectors.
+/// Term of the sum over pairs of cells of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sum {
     Product,
     SquaredDifference,
-    /// Bits that differ.
+    /// Number of differing bits.
     Hamming,
 }
 
-/// Which sums there are, and what becomes of them.
+/// Combination of the sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One.
+    /// One sum.
     Vectors,
-    /// The first argument with each vector of the second, which has only mapped dimensions otherwise: a tensor of sums.
+    /// The first argument with each vector of the second, whose other dimensions are all mapped: a tensor of
+    /// sums.
     Rows,
-    /// For each vector of the first argument the largest sum with any of the second; these added.
+    /// For each vector of the first argument the largest sum with a vector of the second; the total of these.
     MaxSim,
 }
 
-/// Cells as they are stored.
+/// Cells in their storage type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CellsRef<'a> {
     Double(&'a [f64]),
@@ -89,7 +90,7 @@ impl<'a> CellsRef<'a> {
     }
 }
 
-/// The cells of a value in its cell type.
+/// Converts the cells of a value to its cell type.
 pub(crate) fn narrowed(value: &Value) -> Cells {
     match value.tensor_type.cell() {
         CellType::Double => Cells::Double(value.cells.clone()),
@@ -99,7 +100,8 @@ pub(crate) fn narrowed(value: &Value) -> Cells {
     }
 }
 
-/// Calls `$call` with both sides as slices of their own types, or `$double` with a `double` side first.
+/// Calls `$call` with both operands as slices of their own types, or `$double` if one is of type `double`, which then
+/// comes first.
 macro_rules! typed {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $call:expr, $double:expr) => {{
         use CellsRef::{BFloat16, Double, Float, Int8};
@@ -127,13 +129,13 @@ impl Sum {
         }
     }
 
-    /// The sum over the pairs of cells of two vectors.
+    /// Sum over the pairs of cells of two vectors.
     pub fn of(self, a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
         let Some(pairs) = self.pairs() else { return hamming(a, b) };
         typed!(a, b, |x, y| kernels::sum_pairs(pairs, x, y), kernels::sum_pairs_f64(pairs, x, y))
     }
 
-    /// For each of `rows`, the sum of `vector` and that row of `cells`.
+    /// Computes for each of `rows` the sum of `vector` and that row of `cells`.
     pub fn of_rows(
         self,
         vector: CellsRef<'_>,
@@ -169,12 +171,13 @@ fn hamming(a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
     kernels::hamming(&bytes(a), &bytes(b)) as f64
 }
 
-/// Vectors made ready to be compared with those of many documents: for each the largest sum with any of a document, added up.
+/// Query vectors prepared for comparison with the vectors of many documents: for each the largest sum with a
+/// document vector, added up.
 pub(crate) struct MaxSim<'a> {
     sum: Sum,
     query: CellsRef<'a>,
     width: usize,
-    /// Where the sums are of a kind that has one.
+    /// Kernel, if this kind of sum has one.
     kernel: Option<kernels::MaxSim>,
 }
 
@@ -189,7 +192,7 @@ impl<'a> MaxSim<'a> {
         MaxSim { sum, query, width, kernel }
     }
 
-    /// The sum for a document's vectors; 0 where it has none.
+    /// The total for a document's vectors; 0 if it has none.
     pub fn of(&mut self, document: CellsRef<'_>) -> f64 {
         match (&mut self.kernel, document) {
             (Some(kernel), CellsRef::Float(cells)) => kernel.of(cells),

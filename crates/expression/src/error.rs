@@ -1,36 +1,36 @@
 use std::fmt;
 
-/// Why an expression is refused, and where.
+/// Error in an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The text does not follow the syntax.
     #[error("{spot}: {reason}")]
     Syntax {
-        /// Where.
+        /// Position of the error.
         spot: Spot,
-        /// What was expected and found.
+        /// Expected and actual text.
         reason: String,
     },
-    /// The syntax is right, but it has no meaning: an unknown name, types that do not go together.
+    /// The syntax is valid, but the expression is not: an unknown name, or incompatible types.
     #[error("{spot}: {reason}")]
     Meaning {
-        /// Where.
+        /// Position of the error.
         spot: Spot,
-        /// What was expected and found.
+        /// Expected and actual meaning.
         reason: String,
     },
 }
 
 impl Error {
-    /// Where.
+    /// Position of the error.
     pub const fn spot(&self) -> &Spot {
         match self {
             Error::Syntax { spot, .. } | Error::Meaning { spot, .. } => spot,
         }
     }
 
-    /// What was expected and found.
+    /// Expected and actual text or meaning.
     pub fn reason(&self) -> &str {
         match self {
             Error::Syntax { reason, .. } | Error::Meaning { reason, .. } => reason,
@@ -38,19 +38,19 @@ impl Error {
     }
 }
 
-/// A spot in the text of an expression.
+/// A position in the text of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spot {
-    /// The function whose body the text is; none for the expression that was compiled itself.
+    /// The function whose body the text is; `None` for the compiled expression itself.
     pub function: Option<String>,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
 impl Spot {
-    /// The spot of byte `at` of `text`.
+    /// The position of byte `at` of `text`.
     pub(crate) fn of(text: &str, at: usize, function: Option<&str>) -> Self {
         let before = text.get(..at).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

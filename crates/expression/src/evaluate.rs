@@ -10,7 +10,7 @@ use crate::program::{NodeId, Op, PinSource, Program};
 use crate::tensors::{self, Pin};
 use crate::value::Value;
 
-/// How many cells a nested program is run over at a time.
+/// Number of cells per run of a nested program.
 const CELLS_AT_A_TIME: usize = 1024;
 
 /// The values of one input for a batch of documents.
@@ -28,27 +28,27 @@ enum Feed<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// The same number for every document.
+    /// The same number for all documents.
     pub const fn number(number: f64) -> Self {
         Operand(Feed::Number(number))
     }
 
-    /// A number for each document.
+    /// One number per document.
     pub const fn numbers(numbers: &'a [f64]) -> Self {
         Operand(Feed::Numbers(numbers))
     }
 
-    /// The same tensor for every document. It must be of the type that the program was compiled for.
+    /// The same tensor for all documents. It must have the type that the program was compiled for.
     pub const fn tensor(tensor: &'a Tensor) -> Self {
         Operand(Feed::Tensor(tensor))
     }
 
-    /// A tensor for each document.
+    /// One tensor per document.
     pub const fn tensors(tensors: &'a [Tensor]) -> Self {
         Operand(Feed::Tensors(tensors))
     }
 
-    /// A dense tensor for each document: rows of a column, by number.
+    /// One dense tensor per document: rows of a column, by index.
     pub fn rows(cells: Rows<'a>, rows: &'a [u16]) -> Self {
         let cells = match cells {
             Rows::Double(cells) => CellsRef::Double(cells),
@@ -73,7 +73,7 @@ pub enum Rows<'a> {
     Int8(&'a [i8]),
 }
 
-/// Memory for evaluation, to be used again: after the first batches nothing is allocated for numbers.
+/// Reusable memory for evaluation. After the first batches, numbers need no further allocation.
 #[derive(Debug, Default)]
 pub struct Scratch {
     slots: Vec<Slot>,
@@ -81,7 +81,7 @@ pub struct Scratch {
     nested: Option<Box<Scratch>>,
 }
 
-/// The result of one node.
+/// Result of one node.
 #[derive(Debug, Default)]
 enum Slot {
     #[default]
@@ -93,7 +93,7 @@ enum Slot {
     Operand(usize),
 }
 
-/// The result of a program for a batch.
+/// Result of a program for a batch.
 #[derive(Debug)]
 pub struct Output<'a> {
     slot: &'a Slot,
@@ -102,7 +102,7 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// The number for a document of the batch; of a tensor its first cell.
+    /// The number for a document of the batch; for a tensor, its first cell.
     pub fn number(&self, document: usize) -> f64 {
         match numbers(self.slot, self.operands) {
             Some(numbers) => numbers.get(document),
@@ -130,7 +130,7 @@ impl Output<'_> {
 }
 
 impl Program {
-    /// Evaluates a batch of `documents`; `inputs` are the values of [`Program::inputs`], in that order.
+    /// Evaluates a batch of `documents`. `inputs` are the values of [`Program::inputs`], in that order.
     pub fn evaluate<'a>(
         &'a self,
         scratch: &'a mut Scratch,
@@ -156,7 +156,7 @@ impl Program {
         Output { slot: &scratch.slots[last], operands: inputs, tensor_type: &self.nodes[last].tensor_type }
     }
 
-    /// Runs a program of numbers over cells: input `i` has the numbers `inputs[i]`.
+    /// Runs a numeric program over cells: `inputs[i]` are the numbers of input `i`.
     pub(crate) fn run_over_cells(&self, inputs: &[Numbers<'_>], out: &mut [f64], scratch: &mut Scratch) {
         for (i, out) in out.chunks_mut(CELLS_AT_A_TIME).enumerate() {
             let from = i * CELLS_AT_A_TIME;
@@ -215,7 +215,7 @@ fn value<'a>(
     }
 }
 
-/// One run over a batch, up to some node.
+/// A run over a batch, up to a node.
 struct Batch<'a> {
     program: &'a Program,
     slots: &'a [Slot],
@@ -232,7 +232,7 @@ impl<'a> Batch<'a> {
         value(&self.slots[id], self.operands, &self.program.nodes[id].tensor_type, document)
     }
 
-    /// Whether the result of a node is the same for all documents.
+    /// True if the result of a node is the same for all documents.
     fn is_same(&self, id: NodeId) -> bool {
         match &self.slots[id] {
             Slot::Empty | Slot::Number(_) | Slot::Value(_) => true,
@@ -320,7 +320,7 @@ impl<'a> Batch<'a> {
         out
     }
 
-    /// Document by document; once where nothing differs between them.
+    /// Evaluates document by document; once if all documents have the same inputs.
     fn run_values(&self, id: NodeId, spare: &mut Vec<Vec<f64>>, nested: &mut Scratch) -> Slot {
         let node = &self.program.nodes[id];
         let same = self.program.arguments[id].iter().all(|argument| self.is_same(*argument));
@@ -336,14 +336,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The value of a node for one document.
+    /// Value of a node for one document.
     fn one(&self, id: NodeId, document: usize, nested: &mut Scratch) -> Value {
         let node = &self.program.nodes[id];
         let result = &node.tensor_type;
         let value = |id: &NodeId| self.value(*id, document);
         let number = |id: &NodeId| self.numbers(*id).get(document);
         match &node.op {
-            // `run` has results for these without coming here.
+            // `run` handles these without calling this function.
             Op::Number(_)
             | Op::Constant(_)
             | Op::Input(_)
@@ -445,7 +445,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// A pattern whose result is a number.
+    /// Evaluates a pattern whose result is a number.
     fn run_dense(&self, dense: Dense, a: NodeId, b: NodeId, spare: &mut Vec<Vec<f64>>) -> Slot {
         let max_sim = dense.shape == Shape::MaxSim;
         let of = |a: CellsRef<'_>, b: CellsRef<'_>| match max_sim {
@@ -490,7 +490,7 @@ impl<'a> Batch<'a> {
         out.iter_mut().enumerate().for_each(|(i, out)| *out = f(i));
     }
 
-    /// The rows of an input that has them.
+    /// Rows of an input given as rows.
     fn rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
         match &self.slots[id] {
             Slot::Operand(at) => match self.operands[*at].0 {
@@ -501,7 +501,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The cells of a node's value for one document, as they are stored where they are.
+    /// Cells of a node's value for one document, in their storage type if they are stored.
     fn cells(&self, id: NodeId, document: usize) -> Stored<'a> {
         if let Slot::Operand(at) = &self.slots[id] {
             match self.operands[*at].0 {
@@ -518,7 +518,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Cells that lie somewhere, or were made.
+/// Borrowed or computed cells.
 enum Stored<'a> {
     There(CellsRef<'a>),
     Made(Cells),
@@ -533,7 +533,7 @@ impl Stored<'_> {
     }
 }
 
-/// Runs a program of one input over the dense subspaces of a value.
+/// Runs a program with one input over the dense subspaces of a value.
 fn each_subspace(
     function: &Program,
     of: &Value,

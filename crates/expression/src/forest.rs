@@ -1,24 +1,25 @@
-//! Decision trees: what models of gradient boosting are made of.
+//! Decision trees of gradient boosting models.
 //!
-//! All trees of a model lie in one array of splits, each with the places of its two successors, so a walk from root to leaf is a
-//! loop over small, neighbouring records. A batch goes through one tree after another, which keeps a tree in the cache.
+//! All trees of a model lie in one array of splits, each with the indices of its two successors, so a walk
+//! from root to leaf is a loop over small, neighbouring records. A batch is evaluated tree by tree, which
+//! keeps a tree in the cache.
 
 use crate::operators::Numbers;
 use crate::{Error, Expression};
 
-/// A model of decision trees: the sum, or the average, of one leaf of each tree.
+/// A decision-tree model: the sum or the average of one leaf of each tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forest {
     inputs: Vec<Expression>,
     roots: Vec<Next>,
     splits: Vec<Node>,
-    /// Of all splits by category, sorted within each.
+    /// Categories of all splits, sorted within each split.
     categories: Vec<f64>,
     average: bool,
     sigmoid: Option<f64>,
 }
 
-/// Where a walk goes on.
+/// Successor of a split.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Next {
     Split(u32),
@@ -30,7 +31,7 @@ struct Node {
     input: u32,
     test: Test,
     missing: Missing,
-    /// Where the test holds, and where not.
+    /// Successors if the test holds, and if it does not.
     next: [Next; 2],
 }
 
@@ -38,39 +39,39 @@ struct Node {
 enum Test {
     Below(f64),
     AtMost(f64),
-    /// One of these of [`Forest::categories`].
+    /// Membership in this range of [`Forest::categories`].
     OneOf(u32, u32),
 }
 
-/// How a split decides.
+/// Test of a split.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Split {
-    /// Whether the feature is below this.
+    /// The feature is less than this value.
     Below(f64),
-    /// Whether the feature is at most this.
+    /// The feature is at most this value.
     AtMost(f64),
-    /// Whether the feature is one of these.
+    /// The feature is one of these values.
     OneOf(Vec<f64>),
 }
 
-/// What a split makes of a feature without a value (NaN).
+/// Outcome of a split for a feature without a value (NaN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// The test holds.
     Holds,
     /// The test does not hold.
     Fails,
-    /// It counts as zero.
+    /// The feature counts as zero.
     IsZero,
 }
 
 impl Forest {
-    /// The features that it looks at; [`Split`]s name them by their place.
+    /// The features of the model; a [`Split`] refers to one by its index.
     pub fn inputs(&self) -> &[Expression] {
         &self.inputs
     }
 
-    /// Fills `out` with the model's value for each document. `rows` is memory to work in.
+    /// Fills `out` with the model's value for each document. `rows` is reusable memory.
     pub(crate) fn evaluate(&self, inputs: &[Numbers<'_>], rows: &mut Vec<f64>, out: &mut [f64]) {
         let width = inputs.len().max(1);
         rows.clear();
@@ -124,19 +125,20 @@ impl Forest {
     }
 }
 
-/// Builds a [`Forest`] from leaves to roots: a split is added after what it leads to, so that there are no circles.
+/// Builder of a [`Forest`] from the leaves to the roots. A split is added after its successors, so that there
+/// are no cycles.
 #[derive(Debug)]
 pub struct ForestBuilder(Forest);
 
-/// A tree, or a part of one, that was added to a [`ForestBuilder`].
+/// A tree, or part of a tree, added to a [`ForestBuilder`].
 #[derive(Debug, Clone, Copy)]
 pub struct Subtree(Next);
 
 impl ForestBuilder {
-    /// For trees over these features, each an expression.
+    /// Creates a builder for trees over these features, each an expression.
     ///
     /// # Errors
-    /// One of them is none.
+    /// One of the features is not a valid expression.
     pub fn new<'n>(inputs: impl IntoIterator<Item = &'n str>) -> Result<Self, Error> {
         let inputs = inputs.into_iter().map(Expression::parse).collect::<Result<_, _>>()?;
         Ok(ForestBuilder(Forest {
@@ -149,15 +151,15 @@ impl ForestBuilder {
         }))
     }
 
-    /// A leaf.
+    /// Adds a leaf.
     pub fn leaf(&mut self, value: f64) -> Subtree {
         Subtree(Next::Leaf(value))
     }
 
-    /// A split by the feature in place `input`.
+    /// Adds a split on the feature with the index `input`.
     ///
     /// # Errors
-    /// There is no such feature, or there are more splits than can be counted.
+    /// The feature does not exist, or there are too many splits to number.
     pub fn split(
         &mut self,
         input: usize,
@@ -185,22 +187,22 @@ impl ForestBuilder {
         Ok(Subtree(place))
     }
 
-    /// Ends a tree.
+    /// Completes a tree.
     pub fn tree(&mut self, root: Subtree) {
         self.0.roots.push(root.0);
     }
 
-    /// The value is the average of the trees, not their sum.
+    /// Makes the value the average of the trees instead of their sum.
     pub fn average(&mut self) {
         self.0.average = true;
     }
 
-    /// The value is `1 / (1 + exp(-steepness * sum))`.
+    /// Makes the value `1 / (1 + exp(-steepness * sum))`.
     pub fn sigmoid(&mut self, steepness: f64) {
         self.0.sigmoid = Some(steepness);
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn finish(self) -> Forest {
         self.0
     }

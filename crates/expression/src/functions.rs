@@ -4,16 +4,16 @@ use std::ops::RangeInclusive;
 
 use crate::operators::{Aggregator, Binary, Unary};
 
-/// A built-in function, as the documentation shows it.
+/// A built-in function as documented.
 #[derive(Debug)]
 pub struct Function {
-    /// The name.
+    /// Name of the function.
     pub name: &'static str,
-    /// How it is called.
+    /// Syntax of a call.
     pub usage: &'static str,
-    /// How many arguments it takes.
+    /// Number of arguments.
     pub arity: RangeInclusive<usize>,
-    /// What it computes.
+    /// Description of the result.
     pub doc: &'static str,
     pub(crate) code: Code,
 }
@@ -24,20 +24,22 @@ impl PartialEq for Function {
     }
 }
 
-/// How a built-in function is compiled.
+/// Implementation of a built-in function.
 #[derive(Debug)]
 pub(crate) enum Code {
-    /// On a number, or each cell of a tensor.
+    /// On a number, or on each cell of a tensor.
     Unary(Unary),
-    /// On two numbers, or the cells of two tensors joined.
+    /// On two numbers, or on the cells of two joined tensors.
     Binary(Binary),
-    /// As [`Code::Binary`]; with one tensor and names of its dimensions, the aggregator of the same name.
+    /// [`Code::Binary`] for two values; for one tensor and names of its dimensions, the aggregator with the
+    /// same name.
     BinaryOrReduce(Binary, Aggregator),
-    /// One tensor, the rest names of dimensions.
+    /// One tensor; the other arguments are dimension names.
     Reduce(Aggregator),
-    /// In terms of other functions. Parameters stand for the first arguments; `dims` for the rest, names of dimensions.
+    /// An expression of other functions. The parameters are the first arguments; `dims` is the rest,
+    /// dimension names.
     Expansion(&'static [&'static str], &'static str),
-    /// A primitive with a form of its own.
+    /// A primitive with its own syntax.
     Form(Form),
 }
 
@@ -59,12 +61,12 @@ pub(crate) enum Form {
     UnpackBits,
 }
 
-/// The built-in function of this name.
+/// The built-in function with this name.
 pub(crate) fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
-/// Rows of the table: name, usage, arity, what it computes, code.
+/// Table rows: name, usage, arity, description, code.
 macro_rules! functions {
     ($($name:literal, $usage:literal, $arity:expr, $doc:literal, $code:expr;)*) => {
         &[$(Function { name: $name, usage: $usage, arity: $arity, doc: $doc, code: $code }),*]
@@ -73,7 +75,7 @@ macro_rules! functions {
 
 use Code::{BinaryOrReduce, Expansion, Form as F, Reduce};
 
-/// Names of dimensions may follow, as many as a tensor has.
+/// Maximum number of dimension names, equal to the maximum of a tensor.
 const DIMS: usize = 32;
 
 /// All built-in functions, by name.

@@ -1,13 +1,13 @@
 //! Ranking expressions: parse, type, simplify, compile, evaluate.
 //!
-//! An [`Expression`] is parsed text. With a [`Scope`], which says what features and functions there are, it is compiled into
-//! a [`Program`]: functions are put in place, types checked, constants folded. A program is compiled once, when an
-//! application is deployed, and then cannot fail; it is evaluated for a batch of documents at a time, and every operation on
-//! numbers is one loop over the batch.
+//! An [`Expression`] is parsed text. With a [`Scope`], which defines features and functions, it is compiled
+//! to a [`Program`]: functions are inlined, types checked, constants folded. A program is compiled once, when
+//! an application is deployed, and cannot fail afterwards. It is evaluated for a batch of documents at a
+//! time, and every operation on numbers is one loop over the batch.
 //!
 //! [`FUNCTIONS`] is the table of built-in functions.
 //!
-//! This crate does not know what features mean, nor where documents are.
+//! This crate is independent of the meaning of features and of the storage of documents.
 
 mod builder;
 mod calls;
@@ -39,10 +39,11 @@ pub use syntax::{Expression, FeatureName};
 
 use functions::function;
 
-/// The number that stands for a string in expressions: the bits of its XXH3 hash read as a `double`, so that what models learnt
-/// from features of strings elsewhere holds here. Equal strings have equal numbers, and none is NaN or infinite.
+/// The number that represents a string in expressions: the bits of its XXH3 hash, read as a `double`. Models
+/// trained on string features elsewhere therefore give the same results here. Equal strings have equal
+/// numbers; no number is NaN or infinite.
 pub fn string_hash(text: &str) -> f64 {
-    /// A double is NaN or infinite when all of these bits are set.
+    /// Exponent bits: a double with all of them set is NaN or infinite.
     const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
     let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
     let finite = if hash & EXPONENT == EXPONENT { hash & !(1 << 52) } else { hash };

@@ -1,17 +1,17 @@
-//! Sums of weighted numbers, `0.3 * a + 0.2 * b - c + …`, as one operation: a batch is passed over once for a few terms, and not
-//! twice for each.
+//! Weighted sums, `0.3 * a + 0.2 * b - c + …`, as one operation: one pass over a batch handles several terms,
+//! instead of two passes per term.
 //!
-//! Terms are added in the order in which they are written, so the sum is the same to the last bit.
+//! Terms are added in the order of the text, so the sum is identical to the last bit.
 
 use crate::operators::{Binary, Numbers};
 use crate::program::{Node, NodeId, Op};
 
-/// How many terms are added in one pass.
+/// Number of terms per pass.
 const AT_ONCE: usize = 4;
-/// Shorter sums stay as they are.
+/// Minimum number of terms; shorter sums are not replaced.
 const TERMS: usize = 3;
 
-/// Puts sums in the place of what they stand for, among the nodes that `result` needs.
+/// Replaces sums by the weighted-sum operation, among the nodes that `result` needs.
 pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
     let mut uses = vec![0u32; nodes.len()];
     uses[result] = 1;
@@ -46,7 +46,7 @@ pub(crate) fn fuse(nodes: &mut [Node], result: NodeId) {
     }
 }
 
-/// A term as a weight and a node. That of a product with a number is the number.
+/// Splits a term into a weight and a node. The weight of a product with a number is that number.
 fn weighted(nodes: &[Node], id: NodeId, sign: f64) -> (f64, NodeId) {
     let number = |id: NodeId| match nodes[id].op {
         Op::Number(number) => Some(number),
@@ -62,7 +62,7 @@ fn weighted(nodes: &[Node], id: NodeId, sign: f64) -> (f64, NodeId) {
     (sign, id)
 }
 
-/// Fills `out` with the sum of the terms for each entry.
+/// Fills `out` with the sum of the terms, entry by entry.
 pub(crate) fn sum(weights: &[f64], terms: &[Numbers<'_>], out: &mut [f64]) {
     for (at, (weights, terms)) in weights.chunks(AT_ONCE).zip(terms.chunks(AT_ONCE)).enumerate() {
         let is_first = at == 0;

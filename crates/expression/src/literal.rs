@@ -1,4 +1,4 @@
-//! `tensor(…)(…)` and `tensor(…):…`.
+//! Tensor literals and generators: `tensor(…)(…)` and `tensor(…):…`.
 
 use millrace_tensor::{DimensionKind, TensorType};
 
@@ -8,7 +8,7 @@ use crate::syntax::{Expr, Kind, LiteralCell};
 use crate::types::dense_cells;
 
 impl Parser<'_> {
-    /// What follows the word `tensor`: a type, and either a generator or cells.
+    /// Parses the text after the word `tensor`: a type, and either a generator or cells.
     pub(crate) fn tensor(&mut self, at: usize) -> Result<Expr, Error> {
         let tensor_type = self.tensor_type()?;
         dense_cells(&tensor_type).map_err(|reason| self.error_at(at, reason))?;
@@ -36,7 +36,7 @@ impl Parser<'_> {
     }
 }
 
-/// Collects the cells of one literal.
+/// Collector for the cells of one literal.
 struct Literal<'t> {
     tensor_type: &'t TensorType,
     cells: Vec<LiteralCell>,
@@ -49,7 +49,7 @@ impl Literal<'_> {
         Ok(())
     }
 
-    /// `{…}`: full addresses, or (nested) labels of the mapped dimensions in order.
+    /// Parses `{…}`: full addresses, or (nested) labels of the mapped dimensions in order.
     fn map(&mut self, parser: &mut Parser<'_>, outer: &mut Vec<String>) -> Result<(), Error> {
         parser.expect("{")?;
         let mapped = self.tensor_type.mapped().count();
@@ -62,7 +62,7 @@ impl Literal<'_> {
                 let label = self.label(parser)?;
                 parser.expect(":")?;
                 if outer.len() == mapped {
-                    // One indexed dimension, addressed as if it were mapped: {0:1.5, 1:2}.
+                    // One indexed dimension, addressed like a mapped one: {0:1.5, 1:2}.
                     let place = self.index(&label).ok_or_else(|| {
                         parser.error_at(
                             at,
@@ -93,14 +93,14 @@ impl Literal<'_> {
         Ok(())
     }
 
-    /// The place in the only dimension, if it is indexed and has it.
+    /// Index in the only dimension, if that is indexed and contains it.
     fn index(&self, label: &str) -> Option<usize> {
         let mut indexed = self.tensor_type.indexed();
         let (_, size) = indexed.next().filter(|_| self.tensor_type.dimensions().len() == 1)?;
         label.parse().ok().filter(|index| *index < size)
     }
 
-    /// `{x:a,y:1}:value`
+    /// Parses `{x:a,y:1}:value`.
     fn address(&mut self, parser: &mut Parser<'_>) -> Result<(), Error> {
         let at = parser.at;
         parser.expect("{")?;
@@ -137,7 +137,7 @@ impl Literal<'_> {
         self.cell(parser, &labels, place)
     }
 
-    /// `[…]`, nested as the indexed dimensions are, or flat.
+    /// Parses `[…]`, nested like the indexed dimensions, or flat.
     fn dense(&mut self, parser: &mut Parser<'_>, labels: &[String]) -> Result<(), Error> {
         let at = parser.at;
         let expected = self.tensor_type.dense_size();

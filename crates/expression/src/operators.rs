@@ -1,7 +1,7 @@
-//! What is done with numbers: operators, scalar functions, aggregators. Each is given once, as a closure that a loop over
-//! slices takes in whole, so that the loop can be vectorised.
+//! Operations on numbers: operators, scalar functions, aggregators. Each is defined once, as a closure that
+//! is inlined into a loop over slices, so that the loop can be vectorized.
 
-/// Numbers of a batch: one for each entry, or the same for all.
+/// Numbers of a batch: one per entry, or the same for all entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Numbers<'a> {
     Same(f64),
@@ -117,7 +117,7 @@ pub(crate) enum Binary {
     Min,
 }
 
-/// The infix operators; of two that begin alike the longer stands first.
+/// Infix operators; an operator precedes its own prefixes.
 const INFIX: [(&str, Binary, u8); 15] = [
     ("||", Binary::Or, 1),
     ("&&", Binary::And, 2),
@@ -137,10 +137,10 @@ const INFIX: [(&str, Binary, u8); 15] = [
 ];
 
 impl Binary {
-    /// The precedence of comparisons and of `in`.
+    /// Precedence of comparisons and of `in`.
     pub(crate) const COMPARISON: u8 = 3;
 
-    /// The infix operator that `text` begins with, and how it is written.
+    /// The infix operator at the start of `text`, with its spelling.
     pub(crate) fn of_prefix(text: &str) -> Option<(&'static str, Binary)> {
         INFIX
             .iter()
@@ -148,7 +148,7 @@ impl Binary {
             .map(|(symbol, operator, _)| (*symbol, *operator))
     }
 
-    /// How tightly an infix operator binds.
+    /// Precedence of an infix operator; higher binds tighter.
     pub(crate) fn precedence(self) -> u8 {
         INFIX.iter().find(|(_, operator, _)| *operator == self).map_or(0, |(.., precedence)| *precedence)
     }
@@ -159,7 +159,7 @@ impl Binary {
         out[0]
     }
 
-    /// Fills `out`; `x` and `y` have as many numbers.
+    /// Fills `out`; `x` and `y` have the same length.
     pub(crate) fn apply_to(self, x: Numbers<'_>, y: Numbers<'_>, out: &mut [f64]) {
         fn each(x: Numbers<'_>, y: Numbers<'_>, out: &mut [f64], f: impl Fn(f64, f64) -> f64) {
             match (x, y) {
@@ -207,13 +207,13 @@ fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
-/// Equal up to the precision of a `float`: relative above 1, absolute below.
+/// Equality up to the precision of a `float`: relative above 1, absolute below.
 fn approximately(x: f64, y: f64) -> bool {
     let tolerance = f64::from(f32::EPSILON);
     x == y || (x - y).abs() < tolerance * x.abs().max(1.0)
 }
 
-/// How `reduce` makes one number of many.
+/// Function by which `reduce` combines numbers into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Aggregator {
     Avg,
@@ -240,7 +240,7 @@ impl Aggregator {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
     }
 
-    /// The value of these cells; 0 of none. The median may reorder them.
+    /// The value of these cells; 0 without cells. The median may reorder them.
     pub(crate) fn of(self, cells: &mut [f64]) -> f64 {
         if cells.is_empty() {
             return 0.0;

@@ -1,4 +1,4 @@
-//! Text to syntax tree, by precedence climbing.
+//! Parser from text to syntax tree, by precedence climbing.
 
 use millrace_tensor::TensorType;
 
@@ -6,11 +6,11 @@ use crate::operators::Binary;
 use crate::syntax::{Argument, Expr, Expression, Kind, Label, Name, NameArgument};
 use crate::{Error, Spot, function};
 
-/// How deep expressions may be nested. Chains of operators do not count.
+/// Maximum nesting of expressions. Chains of operators do not count.
 const DEPTH: usize = 96;
 
-/// How often, in a whole expression, a value may be sliced again, compared to a set again, or be the exponent of another power: each is a level
-/// of the tree, though not of parentheses.
+/// Maximum number, in a whole expression, of repeated slices, repeated set comparisons and nested exponents.
+/// Each is a level of the tree, but not of parentheses.
 const STACKED: usize = 1000;
 
 pub(crate) fn parse(text: &str) -> Result<Expression, Error> {
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes `symbol` if it comes next.
+    /// Consumes `symbol` if it is next.
     pub(crate) fn take(&mut self, symbol: &str) -> bool {
         self.space();
         let found = self.rest().starts_with(symbol);
@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
         if self.take(symbol) { Ok(()) } else { Err(self.expected(&format!("'{symbol}'"))) }
     }
 
-    /// Takes a word of letters, digits, `_`, `@` and `$` if one comes next.
+    /// Consumes a word of letters, digits, `_`, `@` and `$` if one is next.
     pub(crate) fn word(&mut self) -> Option<&'a str> {
         self.space();
         let rest = self.rest();
@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         word
     }
 
-    /// Everything between a nesting construct's begin and end goes through here.
+    /// Parses an expression, with the check of the nesting depth. All nested constructs use this function.
     pub(crate) fn expression(&mut self) -> Result<Expr, Error> {
         self.depth += 1;
         if self.depth > DEPTH {
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         expr
     }
 
-    /// One more level that no parentheses show.
+    /// Counts a tree level that has no parentheses.
     fn stack(&mut self) -> Result<(), Error> {
         self.stacked += 1;
         if self.stacked > STACKED {
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
 
     fn operators(&mut self, lowest: u8) -> Result<Expr, Error> {
         let mut left = self.operand()?;
-        // The precedence of the chain that `left` is, if it is one that may still grow.
+        // Precedence of the chain in `left`, if it is one that may still grow.
         let mut chain = None;
         loop {
             if lowest <= Binary::COMPARISON && self.peek_word() == Some("in") {
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
     }
 
     fn operand(&mut self) -> Result<Expr, Error> {
-        // A row of signs is taken in a loop: `------x` is no nesting.
+        // A sequence of signs is handled by a loop: `------x` does not nest.
         let mut signs = Vec::new();
         loop {
             self.space();
@@ -205,7 +205,8 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 let inner = self.expression()?;
                 self.expect(")")?;
-                // The chain inside parentheses must not grow: it is wrapped by being an operand, which `operators` respects.
+                // A chain inside parentheses must not grow: as an operand it is wrapped, which `operators`
+                // respects.
                 return Ok(inner);
             }
             Some('"' | '\'') => Kind::Text(self.quoted()?),
@@ -235,7 +236,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// A quoted string, which comes next; `\` before a character takes it as it is.
+    /// Parses the quoted string that is next; `\` makes the following character literal.
     pub(crate) fn quoted(&mut self) -> Result<String, Error> {
         let begin = self.at;
         let mut chars = self.rest().char_indices();
@@ -258,7 +259,8 @@ impl<'a> Parser<'a> {
         Err(self.error_at(begin, "this quote is not closed"))
     }
 
-    /// Whatever begins with a word: literals, `if`, `switch`, tensors, built-in functions, features.
+    /// Parses an expression that starts with a word: literals, `if`, `switch`, tensors, built-in functions,
+    /// features.
     fn named(&mut self, at: usize) -> Result<Expr, Error> {
         let word = self.word().unwrap_or_default();
         let expr = |kind| Ok(Expr { at, kind });
@@ -322,7 +324,7 @@ impl<'a> Parser<'a> {
         self.expect(",")?;
         let otherwise = self.expression()?;
         if self.take(",") {
-            // How often the condition is expected to hold: of use to those who train models, not to evaluation.
+            // Expected probability of the condition: used when training models, not in evaluation.
             self.expression()?;
         }
         self.expect(")")?;
@@ -367,7 +369,7 @@ impl<'a> Parser<'a> {
         Ok(result)
     }
 
-    /// Arguments of a built-in function.
+    /// Parses the arguments of a built-in function.
     fn arguments(&mut self) -> Result<Vec<Argument>, Error> {
         self.expect("(")?;
         let mut arguments = Vec::new();
@@ -405,7 +407,7 @@ impl<'a> Parser<'a> {
         self.expression().map(Argument::Value)
     }
 
-    /// `(a,b)`, if that comes next.
+    /// Parses `(a,b)`, if that is next.
     fn names(&mut self) -> Option<Vec<String>> {
         if !self.take("(") {
             return None;
@@ -426,7 +428,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Arguments of a feature or a profile's function, after the `(`.
+    /// Parses the arguments of a feature or of a profile's function, after the `(`.
     fn name_arguments(&mut self) -> Result<Vec<NameArgument>, Error> {
         let begin = self.at;
         let mut arguments = Vec::new();
@@ -460,7 +462,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes to the `,` or `)` that ends an argument which is no expression.
+    /// Skips to the `,` or `)` after an argument that is not an expression.
     fn skip_argument(&mut self, begin: usize) -> Result<(), Error> {
         let mut depth = 0usize;
         while let Some(c) = self.rest().chars().next() {
@@ -511,7 +513,8 @@ impl<'a> Parser<'a> {
         Ok(Expr { at, kind: Kind::Slice(Box::new(tensor), address) })
     }
 
-    /// A label: a word, a quoted string, or an expression in parentheses; and whether it was quoted.
+    /// Parses a label: a word, a quoted string, or an expression in parentheses. The flag is true for a
+    /// quoted string.
     fn label(&mut self) -> Result<(Label, bool), Error> {
         self.space();
         match self.rest().chars().next() {
@@ -534,7 +537,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The type of a tensor, after the word `tensor`.
+    /// Parses the type of a tensor, after the word `tensor`.
     pub(crate) fn tensor_type(&mut self) -> Result<TensorType, Error> {
         let begin = self.at;
         let end = self
@@ -547,7 +550,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A parameter's text as it is compared: without white space outside of quotes.
+/// Canonical text of a parameter: without white space outside of quotes.
 fn without_space(text: &str) -> String {
     let mut quote = None;
     text.chars()

@@ -8,19 +8,20 @@ use crate::tensors::{Concat, Join, Reduce, Rename};
 use crate::value::Value;
 use crate::{FeatureName, Forest, TokenSequence};
 
-/// The place of a node in its program.
+/// Index of a node in its program.
 pub(crate) type NodeId = usize;
 
-/// A compiled expression: a list of operations, each on the results of earlier ones; the last is the result.
+/// A compiled expression: a list of operations, each on the results of earlier ones; the last one is the
+/// result.
 ///
-/// Compiled once and evaluated many times, over a batch of documents at a time ([`Program::evaluate`]).
+/// It is compiled once and evaluated many times, over a batch of documents at a time ([`Program::evaluate`]).
 #[derive(Debug, Clone)]
 pub struct Program {
     pub(crate) nodes: Vec<Node>,
     pub(crate) inputs: Vec<(FeatureName, TensorType)>,
-    /// For each node, those whose results it works on.
+    /// For each node, the nodes it uses.
     pub(crate) arguments: Vec<Vec<NodeId>>,
-    /// For each node, those whose results nobody needs after it.
+    /// For each node, the nodes whose results are not used after it.
     pub(crate) done: Vec<Vec<NodeId>>,
 }
 
@@ -46,17 +47,18 @@ impl Program {
         Program { nodes, inputs, arguments, done }
     }
 
-    /// The features that it needs, with the types they were compiled for; [`Program::evaluate`] takes them in this order.
+    /// Features that the program uses, with the types they were compiled for. [`Program::evaluate`] takes
+    /// them in this order.
     pub fn inputs(&self) -> &[(FeatureName, TensorType)] {
         &self.inputs
     }
 
-    /// The type of the result.
+    /// Type of the result.
     pub fn tensor_type(&self) -> &TensorType {
         &self.nodes[self.nodes.len() - 1].tensor_type
     }
 
-    /// The result, where it is the same whatever the inputs are.
+    /// The result, if it does not depend on the inputs.
     pub fn constant(&self) -> Option<f64> {
         match self.nodes.last().map(|node| &node.op) {
             Some(Op::Number(number)) => Some(*number),
@@ -70,11 +72,11 @@ pub(crate) enum Op {
     Number(f64),
     Constant(Arc<Value>),
     Input(usize),
-    /// On numbers.
+    /// Operation on a number.
     Unary(Unary, NodeId),
-    /// On numbers.
+    /// Operation on two numbers.
     Binary(Binary, NodeId, NodeId),
-    /// The second where the first, a number, is true, else the third.
+    /// The second if the first, a number, is true; otherwise the third.
     Choose(NodeId, NodeId, NodeId),
     Map(CellFunction, NodeId),
     Join(CellFunction, Arc<Join>, NodeId, NodeId),
@@ -82,7 +84,7 @@ pub(crate) enum Op {
     Reduce(Arc<Reduce>, NodeId),
     Rename(Arc<Rename>, NodeId),
     Concat(Arc<Concat>, NodeId, NodeId),
-    /// The pins, and the places of the cells that remain.
+    /// The pins, and the indices of the remaining cells.
     Peek(NodeId, Vec<PinSource>, Arc<Vec<u32>>),
     Cast(NodeId),
     CellOrder {
@@ -93,15 +95,16 @@ pub(crate) enum Op {
         lowest_first: bool,
         of: NodeId,
     },
-    /// A tensor literal: the labels of its subspaces, and all cells.
+    /// A tensor literal: labels of its subspaces, and all cells.
     Create(Arc<Vec<Arc<str>>>, Vec<NodeId>),
-    /// One run of the program over all cells; its inputs are the indices in each dimension, then the captured nodes.
+    /// One run of the program over all cells. Its inputs are the indices in each dimension, then the captured
+    /// nodes.
     Generate(Arc<Program>, Arc<Vec<Vec<f64>>>, Vec<NodeId>),
     MapSubspaces(Arc<Program>, NodeId),
     FilterSubspaces(Arc<Program>, NodeId),
-    /// A pattern with a kernel of its own.
+    /// A pattern with a dedicated kernel.
     Dense(Dense, NodeId, NodeId),
-    /// The sum of these numbers, each times its weight.
+    /// Weighted sum of these numbers.
     Linear(Vec<f64>, Vec<NodeId>),
     /// Decision trees over these numbers.
     Forest(Arc<Forest>, Vec<NodeId>),
@@ -117,7 +120,7 @@ pub(crate) enum PinSource {
     ComputedIndex { step: usize, size: usize, index: NodeId },
 }
 
-/// What a lambda does with cells.
+/// Function of a lambda on cells.
 #[derive(Debug, Clone)]
 pub(crate) enum CellFunction {
     Unary(Unary),
@@ -127,7 +130,7 @@ pub(crate) enum CellFunction {
 }
 
 impl CellFunction {
-    /// The short form of a program where it has one.
+    /// The short form of a program, if it has one.
     pub fn of(program: Program) -> Self {
         let square = |id: NodeId| match program.nodes[id].op {
             Op::Unary(Unary::Square, of) => Some(of),
@@ -158,7 +161,7 @@ impl CellFunction {
         CellFunction::Program(Arc::new(program))
     }
 
-    /// Fills `out` with the function of each two cells.
+    /// Fills `out` with the function of each pair of cells.
     pub fn apply(&self, x: Numbers<'_>, y: Numbers<'_>, out: &mut [f64], scratch: &mut crate::Scratch) {
         match self {
             CellFunction::Unary(unary) => {
@@ -176,14 +179,14 @@ impl CellFunction {
 }
 
 impl Op {
-    /// The nodes that it works on, in order.
+    /// Nodes that the operation uses, in order.
     pub fn arguments(&self) -> Vec<NodeId> {
         let mut arguments = Vec::new();
         self.clone().visit_arguments(&mut |argument| arguments.push(*argument));
         arguments
     }
 
-    /// Visits the nodes that it works on, in order.
+    /// Visits the nodes that the operation uses, in order.
     pub fn visit_arguments(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
         match self {
             Op::Number(_) | Op::Constant(_) | Op::Input(_) => {}

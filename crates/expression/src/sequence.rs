@@ -1,40 +1,41 @@
-//! Sequences of tokens as transformers take them, put together from several inputs.
+//! Token sequences for transformers, assembled from several inputs.
 
 use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
 
 use crate::value::Value;
 
-/// A start token, then the tokens of each input with a separator after it, then zeros: a tensor `d0[1],d1[length]`.
+/// A start token, then the tokens of each input followed by a separator, then zeros: a tensor
+/// `d0[1],d1[length]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenSequence {
-    /// What is told of each token.
+    /// Data per token.
     pub part: SequencePart,
-    /// The token that begins it.
+    /// Token at the start.
     pub start: f64,
-    /// The token after each input.
+    /// Token after each input.
     pub separator: f64,
-    /// The cells of the result; what is beyond is cut off.
+    /// Number of cells of the result; excess tokens are cut off.
     pub length: usize,
-    /// Expressions whose values are the inputs: each a dense tensor with one dimension, filled up with zeros.
+    /// Expressions of the inputs: each a dense tensor with one dimension, padded with zeros.
     pub inputs: Vec<String>,
 }
 
-/// What a sequence tells of each token.
+/// Data per token of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SequencePart {
-    /// The token itself.
+    /// The token.
     Ids,
-    /// 0 for those of the first input, the start and its separator, and 1 for those of the others.
+    /// 0 for the start, the tokens of the first input and its separator; 1 for those of the other inputs.
     Types,
-    /// 1 for each, to tell it from the zeros behind them.
+    /// 1 for each token, to distinguish it from the padding.
     Mask,
 }
 
 impl TokenSequence {
-    /// The longest that there is.
+    /// Maximum length.
     pub const LENGTH_MAX: usize = 1 << 16;
 
-    /// The type of the result.
+    /// Type of the result.
     pub(crate) fn tensor_type(&self) -> Result<TensorType, String> {
         let dimension =
             |name: &str, size| Dimension { name: name.to_owned(), kind: DimensionKind::Indexed(size) };
@@ -42,7 +43,7 @@ impl TokenSequence {
             .map_err(|error| error.to_string())
     }
 
-    /// The sequence of these inputs' cells.
+    /// The sequence built from the cells of these inputs.
     pub(crate) fn value<'v>(
         &self,
         tensor_type: &TensorType,

@@ -6,7 +6,7 @@ use millrace_tensor::TensorType;
 use crate::Error;
 use crate::operators::Binary;
 
-/// A parsed expression: text that follows the syntax, its names not yet looked up.
+/// A parsed expression: text with valid syntax whose names are not yet resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     pub(crate) source: Arc<str>,
@@ -17,12 +17,12 @@ impl Expression {
     /// Parses the text of an expression.
     ///
     /// # Errors
-    /// [`Error::Syntax`]
+    /// [`Error::Syntax`] if the text is not an expression.
     pub fn parse(text: &str) -> Result<Self, Error> {
         crate::parser::parse(text)
     }
 
-    /// The text.
+    /// Text of the expression.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -31,7 +31,7 @@ impl Expression {
 /// A node of the syntax tree.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expr {
-    /// The byte of the source where it begins.
+    /// Byte offset of its start in the source.
     pub at: usize,
     pub kind: Kind,
 }
@@ -42,20 +42,22 @@ pub(crate) enum Kind {
     Text(String),
     Negate(Box<Expr>),
     Not(Box<Expr>),
-    /// Operators of one precedence, applied from the left. Flat, so that a sum of thousands of terms is no deep tree.
+    /// Operators of one precedence, applied from the left. The list is flat, so that a sum of thousands of
+    /// terms is not a deep tree.
     Chain(Box<Expr>, Vec<(Binary, Expr)>),
     If(Box<[Expr; 3]>),
     In(Box<Expr>, Vec<Expr>),
     /// A feature, a call of a function, or the name of a parameter.
     Name(Name),
-    /// A built-in function of the table with its arguments.
+    /// A built-in function with its arguments.
     Call(&'static crate::Function, Vec<Argument>),
     Generate(TensorType, Box<Expr>),
     Literal(TensorType, Vec<LiteralCell>),
     Slice(Box<Expr>, Vec<(Option<String>, Label)>),
 }
 
-/// One cell of a tensor literal: its labels in the order of the type's mapped dimensions, its place in the dense subspace.
+/// One cell of a tensor literal: its labels in the order of the type's mapped dimensions, and its index in
+/// the dense subspace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LiteralCell {
     pub labels: Vec<String>,
@@ -63,7 +65,7 @@ pub(crate) struct LiteralCell {
     pub value: Expr,
 }
 
-/// The label of one dimension in a slice.
+/// Label of one dimension in a slice.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Label {
     Fixed(String),
@@ -76,7 +78,7 @@ pub(crate) enum Argument {
     Value(Expr),
     /// `f(x,y)(…)`
     Lambda(Vec<String>, Expr),
-    /// `(a,b)`: names of dimensions.
+    /// `(a,b)`: dimension names.
     Names(Vec<String>),
 }
 
@@ -88,21 +90,22 @@ pub(crate) struct Name {
     pub output: Option<String>,
 }
 
-/// An argument of something that is not built in: the text for features, the tree (where it is one) for functions.
+/// An argument of a name that is not built in: the text for features, and the tree (if it is an expression)
+/// for functions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NameArgument {
     pub text: String,
     pub tree: Option<Expr>,
 }
 
-/// The full name of a rank feature.
+/// Full name of a rank feature.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FeatureName {
-    /// The name before the parentheses.
+    /// Name before the parentheses.
     pub name: String,
-    /// The parameters, without quotes and outer white space.
+    /// Parameters, without quotes and outer white space.
     pub parameters: Vec<String>,
-    /// What stands after the `.`.
+    /// Output, the text after the `.`.
     pub output: Option<String>,
 }
 
@@ -110,7 +113,7 @@ impl FeatureName {
     /// Parses `name(parameter,…).output`.
     ///
     /// # Errors
-    /// [`Error::Syntax`] when it is not one feature and nothing else.
+    /// [`Error::Syntax`] if the text is not exactly one feature.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let expression = Expression::parse(text)?;
         match expression.root.kind {
@@ -151,7 +154,7 @@ impl fmt::Display for FeatureName {
     }
 }
 
-/// Whether a parameter can stand in a feature's name without quotes: words, numbers, and feature names.
+/// True if a parameter needs no quotes in a feature's name: words, numbers, and feature names.
 fn is_plain(parameter: &str) -> bool {
     let mut depth = 0i32;
     let allowed = parameter.chars().all(|c| {

@@ -1,5 +1,5 @@
-//! Tensor functions on single values. What depends on types alone is worked out when an expression is compiled and kept in
-//! a plan; evaluation follows the plan.
+//! Tensor functions on single values. Everything that depends only on types is computed when an expression is
+//! compiled, and kept in a plan that evaluation follows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::operators::{Aggregator, Numbers};
 use crate::types;
 use crate::value::Value;
 
-/// The most cells that joining two tensors of one document may make; a result that would be larger is empty.
+/// Maximum number of cells of a join of two tensors of one document; a larger result is replaced by an empty
+/// one.
 const CELLS: usize = 1 << 26;
 
 type Labels = [Arc<str>];
@@ -18,12 +19,12 @@ type Labels = [Arc<str>];
 /// A function of two cells, over slices.
 pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(Numbers<'_>, Numbers<'_>, &mut [f64]);
 
-/// How the subspaces of two tensors are paired, and whose labels a pair has.
+/// Pairing of the subspaces of two tensors, and the origin of each pair's labels.
 #[derive(Debug, Clone, PartialEq)]
 struct Pairing {
-    /// Places of the common mapped dimensions among those of each.
+    /// Indices of the common mapped dimensions in both tensors.
     common: Vec<(usize, usize)>,
-    /// Where each label of the result comes from.
+    /// Origin of each label of the result.
     labels: Vec<Source>,
 }
 
@@ -47,7 +48,7 @@ impl Pairing {
         Pairing { common, labels }
     }
 
-    /// Calls `pair` for each two subspaces whose common labels agree, in the order of the left ones.
+    /// Calls `pair` for each two subspaces with equal common labels, in the order of the left ones.
     fn each(&self, left: &Value, right: &Value, mut pair: impl FnMut(usize, usize)) {
         if self.common.is_empty() {
             for i in 0..left.subspaces() {
@@ -79,7 +80,8 @@ impl Pairing {
     }
 }
 
-/// For each dense cell of `result`, the place of the cell of `of` whose indices are the same in the dimensions they share.
+/// For each dense cell of `result`, the index of the cell of `of` with equal indices in the shared
+/// dimensions.
 fn places(result: &TensorType, of: &TensorType) -> Vec<u32> {
     let sizes: Vec<usize> = result.indexed().map(|(_, size)| size).collect();
     let mut steps = vec![0u32; sizes.len()];
@@ -141,7 +143,7 @@ impl Join {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Concat {
     pairing: Pairing,
-    /// For each dense cell of the result, the place in the left (`Ok`) or right (`Err`) subspace.
+    /// For each dense cell of the result, its index in the left (`Ok`) or right (`Err`) subspace.
     cells: Vec<Result<u32, u32>>,
     result: TensorType,
 }
@@ -205,7 +207,7 @@ impl Concat {
     }
 }
 
-/// `merge`: the two have the same dimensions.
+/// `merge` of two tensors with the same dimensions.
 pub(crate) fn merge(left: &Value, right: &Value, result: &TensorType, f: CellPairs<'_>) -> Value {
     let size = result.dense_size();
     let mut merged =
@@ -235,9 +237,9 @@ pub(crate) fn merge(left: &Value, right: &Value, result: &TensorType, f: CellPai
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reduce {
     aggregator: Aggregator,
-    /// Places of the mapped dimensions that stay.
+    /// Indices of the remaining mapped dimensions.
     kept: Vec<usize>,
-    /// For each dense cell of the result, the places of the cells that it is made of, one after another.
+    /// For each dense cell of the result, the indices of the cells it is computed from, concatenated.
     cells: Vec<u32>,
     result: TensorType,
 }
@@ -265,7 +267,7 @@ impl Reduce {
         let group = self.cells.len() / size;
         let mut order: HashMap<Vec<&Arc<str>>, usize> = HashMap::new();
         let mut labels = Vec::new();
-        // The subspaces that each subspace of the result is made of.
+        // Source subspaces of each subspace of the result.
         let mut sources: Vec<Vec<usize>> = Vec::new();
         if self.kept.is_empty() {
             sources.push((0..value.subspaces()).collect());
@@ -300,9 +302,9 @@ impl Reduce {
 /// `rename`
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rename {
-    /// Where each label of the result comes from.
+    /// Origin of each label of the result.
     labels: Vec<usize>,
-    /// Where each dense cell comes from.
+    /// Origin of each dense cell.
     cells: Vec<u32>,
     result: TensorType,
 }
@@ -314,7 +316,7 @@ impl Rename {
         };
         let mapped = new_names(&mut of.mapped().map(|d| d.name.as_str()));
         let labels = result.mapped().filter_map(|d| mapped.iter().position(|name| *name == d.name)).collect();
-        // The steps of the old order, under the new names.
+        // Strides of the old order, by new name.
         let mut steps = HashMap::new();
         let mut step = 1u32;
         for (name, size) in of.indexed().collect::<Vec<_>>().into_iter().rev() {
@@ -341,17 +343,17 @@ impl Rename {
     }
 }
 
-/// One dimension of an address, its label known.
+/// One dimension of an address with a known label.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Pin {
-    /// A mapped dimension, by place, and its label.
+    /// A mapped dimension, by index, and its label.
     Label(usize, Arc<str>),
-    /// An indexed dimension: the step between its cells, its size, the index.
+    /// An indexed dimension: the stride between its cells, its size, the index.
     Index { step: usize, size: usize, index: f64 },
 }
 
-/// The cells of `value` at the pinned address. An address outside of the tensor gives zeros, or nothing where a mapped
-/// dimension remains.
+/// The cells of `value` at the pinned address. An address outside the tensor gives zeros, or no cells if a
+/// mapped dimension remains.
 pub(crate) fn peek(value: &Value, pins: &[Pin], cells: &[u32], result: &TensorType) -> Value {
     let mut offset = 0;
     let mut fixed = Vec::new();
@@ -384,12 +386,12 @@ pub(crate) fn peek(value: &Value, pins: &[Pin], cells: &[u32], result: &TensorTy
     if mapped { peeked } else { Value::empty(result) }
 }
 
-/// For [`peek`]: the places of the remaining dense cells, when all pinned indices are 0.
+/// Input of [`peek`]: indices of the remaining dense cells when all pinned indices are 0.
 pub(crate) fn peek_cells(of: &TensorType, result: &TensorType) -> Vec<u32> {
     places(result, of)
 }
 
-/// The step between cells of an indexed dimension.
+/// Stride between the cells of an indexed dimension.
 pub(crate) fn step(of: &TensorType, name: &str) -> usize {
     of.indexed().skip_while(|(known, _)| *known != name).skip(1).map(|(_, size)| size).product()
 }
@@ -397,7 +399,7 @@ pub(crate) fn step(of: &TensorType, name: &str) -> usize {
 /// `cell_order`
 pub(crate) fn cell_order(value: &Value, largest_first: bool, result: &TensorType) -> Value {
     let mut order: Vec<usize> = (0..value.cells.len()).collect();
-    // NaN is never among the first.
+    // NaN always sorts last.
     let key = |cell: f64| match (cell.is_nan(), largest_first) {
         (true, _) => f64::INFINITY,
         (false, true) => -cell,

@@ -1,11 +1,11 @@
-//! The types of results. Errors are sentences that name both types.
+//! Types of results. Error texts name both types.
 
 use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
 
-/// The most cells that a dense subspace may have.
+/// Maximum number of cells of a dense subspace.
 const DENSE_CELLS: usize = 1 << 24;
 
-/// The cells of one dense subspace, if they are not too many to hold.
+/// Number of cells of one dense subspace, if within the limit.
 pub(crate) fn dense_cells(tensor_type: &TensorType) -> Result<usize, String> {
     tensor_type
         .indexed()
@@ -13,7 +13,7 @@ pub(crate) fn dense_cells(tensor_type: &TensorType) -> Result<usize, String> {
         .ok_or_else(|| format!("{tensor_type} has more than {DENSE_CELLS} cells in a dense subspace"))
 }
 
-/// A type of these dimensions; a plain number where there are none.
+/// The type with these dimensions; a plain number without dimensions.
 pub(crate) fn of(cell: CellType, dimensions: Vec<Dimension>) -> Result<TensorType, String> {
     if dimensions.is_empty() {
         return Ok(TensorType::scalar());
@@ -23,7 +23,7 @@ pub(crate) fn of(cell: CellType, dimensions: Vec<Dimension>) -> Result<TensorTyp
     Ok(tensor_type)
 }
 
-/// The cell type that results of calculations have: narrow ones become `float`.
+/// Cell type of a calculation's result: narrow types become `float`.
 fn decayed(cell: CellType) -> CellType {
     match cell {
         CellType::BFloat16 | CellType::Int8 => CellType::Float,
@@ -31,7 +31,7 @@ fn decayed(cell: CellType) -> CellType {
     }
 }
 
-/// The cell type that holds those of both. A plain number takes the other's.
+/// Cell type that holds the cells of both. A plain number adopts the other's type.
 fn unified(a: &TensorType, b: &TensorType) -> CellType {
     match (a.cell(), b.cell()) {
         (_, cell) if a.is_scalar() => cell,
@@ -97,7 +97,7 @@ pub(crate) fn rename(a: &TensorType, from: &[String], to: &[String]) -> Result<T
     of(a.cell(), a.dimensions().iter().map(renamed).collect())
 }
 
-/// What a dimension is called after a rename.
+/// Name of a dimension after a rename.
 pub(crate) fn renamed<'n>(name: &'n str, from: &[String], to: &'n [String]) -> &'n str {
     from.iter().position(|old| old == name).map_or(name, |i| &to[i])
 }
@@ -120,7 +120,7 @@ pub(crate) fn concat(a: &TensorType, b: &TensorType, along: &str) -> Result<Tens
     of(unified(a, b), dimensions)
 }
 
-/// Without the dimensions that are addressed.
+/// The type without the addressed dimensions.
 pub(crate) fn peek(a: &TensorType, addressed: &[String]) -> Result<TensorType, String> {
     of(a.cell(), a.dimensions().iter().filter(|d| !addressed.contains(&d.name)).cloned().collect())
 }
@@ -135,7 +135,7 @@ pub(crate) fn subspace(a: &TensorType) -> Result<TensorType, String> {
     of(a.cell(), a.dimensions().iter().filter(indexed).cloned().collect())
 }
 
-/// The mapped dimensions of one type, and all dimensions of another.
+/// Type with the mapped dimensions of one type and all dimensions of another.
 pub(crate) fn map_subspaces(outer: &TensorType, inner: &TensorType) -> Result<TensorType, String> {
     if inner.mapped().next().is_some() {
         return Err(format!(
@@ -162,12 +162,12 @@ pub(crate) fn unpack_bits(a: &TensorType, cell: CellType) -> Result<TensorType, 
     of(cell, a.dimensions().iter().map(wider).collect())
 }
 
-/// The dimension of this name.
+/// The dimension with this name.
 pub(crate) fn dimension<'t>(a: &'t TensorType, name: &str) -> Option<&'t Dimension> {
     a.dimensions().iter().find(|dimension| dimension.name == name)
 }
 
-/// The cell type of this name.
+/// The cell type with this name.
 pub(crate) fn cell(name: &str) -> Option<CellType> {
     [CellType::Double, CellType::Float, CellType::BFloat16, CellType::Int8]
         .into_iter()

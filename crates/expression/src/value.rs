@@ -3,12 +3,12 @@ use std::sync::Arc;
 use half::bf16;
 use millrace_tensor::{CellType, Cells, Tensor, TensorType};
 
-/// A tensor while it is calculated with: as [`Tensor`], but all cells are `f64` (rounded to the cell type), and labels are
-/// shared.
+/// A tensor during calculation. It is like [`Tensor`], but all cells are `f64` (rounded to the cell type),
+/// and labels are shared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Value {
     pub tensor_type: TensorType,
-    /// Subspace after subspace, one label a mapped dimension.
+    /// Labels of each subspace in turn, one per mapped dimension.
     pub labels: Vec<Arc<str>>,
     pub cells: Vec<f64>,
 }
@@ -33,13 +33,13 @@ impl Value {
         Tensor::new(self.tensor_type.clone(), labels, cells).expect("a value keeps the rules of its type")
     }
 
-    /// A tensor of this type without cells, or (where no dimension is mapped) with zeros.
+    /// A tensor of this type without cells; all zeros if no dimension is mapped.
     pub fn empty(tensor_type: &TensorType) -> Self {
         let cells = if tensor_type.mapped().next().is_none() { tensor_type.dense_size() } else { 0 };
         Value { tensor_type: tensor_type.clone(), labels: Vec::new(), cells: vec![0.0; cells] }
     }
 
-    /// How many dense subspaces there are.
+    /// Number of dense subspaces.
     pub fn subspaces(&self) -> usize {
         self.cells.len() / self.tensor_type.dense_size()
     }
@@ -56,14 +56,14 @@ impl Value {
         &self.cells[subspace * size..(subspace + 1) * size]
     }
 
-    /// With all cells rounded to the cell type.
+    /// Rounds all cells to the cell type.
     pub fn rounded(mut self) -> Self {
         round(self.tensor_type.cell(), &mut self.cells);
         self
     }
 }
 
-/// Rounds to what a cell type can hold.
+/// Rounds to the precision of a cell type.
 pub(crate) fn round(cell: CellType, cells: &mut [f64]) {
     match cell {
         CellType::Double => {}

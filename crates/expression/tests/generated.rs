@@ -1,4 +1,5 @@
-//! Every expression of `values.txt` over generated tensors, against a slow evaluator that has nothing in common with the engine.
+//! Every expression of `values.txt` over generated tensors, compared with a slow evaluator that shares no
+//! code with the engine.
 
 mod slow;
 
@@ -10,10 +11,10 @@ use millrace_expression::{
 use millrace_tensor::{Cells, Tensor, TensorType};
 use slow::tensor::{Slow, of_tensor};
 
-/// How many worlds each expression is evaluated in.
+/// Number of worlds per expression.
 const WORLDS: u64 = 12;
 
-/// The features that the expressions use.
+/// Features of the expressions.
 const FEATURES: [(&str, &str); 10] = [
     ("query(two)", "tensor()"),
     ("query(nan)", "tensor()"),
@@ -41,7 +42,7 @@ struct World {
     functions: Vec<(&'static str, Vec<String>, Expression)>,
 }
 
-/// Numbers that look random and are the same again (SplitMix64).
+/// Reproducible pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -51,7 +52,7 @@ impl Random {
         (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) % end
     }
 
-    /// A tensor of this type: small numbers, some of them halves, and some of four labels.
+    /// A tensor of this type: small numbers, including halves, and labels from a set of four.
     fn tensor(&mut self, tensor_type: &TensorType) -> Tensor {
         let labels: Vec<String> = match tensor_type.mapped().next() {
             Some(_) => {
@@ -87,7 +88,7 @@ impl World {
         World { features: features.collect(), functions: functions.into() }
     }
 
-    /// What the engine makes of an expression; as one document, and as the last of three.
+    /// Results of the engine for an expression: as one document, and as the last of three.
     fn evaluate(&self, text: &str) -> Result<[Tensor; 2], String> {
         let expression = Expression::parse(text).map_err(|error| error.to_string())?;
         let program = Program::compile(&expression, self).map_err(|error| error.to_string())?;
@@ -144,7 +145,7 @@ fn is_close(a: f64, b: f64) -> bool {
     a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-4 * a.abs().max(1.0)
 }
 
-/// Where the two differ, if they do.
+/// Difference of the two, if any.
 fn compare(found: &Tensor, expected: &Slow) -> Option<String> {
     let found = of_tensor(found);
     let same = found.dimensions == expected.dimensions
@@ -182,7 +183,7 @@ fn every_expression_of_the_table_is_its_slow_twin() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    // Literals with expressions inside.
+    // Literals that contain expressions.
     assert!(
         unknown.len() <= 6,
         "{} are not known to the slow evaluator:\n{}",

@@ -1,4 +1,5 @@
-//! Tensor functions against a plain twin: a tensor as a map from addresses to numbers, every function a loop over it.
+//! Tensor functions compared with a simple model: a tensor is a map from addresses to numbers, and every
+//! function is a loop over it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use millrace_expression::{Expression, Feature, FeatureName, FunctionBody, Operan
 use millrace_tensor::{Cells, DimensionKind, Tensor, TensorType};
 use proptest::prelude::*;
 
-/// Dimension and label of each; the order of a `BTreeMap` makes equal addresses equal.
+/// Dimension and label of each entry; the order of a `BTreeMap` makes equal addresses compare equal.
 type Address = BTreeMap<String, String>;
 type Plain = BTreeMap<Address, f64>;
 
@@ -94,7 +95,8 @@ impl Scope for Inputs {
     }
 }
 
-/// The expression of `a` and `b` has the cells of the twin, both as one value and document by document.
+/// Checks that the expression of `a` and `b` has the cells of the model, both as one value and document by
+/// document.
 fn check(text: &str, a: &Tensor, b: &Tensor, twin: &Plain) -> Result<(), TestCaseError> {
     let inputs = Inputs(a.clone(), b.clone());
     let expression =
@@ -117,7 +119,7 @@ fn check(text: &str, a: &Tensor, b: &Tensor, twin: &Plain) -> Result<(), TestCas
     Ok(())
 }
 
-/// A tensor of this type: small whole numbers, up to three subspaces with labels among few.
+/// A tensor of this type: small whole numbers, up to three subspaces with few distinct labels.
 fn tensor(spec: &'static str) -> impl Strategy<Value = Tensor> {
     let tensor_type = TensorType::parse(spec).expect("the types here are right");
     let mapped = tensor_type.mapped().count();
@@ -137,7 +139,7 @@ fn tensor(spec: &'static str) -> impl Strategy<Value = Tensor> {
     )
 }
 
-/// Pairs of tensors whose types go together in all the ways there are.
+/// Pairs of tensors with compatible types, in all possible combinations.
 fn pair() -> impl Strategy<Value = (Tensor, Tensor)> {
     prop_oneof![
         (tensor("tensor(x[3])"), tensor("tensor(x[3])")),
@@ -169,7 +171,7 @@ fn sum(cells: &[f64]) -> f64 {
     cells.iter().sum()
 }
 
-/// What reducing everything gives: a number even of nothing.
+/// Reduction over all dimensions: a number even without cells.
 fn all(a: &Plain, f: impl Fn(&[f64]) -> f64) -> Plain {
     let cells: Vec<f64> = a.values().copied().collect();
     Plain::from([(Address::new(), if cells.is_empty() { 0.0 } else { f(&cells) })])
@@ -235,7 +237,7 @@ proptest! {
             p.iter().map(|(address, x)| (shift(address.clone()), *x)).collect()
         };
         let (p, q) = (plain(&a), plain(&b));
-        // Each side is repeated for what only the other has, then the two are put side by side.
+        // Each side is repeated over the dimensions of the other, then the two are concatenated.
         let mut twin = shifted(&join(&p, &q, |x, _| x), 0);
         twin.extend(shifted(&join(&p, &q, |_, y| y), 1));
         check("concat(a, b, k)", &a, &b, &twin)?;

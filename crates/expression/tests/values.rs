@@ -76,7 +76,7 @@ fn evaluate(text: &str) -> Result<Tensor, String> {
         .collect();
     let mut scratch = Scratch::default();
     let output = program.evaluate(&mut scratch, 1, &operands);
-    // The same once more, as a batch whose tensors differ from document to document.
+    // The same as a batch whose tensors differ from document to document.
     let per_document: Vec<Vec<Tensor>> = values.iter().map(|value| vec![value.clone(); 3]).collect();
     let numbers: Vec<Vec<f64>> = values.iter().map(|value| vec![value.cells().get(0); 3]).collect();
     let operands: Vec<Operand<'_>> = per_document
@@ -222,7 +222,7 @@ fn every_function_of_the_table_says_what_it_does() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(1024))]
 
-    /// Whatever is made of the language's own pieces: it has a value, or an error with a place.
+    /// Random sequences of the language's tokens have a value, or an error with a position.
     #[test]
     fn no_text_does_harm(pieces in proptest::collection::vec(piece(), 0..24)) {
         let text = pieces.concat();
@@ -231,7 +231,8 @@ proptest::proptest! {
         }
     }
 
-    /// The same of text that follows the syntax; [`evaluate`] compares one document with a batch.
+    /// Expressions with valid syntax have a value or an error; [`evaluate`] compares one document with a
+    /// batch.
     #[test]
     fn no_expression_does_harm(text in tree()) {
         if let Err(error) = evaluate(&text) {
@@ -240,7 +241,7 @@ proptest::proptest! {
     }
 }
 
-/// Expressions that follow the syntax, whose types may or may not fit.
+/// Expressions with valid syntax, whose types may or may not match.
 fn tree() -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::strategy::Strategy;
     const LEAVES: [&str; 12] = [

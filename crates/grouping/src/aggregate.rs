@@ -1,4 +1,4 @@
-//! Aggregates of many groups at once: one vector a statistic, one place a group.
+//! Aggregates of many groups at once: one vector per statistic, one entry per group.
 
 use std::borrow::Cow;
 
@@ -9,21 +9,21 @@ use crate::level::Aggregate;
 use crate::node::Kind;
 use crate::request::Aggregator;
 
-/// The running values of one aggregate, by group number.
+/// Running values of one aggregate, by group number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Accumulator {
     Count(Vec<u64>),
     SumLong(Vec<i64>),
     SumDouble(Vec<f64>),
-    /// Sums that stay exact while they are of whole numbers, and counts.
+    /// Sums and counts. The sums stay exact as long as all values are whole numbers.
     AvgLong(Vec<(i64, u64)>),
     AvgDouble(Vec<(f64, u64)>),
     Extreme {
         /// The extreme so far.
         values: Vec<Option<Datum<'static>>>,
-        /// Keeps the largest, not the smallest.
+        /// Keeps the largest value instead of the smallest.
         largest: bool,
-        /// The extreme of no values: every value of the kind is better.
+        /// Extreme of no values: every value of the kind is better.
         none: Datum<'static>,
     },
     Xor(Vec<u64>),
@@ -31,7 +31,7 @@ pub(crate) enum Accumulator {
     Values(Vec<Vec<f64>>),
 }
 
-/// Count, mean and sum of squared distances from it: merged without loss of small differences (Welford, Chan).
+/// Count, mean, and sum of squared deviations. Merging does not lose small deviations (Welford, Chan).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Spread {
     count: f64,
@@ -80,7 +80,7 @@ impl Accumulator {
         Accumulator::Extreme { values: Vec::new(), largest, none }
     }
 
-    /// Makes room for `groups` groups.
+    /// Resizes to `groups` groups.
     pub(crate) fn grow(&mut self, groups: usize) {
         match self {
             Accumulator::Count(values) | Accumulator::Xor(values) => values.resize(groups, 0),
@@ -94,7 +94,7 @@ impl Accumulator {
         }
     }
 
-    /// How many groups it has room for.
+    /// Number of groups.
     pub(crate) fn groups(&self) -> usize {
         match self {
             Accumulator::Count(values) | Accumulator::Xor(values) => values.len(),
@@ -115,7 +115,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes a document's value into a group: each element, where it is a list.
+    /// Adds a document's value to a group; for a list, each element.
     pub(crate) fn take(&mut self, group: u32, value: Datum<'_>) {
         if let Datum::List(list) = value {
             list.into_iter().for_each(|value| self.take(group, value));
@@ -154,7 +154,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes what another one has: its group `n` is group `numbers[n]` here. Room has been made.
+    /// Merges another accumulator: its group `n` is group `numbers[n]` here. Call [`Accumulator::grow`]
+    /// first.
     pub(crate) fn merge(&mut self, other: Accumulator, numbers: &[u32]) {
         let at = |index: usize| numbers[index] as usize;
         match (self, other) {
@@ -197,12 +198,13 @@ impl Accumulator {
             (Accumulator::Values(a), Accumulator::Values(b)) => {
                 b.into_iter().enumerate().for_each(|(index, mut values)| a[at(index)].append(&mut values));
             }
-            // Both are made of the same plan.
+            // Both were created from the same plan.
             _ => {}
         }
     }
 
-    /// The value of a group; 0 or the like where nothing was taken. Quantiles are not one value, see [`Accumulator::quantiles`].
+    /// Value of a group; 0 or the equivalent if nothing was added. Quantiles are not a single value, see
+    /// [`Accumulator::quantiles`].
     pub(crate) fn value(&self, group: usize) -> Datum<'static> {
         match self {
             Accumulator::Count(values) => Datum::Long(values[group] as i64),
@@ -220,7 +222,7 @@ impl Accumulator {
         }
     }
 
-    /// Quantiles of a group: the smallest value that at least this part of the values does not exceed.
+    /// Quantiles of a group: the smallest value that at least this share of the values does not exceed.
     pub(crate) fn quantiles(&self, group: usize, wanted: &[f64]) -> Option<Vec<(f64, f64)>> {
         let Accumulator::Values(values) = self else { return None };
         let mut values = values[group].clone();

@@ -1,4 +1,4 @@
-//! The columns of one chunk, as expressions read them.
+//! Columns of one chunk, as input of expressions.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -14,7 +14,7 @@ use crate::level::Grouping;
 /// Some documents of one chunk, and the columns that a grouping reads.
 pub(crate) struct Batch<'d> {
     pub(crate) documents: &'d [u16],
-    /// One a document, or none for all 0.
+    /// One score per document; empty if all are 0.
     pub(crate) scores: &'d [f64],
     columns: Vec<FieldColumn>,
     ids: Option<Column>,
@@ -24,7 +24,7 @@ struct FieldColumn {
     name: String,
     data_type: DataType,
     column: Option<Column>,
-    /// The values of `documents`, decoded when first asked for.
+    /// Values of `documents`, decoded on first use.
     decoded: OnceCell<Vec<Option<Value>>>,
 }
 
@@ -61,7 +61,7 @@ impl<'d> Batch<'d> {
         self.scores.get(row).copied().unwrap_or(0.0)
     }
 
-    /// The user-specified part of the id of the document in `row`.
+    /// User-specified part of the document id in `row`.
     pub(crate) fn document_name(&self, row: usize) -> Datum<'_> {
         let id = match &self.ids {
             Some(Column::Bytes(ids)) => ids.get(usize::from(self.documents[row])),
@@ -76,7 +76,7 @@ impl<'d> Batch<'d> {
         self.columns.iter().find(|column| column.name == field.name).and_then(|column| column.column.as_ref())
     }
 
-    /// The value of a field in the document of `row`; with `element`, only that one of a list.
+    /// Value of a field in the document of `row`; with `element`, only that element of a list.
     pub(crate) fn field(&self, field: &Field, row: usize, element: Option<usize>) -> Datum<'_> {
         if let (Reach::Whole, Some(column)) = (&field.reach, self.column(field)) {
             let document = usize::from(self.documents[row]);
@@ -97,7 +97,7 @@ impl<'d> Batch<'d> {
         field.take(self.value(field, row), element, key_of)
     }
 
-    /// The decoded value of a field in the document of `row`.
+    /// Decoded value of a field in the document of `row`.
     pub(crate) fn value(&self, field: &Field, row: usize) -> Option<&Value> {
         let column = self.columns.iter().find(|column| column.name == field.name)?;
         let values = column.decoded.get_or_init(|| {
@@ -113,7 +113,7 @@ impl<'d> Batch<'d> {
     }
 }
 
-/// The number of a document in a column of one number a document.
+/// Number of a document in a column with one number per document.
 pub(crate) fn number_at(column: &Fixed, document: usize) -> Option<Datum<'static>> {
     column.presence().get(document).then(|| match column.cell() {
         Cell::Bool => Datum::Bool(column.cells::<u8>()[document] != 0),
@@ -127,7 +127,7 @@ pub(crate) fn number_at(column: &Fixed, document: usize) -> Option<Datum<'static
     })
 }
 
-/// The text of a document in a column of text.
+/// Text of a document in a text column.
 pub(crate) fn text_at(column: &Bytes, document: usize) -> Option<Cow<'_, str>> {
     column.get(document).map(String::from_utf8_lossy)
 }

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::datum::{Datum, double_order};
 use crate::request::{Bound, Bucket};
 
-/// Buckets of one kind, ascending, without overlap.
+/// Buckets of one kind, ascending and disjoint.
 #[derive(Debug)]
 pub(crate) enum Buckets {
     Long(Vec<(i64, i64)>),
@@ -16,7 +16,7 @@ pub(crate) enum Buckets {
 }
 
 impl Buckets {
-    /// The bucket of a value, which is first made a value of the buckets' kind; null where there is none.
+    /// The bucket of a value, after conversion to the buckets' kind; null without a bucket.
     pub(crate) fn find<'b>(&'b self, value: &Datum<'_>) -> Datum<'b> {
         match self {
             Buckets::Long(buckets) => {
@@ -29,7 +29,7 @@ impl Buckets {
             }
             Buckets::Double(buckets) => {
                 let value = value.to_double();
-                // NaN is below all numbers, so only a bucket from −∞ has it.
+                // NaN orders below all numbers, so only a bucket from −∞ contains it.
                 let index = buckets
                     .partition_point(|(_, to)| double_order(*to, value).is_le() && *to != f64::INFINITY);
                 match buckets.get(index) {
@@ -61,7 +61,7 @@ impl Buckets {
     }
 }
 
-/// Brings buckets to half-open ranges of one kind.
+/// Converts buckets to half-open ranges of one kind.
 pub(crate) fn check_buckets(buckets: &[Bucket]) -> Result<Buckets, Error> {
     let bounds = || buckets.iter().flat_map(|bucket| std::iter::once(&bucket.from).chain(&bucket.to));
     let mixed = || Error::invalid("the buckets of predefined(…) must be all numbers, all texts or all bytes");

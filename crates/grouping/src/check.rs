@@ -1,4 +1,4 @@
-//! Requests against a schema: what may stand where, of which type, and how large the answer can get.
+//! Validation of requests against a schema: placement, types, and the maximum size of the result.
 
 mod expressions;
 
@@ -12,26 +12,27 @@ use crate::level::{GroupNode, Grouping, GroupsList, HitList, Level};
 use crate::request::{Aggregator, Each, Expression, Filter, Limit, Operation, Order, Request};
 use crate::zone::Zone;
 
-/// What the query parameters say about grouping.
+/// Grouping settings of a query.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `grouping.defaultMaxGroups`: groups of a list where `max` is not given; none for all.
+    /// `grouping.defaultMaxGroups`: number of groups in a list without `max`; `None` for all.
     pub default_max_groups: Option<usize>,
-    /// `grouping.defaultMaxHits`: hits of a list where `max` is not given; none for all.
+    /// `grouping.defaultMaxHits`: number of hits in a list without `max`; `None` for all.
     pub default_max_hits: Option<usize>,
-    /// `grouping.globalMaxGroups`: requests that could give more groups and hits than this are refused; none for no limit.
+    /// `grouping.globalMaxGroups`: requests that could return more groups and hits than this are rejected;
+    /// `None` for no limit.
     pub global_max_groups: Option<usize>,
-    /// `timezone`.
+    /// Time zone, `timezone`.
     pub zone: Zone,
-    /// What `now()` is, in seconds since 1970.
+    /// Value of `now()`, in seconds since 1970.
     pub now: i64,
 }
 
 impl Settings {
-    /// The settings of a query. `now` is in seconds since 1970.
+    /// Creates the settings of a query. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// There is no such time zone.
+    /// The time zone does not exist.
     pub fn new(defaults: &GroupingDefaults, now: i64) -> Result<Self, Error> {
         Ok(Settings {
             default_max_groups: defaults.max_groups,
@@ -44,11 +45,11 @@ impl Settings {
 }
 
 impl Request {
-    /// Checks the request against a schema.
+    /// Validates the request against a schema.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: a field that is not there, an expression of the wrong type, something where it cannot stand, a
-    /// continuation that no result has given, or an answer that could get larger than the settings allow.
+    /// [`Error::Invalid`] for an unknown field, an expression of the wrong type, a misplaced operation, a
+    /// continuation that no result contains, or a result that could exceed the settings.
     pub fn check(&self, schema: &Schema, settings: &Settings) -> Result<Grouping, Error> {
         let mut checker = Checker {
             schema,
@@ -96,7 +97,7 @@ impl Request {
     }
 }
 
-/// The most groups and hits that a level can give inside one group; none where there is no limit.
+/// Maximum number of groups and hits of a level inside one group; `None` if there is no limit.
 fn largest(level: &Level) -> Option<usize> {
     let mut size = 0usize;
     for list in &level.hit_lists {
@@ -108,14 +109,14 @@ fn largest(level: &Level) -> Option<usize> {
     Some(size)
 }
 
-/// Where an operation on a group stands.
+/// Position of an operation on a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outermost,
     Inside,
 }
 
-/// What outer operations say for the lists inside them.
+/// Settings inherited from outer operations.
 #[derive(Clone, Default)]
 struct State<'r> {
     max: Option<Limit>,
@@ -146,9 +147,9 @@ struct Checker<'s> {
     settings: &'s Settings,
     fields: Vec<(String, DataType)>,
     reads_ids: bool,
-    /// Fields whose element the rows remember, outermost first.
+    /// Fields with an element bound to the rows, outermost first.
     bound: Vec<String>,
-    /// The number of what was seen last in the text: the root, levels of groups and outputs count.
+    /// Number of the last item in the text. Items are the root, levels of groups, and outputs.
     last_tag: u32,
 }
 
@@ -158,7 +159,7 @@ impl Checker<'_> {
         self.last_tag
     }
 
-    /// An operation on a group as a whole.
+    /// Checks an operation on a group as a whole.
     fn group(
         &mut self,
         op: &Operation,
@@ -180,7 +181,7 @@ impl Checker<'_> {
             match child.each {
                 Each::Each => self.hits(child, level, &state)?,
                 Each::All => {
-                    // What limits the documents of the whole request does not limit the lists inside.
+                    // A limit on the documents of the whole request does not limit the lists inside.
                     let max = if place == Place::Outermost { None } else { state.max };
                     self.group(child, level, &State { max, ..state.clone() }, Place::Inside)?;
                 }
@@ -203,7 +204,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// An operation on each hit of a group.
+    /// Checks an operation on each hit of a group.
     fn hits(&mut self, op: &Operation, level: &mut Level, state: &State<'_>) -> Result<(), Error> {
         if op.group_by.is_some() || !op.children.is_empty() || !op.order.is_empty() {
             return Err(Error::invalid(
@@ -228,7 +229,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// An operation on the list of groups that `by` makes: `op` itself, or an `all` inside it.
+    /// Checks an operation on the list of groups created by `by`: `op` itself, or an `all` inside it.
     fn lists(
         &mut self,
         op: &Operation,
@@ -268,7 +269,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The list of groups whose members `op` is applied to.
+    /// Checks the list of groups to whose members `op` applies.
     fn list(
         &mut self,
         op: &Operation,
@@ -289,7 +290,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// An empty list of groups. Where it binds a field's elements, these are bound for what stands inside, until [`Checker::unbind`].
+    /// An empty list of groups. If it binds a field's elements, they stay bound for operations inside it,
+    /// until [`Checker::unbind`].
     fn groups_list(
         &mut self,
         by: &Expression,
@@ -308,7 +310,8 @@ impl Checker<'_> {
             && !elements.structured
             && let Some(last) = self.bound.last_mut()
         {
-            // Elements of a plain array are for the filter beside it alone: an inner group(array) is over all of them.
+            // Elements of a plain array are bound only for the adjacent filter: an inner group(array) covers
+            // all of them.
             last.clear();
         }
         Ok(GroupsList {
@@ -324,7 +327,7 @@ impl Checker<'_> {
         })
     }
 
-    /// What stands inside of a list has been seen.
+    /// Ends the scope of a list's bound elements.
     fn unbind(&mut self, list: &GroupsList) {
         if list.binds {
             self.bound.pop();

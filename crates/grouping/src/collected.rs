@@ -1,4 +1,4 @@
-//! What one node has collected, on its way to where it is merged with what others have.
+//! Partial results of a node, in a form that can be sent to the merging node.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::aggregate::Accumulator;
 use crate::execution::{Execution, HitRef, LevelState};
 use crate::level::{Grouping, Level};
 
-/// What an [`Execution`] has collected, without the request: that is known where it goes.
+/// Data collected by an [`Execution`], without the request, which the receiver already has.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Collected(LevelState);
 
 impl Execution {
-    /// What has been collected; to be called once it is completed.
+    /// Extracts the collected data. Call it after [`Execution::complete`].
     pub fn collected(self) -> Collected {
         Collected(self.root)
     }
 
-    /// The hits that may be shown, each with the document summary that its list names.
+    /// Hits that may be returned, each with the document summary of its list.
     pub fn hits(&self) -> Vec<(Option<&str>, HitRef)> {
         let mut found = Vec::new();
         hits(&self.grouping().root, &self.root, &mut found);
@@ -29,10 +29,11 @@ impl Execution {
 }
 
 impl Collected {
-    /// An execution of this request that has collected this. The parts of its hits are counted from `first_part` on.
+    /// Restores an execution of this request from the data. The parts of its hits are numbered from
+    /// `first_part`.
     ///
     /// # Errors
-    /// It was collected for another request.
+    /// The data was collected for another request.
     pub fn resume(mut self, grouping: Arc<Grouping>, first_part: u32) -> Result<Execution, Error> {
         if !fits(&grouping.root, &self.0, 1) {
             return Err(Error::Read(
@@ -60,7 +61,7 @@ fn move_parts(state: &mut LevelState, by: u32) {
     state.lists.iter_mut().for_each(|list| move_parts(&mut list.level, by));
 }
 
-/// Whether this is the state of so many groups of the level: then no number in it points to what is not there.
+/// True if the state matches the level and its number of groups; then every index in it is valid.
 fn fits(level: &Level, state: &LevelState, groups: usize) -> bool {
     let aggregates = level.aggregates.iter().map(Accumulator::new).zip(&state.aggregates);
     let lists = level.lists.iter().zip(&state.lists);

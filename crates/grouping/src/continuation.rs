@@ -1,28 +1,30 @@
-//! Continuations: which lists begin at a later entry, as text that users hand back and need not understand.
+//! Continuations: opaque text for clients that selects the first entry of a list.
 //!
-//! A list is known by the path to it and by its tag. The path has the number of the request, 0, the place of a list in the
-//! root, the place of a group in that list, the place of a list in that group, and so on. The tag is the list's number in the
-//! text of the request: the root is 1, and every level of groups and every output counts one more, from the front to the back.
+//! A list is identified by its path and its tag. The path consists of the number of the request, 0, the index
+//! of a list in the root, the index of a group in that list, the index of a list in that group, and so on.
+//! The tag is the list's number in the text of the request: the root is 1, and each level of groups and each
+//! output counts one more, from front to back.
 //!
-//! In the text, a number is a letter that says how many letters follow, and its bits in fours, as the letters A to P; numbers
-//! are doubled, since the lowest bit is for a sign. For each list come the length of the path, the path, the tag, the offset,
-//! and 1 where the text leads to another page, 0 where it says what is shown.
+//! In the text, a number is a letter that gives the number of letters that follow, then its bits in groups of
+//! four, as the letters A to P. Numbers are doubled, because the lowest bit holds the sign. Each list is
+//! written as the length of the path, the path, the tag, the offset, and a flag: 1 if the text leads to
+//! another page, 0 if it denotes the current page.
 
 use std::collections::BTreeMap;
 
 use crate::Error;
 
-/// Which list of the answer.
+/// Identity of a list in the result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListKey {
     pub(crate) path: Vec<u32>,
     pub(crate) tag: u32,
 }
 
-/// First entries of lists that do not begin with their first, in the order of the lists.
+/// First entry of each list that does not begin with entry 0, in list order.
 pub(crate) type Offsets = BTreeMap<ListKey, usize>;
 
-/// Numbers of a path that is read: more than any request can nest.
+/// Maximum length of a decoded path: more than any request can nest.
 const PATH_MAX: usize = 256;
 
 /// Decodes continuations in the order given; a later one overrides an earlier one for the same list.
@@ -42,14 +44,14 @@ pub(crate) fn decode_all(continuations: &[String]) -> Result<Offsets, Error> {
     Ok(offsets)
 }
 
-/// The text that leads to another page of a list.
+/// Encodes the continuation that leads to another page of a list.
 pub(crate) fn to_page(list: &ListKey, offset: usize) -> String {
     let mut text = String::new();
     write_list(&mut text, list, offset, 1);
     text
 }
 
-/// The text for what is shown.
+/// Encodes the continuation of the current page.
 pub(crate) fn this(offsets: &Offsets) -> String {
     let mut text = String::new();
     offsets.iter().for_each(|(list, offset)| write_list(&mut text, list, *offset, 0));
@@ -83,7 +85,7 @@ fn list(letters: &mut std::str::Bytes<'_>) -> Option<(ListKey, usize)> {
     Some((ListKey { path, tag }, offset))
 }
 
-/// A number that is not negative.
+/// A non-negative number.
 fn number(letters: &mut std::str::Bytes<'_>) -> Option<u32> {
     let mut nibble = || letters.next()?.checked_sub(b'A').filter(|nibble| *nibble < 16);
     let mut bits = 0u64;

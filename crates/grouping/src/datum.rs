@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::DisplayDouble;
 
-/// A value while an expression is evaluated. Text and bytes are borrowed from their column where they can be.
+/// A value during evaluation. Text and bytes are borrowed from their column if possible.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Datum<'a> {
     Null,
@@ -26,7 +26,8 @@ impl<'a> Datum<'a> {
         Datum::Text(Cow::Owned(text))
     }
 
-    /// As a whole number: floats are rounded to the nearest, text is read as far as it is a number (0 where it is none).
+    /// Converts to a whole number: rounds floats to the nearest, and parses the numeric prefix of text (0
+    /// without one).
     pub(crate) fn to_long(&self) -> i64 {
         match self {
             Datum::Bool(value) => i64::from(*value),
@@ -44,7 +45,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// As a float; text that is no number is 0.
+    /// Converts to a float; text that is not a number is 0.
     pub(crate) fn to_double(&self) -> f64 {
         match self {
             Datum::Double(value) => *value,
@@ -53,7 +54,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// As text.
+    /// Converts to text.
     pub(crate) fn to_text(&self) -> Cow<'_, str> {
         match self {
             Datum::Text(text) => Cow::Borrowed(text),
@@ -78,7 +79,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The least significant 64 bits of the binary representation; of numbers, as whole numbers.
+    /// Least significant 64 bits of the binary representation; a number is first converted to a whole number.
     pub(crate) fn low_bits(&self) -> u64 {
         match self {
             Datum::Bool(_) | Datum::Long(_) | Datum::Double(_) => self.to_long() as u64,
@@ -86,7 +87,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The order of values of one kind; of different kinds, by kind. NaN goes before all other floats.
+    /// Compares values: of one kind by value, of different kinds by kind. NaN precedes all other floats.
     pub(crate) fn order(&self, other: &Datum<'_>) -> Ordering {
         match (self, other) {
             (Datum::Text(a), Datum::Text(b)) => a.cmp(b),
@@ -128,7 +129,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The same value, free of the column it came from.
+    /// Copies the value out of its column.
     pub(crate) fn into_owned(self) -> Datum<'static> {
         match self {
             Datum::Null => Datum::Null,
@@ -150,7 +151,7 @@ impl<'a> Datum<'a> {
     }
 }
 
-/// The order of floats: NaN first, the two zeros equal.
+/// Compares floats: NaN first, both zeros equal.
 pub(crate) fn double_order(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
 }

@@ -1,21 +1,21 @@
-/// What can be wrong with a grouping request, or with what it reads.
+/// Error in a grouping request, or while reading its columns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The text does not follow the grouping language.
     #[error("grouping, line {line}, column {column}: {reason}")]
     Syntax {
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1, in characters.
+        /// Column in characters, from 1.
         column: usize,
-        /// What was expected and found, and how it is written right.
+        /// Expected and actual text, with the correct form.
         reason: String,
     },
-    /// The text is right, but cannot be done with this schema or these settings.
+    /// The request is invalid for this schema or these settings.
     #[error("grouping: {0}")]
     Invalid(String),
-    /// A column cannot be read.
+    /// A column could not be read.
     #[error("grouping: {0}")]
     Read(String),
 }

@@ -13,21 +13,21 @@ use crate::level::{Grouping, GroupsList, Level};
 use crate::node::{Context, Node};
 use crate::table::Table;
 
-/// A hit inside a group, to be filled with a document summary at the end.
+/// A hit inside a group, filled with a document summary at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HitRef {
-    /// Which of the executions that were merged it comes from, as said to [`Execution::new`].
+    /// Number of the merged execution it comes from, as passed to [`Execution::new`].
     pub part: u32,
-    /// The chunk's number in that execution's view.
+    /// Index of the chunk in that execution's view.
     pub chunk: usize,
-    /// The place in the chunk.
+    /// Index in the chunk.
     pub document: u16,
-    /// Its score.
+    /// Relevance score.
     pub score: f64,
 }
 
 impl HitRef {
-    /// Best first; the same on every run.
+    /// Deterministic order, best hit first.
     pub(crate) fn order(&self, other: &HitRef) -> Ordering {
         other.score.total_cmp(&self.score).then_with(|| {
             (self.part, self.chunk, self.document).cmp(&(other.part, other.chunk, other.document))
@@ -35,25 +35,26 @@ impl HitRef {
     }
 }
 
-/// A grouping while documents come in. Memory is for groups, not for documents, but for quantiles and `max(inf)` hits.
+/// A running grouping. Memory grows with the number of groups, not of documents, except for quantiles and
+/// `max(inf)` hits.
 #[derive(Debug)]
 pub struct Execution {
     grouping: Arc<Grouping>,
     part: u32,
     pub(crate) root: LevelState,
-    /// With a limit on documents: the best so far, grouped at the end.
+    /// Best documents so far if their number is limited; they are grouped at the end.
     best: Vec<HitRef>,
 }
 
-/// The groups of one [`Level`], by group number.
+/// Groups of one [`Level`], by group number.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LevelState {
-    /// The best score of each group's documents.
+    /// Best score among each group's documents.
     pub(crate) ranks: Vec<f64>,
     pub(crate) aggregates: Vec<Accumulator>,
-    /// For each list of hits, for each group.
+    /// Hits by list of hits, then by group.
     pub(crate) hits: Vec<Vec<Vec<HitRef>>>,
-    /// For each list of groups.
+    /// State of each list of groups.
     pub(crate) lists: Vec<ListState>,
 }
 
@@ -62,18 +63,18 @@ pub(crate) struct LevelState {
 pub(crate) struct ListState {
     pub(crate) table: Table,
     pub(crate) level: LevelState,
-    /// The groups inside each group around, once everything is collected.
+    /// Groups by enclosing group; available once everything is collected.
     #[serde(skip)]
     pub(crate) members: Vec<Vec<u32>>,
 }
 
-/// Rows of a batch on their way into groups. A row can come several times, once for each group.
+/// Rows of a batch on their way into groups. A row may occur several times, once per group.
 #[derive(Default)]
 struct Rows {
     rows: Vec<u32>,
-    /// The group of each.
+    /// Group of each row.
     groups: Vec<u32>,
-    /// The elements that each remembers: `width` a row.
+    /// Elements bound to the rows: `width` per row.
     elements: Vec<u32>,
     width: usize,
 }
@@ -90,14 +91,15 @@ impl Rows {
 }
 
 impl Execution {
-    /// Nothing collected yet. `part` is put into the [`HitRef`]s, to tell executions apart after merging.
+    /// Creates an empty execution. `part` is stored in the [`HitRef`]s, to distinguish executions after
+    /// merging.
     pub fn new(grouping: Arc<Grouping>, part: u32) -> Self {
         let mut root = LevelState::new(&grouping.root);
         root.grow(&grouping.root, 1);
         Execution { grouping, part, root, best: Vec::new() }
     }
 
-    /// One that has collected this already.
+    /// Creates an execution with this state.
     pub(crate) fn with(grouping: Arc<Grouping>, root: LevelState) -> Self {
         Execution { grouping, part: 0, root, best: Vec::new() }
     }
@@ -107,10 +109,11 @@ impl Execution {
         &self.grouping
     }
 
-    /// Collects documents of a chunk: places in it, ascending, and their scores (empty where nothing was ranked: all 0).
+    /// Collects documents of a chunk: their indices, ascending, and their scores (empty if nothing was
+    /// ranked; all scores are then 0).
     ///
     /// # Errors
-    /// A column cannot be read.
+    /// A column could not be read.
     pub fn collect(
         &mut self,
         view: &dyn View,
@@ -130,11 +133,11 @@ impl Execution {
         Ok(())
     }
 
-    /// To be called once after the last chunk, with the same view: groups what was kept back because the request is for the
-    /// best documents only.
+    /// Groups the documents that were held back because the request is limited to the best ones. Call it once
+    /// after the last chunk, with the same view.
     ///
     /// # Errors
-    /// A column cannot be read.
+    /// A column could not be read.
     pub fn complete(&mut self, view: &dyn View) -> Result<(), Error> {
         let mut best = std::mem::take(&mut self.best);
         keep_best(&mut best, self.grouping.top.unwrap_or(usize::MAX), 0);
@@ -147,7 +150,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Takes what another execution of the same request has collected, both completed: exactly as if this one had collected it.
+    /// Merges another execution of the same request; both must be completed. The result is the same as if
+    /// this execution had collected everything.
     pub fn merge(&mut self, other: Execution) {
         let grouping = Arc::clone(&self.grouping);
         self.root.merge(&grouping.root, other.root, &[0], grouping.hit_slack());
@@ -184,7 +188,8 @@ impl Execution {
 }
 
 impl Grouping {
-    /// How many hits past `max` a list keeps, so that every page that was asked for can be shown, and whether there is a next.
+    /// Number of hits a list keeps beyond `max`, so that every requested page can be returned and the
+    /// existence of a next page is known.
     fn hit_slack(&self) -> usize {
         self.offsets.values().copied().max().unwrap_or(0).saturating_add(1)
     }
@@ -215,7 +220,7 @@ impl LevelState {
         debug_assert_eq!(level.lists.len(), self.lists.len(), "state is made of its level");
     }
 
-    /// Fills [`ListState::members`] everywhere inside.
+    /// Fills [`ListState::members`] of all nested lists.
     pub(crate) fn index(&mut self) {
         let groups = self.ranks.len();
         for list in &mut self.lists {
@@ -227,7 +232,7 @@ impl LevelState {
         }
     }
 
-    /// Group `n` of the other is group `numbers[n]` here.
+    /// Merges another level's state. Its group `n` is group `numbers[n]` here.
     fn merge(&mut self, level: &Level, other: LevelState, numbers: &[u32], slack: usize) {
         for (rank, number) in other.ranks.into_iter().zip(numbers) {
             let kept = &mut self.ranks[*number as usize];
@@ -257,7 +262,7 @@ impl LevelState {
     }
 }
 
-/// Cuts a list to its best, once it is longer than `when`.
+/// Truncates a list to its best hits when it is longer than `when`.
 fn keep_best(hits: &mut Vec<HitRef>, count: usize, when: usize) {
     if hits.len() > count && hits.len() > when {
         hits.select_nth_unstable_by(count, HitRef::order);
@@ -265,7 +270,7 @@ fn keep_best(hits: &mut Vec<HitRef>, count: usize, when: usize) {
     }
 }
 
-/// Puts the rows of one batch into groups.
+/// Assignment of one batch's rows to groups.
 struct Collector<'b> {
     batch: &'b Batch<'b>,
     grouping: &'b Grouping,
@@ -318,7 +323,7 @@ impl<'b> Collector<'b> {
         Context { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
     }
 
-    /// Gives each row its groups in a list.
+    /// Assigns each row to its groups in a list.
     fn assign(&self, list: &'b GroupsList, table: &mut Table, rows: &Rows) -> Rows {
         let width = rows.width + usize::from(list.binds);
         let mut inner = Rows { width, ..Rows::default() };
@@ -348,7 +353,8 @@ impl<'b> Collector<'b> {
         inner
     }
 
-    /// The common case of a plain field of whole numbers or text, without a filter, straight from its column.
+    /// Fast path for a plain field of whole numbers or text, without a filter, directly from its column.
+    /// Returns false if it does not apply.
     fn assign_column(&self, list: &GroupsList, table: &mut Table, rows: &Rows, inner: &mut Rows) -> bool {
         let Node::Field { field, element: None } = &list.by else { return false };
         if !matches!(field.reach, Reach::Whole) || list.filter.is_some() || rows.width > 0 {

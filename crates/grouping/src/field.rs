@@ -1,4 +1,4 @@
-//! Fields of a schema as grouping sees them: where the value lies, and what a document without one counts as.
+//! Fields of a schema in grouping: location of the value, and the substitute for a missing value.
 
 use std::borrow::Cow;
 
@@ -13,38 +13,38 @@ use crate::request::{FieldPath, Step};
 /// A checked path into a field.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
-    /// The name of the column's field.
+    /// Name of the field that has the column.
     pub(crate) name: String,
     pub(crate) data_type: DataType,
     pub(crate) reach: Reach,
-    /// Names of struct fields, from the outside in, after `reach`.
+    /// Struct field names from the outside in, after `reach`.
     members: Vec<String>,
     pub(crate) kind: Kind,
-    /// The type at the end of the path.
+    /// Type at the end of the path.
     leaf_type: DataType,
 }
 
-/// What of a field's value is taken.
+/// Selected part of a field's value.
 #[derive(Debug, Clone)]
 pub(crate) enum Reach {
-    /// The value.
+    /// The whole value.
     Whole,
-    /// Each element of an array, each value of a weighted set.
+    /// Each element of an array, or each value of a weighted set.
     Elements,
     /// Each key of a map.
     Keys,
     /// Each value of a map.
     Values,
-    /// The map's value of a key.
+    /// The map's value for a key.
     At(String),
-    /// The map's value of the key that another field has.
+    /// The map's value for the key in another field.
     AtKeyOf(Box<Field>),
-    /// A position as a z-curve value; of each element where it is an array.
+    /// A position as a z-curve value; for an array, each element.
     ZCurve,
 }
 
 impl Field {
-    /// Finds a path in a schema.
+    /// Resolves a path in a schema.
     pub(crate) fn resolve(path: &FieldPath, schema: &Schema) -> Result<Self, Error> {
         let no_field = || {
             let names: Vec<&str> = schema.fields.keys().map(|name| &**name).take(20).collect();
@@ -135,7 +135,7 @@ impl Field {
         Ok(Field { name: field.name.to_string(), data_type, reach, members, kind, leaf_type })
     }
 
-    /// A position field, for `geo_distance`.
+    /// Resolves a position field for `geo_distance`.
     pub(crate) fn position(name: &str, schema: &Schema) -> Result<Self, Error> {
         match schema.fields.get(name) {
             Some(field) if is_position(&field.data_type) => Ok(Field {
@@ -154,12 +154,12 @@ impl Field {
         }
     }
 
-    /// The type of the values.
+    /// Type of the values.
     pub(crate) fn leaf_type(&self) -> &DataType {
         &self.leaf_type
     }
 
-    /// Whether a document can have several values.
+    /// True if a document can have several values.
     pub(crate) fn is_list(&self) -> bool {
         match self.reach {
             Reach::Elements | Reach::Keys | Reach::Values => true,
@@ -168,13 +168,14 @@ impl Field {
         }
     }
 
-    /// Whether elements are parts of something larger: other paths of the same field then stay with the same element.
+    /// True if elements are parts of a structure: other paths of the same field then refer to the same
+    /// element.
     pub(crate) fn is_structured(&self) -> bool {
         matches!(self.reach, Reach::Keys | Reach::Values)
             || (matches!(self.reach, Reach::Elements) && !self.members.is_empty())
     }
 
-    /// What a document without a value counts as.
+    /// Value of a document that has none.
     pub(crate) fn undefined(&self) -> Datum<'static> {
         match self.leaf_type {
             DataType::Bool => Datum::Bool(false),
@@ -185,7 +186,7 @@ impl Field {
         }
     }
 
-    /// Takes the path's values from a decoded value. With `element`, only that one of a list.
+    /// Extracts the path's values from a decoded value. With `element`, only that element of a list.
     pub(crate) fn take<'a>(
         &self,
         value: Option<&'a Value>,
@@ -238,7 +239,7 @@ impl Field {
         });
         match found {
             Some((_, value)) => self.leaf(Some(value)),
-            // An entry that is not there is in no group, and counts as nothing.
+            // A missing entry belongs to no group and does not count.
             None => Datum::List(Vec::new()),
         }
     }
@@ -275,7 +276,7 @@ fn is_position(data_type: &DataType) -> bool {
     }
 }
 
-/// Interleaves the bits of longitude (even places) and latitude (odd places), both in millionths of a degree.
+/// Interleaves the bits of longitude (even bits) and latitude (odd bits), both in millionths of a degree.
 fn zcurve(value: Option<&Value>) -> Datum<'static> {
     let spread = |part: i32| {
         let mut bits = u64::from(part as u32);

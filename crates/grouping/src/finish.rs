@@ -1,4 +1,4 @@
-//! From what was collected to the groups that are shown: order, pages, hits.
+//! Conversion of collected data to the groups of the result: order, pages, hits.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,23 +10,24 @@ use crate::datum::Datum;
 use crate::execution::{Execution, HitRef, LevelState, ListState};
 use crate::level::{GroupNode, Grouping, GroupsList, Level};
 
-/// Makes hits of references by the document summary named, one hit for each reference, in order.
+/// Callback that converts references to hits of the named document summary: one hit per reference, in order.
 pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<Hit>, E> + 'f;
 
-/// Hits that were chosen for a list, not filled yet.
+/// Hits selected for a list, not yet filled.
 struct Chosen {
     summary: Option<String>,
     hits: Vec<HitRef>,
 }
 
 impl Execution {
-    /// The groups, in their order and cut to their pages.
+    /// Returns the groups, ordered and cut to their pages.
     ///
-    /// `number` is that of the request among those of its query. `fill` makes hits of what is shown in lists of hits: it is called once for each document summary that the request names
-    /// (`None`: the query's own), and gives one hit for each reference, in order.
+    /// `number` is the index of the request among those of its query. `fill` creates the returned hits. It is
+    /// called once per document summary in the request (`None`: the query's own), and returns one hit per
+    /// reference, in order.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// Errors of `fill`.
     pub fn finish<E>(mut self, number: u32, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
@@ -39,7 +40,7 @@ impl Execution {
     }
 }
 
-/// Fills the hits of all lists: one call for each document summary.
+/// Fills the hits of all lists, with one call per document summary.
 fn fill_all<E>(chosen: &[Chosen], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<Hit>>, E> {
     let mut filled: Vec<Vec<Hit>> = chosen.iter().map(|_| Vec::new()).collect();
     let mut summaries: Vec<Option<&str>> = chosen.iter().map(|list| list.summary.as_deref()).collect();
@@ -56,7 +57,7 @@ fn fill_all<E>(chosen: &[Chosen], fill: &mut Fill<'_, E>) -> Result<Vec<Vec<Hit>
     Ok(filled)
 }
 
-/// Puts filled hits into the lists, which come in the order in which they were chosen.
+/// Inserts filled hits into the lists, which must come in selection order.
 fn place(group: &mut Group, filled: &mut impl Iterator<Item = Vec<Hit>>) {
     for list in &mut group.lists {
         match list {
@@ -69,14 +70,14 @@ fn place(group: &mut Group, filled: &mut impl Iterator<Item = Vec<Hit>>) {
 struct Builder<'g> {
     grouping: &'g Grouping,
     chosen: Vec<Chosen>,
-    /// Where in the answer it stands: see [`ListKey`].
+    /// Position in the result, see [`ListKey`].
     path: Vec<u32>,
 }
 
 type Inside = (Vec<(String, GroupValue)>, Vec<GroupList>);
 
 impl Builder<'_> {
-    /// The outputs and lists of a group.
+    /// Outputs and lists of a group.
     fn inside(&mut self, level: &Level, state: &LevelState, group: usize) -> Inside {
         let outputs = level
             .outputs
@@ -125,7 +126,8 @@ impl Builder<'_> {
                 self.path.push((offset + place) as u32);
                 let (outputs, lists) = self.inside(&spec.level, &list.level, group);
                 self.path.pop();
-                // Where the request says the order, relevance tells the place: from 1 in equal steps towards 0.
+                // If the request specifies the order, relevance encodes the rank: from 1 in equal steps
+                // towards 0.
                 let relevance = if spec.order.is_empty() {
                     list.level.ranks[group]
                 } else {
@@ -137,7 +139,7 @@ impl Builder<'_> {
         GroupList::Groups { label: spec.label.clone(), groups, continuation }
     }
 
-    /// The first `count` of the groups of a list, in its order.
+    /// The first `count` groups of a list, in its order.
     fn ordered(&self, spec: &GroupsList, list: &ListState, members: &[u32], count: usize) -> Vec<u32> {
         let width = spec.order.len();
         let keys: Vec<Datum<'static>> = members
@@ -146,7 +148,7 @@ impl Builder<'_> {
                 spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize))
             })
             .collect();
-        // By the places among the members, which the keys are found by.
+        // Compares by index among the members, because the keys are stored by that index.
         let order = |a: &u32, b: &u32| {
             let (place_a, place_b) = (*a as usize, *b as usize);
             let keys = |place: usize| &keys[place * width..(place + 1) * width];
@@ -169,7 +171,7 @@ impl Builder<'_> {
         places.into_iter().map(|place| members[place as usize]).collect()
     }
 
-    /// Which entries of a list are shown, and the continuations of the pages beside it.
+    /// Range of entries on the page, and the continuations of the adjacent pages.
     fn page(
         &self,
         len: usize,

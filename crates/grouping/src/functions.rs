@@ -1,4 +1,4 @@
-//! The functions of the language: one row each, with what it takes, what it gives, what it means, and its code.
+//! Functions of the grouping language: one table row each, with arguments, result, description and code.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,17 +11,17 @@ use crate::zone::Zone;
 /// A function over values of a document.
 #[derive(Debug)]
 pub struct Function {
-    /// The name in the language.
+    /// Name in the language.
     pub name: &'static str,
-    /// The fewest arguments.
+    /// Minimum number of arguments.
     pub min_arguments: usize,
-    /// The most arguments.
+    /// Maximum number of arguments.
     pub max_arguments: usize,
-    /// What every argument must be.
+    /// Accepted arguments.
     pub accepts: Accepts,
-    /// What it gives.
+    /// Kind of the result.
     pub returns: Returns,
-    /// What it means.
+    /// Description.
     pub doc: &'static str,
     pub(crate) code: Code,
 }
@@ -32,22 +32,22 @@ impl PartialEq for Function {
     }
 }
 
-/// What a function takes.
+/// Accepted arguments of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepts {
     /// Values of any kind.
     Any,
     /// Numbers and truth values.
     Numbers,
-    /// A list of any kind first, then numbers.
+    /// A list of any kind, then numbers.
     ListThenNumbers,
-    /// Values of any kind, as text.
+    /// Values of any kind, converted to text.
     Texts,
-    /// Values of any kind, as bytes: as many as the type has.
+    /// Values of any kind, converted to bytes of the type's width.
     Bytes,
 }
 
-/// What a function gives.
+/// Result of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
     /// A whole number.
@@ -58,29 +58,30 @@ pub enum Returns {
     Text,
     /// Bytes.
     Raw,
-    /// A float where an argument is one, else a whole number.
+    /// A float if an argument is a float, otherwise a whole number.
     Number,
-    /// The kind of its first argument.
+    /// Kind of the first argument.
     Same,
-    /// The kind of an element of its first argument.
+    /// Element kind of the first argument.
     Element,
 }
 
-/// How a function is computed.
+/// Implementation of a function.
 pub(crate) enum Code {
-    /// Of one value; of a list, for each element.
+    /// Of one value; for a list, applied to each element.
     Each(for<'a> fn(Datum<'a>) -> Datum<'a>),
-    /// As [`Code::Each`], in a time zone.
+    /// Like [`Code::Each`], in a time zone.
     Time(fn(i64, &Zone) -> Datum<'static>),
-    /// A float of a float.
+    /// Float to float.
     Math(fn(f64) -> f64),
-    /// From left to right. One list: over its elements. Several arguments: element by element, shorter ones repeated.
+    /// Fold from left to right. One list is folded over its elements. Several arguments are folded element by
+    /// element, with shorter ones repeated.
     Fold(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
-    /// Of one value, a list as a whole.
+    /// Of one value; a list is one value.
     Whole(for<'a> fn(Datum<'a>) -> Datum<'a>),
-    /// Of two values, a list as a whole.
+    /// Of two values; a list is one value.
     Pair(for<'a> fn(Datum<'a>, Datum<'a>) -> Datum<'a>),
-    /// From left to right over all arguments, the elements of lists one after another; begins with nothing.
+    /// Fold from left to right over all arguments, with lists flattened; starts with nothing.
     Chain(for<'a> fn(Datum<'a>, &Datum<'a>) -> Datum<'a>),
 }
 
@@ -91,7 +92,7 @@ impl std::fmt::Debug for Code {
 }
 
 impl Function {
-    /// Applies it. There are as many arguments as the table says; a plan has checked that.
+    /// Applies the function. The number of arguments was checked by the plan.
     pub(crate) fn apply<'a>(&self, arguments: impl Iterator<Item = Datum<'a>>, zone: &Zone) -> Datum<'a> {
         let mut arguments = arguments;
         let first = arguments.next().unwrap_or(Datum::Null);
@@ -119,7 +120,7 @@ impl Function {
 }
 
 impl Function {
-    /// Whether the elements of a list that it gives belong to those of the list it takes, one by one.
+    /// True if the elements of the result list correspond to those of the argument list one by one.
     pub(crate) fn maps_elements(&self, arguments: usize) -> bool {
         match self.code {
             Code::Each(_) | Code::Time(_) | Code::Math(_) => true,
@@ -159,7 +160,7 @@ fn together<'a>(
     }
 }
 
-/// The function of this name.
+/// Looks up a function by name.
 pub(crate) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
@@ -334,7 +335,7 @@ fn interpolated_lookup<'a>(list: Datum<'a>, sought: Datum<'a>) -> Datum<'a> {
     })
 }
 
-/// Every second bit, from the lowest, put together to a signed 32-bit number.
+/// Collects every second bit, from the lowest, into a signed 32-bit number.
 fn zcurve_part(bits: i64) -> i64 {
     let mut part = bits as u64 & 0x5555_5555_5555_5555;
     for (shift, mask) in [

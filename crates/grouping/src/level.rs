@@ -1,4 +1,4 @@
-//! A checked request: what is computed at which place.
+//! A validated request: the computations at each level.
 
 use millrace_document::DataType;
 
@@ -9,34 +9,34 @@ use crate::node::{FilterNode, Kind, Node};
 use crate::request::Aggregator;
 use crate::zone::Zone;
 
-/// A request checked against a schema, ready to be executed.
+/// A request validated against a schema, ready for execution.
 #[derive(Debug)]
 pub struct Grouping {
-    /// The fields whose value columns are read.
+    /// Fields whose value columns are read.
     pub(crate) fields: Vec<(String, DataType)>,
     pub(crate) reads_ids: bool,
     pub(crate) zone: Zone,
     pub(crate) all_documents: bool,
-    /// Only the best so many documents are grouped.
+    /// Limit on the documents that are grouped, best first.
     pub(crate) top: Option<usize>,
     pub(crate) root: Level,
-    /// First entries of lists that continuations ask for.
+    /// First entries of lists, from continuations.
     pub(crate) offsets: Offsets,
 }
 
 impl Grouping {
-    /// Whether all documents in scope are to be collected, whether they match or not: `where(true)`.
+    /// True for `where(true)`: all documents in scope are collected, including those that do not match.
     pub fn all_documents(&self) -> bool {
         self.all_documents
     }
 
-    /// The fields whose value columns are read.
+    /// Names of the fields whose value columns are read.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_str())
     }
 }
 
-/// What is computed for each group at one place of the request.
+/// Computations for each group at one level of the request.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     pub(crate) aggregates: Vec<Aggregate>,
@@ -45,10 +45,10 @@ pub(crate) struct Level {
     pub(crate) lists: Vec<GroupsList>,
 }
 
-/// An aggregate and what it is taken of.
+/// An aggregate with its input.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    /// Its text, by which a second mention of the same one is known.
+    /// Text of the aggregate, used to share equal ones.
     pub(crate) text: String,
     pub(crate) aggregator: Aggregator,
     pub(crate) input: Option<Node>,
@@ -59,7 +59,7 @@ pub(crate) struct Aggregate {
 /// Hits of a group.
 #[derive(Debug)]
 pub(crate) struct HitList {
-    /// What continuations call it.
+    /// Tag in continuations.
     pub(crate) tag: u32,
     pub(crate) label: String,
     pub(crate) summary: Option<String>,
@@ -69,17 +69,17 @@ pub(crate) struct HitList {
 /// Groups inside a group.
 #[derive(Debug)]
 pub(crate) struct GroupsList {
-    /// What continuations call it.
+    /// Tag in continuations.
     pub(crate) tag: u32,
     pub(crate) label: String,
     pub(crate) by: Node,
-    /// The rows inside remember which element of the list each came from.
+    /// True if rows inside keep the index of the list element they come from.
     pub(crate) binds: bool,
     pub(crate) filter: Option<FilterNode>,
     pub(crate) order: Vec<(bool, GroupNode)>,
     pub(crate) max: Option<usize>,
     pub(crate) level: Level,
-    /// Whether the groups are shown, and not only counted.
+    /// True if the groups are returned, false if they are only counted.
     pub(crate) shown: bool,
 }
 
@@ -87,9 +87,9 @@ pub(crate) struct GroupsList {
 #[derive(Debug)]
 pub(crate) enum GroupNode {
     Constant(Datum<'static>),
-    /// An aggregate of the level, by place.
+    /// An aggregate of the level, by index.
     Aggregate(usize),
-    /// How many groups a list of the level has, by the list's place.
+    /// Number of groups in a list of the level, by the list's index.
     GroupCount(usize),
     Call {
         function: &'static Function,

@@ -1,7 +1,7 @@
 use crate::Error;
 use crate::request::Number;
 
-/// Reads words, numbers, texts and symbols; whitespace between them does not matter.
+/// Lexer for words, numbers, texts and symbols. Whitespace between them is ignored.
 #[derive(Clone)]
 pub(crate) struct Lexer<'a> {
     text: &'a str,
@@ -45,7 +45,7 @@ impl<'a> Lexer<'a> {
         self.word_with(|_| false)
     }
 
-    /// As [`Lexer::word`], with dashes inside.
+    /// Like [`Lexer::word`], with dashes allowed inside.
     pub(crate) fn dashed_word(&mut self) -> Option<&'a str> {
         self.word_with(|c| c == '-')
     }
@@ -72,7 +72,7 @@ impl<'a> Lexer<'a> {
         found
     }
 
-    /// A number, with a sign directly before it if it has one.
+    /// A number with an optional sign directly before it.
     pub(crate) fn number(&mut self) -> Result<Option<Number>, Error> {
         let rest = self.rest();
         let unsigned = rest.strip_prefix('-').unwrap_or(rest);
@@ -141,7 +141,7 @@ impl<'a> Lexer<'a> {
                             Err(_) => return Err(self.wrong("\\x wants two hexadecimal digits".to_owned())),
                         }
                     }
-                    // A backslash before anything else belongs to what the text is for: regular expressions.
+                    // A backslash before any other character is kept, for regular expressions.
                     Some(c @ ('"' | '\'' | '\\')) => text.push(c),
                     Some(c) => text.extend(['\\', c]),
                     None => break,
@@ -152,7 +152,7 @@ impl<'a> Lexer<'a> {
         Err(self.wrong(format!("the text that begins here is not closed by {quote}")))
     }
 
-    /// An error at this place, which says what was expected and shows what stands here.
+    /// An error at the current position with the expected and the actual text.
     pub(crate) fn expected(&mut self, what: &str) -> Error {
         let found = match self.rest() {
             "" => "the end".to_owned(),
@@ -161,7 +161,7 @@ impl<'a> Lexer<'a> {
         self.wrong(format!("expected {what}, found {found}"))
     }
 
-    /// An error at this place.
+    /// An error at the current position.
     pub(crate) fn wrong(&self, reason: String) -> Error {
         let before = &self.text[..self.at];
         let line_at = before.rfind('\n').map_or(0, |at| at + 1);

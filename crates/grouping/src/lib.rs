@@ -1,14 +1,16 @@
-//! Groups over the documents that match: the grouping language, parsed, checked and executed over columns.
+//! Groups over matching documents: the grouping language, parsed, validated, and executed over columns.
 //!
 //! - [`Request`] is the language: `all(group(sender) max(5) order(-count()) each(output(count())))`.
-//! - [`Request::check`] makes of it and a schema a [`Grouping`], in which nothing can be wrong any more.
-//! - [`Execution`] collects documents, chunk by chunk; two of them merge exactly, and [`Execution::finish`] gives the groups. What one has
-//!   collected on another node travels as [`Collected`].
+//! - [`Request::check`] validates it against a schema and returns a [`Grouping`], whose execution cannot fail
+//!   because of the request.
+//! - [`Execution`] collects documents, chunk by chunk. Two executions merge exactly, and
+//!   [`Execution::finish`] returns the groups. Partial results from other nodes are sent as [`Collected`].
 //!
-//! All counts are exact. A document with several values in a field is in a group for each; a document without a value has its
-//! type's undefined value, as everywhere in this language: the smallest whole number, NaN, or the empty text.
+//! All counts are exact. A document with several values in a field belongs to a group for each. A document
+//! without a value has its type's undefined value, as defined by the language: the smallest whole number,
+//! NaN, or the empty text.
 //!
-//! This crate does not know how documents match or get their scores, and makes no document summaries.
+//! This crate is independent of matching and scoring, and does not create document summaries.
 
 mod aggregate;
 mod batch;

@@ -1,4 +1,4 @@
-//! Expressions over a document, checked and ready to be evaluated.
+//! Validated expressions over a document.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::field::Field;
 use crate::functions::{Function, Returns};
 use crate::zone::Zone;
 
-/// What an expression gives.
+/// Kind of an expression's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
@@ -48,7 +48,8 @@ pub(crate) enum Node {
     Constant(Datum<'static>),
     Field {
         field: Field,
-        /// The place among the row's elements that says which element of the list is meant; none for the whole list.
+        /// Index among the row's bound elements that selects the element of the list; `None` for the whole
+        /// list.
         element: Option<usize>,
     },
     Score,
@@ -57,7 +58,7 @@ pub(crate) enum Node {
         function: &'static Function,
         arguments: Vec<Node>,
     },
-    /// Values of a type narrower than what is computed with, as their own type shows them.
+    /// Values of a type narrower than the computation, converted as that type displays them.
     Narrow {
         input: Box<Node>,
         to: Narrow,
@@ -86,12 +87,12 @@ pub(crate) enum Node {
     },
 }
 
-/// How values of a narrow type show their type.
+/// Conversion of values of a narrow type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Narrow {
     /// Whole numbers as this many bytes, most significant first.
     Bytes(usize),
-    /// Single-precision floats with the digits that tell them apart, so that 5.9 is not 5.900000095367432.
+    /// Single-precision floats with the shortest distinguishing digits, so that 5.9 is not 5.900000095367432.
     Float,
 }
 
@@ -110,18 +111,18 @@ impl Narrow {
     }
 }
 
-/// A row of a batch, and what an expression may need beside it.
+/// A row of a batch, and the data that expressions use beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'b> {
     pub(crate) batch: &'b Batch<'b>,
     pub(crate) zone: &'b Zone,
     pub(crate) row: usize,
-    /// The elements of structured fields that outer groups were made by.
+    /// Elements of structured fields by which outer groups were created.
     pub(crate) elements: &'b [u32],
 }
 
 impl Node {
-    /// The node with its values as text shows them, which matters where a field is of single precision.
+    /// Converts the node to text values; relevant for single-precision fields.
     pub(crate) fn into_text(self) -> Node {
         match self.leaf_type() {
             Some(DataType::Float | DataType::Float16) => self.narrow(Narrow::Float),
@@ -129,7 +130,7 @@ impl Node {
         }
     }
 
-    /// The node with its values in as many bytes as the type of the field has.
+    /// Converts the node to values with as many bytes as the field's type has.
     pub(crate) fn into_bytes(self) -> Node {
         match self.leaf_type() {
             Some(DataType::Bool | DataType::Byte) => self.narrow(Narrow::Bytes(1)),
@@ -142,7 +143,7 @@ impl Node {
         Node::Narrow { input: Box::new(self), to }
     }
 
-    /// The type of the field whose values these are, unchanged.
+    /// Type of the field, if the values are those of a field, unchanged.
     fn leaf_type(&self) -> Option<&DataType> {
         match self {
             Node::Field { field, .. } => Some(field.leaf_type()),
@@ -195,7 +196,7 @@ fn each<'a>(value: Datum<'a>, code: impl Fn(Datum<'a>) -> Datum<'a>) -> Datum<'a
     }
 }
 
-/// The order of texts in a locale.
+/// Collation of texts in a locale.
 pub(crate) struct Collator(pub(crate) CollatorBorrowed<'static>);
 
 impl Collator {
@@ -203,7 +204,7 @@ impl Collator {
         let mut key = Vec::new();
         // Writing to a Vec cannot fail.
         let _ = self.0.write_sort_key_to(text, &mut key);
-        // Keys that are kept or measured end as those of ICU do.
+        // Keys that are stored or measured end like those of ICU.
         key.push(0);
         Datum::Raw(Cow::Owned(key))
     }
@@ -215,7 +216,7 @@ impl fmt::Debug for Collator {
     }
 }
 
-/// The great-circle distance to the nearest of the value's positions; infinite where there is none.
+/// Great-circle distance to the nearest position of the value, in kilometres; infinite without a position.
 fn kilometres(value: Option<&Value>, latitude: f64, longitude: f64) -> f64 {
     match value {
         Some(Value::Position { latitude: lat, longitude: lng }) => {
@@ -233,7 +234,7 @@ fn kilometres(value: Option<&Value>, latitude: f64, longitude: f64) -> f64 {
     }
 }
 
-/// A filter, ready to be evaluated.
+/// A validated filter.
 #[derive(Debug)]
 pub(crate) enum FilterNode {
     Regex(Regex, Node),
@@ -245,9 +246,9 @@ pub(crate) enum FilterNode {
 }
 
 impl FilterNode {
-    /// Whether a row passes. Where the input is a list, one element is enough.
+    /// True if a row passes. For a list, one passing element is enough.
     ///
-    /// For ranges, text is the number that it spells; other text is in none.
+    /// In ranges, text counts as the number that it spells; other text is in no range.
     pub(crate) fn passes(&self, context: Context<'_>) -> bool {
         match self {
             FilterNode::Regex(regex, input) => {

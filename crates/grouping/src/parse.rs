@@ -1,4 +1,4 @@
-//! The grouping language, read by recursive descent.
+//! Recursive-descent parser for the grouping language.
 
 mod expression;
 mod forms;
@@ -11,14 +11,15 @@ use crate::Error;
 use crate::lexer::Lexer;
 use crate::request::{Each, Expression, Filter, Limit, Number, Operation, Order, Output, Request};
 
-/// How deep operations and expressions may be nested.
+/// Maximum nesting of operations and expressions.
 const MAX_DEPTH: usize = 64;
-/// How many parts all expressions of a text may have, aliases put in.
+/// Maximum number of parts of all expressions in a text, after alias expansion.
 const MAX_PARTS: usize = 10_000;
 
 impl Request {
-    /// Parses one or several requests, with `|` or nothing between them: `all(group(a) each(output(count()))) | all(…)`.
-    /// A request may begin with its continuations: `{ 'continuations': ['BGAAABEBCA'] } all(…)`.
+    /// Parses one or several requests, with `|` or nothing between them:
+    /// `all(group(a) each(output(count()))) | all(…)`. A request may begin with its continuations:
+    /// `{ 'continuations': ['BGAAABEBCA'] } all(…)`.
     ///
     /// # Errors
     /// [`Error::Syntax`].
@@ -50,7 +51,7 @@ impl Request {
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    /// The expression of each alias, and how many parts it has.
+    /// Expression of each alias, and its number of parts.
     aliases: HashMap<String, (Expression, usize)>,
     depth: usize,
     parts: usize,
@@ -70,7 +71,8 @@ impl Parser<'_> {
         Ok(Request { root, continuations })
     }
 
-    /// `{ 'continuations': ['…', …] }`, any number of times, also in the old form with brackets around it.
+    /// Parses `{ 'continuations': ['…', …] }`, any number of times, also in the old form with brackets around
+    /// it.
     fn annotation(&mut self) -> Result<Vec<String>, Error> {
         let mut continuations = Vec::new();
         let bracket = self.lexer.take_symbol('[');
@@ -125,7 +127,7 @@ impl Parser<'_> {
             Some("max") => operation.max = Some(self.parenthesised(Self::limit)?),
             Some("where") => operation.all_documents = self.parenthesised(Self::where_clause)?,
             Some("precision" | "accuracy") => {
-                // Counts are exact here, so there is nothing to set; the number must be one all the same.
+                // Counts are always exact, so the precision has no effect; it must still be a number.
                 self.parenthesised(|parser| parser.lexer.float())?;
             }
             Some("hint") => drop(self.parenthesised_name()?),
@@ -281,7 +283,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// One or more of `inner`, with commas between, in parentheses.
+    /// Parses one or more of `inner`, separated by commas, in parentheses.
     fn list<T>(&mut self, inner: impl Fn(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         self.parenthesised(|parser| {
             let mut list = vec![inner(parser)?];

@@ -1,10 +1,10 @@
-//! The grouping language as values, and back as its canonical text: what labels are made of.
+//! Syntax tree of the grouping language, and its canonical text, which provides labels.
 
 use std::fmt;
 
 use crate::functions::Function;
 
-/// One grouping request, parsed. Names are still to be checked against a schema.
+/// One parsed grouping request. Names are not yet resolved against a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The outermost operation.
@@ -13,7 +13,7 @@ pub struct Request {
     pub continuations: Vec<String>,
 }
 
-/// Whether an operation works on a list as a whole or on each of its members.
+/// Scope of an operation: a list as a whole, or each of its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Each {
     /// `all(…)`.
@@ -25,13 +25,13 @@ pub enum Each {
 /// `all(…)` or `each(…)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// Which of the two.
+    /// `all` or `each`.
     pub each: Each,
     /// `group(…)`.
     pub group_by: Option<Expression>,
     /// `filter(…)`.
     pub filter: Option<Filter>,
-    /// `where(true)`: all documents in scope, not only those that match.
+    /// `where(true)`: all documents in scope, including those that do not match.
     pub all_documents: bool,
     /// `order(…)`.
     pub order: Vec<Order>,
@@ -64,7 +64,7 @@ impl Operation {
 /// `max(…)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// At most as many.
+    /// A maximum number.
     Count(usize),
     /// `inf`.
     Unlimited,
@@ -82,14 +82,14 @@ pub struct Order {
 /// One entry of `output(…)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// What is put out.
+    /// Value to output.
     pub expression: Expression,
-    /// `as(…)`; the expression's own text where it is not given.
+    /// `as(…)`; by default the text of the expression.
     pub label: Option<String>,
 }
 
 impl Output {
-    /// The name in the result.
+    /// Name in the result.
     pub fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| self.expression.to_string())
     }
@@ -98,7 +98,7 @@ impl Output {
 /// A filter over values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
-    /// `regex("…", exp)`: the pattern matches the whole of the value's text.
+    /// `regex("…", exp)`: the pattern must match the whole text of the value.
     Regex(String, Expression),
     /// `range(from, to, exp)`.
     Range {
@@ -106,9 +106,9 @@ pub enum Filter {
         from: f64,
         /// The upper bound.
         to: f64,
-        /// Whether each bound itself is inside.
+        /// True for each bound that is itself in the range.
         inclusive: (bool, bool),
-        /// What is compared.
+        /// Value to compare.
         input: Expression,
     },
     /// `istrue(exp)`.
@@ -121,12 +121,12 @@ pub enum Filter {
     Or(Box<Filter>, Box<Filter>),
 }
 
-/// A field, and the path inside it.
+/// A field, with a path inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath {
-    /// The field.
+    /// Name of the field.
     pub field: String,
-    /// Steps inside.
+    /// Steps of the path.
     pub steps: Vec<Step>,
 }
 
@@ -137,14 +137,14 @@ pub enum Step {
     Name(String),
     /// `{"key"}`: the map's value for a key.
     Key(String),
-    /// `{attribute(field)}`: the map's value for the key that another field of the document names.
+    /// `{attribute(field)}`: the map's value for the key in another field of the document.
     KeyOf(String),
 }
 
-/// What computes over the documents of a group.
+/// Aggregate over the documents of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Aggregator {
-    /// How many.
+    /// Number of values.
     Count,
     /// The sum.
     Sum,
@@ -158,12 +158,12 @@ pub enum Aggregator {
     Xor,
     /// The population standard deviation.
     Stddev,
-    /// Quantiles, exactly.
+    /// Exact quantiles.
     Quantiles,
 }
 
 impl Aggregator {
-    /// The name in the language.
+    /// Name in the language.
     pub const fn name(self) -> &'static str {
         match self {
             Aggregator::Count => "count",
@@ -178,7 +178,7 @@ impl Aggregator {
     }
 }
 
-/// An expression over a document, or, with aggregates in it, over a group.
+/// An expression over a document or, with aggregates, over a group.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// A whole number.
@@ -189,16 +189,17 @@ pub enum Expression {
     Text(String),
     /// A field's value.
     Field {
-        /// Which.
+        /// Path of the field.
         path: FieldPath,
-        /// Written as `attribute(name)`.
+        /// True if written as `attribute(name)`.
         wrapped: bool,
     },
-    /// A function of the table. `min`, `max` and `xor` of one argument are aggregates where a group is asked for.
+    /// A function of the table. `min`, `max` and `xor` of one argument are aggregates in the context of a
+    /// group.
     Call {
-        /// Which.
+        /// The function.
         function: &'static Function,
-        /// Its arguments.
+        /// Arguments.
         arguments: Vec<Expression>,
     },
     /// `relevance()`.
@@ -209,21 +210,21 @@ pub enum Expression {
     DocumentName,
     /// `predefined(exp, bucket…)`.
     Predefined {
-        /// What is put into buckets.
+        /// Value to put into buckets.
         input: Box<Expression>,
-        /// Ascending, without overlap.
+        /// Buckets, ascending and disjoint.
         buckets: Vec<Bucket>,
     },
     /// `fixedwidth(exp, width)`.
     FixedWidth {
-        /// What is put into buckets.
+        /// Value to put into buckets.
         input: Box<Expression>,
         /// The width as written.
         width: Number,
     },
     /// `uca(exp, "locale", "strength")`.
     Collate {
-        /// Text.
+        /// Text to collate.
         input: Box<Expression>,
         /// The locale.
         locale: String,
@@ -238,16 +239,16 @@ pub enum Expression {
         latitude: f64,
         /// Degrees, east positive.
         longitude: f64,
-        /// `.miles` and not `.km`.
+        /// True for `.miles`, false for `.km`.
         miles: bool,
     },
     /// An aggregate over the documents of a group.
     Aggregate {
-        /// Which.
+        /// The aggregate function.
         aggregator: Aggregator,
-        /// Of what; none for `count()`.
+        /// Its input; `None` for `count()`.
         input: Option<Box<Expression>>,
-        /// For `quantiles`: which.
+        /// The shares for `quantiles`.
         quantiles: Vec<f64>,
     },
     /// `summary(class)`.
@@ -266,20 +267,20 @@ pub enum Number {
 /// A bucket as written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bucket {
-    /// Where it begins.
+    /// Lower end.
     pub from: Bound,
-    /// Whether that value itself is inside.
+    /// True if the lower end is in the bucket.
     pub from_inclusive: bool,
-    /// Where it ends; none where only one value was given.
+    /// Upper end; `None` if only one value was given.
     pub to: Option<Bound>,
-    /// Whether that value itself is inside.
+    /// True if the upper end is in the bucket.
     pub to_inclusive: bool,
 }
 
 /// An end of a bucket.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Bound {
-    /// `-inf` as the beginning, `inf` as the end.
+    /// `-inf` as the lower end, `inf` as the upper end.
     Infinite,
     /// A whole number.
     Long(i64),
@@ -394,7 +395,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// A float that keeps a decimal point, so that its text is a float's again.
+/// A float with a decimal point in its text, so that it is parsed as a float again.
 pub(crate) struct DisplayDouble(pub(crate) f64);
 
 impl fmt::Display for DisplayDouble {
@@ -403,7 +404,7 @@ impl fmt::Display for DisplayDouble {
     }
 }
 
-/// Text in double quotes, as the parser reads it.
+/// Text in double quotes, as accepted by the parser.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

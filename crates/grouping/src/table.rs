@@ -6,23 +6,25 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::datum::Datum;
 
-/// The groups of one list in all groups around it, numbered as they come, found by the group around them and their key.
+/// Groups of one list across all enclosing groups, numbered in order of appearance. A group is found by its
+/// enclosing group and its key.
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "Groups")]
 pub(crate) struct Table {
     numbers: HashTable<u32>,
-    /// Those whose key is a whole number: by far the most, and small enough to lie in the table themselves.
+    /// Groups whose key is a whole number: by far the most common, and small enough to store in the table
+    /// itself.
     whole: HashMap<(u32, i64), u32>,
-    /// Short texts, for the same reason; all of them are in `numbers` too.
+    /// Groups with a short text as key, for the same reason; all of them are in `numbers` too.
     short: HashMap<(u32, Short), u32>,
     hasher: DefaultHashBuilder,
-    /// For each group, the number of the group around it.
+    /// For each group, the number of the enclosing group.
     pub(crate) parents: Vec<u32>,
-    /// For each group, what its documents share.
+    /// For each group, its key.
     pub(crate) keys: Vec<Datum<'static>>,
 }
 
-/// A table without what finds its groups.
+/// A table without its lookup maps.
 #[derive(Deserialize)]
 struct Groups(Vec<(u32, Datum<'static>)>);
 
@@ -47,7 +49,7 @@ impl TryFrom<Groups> for Table {
 }
 
 impl Table {
-    /// The number of a group, new or known.
+    /// Number of a group; created on first use.
     pub(crate) fn number(&mut self, parent: u32, key: &Datum<'_>) -> u32 {
         match key {
             Datum::Long(value) => self.long(parent, *value),
@@ -59,7 +61,7 @@ impl Table {
         }
     }
 
-    /// As [`Table::number`], for a whole number.
+    /// Like [`Table::number`], for a whole number.
     pub(crate) fn long(&mut self, parent: u32, value: i64) -> u32 {
         let Table { whole, parents, keys, .. } = self;
         *whole.entry((parent, value)).or_insert_with(|| {
@@ -69,12 +71,12 @@ impl Table {
         })
     }
 
-    /// As [`Table::number`], for a text.
+    /// Like [`Table::number`], for a text.
     pub(crate) fn text(&mut self, parent: u32, text: &str) -> u32 {
         self.text_bytes(parent, text.as_bytes())
     }
 
-    /// As [`Table::number`], for a text as it lies in its column.
+    /// Like [`Table::number`], for the bytes of a text in its column.
     pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
         let Some(short) = Short::of(text) else { return self.any_text(parent, text) };
         if let Some(known) = self.short.get(&(parent, short)) {
@@ -120,7 +122,7 @@ impl Table {
         }
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -170,7 +172,7 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &Datum<'_>) -> u64 {
     }
 }
 
-/// Whether two keys are one. All NaNs are, and both zeros.
+/// Equality of keys. All NaNs are equal, and so are both zeros.
 fn same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
     match (a, b) {
         (Datum::Null, Datum::Null) => true,

@@ -6,18 +6,19 @@ use crate::Error;
 /// The time zone of the `time.*` functions.
 #[derive(Debug, Clone, Default)]
 pub enum Zone {
-    /// No offset.
+    /// UTC, without offset.
     #[default]
     Utc,
-    /// A zone with an offset from UTC that may change.
+    /// A zone whose offset from UTC may change.
     Local(TimeZone),
 }
 
 impl Zone {
-    /// A zone by its name in the IANA database (`America/Los_Angeles`), or `utc`, or an offset: `GMT-8`, `UTC+05:30`, `+01:00`.
+    /// Parses the name of a zone in the IANA database (`America/Los_Angeles`), or `utc`, or an offset:
+    /// `GMT-8`, `UTC+05:30`, `+01:00`.
     ///
     /// # Errors
-    /// None of those.
+    /// The name is not one of these.
     pub fn parse(name: &str) -> Result<Self, Error> {
         let trimmed = name.trim();
         let upper = trimmed.to_ascii_uppercase();
@@ -35,7 +36,7 @@ impl Zone {
         })
     }
 
-    /// The calendar date and time of day of an instant, in seconds since 1970.
+    /// Calendar date and time of day of an instant, in seconds since 1970.
     pub(crate) fn civil(&self, seconds: i64) -> Civil {
         let offset = match self {
             Zone::Utc => 0,
@@ -67,19 +68,20 @@ fn parse_offset(text: &str) -> Option<jiff::tz::Offset> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
-    /// From 1.
+    /// Month, from 1.
     pub(crate) month: i64,
-    /// From 1.
+    /// Day of the month, from 1.
     pub(crate) day: i64,
-    /// From 0.
+    /// Day of the year, from 0.
     pub(crate) day_of_year: i64,
-    /// From 0 = Sunday.
+    /// Day of the week, from 0 = Sunday.
     pub(crate) day_of_week: i64,
     pub(crate) second_of_day: i64,
 }
 
 impl Civil {
-    /// Counts days in eras of 400 years that begin on 1 March, so that the leap day is the last day of a year.
+    /// Converts seconds since 1970. Days are counted in eras of 400 years that begin on 1 March, so that the
+    /// leap day is the last day of a year.
     fn from_seconds(seconds: i64) -> Self {
         let days = seconds.div_euclid(86_400);
         let since_march_0000 = days + 719_468;

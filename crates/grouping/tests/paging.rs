@@ -1,4 +1,4 @@
-//! Continuations lead from page to page, and limits are kept.
+//! Continuations lead from page to page, and limits hold.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn purchases() -> Vec<Purchase> {
         .collect()
 }
 
-/// The result of a request with continuations, as text; and its own continuation, and those of its first list.
+/// Result of a request with continuations, as text, with its own continuation and those of its first list.
 fn page(text: &str, continuations: &[&str]) -> (String, String, Option<String>, Option<String>) {
     let list: Vec<String> = continuations.iter().map(|text| format!("'{text}'")).collect();
     let text = format!("{{ 'continuations': [{}] }} {text}", list.join(", "));

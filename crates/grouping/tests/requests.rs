@@ -1,5 +1,5 @@
-//! The table `requests.txt`: a request on a line, and under it, indented, the groups or the error that it gives over the
-//! same few purchases. `UPDATE_GOLDEN=1 cargo test` writes the answers anew, to be read in the diff.
+//! The table `requests.txt`: one request per line, and below it, indented, the groups or the error for the
+//! same few purchases. `UPDATE_GOLDEN=1 cargo test` rewrites the results; review the diff.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn position(latitude: i32, longitude: i32) -> Value {
     Value::Position { latitude, longitude }
 }
 
-/// Seven purchases; the last has no value in any field but the customer.
+/// Seven purchases; the last has a value only for the customer.
 fn purchases() -> Vec<Purchase> {
     let rows = [
         ("a", 0.9, "Smith", "Spark plug", 100, 0.25, 4.5f32, 1_157_526_000i64, true),

@@ -1,4 +1,5 @@
-//! Groups of generated documents, against plain code over the documents themselves; and no text makes the parser panic.
+//! Groups of generated documents, compared with simple code over the documents themselves; and a check that
+//! no text makes the parser panic.
 
 mod support;
 
@@ -38,7 +39,7 @@ fn documents(rows: &[Row]) -> Vec<Purchase> {
     rows.iter().enumerate().map(document).collect()
 }
 
-/// Groups, then what is in them, in the order of the request `order(max(key))`.
+/// Groups with their members, in the order of the request `order(max(key))`.
 type Grouped<K> = BTreeMap<K, Vec<Row>>;
 
 fn grouped<K: Ord>(rows: &[Row], keys: impl Fn(&Row) -> Vec<K>) -> Grouped<K> {

@@ -1,8 +1,9 @@
-//! How fast matching is, beside the limits of the machine: `cargo run --release -p millrace-matching --example speed`.
+//! Speed of matching, compared with the limits of the machine:
+//! `cargo run --release -p millrace-matching --example speed`.
 //!
 //! 1. The ten nearest of 10,000 and 100,000 vectors of 384 bfloat16, and the time to read the same bytes.
-//! 2. Both of two words in 10,000 texts of 1 KB, with counts and document frequencies, and the time that two bare substring
-//!    searches over the same folded text take.
+//! 2. Both of two words in 10,000 texts of 1 KB, with counts and document frequencies, and the time of two
+//!    plain substring searches over the same folded text.
 //! 3. Texts of 1 KB to tokens.
 
 use std::hint::black_box;
@@ -26,7 +27,7 @@ fn main() {
     text(10_000);
 }
 
-/// The fastest of some runs, in nanoseconds: in slower ones the machine did something else as well.
+/// Time of the fastest run, in nanoseconds; slower runs were disturbed by other work of the machine.
 fn fastest(runs: usize, mut run: impl FnMut()) -> f64 {
     let times = (0..runs).map(|_| {
         let start = Instant::now();
@@ -36,7 +37,7 @@ fn fastest(runs: usize, mut run: impl FnMut()) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
-/// A generator that gives the same numbers on every run.
+/// A reproducible pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -102,7 +103,7 @@ fn nearest(documents: usize) {
     }
 }
 
-/// Reads every byte of the vectors once, in eight independent sums.
+/// Reads every byte of the vectors once, with eight independent sums.
 fn read_all(view: &MemoryView) -> u64 {
     let columns = view
         .columns(&ColumnKey::value("vector"), 0..view.chunks().len())
@@ -125,7 +126,7 @@ fn text(documents: usize) {
     let vocabulary: Vec<String> = (0..20_000)
         .map(|_| (0..3 + random.next() % 8).map(|_| (b'a' + (random.next() % 26) as u8) as char).collect())
         .collect();
-    // The nth word is n times as rare as the first, as in text that people write.
+    // The nth word is n times as rare as the first, as in natural text.
     let mut word = || {
         let uniform = (random.next() % (1 << 20)) as f64 / (1 << 20) as f64;
         vocabulary[(vocabulary.len() as f64).powf(uniform) as usize - 1].clone()

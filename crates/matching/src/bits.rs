@@ -7,10 +7,10 @@ const WORDS: usize = CHUNK_DOCS / 64;
 pub(crate) struct Bits([u64; WORDS]);
 
 impl Bits {
-    /// No document.
+    /// The empty set.
     pub(crate) const NONE: Bits = Bits([0; WORDS]);
 
-    /// The first `count` documents; all that a chunk can have if there are more.
+    /// The first `count` documents, at most as many as a chunk can have.
     pub(crate) fn first(count: usize) -> Self {
         let mut bits = Self::NONE;
         for (index, word) in bits.0.iter_mut().enumerate() {
@@ -23,7 +23,7 @@ impl Bits {
         bits
     }
 
-    /// Those set in `words`, lowest bit first.
+    /// The documents whose bits are set in `words`, lowest bit first.
     pub(crate) fn from_words(words: &[u64]) -> Self {
         let mut bits = Self::NONE;
         bits.0.iter_mut().zip(words).for_each(|(bits, word)| *bits = *word);
@@ -66,7 +66,7 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The documents as places in the chunk, ascending.
+    /// The documents as indices in the chunk, ascending.
     pub(crate) fn rows(&self) -> Vec<u16> {
         let mut rows = Vec::with_capacity(self.count());
         for (index, word) in (0u16..).zip(&self.0) {

@@ -5,33 +5,33 @@ use crate::Error;
 use crate::tree::{ReadyPlan, any_holds, holds, path_of};
 use crate::value::elements;
 
-/// Which elements of a field's collection a plan matches: what `matched-elements-only` shows.
+/// Selection of the elements of a collection field that a plan matches, for `matched-elements-only`.
 pub struct MatchedElements<'p> {
     ready: ReadyPlan<'p>,
-    /// The parts of the plan that say something of the field's elements.
+    /// Parts of the plan that constrain the field's elements.
     conditions: Vec<Condition<'p>>,
 }
 
 enum Condition<'p> {
     Leaf(LeafId),
-    /// What must hold in an element.
+    /// Condition on an element.
     Element(&'p Node),
-    /// What must hold in an element of a collection inside of an element, and its path.
+    /// Condition on an element of a nested collection, with the path of that collection.
     Inside(&'p Node, &'p str),
 }
 
 impl<'p> MatchedElements<'p> {
-    /// For one field of the plan. What the plan excludes is not looked at.
+    /// Creates the selection for one field of the plan. Excluded parts of the plan are ignored.
     ///
     /// # Errors
-    /// A pattern of the plan cannot be used.
+    /// A pattern of the plan is invalid.
     pub fn new(plan: &'p Plan, field: &str) -> Result<Self, Error> {
         let mut conditions = Vec::new();
         collect(plan, &plan.root, field, &mut conditions);
         Ok(MatchedElements { ready: ReadyPlan::new(plan)?, conditions })
     }
 
-    /// The indices of the elements that match, ascending.
+    /// Indices of the matching elements, ascending.
     pub fn of(&self, value: &Value) -> Vec<usize> {
         let mut matched = Vec::new();
         elements(value, &mut |index, element| {

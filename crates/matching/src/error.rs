@@ -1,38 +1,39 @@
 use millrace_column::ReadError;
 
-/// Why a plan could not be matched to the end.
+/// Error while matching a plan.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A column could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A pattern that is no regular expression, or one that would take too much memory.
+    /// An invalid regular expression, or one that would take too much memory.
     #[error("the regular expression '{pattern}' of field '{field}' cannot be used: {reason}")]
     Pattern {
-        /// The field.
+        /// Name of the field.
         field: String,
         /// The expression as given.
         pattern: String,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: String,
     },
-    /// The plan names a field that its schema has not, or asks of it what its type has not.
+    /// The plan refers to a field that the schema does not have, or uses it in a way that its type does not
+    /// support.
     #[error("field '{field}' of schema '{schema}' cannot be matched: {reason}")]
     Field {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// What is wrong.
+        /// Cause of the error.
         reason: &'static str,
     },
-    /// A chunk has more documents than a chunk may have.
+    /// A chunk exceeds the maximum number of documents.
     #[error("chunk {chunk} has {documents} documents, more than a chunk may have")]
     Chunk {
-        /// Its number in the view.
+        /// Index of the chunk in the view.
         chunk: usize,
-        /// How many it says it has.
+        /// Its stated number of documents.
         documents: usize,
     },
 }

@@ -1,7 +1,7 @@
-/// Kilometres from the centre of the earth to sea level, on average.
+/// Mean radius of the earth in kilometres.
 const EARTH_RADIUS_KM: f64 = 6371.0088;
 
-/// Kilometres along the great circle between two places in degrees.
+/// Great-circle distance of two positions, in kilometres; the positions are in degrees.
 pub fn distance_km(from: (f64, f64), to: (f64, f64)) -> f64 {
     let (latitude, longitude) = ((to.0 - from.0).to_radians(), (to.1 - from.1).to_radians());
     let haversine = (latitude / 2.0).sin().powi(2)
@@ -9,7 +9,7 @@ pub fn distance_km(from: (f64, f64), to: (f64, f64)) -> f64 {
     2.0 * EARTH_RADIUS_KM * haversine.sqrt().min(1.0).asin()
 }
 
-/// Places within some kilometres of one.
+/// Positions within a distance of a centre.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GeoCircle {
     pub(crate) latitude: f64,
@@ -18,7 +18,7 @@ pub(crate) struct GeoCircle {
 }
 
 impl GeoCircle {
-    /// Kilometres from the centre.
+    /// Distance from the centre in kilometres.
     pub(crate) fn distance_km(&self, latitude: f64, longitude: f64) -> f64 {
         distance_km((self.latitude, self.longitude), (latitude, longitude))
     }
@@ -28,7 +28,7 @@ impl GeoCircle {
     }
 }
 
-/// South, west, north, east. A box whose west is east of its east goes across the date line.
+/// South, west, north, east. A box whose west exceeds its east crosses the date line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GeoBox(pub(crate) [f64; 4]);
 

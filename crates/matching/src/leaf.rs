@@ -1,4 +1,4 @@
-//! A leaf of a plan made ready, and what it finds in the documents of a chunk.
+//! Leaves of a plan, prepared for execution, and their matches in the documents of a chunk.
 
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ use crate::value::{Element, ValueTest, Weighing};
 use crate::words::{self, Numbers, Places};
 use crate::{Error, LeafMatches, Occurrences};
 
-/// A leaf made ready for all chunks.
+/// A leaf prepared for all chunks.
 pub(crate) struct ReadyLeaf {
     pub(crate) field: FieldPath,
     pub(crate) kind: Kind,
-    /// The values' test, for what stands inside `sameElement`.
+    /// Test of single values, for use inside `sameElement`.
     pub(crate) test: Option<ValueTest>,
     dot_product_above: Option<f64>,
-    /// Documents without a value match: a truth value that is not given is false.
+    /// True if documents without a value match: a missing truth value is false.
     absent: bool,
 }
 
-/// How a leaf is matched.
+/// Matching method of a leaf.
 pub(crate) enum Kind {
     /// Words among the field's tokens.
     Words(Vec<WordMatcher>),
-    /// Any of these words among the field's tokens, with weights.
+    /// Any of these weighted words among the field's tokens.
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
     Values { weighted: bool, listed: bool },
-    /// Numbers inside of structs and maps: each is one word, and an element of its own.
+    /// Numbers inside structs and maps: each is one word, and an element of its own.
     NumberWords,
-    /// As `Values`, with the distance of the nearest position.
+    /// Like `Values`, with the distance of the nearest position.
     Circle(GeoCircle),
-    /// The nearest.
+    /// Nearest neighbours, with the number of target hits.
     Nearest(Box<Nearest>, u32),
 }
 
-/// Where a leaf's values are: a column, and the path inside its values.
+/// Location of a leaf's values: a column, and the path inside its values.
 pub(crate) struct FieldPath {
     pub(crate) key: ColumnKey,
     pub(crate) data_type: DataType,
@@ -107,7 +107,7 @@ impl ReadyLeaf {
         })
     }
 
-    /// About what it costs to match a document, for doing the cheap ones first.
+    /// Approximate cost per document, used to evaluate cheap leaves first.
     pub(crate) fn cost(&self) -> u32 {
         match (&self.kind, layout(&self.field.data_type)) {
             (Kind::Values { .. }, Layout::Number(_)) => 1,
@@ -118,7 +118,8 @@ impl ReadyLeaf {
         }
     }
 
-    /// What it finds in the documents `within` of a chunk. For the nearest: in all of them that have a vector.
+    /// Matches in the documents `within` of a chunk. A nearest-neighbour leaf covers all documents with a
+    /// vector.
     pub(crate) fn find(&self, column: Option<&Column>, within: &Bits) -> Found {
         if self.absent {
             return Found::Bits((*within).without(&truths(column)));
@@ -165,7 +166,7 @@ impl ReadyLeaf {
         }
     }
 
-    /// Values of any type, decoded one by one.
+    /// Matches values of any type, decoded one by one.
     fn values(&self, column: &Column, within: &Bits, weighted: bool, listed: bool) -> Found {
         let mut buffer = String::new();
         let mut weight = |document| match (&self.test, column) {
@@ -190,7 +191,7 @@ impl ReadyLeaf {
         Found::Bits(bits)
     }
 
-    /// The numbers that match, as places among words of which each has a boundary after it.
+    /// Matching numbers, as positions in a text with an element boundary after each number.
     fn number_words(&self, column: &Column, within: &Bits) -> Places {
         let path: Vec<&str> = self.field.path.iter().map(|part| &**part).collect();
         let mut places = Places::default();
@@ -210,7 +211,7 @@ impl ReadyLeaf {
         places
     }
 
-    /// The weight of an element where it matches.
+    /// Weight of an element if it matches.
     fn weight(&self, element: Element<'_>, path: &[Arc<str>], listed: bool) -> Option<i64> {
         let test = self.test.as_ref()?;
         let path: Vec<&str> = path.iter().map(|part| &**part).collect();
@@ -223,7 +224,7 @@ impl ReadyLeaf {
         weighing.weight(self.dot_product_above)
     }
 
-    /// Whether it matches in an element of the field, `depth` steps of the leaf's path inside of it.
+    /// True if the leaf matches in an element of the field that lies `depth` steps down the leaf's path.
     pub(crate) fn matches_element(&self, element: Element<'_>, depth: usize) -> bool {
         let listed = matches!(self.kind, Kind::Values { listed: true, .. } | Kind::WordIn(_));
         self.weight(element, self.field.path.get(depth..).unwrap_or_default(), listed).is_some()
@@ -287,14 +288,14 @@ fn is_weighted(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
 }
 
-/// The documents that have the value true.
+/// Documents with the value true.
 fn truths(column: Option<&Column>) -> Bits {
     let Some(Column::Fixed(column)) = column else { return Bits::NONE };
     let given = Bits::from_words(column.presence().words());
     mask(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&given)
 }
 
-/// One number a document, compared without decoding.
+/// Matches one number per document, without decoding.
 fn numbers(test: &ValueTest, column: &Fixed, within: &Bits) -> Bits {
     use millrace_column::Cell;
     let present = Bits::from_words(column.presence().words()).and(within);
@@ -325,11 +326,11 @@ fn mask<T>(numbers: &[T], test: impl Fn(&T) -> Option<i32>) -> Bits {
     bits
 }
 
-/// One text a document, compared as a whole.
+/// Matches one text per document, as a whole.
 fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
     let mut bits = Bits::NONE;
     let mut buffer = String::new();
-    // Looked at once, and not value by value: nearly always all of it is text.
+    // One UTF-8 check for all values instead of one per value: nearly always all of it is text.
     let all = std::str::from_utf8(column.data()).ok();
     let offsets = column.offsets();
     if let (Some(regex), Some(all)) = (test.free_regex(), all.filter(|all| all.is_ascii())) {
@@ -347,7 +348,7 @@ fn texts(test: &ValueTest, column: &Bytes, within: &Bits) -> Bits {
     bits
 }
 
-/// The documents in whose part of a text a regular expression matches: one scan over all of them.
+/// Documents whose part of a text matches a regular expression, by one scan over all of them.
 fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
     let mut bits = Bits::NONE;
     let (mut from, mut document) = (0, 0);
@@ -355,7 +356,8 @@ fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
         while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
             document += 1;
         }
-        // What goes on in the next document is no match of this one; it may have another, which ends before.
+        // A match that extends into the next document does not count; this document may have another one that
+        // ends earlier.
         let mut next = document;
         loop {
             let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
@@ -376,7 +378,7 @@ fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> Bits {
     bits
 }
 
-/// What a leaf found in some documents of a chunk.
+/// Matches of a leaf in documents of a chunk.
 pub(crate) enum Found {
     Bits(Bits),
     Places(Places),
@@ -384,7 +386,8 @@ pub(crate) enum Found {
     Distances(Distances),
 }
 
-/// Distances of documents, which ascend; infinite where there is nothing to measure, or it is out of reach.
+/// Distances of documents, ascending by document; infinite if there is no value to measure, or if it is out
+/// of reach.
 #[derive(Debug, Default)]
 pub(crate) struct Distances {
     documents: Vec<u16>,
@@ -392,13 +395,14 @@ pub(crate) struct Distances {
 }
 
 impl Distances {
-    /// Documents no farther away than `most`, which may be infinite without those that are.
+    /// Documents whose distance is at most `most`. Infinite distances are excluded, even if `most` is
+    /// infinite.
     pub(crate) fn within(&self, most: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
         let pairs = self.documents.iter().copied().zip(self.distances.iter().copied());
         pairs.filter(move |(_, distance)| *distance <= most && *distance < f64::INFINITY)
     }
 
-    /// The distances of `documents`, which ascend.
+    /// Distances of `documents`, which ascend.
     fn of(&self, documents: &[u16]) -> Vec<f64> {
         let mut next = 0;
         let distance = documents.iter().map(|document| {
@@ -424,7 +428,7 @@ impl Distances {
 }
 
 impl Found {
-    /// The documents.
+    /// The matching documents.
     pub(crate) fn bits(&self) -> Bits {
         let mut bits = Bits::NONE;
         match self {
@@ -440,7 +444,7 @@ impl Found {
         bits
     }
 
-    /// Adds what the same leaf found in other documents of the chunk.
+    /// Adds matches of the same leaf in other documents of the chunk.
     pub(crate) fn merge(&mut self, other: Found) {
         match (self, other) {
             (Found::Bits(bits), Found::Bits(more)) => *bits = bits.or(&more),
@@ -450,12 +454,12 @@ impl Found {
             }
             (Found::Distances(distances), Found::Distances(more)) => distances.merge(more),
             (Found::Places(places), Found::Places(more)) => places.merge(&more),
-            // A leaf finds one kind of thing.
+            // A leaf always has matches of one kind.
             (this, other) => *this = other,
         }
     }
 
-    /// What was found in `documents`, which ascend.
+    /// Matches in `documents`, which ascend.
     pub(crate) fn extract(&self, documents: &[u16], positions: bool) -> LeafMatches {
         match self {
             Found::Bits(bits) => LeafMatches::Matched(

@@ -1,15 +1,17 @@
-//! A plan's predicates over columns: which documents match, and where.
+//! Evaluation of a plan's predicates over columns: the matching documents, and the positions of the matches.
 //!
-//! [`match_plan`] goes through the chunks of a view once. In each it evaluates the plan's tree over sets of documents, the cheap
-//! predicates first, so that the dear ones see few: numbers, then words, then other values, then distances.
+//! [`match_plan`] makes one pass over the chunks of a view. In each it evaluates the plan's tree over sets of
+//! documents, cheap predicates first, so that expensive ones see few documents: numbers, then words, then
+//! other values, then distances.
 //!
-//! [`Matches`] is what ranking, grouping and summaries work from: for each chunk the matched documents, and for each leaf of the
-//! plan what was found in each of them; beside it the statistics of the whole group, counted in the same pass.
+//! [`Matches`] is the input of ranking, grouping and summaries: for each chunk the matched documents, and for
+//! each leaf of the plan its matches in each of them. It also has the statistics of the whole group, counted
+//! in the same pass.
 //!
-//! Which documents are among the nearest is known only at the end. Until then a chunk keeps what is undecided of its tree
-//! (`tree::Residual`), for the documents that are near enough so far.
+//! The set of nearest documents is known only at the end. Until then a chunk keeps the undecided part of its
+//! tree (`tree::Residual`), for the documents that are near enough so far.
 //!
-//! This crate does not know scores, and nothing of where columns come from.
+//! This crate is independent of scores and of the source of columns.
 
 mod bits;
 mod elements;

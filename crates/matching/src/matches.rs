@@ -4,86 +4,87 @@ use std::sync::Arc;
 use millrace_plan::LeafId;
 use serde::{Deserialize, Serialize};
 
-/// What ranking will ask about, so that nothing else is computed.
+/// Match data that ranking needs; nothing else is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demands {
-    /// How often a word occurs.
+    /// Number of occurrences of words.
     pub counts: bool,
-    /// Where it occurs (implies counts).
+    /// Positions of words (implies counts).
     pub positions: bool,
-    /// [`Statistics`], over all live documents in scope, whether they match the rest of the query or not.
+    /// [`Statistics`] over all live documents in scope, including those that do not match the rest of the
+    /// query.
     pub statistics: bool,
 }
 
-/// What matched.
+/// Result of matching.
 #[derive(Debug, Clone, Default)]
 pub struct Matches {
     /// The chunks with at least one matched document, in order.
     pub chunks: Vec<ChunkMatches>,
-    /// Over all live documents in scope.
+    /// Statistics over all live documents in scope.
     pub statistics: Statistics,
-    /// Live documents that were looked at.
+    /// Number of live documents that were examined.
     pub documents: u64,
-    /// The deadline passed; chunks after the last one here were not looked at.
+    /// True if the deadline passed; chunks after the last one here were not examined.
     pub timed_out: bool,
 }
 
-/// What matched in one chunk.
+/// Matches in one chunk.
 #[derive(Debug, Clone)]
 pub struct ChunkMatches {
-    /// The chunk's number in the view.
+    /// Index of the chunk in the view.
     pub chunk: usize,
-    /// The matched documents, by place in the chunk, ascending. All lists below have one entry for each of them.
+    /// Matched documents, by index in the chunk, ascending. All lists below have one entry for each of them.
     pub documents: Vec<u16>,
-    /// What each leaf found, by [`LeafId`].
+    /// Matches of each leaf, by [`LeafId`].
     pub leaves: Vec<LeafMatches>,
 }
 
 impl ChunkMatches {
-    /// What a leaf found.
+    /// Matches of a leaf.
     pub fn leaf(&self, id: LeafId) -> &LeafMatches {
         &self.leaves[id.0]
     }
 }
 
-/// What a leaf found in the matched documents of a chunk.
+/// Matches of a leaf in the matched documents of a chunk.
 #[derive(Debug, Clone)]
 pub enum LeafMatches {
-    /// Nothing in any of them, or nobody asked.
+    /// No matches, or no demand for them.
     None,
-    /// Whether it matches.
+    /// True for each document that matches.
     Matched(Vec<bool>),
     /// Words among tokens.
     Words(Occurrences),
-    /// A weight where it matches: weighted sets, `in`, array elements (1).
+    /// A weight for each document that matches: weighted sets, `in`, array elements (1).
     Weights(Vec<Option<i64>>),
-    /// How far away, in the metric's own unit; infinite where there is no vector.
+    /// Distances in the metric's own unit; infinite without a vector.
     Distances(Vec<f64>),
 }
 
-/// Where words occur.
+/// Occurrences of words.
 #[derive(Debug, Clone, Default)]
 pub struct Occurrences {
-    /// How often, for each document; 0 where the leaf does not match.
+    /// Number of occurrences in each document; 0 if the leaf does not match.
     pub counts: Vec<u32>,
-    /// With [`Demands::positions`]: the first token of each occurrence, document after document (`counts` says how many belong to
-    /// each), as places among the document's tokens, element boundaries counted.
+    /// With [`Demands::positions`]: the first token of each occurrence, document after document (`counts`
+    /// gives the number per document), as an index among the document's tokens, including element boundaries.
     pub positions: Vec<u32>,
 }
 
 /// Term statistics of the group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Live documents in scope.
+    /// Number of live documents in scope.
     pub documents: u64,
-    /// For each leaf, by [`LeafId`], in how many of them it matches. Counted for ranked words only.
+    /// For each leaf, by [`LeafId`], the number of documents that it matches. Only ranked words are counted.
     pub document_frequency: Vec<u64>,
-    /// By field.
+    /// Statistics by field.
     pub fields: BTreeMap<Arc<str>, FieldStatistics>,
 }
 
 impl Statistics {
-    /// Adds those of other documents, of the same plan.
+    /// Adds statistics of other documents for the same plan.
     pub fn add(&mut self, other: &Statistics) {
         self.documents += other.documents;
         if self.document_frequency.len() < other.document_frequency.len() {
@@ -103,21 +104,21 @@ impl Statistics {
 /// Statistics of a text field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FieldStatistics {
-    /// Live documents with at least one token.
+    /// Number of live documents with at least one token.
     pub documents: u64,
-    /// Tokens of all of them.
+    /// Total number of tokens in these documents.
     pub tokens: u64,
 }
 
 impl FieldStatistics {
-    /// Tokens of the average document that has any; 1 where none has.
+    /// Average number of tokens of the documents that have any; 1 if none has.
     pub fn average_length(&self) -> f64 {
         if self.documents == 0 { 1.0 } else { self.tokens as f64 / self.documents as f64 }
     }
 }
 
 impl ChunkMatches {
-    /// Only the documents that `keep` accepts; `None` when that is none of them.
+    /// Keeps only the documents that `keep` accepts; `None` if it accepts none.
     pub fn retain(self, keep: impl Fn(u16) -> bool) -> Option<Self> {
         let kept: Vec<bool> = self.documents.iter().map(|document| keep(*document)).collect();
         if kept.iter().all(|kept| *kept) {
@@ -130,7 +131,7 @@ impl ChunkMatches {
 }
 
 impl LeafMatches {
-    /// Whether no document has any of it.
+    /// True if there is no match in any document.
     pub(crate) fn is_nothing(&self) -> bool {
         match self {
             LeafMatches::None => true,

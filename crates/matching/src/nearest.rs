@@ -1,4 +1,4 @@
-//! Exact distances between a query vector and the vectors of documents, and the best of them.
+//! Exact distances between a query vector and the vectors of documents, and selection of the smallest ones.
 
 use std::collections::BinaryHeap;
 
@@ -12,23 +12,23 @@ use millrace_tensor::{Cells, Tensor};
 use crate::geo;
 use crate::kernels::BrainQuery;
 
-/// A query vector, in the form in which none of its cells is rounded.
+/// A query vector, in a representation that rounds none of its cells.
 enum Query {
-    /// As it is, and split for rows of brain floats where that is faster.
+    /// The cells, also split for rows of bfloat16 numbers if that is faster.
     Single(Vec<f32>, Option<BrainQuery>),
     Double,
-    /// Bits in bytes.
+    /// Bits packed into bytes.
     Bits(Vec<i8>),
-    /// Degrees.
+    /// A position in degrees.
     Place(f64, f64),
 }
 
-/// What a nearest-neighbour leaf looks for.
+/// Target of a nearest-neighbour leaf.
 pub(crate) struct Nearest {
     query: Query,
-    /// The query's cells as 64-bit floats, for documents that have such.
+    /// Cells of the query as 64-bit floats, for documents with such cells.
     doubles: Vec<f64>,
-    /// The query's length, squared.
+    /// Squared length of the query vector.
     square: f64,
     metric: DistanceMetric,
     threshold: f64,
@@ -56,13 +56,13 @@ impl Nearest {
         Nearest { query, doubles, square, metric, threshold: threshold.unwrap_or(f64::INFINITY) }
     }
 
-    /// The distance past which nothing matches.
+    /// Maximum distance of a match.
     pub(crate) fn reach(&self) -> f64 {
         self.threshold
     }
 
-    /// The distances of the documents `rows` of a column, in that order; infinite where there is no vector, or one that does not
-    /// fit.
+    /// Distances of the documents `rows` of a column, in that order; infinite without a vector, or for a
+    /// vector of another size.
     pub(crate) fn distances(&self, column: &Column, data_type: &DataType, rows: &[u16]) -> Vec<f64> {
         let mut distances = vec![f64::INFINITY; rows.len()];
         match column {
@@ -143,7 +143,7 @@ impl Nearest {
         }
     }
 
-    /// The distance of the nearest of a tensor's dense subspaces.
+    /// Distance of the nearest of a tensor's dense subspaces.
     fn best_subspace(&self, tensor: &Tensor) -> f64 {
         let cells: Vec<f64> = tensor.cells().iter().collect();
         let width = self.doubles.len();
@@ -176,7 +176,8 @@ impl Nearest {
         }
     }
 
-    /// The distance from what the kernel summed; `square` is the document's length, squared, where the metric needs it.
+    /// Converts the kernel's sum to a distance. `square` is the squared length of the document vector, for
+    /// metrics that need it.
     fn distance(&self, sum: f64, square: impl FnOnce() -> f64) -> f64 {
         match self.metric {
             DistanceMetric::Euclidean => sum.sqrt(),
@@ -184,7 +185,7 @@ impl Nearest {
             DistanceMetric::PrenormalizedAngular => 1.0 - sum,
             DistanceMetric::Angular => {
                 let lengths = (self.square * square()).sqrt();
-                // A vector without length has no direction; it counts as standing at right angles to all others.
+                // A zero vector has no direction; it counts as orthogonal to all others.
                 if lengths == 0.0 {
                     std::f64::consts::FRAC_PI_2
                 } else {
@@ -196,8 +197,8 @@ impl Nearest {
     }
 }
 
-/// The labels of the dense subspace of `tensor` that is nearest to `target`, and how far away it is; of equally near ones the
-/// first. None where there is no subspace, or they do not fit.
+/// Labels of the dense subspace of `tensor` nearest to `target`, with its distance; of equal distances, the
+/// first. `None` if there is no subspace, or if the sizes differ.
 pub fn nearest_subspace<'t>(
     target: &Tensor,
     metric: DistanceMetric,
@@ -217,14 +218,14 @@ pub fn nearest_subspace<'t>(
     Some((tensor.labels(at), distance))
 }
 
-/// A cell of vectors that kernels take.
+/// Cell type of vectors that kernels support.
 trait VectorCell: Lane + bytemuck::AnyBitPattern {
-    /// The cells as bytes, where they are such.
+    /// The cells as bytes, if they are bytes.
     fn bits(_cells: &[Self]) -> Option<&[i8]> {
         None
     }
 
-    /// The cells as brain floats, where they are such.
+    /// The cells as bfloat16 numbers, if they are such.
     fn brain(_cells: &[Self]) -> Option<&[bf16]> {
         None
     }
@@ -242,7 +243,7 @@ impl VectorCell for i8 {
     }
 }
 
-/// The smallest distances met so far.
+/// The smallest distances so far.
 pub(crate) struct Best {
     wanted: usize,
     largest_first: BinaryHeap<Distance>,
@@ -263,7 +264,7 @@ impl Best {
         }
     }
 
-    /// The largest distance that is among the wanted: as much as is still to come, it can only become smaller.
+    /// Largest distance among the wanted ones. Further documents can only make it smaller.
     pub(crate) fn cutoff(&self) -> f64 {
         match self.largest_first.peek() {
             _ if self.largest_first.len() < self.wanted => f64::INFINITY,

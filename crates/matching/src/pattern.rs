@@ -6,9 +6,10 @@ use regex::{Regex, RegexBuilder};
 
 use crate::Error;
 
-/// A [`WordPattern`] made ready to be compared with words or whole values.
+/// A [`WordPattern`] prepared for comparison with words or whole values.
 ///
-/// Both sides are folded already, except that a regular expression is compiled here to ignore case where case does not count.
+/// Both sides are already folded; only a regular expression is compiled here to ignore case if case does not
+/// matter.
 #[derive(Debug, Clone)]
 pub struct WordMatcher {
     kind: Kind,
@@ -28,20 +29,20 @@ enum Kind {
     Substring(String),
     Regex {
         regex: Regex,
-        /// It says the same of a text wherever that stands: it does not look at what is around it, and does not match nothing.
+        /// True if a match does not depend on the surrounding text, and is never empty.
         free: bool,
     },
     Fuzzy(Fuzzy),
 }
 
-/// How much memory a compiled regular expression may take.
+/// Memory limit of a compiled regular expression, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 
 impl WordMatcher {
-    /// Makes a pattern of `field` ready.
+    /// Prepares a pattern of `field`.
     ///
     /// # Errors
-    /// [`Error::Pattern`] for a regular expression that cannot be used.
+    /// [`Error::Pattern`] for an invalid regular expression.
     pub fn new(field: &str, pattern: &WordPattern, cased: bool) -> Result<Self, Error> {
         let kind = match pattern {
             WordPattern::Exact(word) => Kind::Exact(word.clone()),
@@ -70,7 +71,7 @@ impl WordMatcher {
         Ok(WordMatcher { kind })
     }
 
-    /// Whether a folded word or value is one that the pattern describes.
+    /// True if the pattern matches a folded word or value.
     pub fn matches(&self, word: &str) -> bool {
         match &self.kind {
             Kind::Exact(exact) | Kind::Written(exact) => word == exact,
@@ -84,7 +85,7 @@ impl WordMatcher {
         }
     }
 
-    /// Whether a word of a text is one that the pattern describes: by its stem, or as it was written.
+    /// True if the pattern matches a word of a text: by its stem, or by its written form.
     pub fn matches_token(&self, token: &Token<'_>) -> bool {
         match &self.kind {
             Kind::Exact(_) | Kind::Any(_) => self.matches(token.text),
@@ -95,7 +96,7 @@ impl WordMatcher {
         }
     }
 
-    /// The stems of the words that it describes, where it is about stems.
+    /// Stems of the matching words, for a pattern on stems.
     pub(crate) fn stems(&self) -> Option<&[String]> {
         match &self.kind {
             Kind::Exact(word) => Some(std::slice::from_ref(word)),
@@ -104,7 +105,7 @@ impl WordMatcher {
         }
     }
 
-    /// The one word that it describes as it was written.
+    /// The single word that the pattern matches in its written form.
     pub(crate) fn written(&self) -> Option<&str> {
         match &self.kind {
             Kind::Written(word) | Kind::Word { written: word, .. } => Some(word),
@@ -112,7 +113,7 @@ impl WordMatcher {
         }
     }
 
-    /// Which bytes of a word that it describes it is about: all of them, but of a part that may stand anywhere.
+    /// The matching bytes of a word: all bytes, except for a pattern that may match a part of it.
     pub fn part(&self, word: &str) -> Range<usize> {
         match &self.kind {
             Kind::Substring(part) => word.find(part.as_str()).map_or(0..word.len(), |at| at..at + part.len()),
@@ -120,7 +121,7 @@ impl WordMatcher {
         }
     }
 
-    /// What all words that it describes begin with; empty where that can be anything.
+    /// Common prefix of all matching words; empty if they have none.
     pub(crate) fn prefix(&self) -> &str {
         match &self.kind {
             Kind::Prefix(prefix) => prefix,
@@ -129,8 +130,7 @@ impl WordMatcher {
         }
     }
 
-    /// A regular expression that says the same of a text wherever it stands: it does not look at what is around it, and does not match
-    /// nothing.
+    /// The regular expression, if a match does not depend on the surrounding text and is never empty.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
             Kind::Regex { regex, free: true } => Some(regex),
@@ -138,17 +138,18 @@ impl WordMatcher {
         }
     }
 
-    /// Whether it is a regular expression, which is about letters as they are, but for their case.
+    /// True for a regular expression, which compares letters without folding, except for case.
     pub(crate) const fn is_regex(&self) -> bool {
         matches!(self.kind, Kind::Regex { .. })
     }
 
-    /// Whether [`WordMatcher::prefix`] says all there is to say.
+    /// True if [`WordMatcher::prefix`] describes the pattern completely.
     pub(crate) const fn is_prefix(&self) -> bool {
         matches!(self.kind, Kind::Prefix(_))
     }
 
-    /// About how rare its words are: of two patterns the one with the greater number is likely to be found less often.
+    /// Estimated rarity of the matching words: the pattern with the greater number probably has fewer
+    /// matches.
     pub(crate) fn rarity(&self) -> usize {
         match &self.kind {
             Kind::Exact(word) | Kind::Written(word) => 2 * word.len() + 1,
@@ -162,10 +163,10 @@ impl WordMatcher {
     }
 }
 
-/// A word and how much may differ from it.
+/// A word with its permitted differences.
 #[derive(Debug, Clone)]
 struct Fuzzy {
-    /// What must be the same at the beginning.
+    /// Prefix that must be equal.
     exact: String,
     word: Vec<char>,
     max_edits: usize,
@@ -182,8 +183,8 @@ impl Fuzzy {
         }
     }
 
-    /// Edit distance by rows over the candidate's characters: `row[i]` is the distance of the first `i` characters of the word to
-    /// what was read. Stops where no entry can come back below the limit.
+    /// Edit distance by rows over the candidate's characters: `row[i]` is the distance of the first `i`
+    /// characters of the word to the characters read. Stops when no entry can fall below the limit again.
     fn matches(&self, candidate: &str) -> bool {
         if !candidate.starts_with(&self.exact) {
             return false;
@@ -207,7 +208,7 @@ impl Fuzzy {
     }
 }
 
-/// Whether an expression asks where a text or a word begins or ends. Where it cannot be told: yes.
+/// True if an expression depends on the start or end of a text or word, or if that cannot be determined.
 fn looks_around(pattern: &str) -> bool {
     regex_syntax::parse(pattern).map_or(true, |parsed| !parsed.properties().look_set().is_empty())
 }

@@ -13,13 +13,14 @@ use crate::{ChunkMatches, Demands, Error, FieldStatistics, LeafMatches, Matches,
 
 /// Matches a plan to the documents of a view.
 ///
-/// - Every live document counts, whatever its place; nothing is approximated. Of the nearest, those as near as the last one wanted
-///   are kept with it.
-/// - `stop` is asked before each chunk; once it says yes, no more are looked at and [`Matches::timed_out`] is set.
+/// - All live documents are examined; nothing is approximated. Documents as near as the last wanted one of
+///   the nearest are kept, too.
+/// - `stop` is called before each chunk. Once it returns true, no more chunks are examined, and
+///   [`Matches::timed_out`] is set.
 /// - Columns are read when the first document needs them, for many chunks at once.
 ///
 /// # Errors
-/// A column cannot be read, or the plan is not one for its schema.
+/// A column could not be read, or the plan does not fit its schema.
 pub fn match_plan(
     plan: &Plan,
     view: &dyn View,
@@ -47,18 +48,18 @@ pub fn match_plan(
     Ok(gathering.finish())
 }
 
-/// The matches of the chunks so far.
+/// Matches of the chunks so far.
 struct Gathering<'a> {
     ready: &'a ReadyPlan<'a>,
     demands: Demands,
     matches: Matches,
-    /// The best distances so far, for each leaf that wants the nearest.
+    /// The smallest distances so far, for each nearest-neighbour leaf.
     best: Vec<Option<Best>>,
-    /// For each chunk of `matches`, what is still to be decided when all distances are known.
+    /// For each chunk of `matches`, the part to be decided when all distances are known.
     undecided: Vec<Residual>,
-    /// Leaves whose frequency counts.
+    /// Leaves whose frequency is counted.
     counted: Vec<LeafId>,
-    /// Fields whose lengths count.
+    /// Fields whose lengths are counted.
     measured: BTreeSet<Arc<str>>,
 }
 
@@ -104,7 +105,7 @@ impl<'a> Gathering<'a> {
             self.matches.statistics.document_frequency[leaf.0] += pass.frequency(*leaf) as u64;
         }
         let residual = pass.evaluate(&mut self.best)?;
-        // What is too far away already will not come nearer; what is not to be near is decided at the end.
+        // Documents that are too far now stay too far; a negated leaf is decided at the end.
         let matched = residual.resolve(&|leaf, negated| match (&self.best[leaf.0], negated) {
             (Some(best), false) => pass.nearer(leaf, best.cutoff()),
             _ => Bits::NONE,

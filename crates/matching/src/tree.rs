@@ -1,4 +1,4 @@
-//! A plan's tree over one chunk.
+//! Evaluation of a plan's tree over one chunk.
 
 mod narrowing;
 
@@ -14,10 +14,10 @@ use crate::window::Window;
 use crate::words::{Nearness, Places};
 use crate::{Error, LeafMatches};
 
-/// What is known of a (part of a) tree before it is known which documents are the nearest.
+/// Result of a (part of a) tree before the nearest documents are known.
 pub(crate) enum Residual {
     Known(Bits),
-    /// The documents among the nearest for this leaf.
+    /// The nearest documents for this leaf.
     Nearest(LeafId),
     And(Vec<Residual>),
     Or(Vec<Residual>),
@@ -25,8 +25,8 @@ pub(crate) enum Residual {
 }
 
 impl Residual {
-    /// The documents that match when `nearest` says which are the nearest for a leaf. Its second argument tells whether the answer
-    /// will be negated.
+    /// Matching documents, given the nearest documents of each leaf by `nearest`. Its second argument is true
+    /// if the result will be negated.
     pub(crate) fn resolve(&self, nearest: &dyn Fn(LeafId, bool) -> Bits) -> Bits {
         self.resolve_as(nearest, false)
     }
@@ -47,7 +47,7 @@ impl Residual {
         }
     }
 
-    /// The documents that match if all that could be among the nearest are, and those only that it takes.
+    /// Upper bound of the matching documents: all candidates of nearest-neighbour leaves count as matches.
     fn at_most(&self, within: &Bits) -> Bits {
         self.resolve(&|_, negated| if negated { Bits::NONE } else { *within })
     }
@@ -74,7 +74,7 @@ impl Residual {
     }
 }
 
-/// A plan with its leaves made ready.
+/// A plan with prepared leaves.
 pub(crate) struct ReadyPlan<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) leaves: Vec<ReadyLeaf>,
@@ -89,7 +89,7 @@ impl<'p> ReadyPlan<'p> {
         Ok(ready)
     }
 
-    /// What a node of nearness asks; none for others.
+    /// The nearness condition of a node; `None` for other nodes.
     fn nearness(&self, node: &Node) -> Option<Nearness> {
         let Node::Near { leaves, distance, exclusion_distance, ordered, .. } = node else { return None };
         let field = leaves.first().map(|leaf| &*self.plan.leaves[leaf.0].field);
@@ -101,7 +101,7 @@ impl<'p> ReadyPlan<'p> {
         })
     }
 
-    /// About what it costs to evaluate a node: as much as the dearest of its leaves.
+    /// Approximate cost of a node: that of its most expensive leaf.
     fn cost(&self, node: &Node) -> u32 {
         let most = |nodes: &[Node]| nodes.iter().map(|node| self.cost(node)).max().unwrap_or_default();
         match node {
@@ -116,7 +116,7 @@ impl<'p> ReadyPlan<'p> {
     }
 }
 
-/// One chunk while a plan is matched to it.
+/// State of matching a plan to one chunk.
 pub(crate) struct ChunkPass<'a, 'v> {
     ready: &'a ReadyPlan<'a>,
     window: &'a mut Window<'v>,
@@ -125,7 +125,7 @@ pub(crate) struct ChunkPass<'a, 'v> {
     found: Vec<Option<Evaluated>>,
 }
 
-/// What a leaf found, and in which documents it was looked for.
+/// Matches of a leaf, with the documents that were examined for it.
 struct Evaluated {
     within: Bits,
     found: Found,
@@ -141,14 +141,14 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         ChunkPass { ready, window, chunk, live, found: ready.leaves.iter().map(|_| None).collect() }
     }
 
-    /// The documents that match as far as that does not hang on who is nearest. Distances of all that could be are offered to
-    /// `best`, by leaf.
+    /// Matching documents as far as they do not depend on nearest neighbours. Distances of all candidates are
+    /// added to `best`, by leaf.
     pub(crate) fn evaluate(&mut self, best: &mut [Option<Best>]) -> Result<Residual, Error> {
         let plan = self.ready.plan;
         let residual = self.node(&plan.root, &self.live.clone())?;
         let mut nearest = Vec::new();
         residual.leaves(&mut nearest);
-        // A leaf may stand in the tree more than once, but a document counts once among its nearest.
+        // A leaf may occur several times in the tree, but a document counts once among its nearest.
         nearest.sort_unstable();
         nearest.dedup();
         if !nearest.is_empty() {
@@ -166,7 +166,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         Ok(residual)
     }
 
-    /// The documents whose distance for `leaf` is at most `cutoff`.
+    /// Documents whose distance for `leaf` is at most `cutoff`.
     pub(crate) fn nearer(&self, leaf: LeafId, cutoff: f64) -> Bits {
         let mut bits = Bits::NONE;
         if let (Kind::Nearest(measure, _), Some(Found::Distances(distances))) =
@@ -178,17 +178,17 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         bits
     }
 
-    /// The documents among `within` in which a leaf is found.
+    /// Documents among `within` that match a leaf.
     pub(crate) fn look(&mut self, leaf: LeafId, within: &Bits) -> Result<Bits, Error> {
         self.seek(leaf, within)?;
         Ok(self.found(leaf).map_or(Bits::NONE, Found::bits).and(within))
     }
 
-    /// Looks for a leaf in the documents `within`, as far as that has not been done.
+    /// Evaluates a leaf in the documents `within`, except for those already examined.
     fn seek(&mut self, leaf: LeafId, within: &Bits) -> Result<(), Error> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
-            // The whole chunk is looked through in one go, and statistics want all of it.
+            // Words are searched in the whole chunk in one scan, and statistics need all of it.
             None if matches!(ready.kind, Kind::Words(_)) => self.live,
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
@@ -218,7 +218,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         self.found[leaf.0].as_ref().map(|evaluated| &evaluated.found)
     }
 
-    /// The places of a leaf that was looked for.
+    /// Positions of an evaluated leaf.
     pub(crate) fn places(&self, leaf: LeafId) -> Option<&Places> {
         match self.found(leaf) {
             Some(Found::Places(places)) => Some(places),
@@ -226,7 +226,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
     }
 
-    /// In how many live documents a leaf that was looked for in all of them matches.
+    /// Number of live documents that match a leaf; it must have been evaluated in all of them.
     pub(crate) fn frequency(&self, leaf: LeafId) -> usize {
         match self.found(leaf) {
             Some(Found::Places(places)) => places.documents(),
@@ -235,7 +235,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
     }
 
-    /// What a leaf found in `documents`, where that is to be told.
+    /// Matches of a leaf in `documents`, if they are demanded.
     pub(crate) fn extract(
         &mut self,
         leaf: LeafId,
@@ -290,7 +290,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         })
     }
 
-    /// Children that cost little go first, and each is asked only about what the ones before it left.
+    /// Evaluates a conjunction: cheap children first, each only in the documents that the previous ones left.
     fn all(&mut self, children: &[Node], within: &Bits) -> Result<Residual, Error> {
         let mut by_cost: Vec<&Node> = children.iter().collect();
         by_cost.sort_by_key(|child| self.ready.cost(child));
@@ -370,13 +370,13 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     }
 }
 
-/// The steps from a field to the collection inside of it that a path names.
+/// Path steps from a field to the nested collection that a path names.
 pub(crate) fn path_of(path: &str) -> Vec<&str> {
     path.split('.').skip(1).collect()
 }
 
-/// Whether a tree holds inside of any element of the collection at the end of `path`, the first `depth` steps of which lead to `from`.
-/// Only elements of the indices `only` are looked at, unless there are none.
+/// True if a tree holds in an element of the collection at the end of `path`, whose first `depth` steps lead
+/// to `from`. If `only` is not empty, it limits the element indices.
 pub(crate) fn any_holds(
     ready: &ReadyPlan<'_>,
     tree: &Node,
@@ -398,7 +398,7 @@ pub(crate) fn is_among(only: &[u32], index: usize) -> bool {
     only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index))
 }
 
-/// A residual without anything unknown inside is known.
+/// Turns a residual without unknown parts into a known set.
 fn simplified(residual: Residual) -> Residual {
     let children: Box<dyn Iterator<Item = &Residual> + '_> = match &residual {
         Residual::Known(_) | Residual::Nearest(_) => return residual,
@@ -409,7 +409,7 @@ fn simplified(residual: Residual) -> Residual {
     if known { Residual::Known(residual.resolve(&|_, _| Bits::NONE)) } else { residual }
 }
 
-/// Whether a tree holds inside one element, to which `depth` steps of its leaves' paths lead.
+/// True if a tree holds inside one element, to which the first `depth` steps of its leaves' paths lead.
 pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>, depth: usize) -> bool {
     let inside = |node: &Node| holds(ready, node, element, depth);
     match node {
@@ -420,7 +420,7 @@ pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>, de
         Node::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
         Node::Rank(first, _) => inside(first),
         Node::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
-        // Positions are those of the whole field, and elements of elements have no names.
+        // Positions refer to the whole field, and elements of elements have no names.
         Node::Near { leaves, .. } => {
             leaves.iter().all(|leaf| ready.leaves[leaf.0].matches_element(element, depth))
         }
@@ -430,7 +430,7 @@ pub(crate) fn holds(ready: &ReadyPlan<'_>, node: &Node, element: Element<'_>, de
     }
 }
 
-/// The chunk's live documents.
+/// Live documents of the chunk.
 pub(crate) fn live(view: &dyn View, chunk: usize) -> Bits {
     let chunk = &view.chunks()[chunk];
     let all = Bits::first(chunk.documents);

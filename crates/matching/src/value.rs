@@ -1,4 +1,4 @@
-//! Predicates over single values, and the way to the values inside a collection.
+//! Predicates over single values, and access to the values inside a collection.
 
 use millrace_document::Value;
 use millrace_linguistics::Analyzer;
@@ -9,10 +9,10 @@ use crate::Error;
 use crate::geo::{GeoBox, GeoCircle};
 use crate::pattern::WordMatcher;
 
-/// A predicate over one value, made ready.
+/// A prepared predicate over one value.
 pub(crate) struct ValueTest {
     kind: Kind,
-    /// Folds what is compared; none where case counts.
+    /// Folds the compared text; `None` if case matters.
     folding: Option<Analyzer>,
 }
 
@@ -30,7 +30,8 @@ enum Kind {
 }
 
 impl ValueTest {
-    /// Makes the predicate of a leaf ready. `analyzer` is that of the field. None for what is no predicate over single values.
+    /// Prepares the predicate of a leaf. `analyzer` returns the field's analyzer. `None` if the predicate is
+    /// not about single values.
     pub(crate) fn new(
         field: &str,
         predicate: &Predicate,
@@ -76,7 +77,7 @@ impl ValueTest {
         Ok(Some(ValueTest { kind, folding }))
     }
 
-    /// The query's weight of a value that matches; 1 where the query gives none.
+    /// The query's weight of a matching value; 1 if the query gives none.
     pub(crate) fn value(&self, value: &Value) -> Option<i32> {
         match value {
             Value::Bool(value) => self.truth(*value),
@@ -91,7 +92,7 @@ impl ValueTest {
         }
     }
 
-    /// A regular expression that may be looked for in all texts at once, where they are ASCII and so need no folding.
+    /// A regular expression that may be searched in all texts at once, if they are ASCII and need no folding.
     pub(crate) fn free_regex(&self) -> Option<&Regex> {
         match &self.kind {
             Kind::Pattern(matcher) => matcher.free_regex(),
@@ -99,7 +100,7 @@ impl ValueTest {
         }
     }
 
-    /// As [`ValueTest::value`]; `buffer` is for use inside, so that many texts need one allocation.
+    /// Like [`ValueTest::value`]; `buffer` is reused, so that many texts need one allocation.
     pub(crate) fn text(&self, text: &str, buffer: &mut String) -> Option<i32> {
         match &self.kind {
             Kind::Pattern(matcher) => {
@@ -110,7 +111,7 @@ impl ValueTest {
                 {
                     return text.eq_ignore_ascii_case(word).then_some(1);
                 }
-                // A regular expression ignores case by itself, and there are no accents in ASCII.
+                // A regular expression ignores case itself, and ASCII has no accents.
                 let matches = match matcher.is_regex() && text.is_ascii() {
                     true => matcher.matches(text),
                     false => matcher.matches(self.folded(text, buffer)),
@@ -119,7 +120,7 @@ impl ValueTest {
             }
             Kind::In(values) => weight(values, self.folded(text, buffer)),
             Kind::Words { matchers, analyzer } => {
-                // How many words of each phrase that may have begun have come.
+                // Number of matched words of each phrase that may have started.
                 let (mut begun, mut found) = (Vec::new(), false);
                 analyzer.tokens(text, |token| {
                     begun.push(0);
@@ -141,7 +142,7 @@ impl ValueTest {
         }
     }
 
-    /// As [`ValueTest::value`].
+    /// Like [`ValueTest::value`].
     pub(crate) fn integer(&self, number: i64) -> Option<i32> {
         match &self.kind {
             Kind::Range(NumberRange::Integer { low, high }) => (*low..=*high).contains(&number).then_some(1),
@@ -154,7 +155,7 @@ impl ValueTest {
         }
     }
 
-    /// As [`ValueTest::value`]. NaN is in no range.
+    /// Like [`ValueTest::value`]. NaN is in no range.
     pub(crate) fn float(&self, number: f64) -> Option<i32> {
         match &self.kind {
             Kind::Range(NumberRange::Integer { low, high }) => {
@@ -172,7 +173,7 @@ impl ValueTest {
         }
     }
 
-    /// As [`ValueTest::value`].
+    /// Like [`ValueTest::value`].
     pub(crate) fn truth(&self, value: bool) -> Option<i32> {
         match &self.kind {
             Kind::Bool(wanted) => (value == *wanted).then_some(1),
@@ -180,7 +181,7 @@ impl ValueTest {
         }
     }
 
-    /// Whether the predicate holds of anything that is there.
+    /// The weight if the predicate holds for every existing value.
     pub(crate) fn present(&self) -> Option<i32> {
         matches!(self.kind, Kind::Present).then_some(1)
     }
@@ -208,17 +209,19 @@ fn weight(words: &[(String, i32)], word: &str) -> Option<i32> {
     words[..after].last().filter(|(listed, _)| listed == word).map(|(_, weight)| *weight)
 }
 
-/// One part of a value that can match on its own: an element of an array or set, an entry of a map, or the value itself.
+/// A part of a value that can match separately: an element of an array or set, an entry of a map, or the
+/// value itself.
 #[derive(Clone, Copy)]
 pub(crate) enum Element<'v> {
-    /// A value; in a weighted set with its weight, elsewhere with 1.
+    /// A value with its weight in a weighted set, otherwise 1.
     Value(&'v Value, i32),
     /// An entry of a map: key and value.
     Entry(&'v Value, &'v Value),
 }
 
 impl<'v> Element<'v> {
-    /// Calls `each` with every value at the end of `path`, collections whole; the path is as that of [`Element::at`].
+    /// Calls `each` with every value at the end of `path`, with collections as one value. See [`Element::at`]
+    /// for the path.
     pub(crate) fn wholes(self, path: &[&str], each: &mut dyn FnMut(&'v Value)) {
         match self {
             Element::Entry(key, value) => match path.split_first() {
@@ -243,14 +246,15 @@ impl<'v> Element<'v> {
 
     /// Calls `each` with every value at the end of `path`, and its weight.
     ///
-    /// A path goes through members of structs and `key` and `value` of maps; arrays and sets are gone through without a name.
+    /// A path consists of struct members, and of `key` and `value` of maps. Arrays and sets are traversed
+    /// without a name.
     pub(crate) fn at(self, path: &[&str], each: &mut impl FnMut(&'v Value, i32)) {
         match self {
             Element::Entry(key, value) => match path.split_first() {
                 Some((&"key", rest)) => Element::Value(key, 1).at(rest, each),
                 Some((&"value", rest)) => Element::Value(value, 1).at(rest, each),
                 Some(_) => {}
-                // The map as a whole is asked for: its keys stand for it, as the values of a set do.
+                // A map as a whole is represented by its keys, like a set by its values.
                 None => Element::Value(key, 1).at(path, each),
             },
             Element::Value(value, weight) => match value {
@@ -272,12 +276,13 @@ impl<'v> Element<'v> {
     }
 }
 
-/// Calls `each` with every value at the end of `path` (`name`, `value.name`) inside of a value, elements of arrays and sets one by one.
+/// Calls `each` with every value at the end of `path` (`name`, `value.name`) inside a value, with elements of
+/// arrays and sets one by one.
 pub fn values_at<'v>(value: &'v Value, path: &[&str], each: &mut impl FnMut(&'v Value)) {
     Element::Value(value, 1).at(path, &mut |value, _| each(value));
 }
 
-/// Calls `each` with the elements of a collection and their indices; what is no collection is its own only element.
+/// Calls `each` with the elements of a collection and their indices. Any other value is its own only element.
 pub(crate) fn elements<'v>(value: &'v Value, each: &mut impl FnMut(usize, Element<'v>)) {
     match value {
         Value::Array(values) => {
@@ -297,7 +302,7 @@ pub(crate) fn elements<'v>(value: &'v Value, each: &mut impl FnMut(usize, Elemen
     }
 }
 
-/// What a leaf found in all values at the end of its path.
+/// Matches of a leaf among all values at the end of its path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weighing {
     best: Option<i32>,
@@ -305,13 +310,13 @@ pub(crate) struct Weighing {
 }
 
 impl Weighing {
-    /// Adds a value that matches: the query's weight for it, and the document's.
+    /// Adds a matching value: the query's weight for it, and the document's.
     pub(crate) fn add(&mut self, query: i32, document: i32, listed: bool) {
         self.best = self.best.max(Some(if listed { query } else { document }));
         self.product = self.product.saturating_add(i64::from(query) * i64::from(document));
     }
 
-    /// The weight to report; none where the leaf does not match.
+    /// The weight to report; `None` if the leaf does not match.
     pub(crate) fn weight(self, dot_product_above: Option<f64>) -> Option<i64> {
         match dot_product_above {
             None => self.best.map(i64::from),

@@ -5,10 +5,10 @@ use millrace_column::{Column, ColumnKey, ReadError, View};
 
 use crate::Error;
 
-/// Of how many documents small columns are read together.
+/// Number of documents whose small columns are read together.
 const WINDOW_DOCUMENTS: usize = 32 * 1024;
 
-/// Columns of neighbouring chunks, each read when its first value is asked for: a column that no document needs is not read.
+/// Columns of adjacent chunks. Each is read when its first value is needed, so unused columns are not read.
 pub(crate) struct Window<'v> {
     view: &'v dyn View,
     chunks: Range<usize>,
@@ -16,7 +16,7 @@ pub(crate) struct Window<'v> {
 }
 
 impl<'v> Window<'v> {
-    /// The window that begins at chunk `first`.
+    /// The window that starts at chunk `first`.
     pub(crate) fn starting_at(view: &'v dyn View, first: usize) -> Self {
         let mut documents = 0;
         let fits = view.chunks()[first..].iter().take_while(|chunk| {
@@ -27,12 +27,13 @@ impl<'v> Window<'v> {
         Window { view, chunks: first..first + count, columns: HashMap::new() }
     }
 
-    /// Its chunks.
+    /// Chunks of the window.
     pub(crate) fn chunks(&self) -> Range<usize> {
         self.chunks.clone()
     }
 
-    /// A column of a chunk of the window, read together with those of chunks after it as far as they come at once.
+    /// A column of a chunk of the window. The columns of following chunks are read together with it, as far
+    /// as one read returns them.
     pub(crate) fn column(&mut self, key: &ColumnKey, chunk: usize) -> Result<Option<Column>, Error> {
         let first = match self.columns.get(key) {
             Some((first, columns)) if (*first..first + columns.len()).contains(&chunk) => *first,
@@ -43,7 +44,7 @@ impl<'v> Window<'v> {
                 }
                 let columns = self.view.first_columns(key, rest)?;
                 if columns.is_empty() {
-                    // Taken for a column that the chunk lacks, it would hide what matches.
+                    // Treating it as a column that the chunk lacks would hide matches.
                     return Err(Error::Read(ReadError(format!(
                         "column {key} of chunk {chunk} did not come; ask again"
                     ))));

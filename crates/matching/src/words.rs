@@ -1,9 +1,10 @@
-//! Words among the token numbers of a chunk.
+//! Search for words among the token numbers of a chunk.
 //!
-//! 1. Each word's pattern becomes a set of numbers of the chunk's dictionary. One that is empty ends the search in the chunk.
-//! 2. The word that is likely to be the rarest is looked for among all token numbers.
-//! 3. The others must stand beside it, in the same document. Words of two elements never do: between those there is a boundary,
-//!    which no set contains.
+//! 1. Each word's pattern becomes a set of numbers of the chunk's dictionary. An empty set ends the search in
+//!    the chunk.
+//! 2. The word that is probably the rarest is searched among all token numbers.
+//! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
+//!    them is a boundary, which no set contains.
 
 use millrace_column::{TokenIds, Tokens};
 
@@ -11,17 +12,17 @@ use crate::bits::Bits;
 use crate::kernels;
 use crate::pattern::WordMatcher;
 
-/// Token numbers of one dictionary.
+/// A set of token numbers of one dictionary.
 #[derive(Debug)]
 pub(crate) enum Numbers {
     /// Few ranges (both ends included), ascending.
     Ranges(Vec<(u32, u32)>),
-    /// Any: a bit a number.
+    /// Any set, as one bit per number.
     Table(Vec<u64>),
 }
 
 impl Numbers {
-    /// The numbers of the words that `matcher` describes.
+    /// Numbers of the words that `matcher` accepts.
     pub(crate) fn of(matcher: &WordMatcher, tokens: &Tokens) -> Self {
         let (stems, written) = (matcher.stems(), matcher.written());
         if stems.is_some() || written.is_some() {
@@ -74,12 +75,12 @@ impl Numbers {
         }
     }
 
-    /// The places in `ids` that have one of the numbers, ascending.
+    /// Indices in `ids` of the numbers in the set, ascending.
     pub(crate) fn find(&self, ids: TokenIds<'_>) -> Vec<u32> {
         let mut found = Vec::new();
         match (self, ids) {
             (Numbers::Ranges(ranges), TokenIds::Narrow(ids)) => {
-                // A dictionary of narrow numbers has none that does not fit.
+                // A dictionary of narrow numbers has no number that does not fit.
                 let ranges: Vec<(u16, u16)> =
                     ranges.iter().map(|(low, high)| (*low as u16, *high as u16)).collect();
                 kernels::find_narrow(ids, &ranges, &mut found);
@@ -100,29 +101,29 @@ pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers
 }
 
-/// Where something occurs in a chunk.
+/// Occurrences in a chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// The documents, ascending, each with where its part of `places` ends.
+    /// Documents, ascending, each with the end of its part of `places`.
     documents: Vec<(u16, u32)>,
-    /// First tokens, as places among the document's tokens.
+    /// First tokens, as indices among the document's tokens.
     places: Vec<u32>,
 }
 
 impl Places {
-    /// The documents with at least one place.
+    /// Documents with at least one occurrence.
     pub(crate) fn bits(&self) -> Bits {
         let mut bits = Bits::NONE;
         self.documents.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
         bits
     }
 
-    /// How many documents have one.
+    /// Number of documents with an occurrence.
     pub(crate) fn documents(&self) -> usize {
         self.documents.len()
     }
 
-    /// The places in a document, ascending.
+    /// Occurrences in a document, ascending.
     pub(crate) fn of(&self, document: usize) -> &[u32] {
         match self.documents.binary_search_by_key(&document, |(document, _)| usize::from(*document)) {
             Ok(at) => self.nth(at),
@@ -130,7 +131,7 @@ impl Places {
         }
     }
 
-    /// Adds a document, after those that are there, with its places, ascending.
+    /// Adds a document, after the existing ones, with its occurrences, ascending.
     pub(crate) fn push(&mut self, document: usize, places: impl Iterator<Item = u32>) {
         let before = self.places.len();
         self.places.extend(places);
@@ -139,7 +140,7 @@ impl Places {
         }
     }
 
-    /// Adds the places in other documents.
+    /// Adds occurrences in other documents.
     pub(crate) fn merge(&mut self, other: &Places) {
         let one = std::mem::take(self);
         let mut all: Vec<(u16, &[u32])> = Vec::with_capacity(one.documents.len() + other.documents.len());
@@ -151,13 +152,13 @@ impl Places {
             .for_each(|(document, places)| self.push(usize::from(document), places.iter().copied()));
     }
 
-    /// The places in the `at`th document that has any.
+    /// Occurrences in the `at`th document that has any.
     fn nth(&self, at: usize) -> &[u32] {
         let start = if at == 0 { 0 } else { self.documents[at - 1].1 };
         &self.places[start as usize..self.documents[at].1 as usize]
     }
 
-    /// Calls `each` with every document of `documents`, which ascend, and its places.
+    /// Calls `each` with the occurrences of each document of `documents`, which ascend.
     pub(crate) fn for_each(&self, documents: &[u16], mut each: impl FnMut(&[u32])) {
         let mut at = 0;
         for document in documents {
@@ -170,7 +171,7 @@ impl Places {
     }
 }
 
-/// Where the words stand one after another in the documents of `live`.
+/// Occurrences of the words in sequence in the documents of `live`.
 pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits) -> Places {
     let mut sets = Vec::with_capacity(matchers.len());
     for matcher in matchers {
@@ -200,8 +201,8 @@ pub(crate) fn find(matchers: &[WordMatcher], tokens: &Tokens, live: &Bits) -> Pl
     by_document(&found, tokens, live, sets.len())
 }
 
-/// Shares the places among the documents; those of dead documents, and those where fewer than `length` tokens of the document
-/// are left, are dropped.
+/// Distributes the occurrences over documents. Drops those of dead documents, and those with fewer than
+/// `length` tokens up to the end of the document.
 fn by_document(found: &[u32], tokens: &Tokens, live: &Bits, length: usize) -> Places {
     let starts = tokens.starts();
     let mut places = Places { documents: Vec::new(), places: Vec::with_capacity(found.len()) };
@@ -226,24 +227,24 @@ fn by_document(found: &[u32], tokens: &Tokens, live: &Bits, length: usize) -> Pl
     places
 }
 
-/// What `near` asks of the places of its leaves.
+/// Conditions of `near` on the positions of its leaves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nearness {
     pub(crate) distance: u32,
     pub(crate) exclusion_distance: u32,
     pub(crate) ordered: bool,
-    /// Positions between neighbouring elements; none where words of two elements are not near.
+    /// Number of positions between adjacent elements; `None` if words of two elements are never near.
     pub(crate) element_gap: Option<u32>,
 }
 
 impl Nearness {
-    /// Whether a document has all of `places` near each other, and none of `excluded` near them. The words stand in one element, or
-    /// where there is a gap, in two that are neighbours.
+    /// True if a document has all of `places` near each other, and none of `excluded` near them. The words
+    /// must be in one element or, with a gap, in two adjacent ones.
     pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
         self.spans(places, excluded, document).next().is_some()
     }
 
-    /// The first and the last place of each shortest match that fulfils this.
+    /// First and last position of each shortest match.
     pub(crate) fn spans<'p>(
         self,
         places: &'p [&'p [u32]],
@@ -263,7 +264,7 @@ impl Nearness {
         })
     }
 
-    /// The last place of the shortest match that begins at `first`, if it may be near enough.
+    /// Last position of the shortest match that starts at `first`, if it may be near enough.
     fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
         let mut last = first;
         for (index, places) in places.iter().enumerate() {
@@ -274,7 +275,7 @@ impl Nearness {
             let next = *places.get(places.partition_point(|place| *place < from))?;
             last = last.max(next);
         }
-        // The boundary between two elements has a place of its own.
+        // The boundary between two elements has a position of its own.
         (last - first <= self.distance.saturating_add(1)).then_some(last)
     }
 }
@@ -286,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    /// A document's words, `|` between elements.
+    /// Words of a document, `|` between elements.
     fn tokens(text: &str) -> Tokens {
         let mut builder = TokensBuilder::new();
         for word in text.split_whitespace() {
@@ -296,7 +297,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Where the words stand one after another.
+    /// Occurrences of the words in sequence.
     fn places(tokens: &Tokens, words: &str) -> Vec<u32> {
         let matcher =
             |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned()), false).unwrap();
@@ -376,7 +377,7 @@ mod tests {
             let nearness = Nearness { distance, exclusion_distance: 1, ordered, element_gap: gap };
             assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
         }
-        // The words are three positions apart where elements follow each other without a gap.
+        // The words are three positions apart if elements follow each other without a gap.
         check("a c | x b x a x x x x x x b", None, 6, true, false);
         check("a c | x b x a x x x x x x b", Some(0), 3, true, true);
         check("a c | x b x a x x x x x x b", Some(0), 2, true, false);

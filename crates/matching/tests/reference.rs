@@ -1,4 +1,5 @@
-//! Matching against a slow and obvious twin that looks at one document after another, over random trees and documents.
+//! Matching compared with a slow and simple implementation that examines one document after another, over
+//! random trees and documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,7 +129,8 @@ fn weighted() -> impl Strategy<Value = Vec<(String, i32)>> {
         .prop_map(|set| set.into_iter().map(|(word, weight)| (word.to_owned(), weight)).collect())
 }
 
-/// Leaves 0 to 3 are words of one field, for `near`; 4 and 5 are members of `people`, for `sameElement`; 6 and 7 are the nearest.
+/// Leaves 0 to 3 are words of one field, for `near`; 4 and 5 are members of `people`, for `sameElement`; 6
+/// and 7 are nearest neighbours.
 fn leaves() -> impl Strategy<Value = Vec<(&'static str, Predicate)>> {
     let title =
         || proptest::collection::vec(pattern(), 1..3).prop_map(|words| ("title", Predicate::Words(words)));
@@ -229,7 +231,7 @@ fn tree() -> impl Strategy<Value = Node> {
     })
 }
 
-/// One document, and what the twin knows about matching it.
+/// One document, and the simple implementation of matching it.
 struct Twin<'a> {
     plan: &'a Plan,
     document: &'a Fields,
@@ -337,7 +339,7 @@ impl Twin<'_> {
         cells.chunks(3).map(distance).fold(f64::INFINITY, f64::min)
     }
 
-    /// The first and the last place of the matches of a node of nearness: for each place where one begins the shortest.
+    /// First and last position of the matches of a nearness node: for each start the shortest match.
     fn spans(&self, node: &Node) -> Vec<(u32, u32)> {
         let Node::Near { leaves, excluded, distance, exclusion_distance, ordered } = node else {
             return Vec::new();
@@ -370,7 +372,7 @@ impl Twin<'_> {
         near.collect()
     }
 
-    /// The positions that ranking is to see: of a word that stands in a node of nearness and nowhere else, those in its spans.
+    /// Positions that ranking should see. A word that occurs only in a nearness node has those in its spans.
     fn shown(&self, leaf: LeafId) -> Vec<u32> {
         let mut near = Vec::new();
         let uses = uses(&self.plan.root, leaf, true, &mut near);
@@ -382,7 +384,8 @@ impl Twin<'_> {
         positions
     }
 
-    /// Whether a node matches, when `nearest` says what the leaves of the nearest do (second: whether that is negated).
+    /// True if a node matches. `nearest` gives the result of nearest-neighbour leaves; its second argument is
+    /// true if that is negated.
     fn node(&self, node: &Node, negated: bool, nearest: &dyn Fn(LeafId, bool) -> bool) -> bool {
         match node {
             Node::True => true,
@@ -416,7 +419,8 @@ impl Twin<'_> {
     }
 }
 
-/// How often a leaf stands in a tree; the nodes of nearness that look for it, where they are not excluded, go to `near`.
+/// Number of uses of a leaf in a tree. The nearness nodes that search for it without excluding it are added
+/// to `near`.
 fn uses<'n>(node: &'n Node, leaf: LeafId, wanted: bool, near: &mut Vec<&'n Node>) -> usize {
     match node {
         Node::True | Node::False => 0,
@@ -470,7 +474,7 @@ fn edits(a: &[u8], b: &[u8]) -> u32 {
     }
 }
 
-/// The distance of the last document that is still among the nearest, for each leaf.
+/// For each leaf, the distance of the last document among the nearest.
 fn cutoffs(plan: &Plan, documents: &[(Fields, bool)]) -> BTreeMap<LeafId, f64> {
     let candidates: Vec<Twin<'_>> = documents
         .iter()

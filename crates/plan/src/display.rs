@@ -1,4 +1,4 @@
-//! Plans as text, for traces and tests.
+//! Text form of plans, for traces and tests.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,7 +9,7 @@ use crate::{
     TextOrder, WordPattern,
 };
 
-/// The tree, then what else is not as usual, a line each.
+/// The tree, then the settings that differ from their defaults, one per line.
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write_node(f, &self.root)?;

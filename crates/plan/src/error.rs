@@ -1,4 +1,4 @@
-/// What can be wrong with a request, given a schema.
+/// Error in a request, given a schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -7,17 +7,17 @@ pub enum Error {
     UnknownField {
         /// The name.
         field: String,
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// A name that it may be meant for, or what would make it exist.
+        /// A similar name, or a way to define the name.
         hint: String,
     },
-    /// A field cannot do what the query asks of it.
+    /// A field does not support the use in the query.
     #[error("Field '{field}': {reason}")]
     Field {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// Why, and what would work.
+        /// Cause and remedy.
         reason: String,
     },
     /// There is nothing to search for.
@@ -28,56 +28,56 @@ pub enum Error {
     /// A query feature is missing or has a value of another type.
     #[error("query({name}): {reason}")]
     Input {
-        /// The feature's name.
+        /// Name of the feature.
         name: String,
-        /// What is wrong, and how it is given right.
+        /// Cause, and the correct form.
         reason: String,
     },
-    /// The value that the request gives a rank feature is none.
+    /// The request's value of a rank feature is invalid.
     #[error("ranking.features.{name}: {reason}")]
     FeatureValue {
-        /// The feature's name.
+        /// Name of the feature.
         name: String,
-        /// What is wrong.
+        /// Cause of the error.
         reason: String,
     },
-    /// The request names something that the schema has not: a rank profile, a document summary.
+    /// The request refers to a rank profile or document summary that the schema does not have.
     #[error("schema '{schema}' has no {kind} '{name}'{hint}")]
     Unknown {
         /// `rank profile`, `document summary`.
         kind: &'static str,
         /// The name.
         name: String,
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// A name that it may be meant for.
+        /// A similar name.
         hint: String,
     },
-    /// The order cannot be followed.
+    /// The sort order is invalid.
     #[error("sorting by '{field}': {reason}")]
     Sorting {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// Why, and what would work.
+        /// Cause and remedy.
         reason: String,
     },
-    /// No significance model is of the query's language.
+    /// There is no significance model for the query's language.
     #[error("no significance model has the language '{language}'; {known}")]
     Significance {
         /// The language.
         language: String,
-        /// Those that there are.
+        /// Languages with a model.
         known: String,
     },
-    /// It is not clear which documents to read.
+    /// The scope of documents to read is missing or ambiguous.
     #[error("streaming: {0}")]
     Scope(String),
-    /// The query is larger than it may be.
+    /// The query exceeds the maximum size.
     #[error(
         "the query has more than {limit} terms; give many alternatives as one: field in (…), or weightedSet"
     )]
     TooLarge {
-        /// The most terms.
+        /// Maximum number of terms.
         limit: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Query features: the values of `input.query(name)`, as the rank profile declares them.
+//! Query features: values of `input.query(name)`, typed as in the rank profile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use millrace_tensor::{Tensor, TensorType};
 
 use crate::{Context, Error, Input};
 
-/// The values of query features, defaults filled in.
+/// Values of query features, including defaults.
 pub(crate) struct Inputs {
     pub values: BTreeMap<String, Input>,
-    /// Declared, but without a value.
+    /// Declared features without a value.
     missing: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The values that rank features other than query features are to have.
+    /// Values that the request sets for rank features other than query features.
     pub fn feature_values(query: &Query) -> Result<BTreeMap<String, Arc<Tensor>>, Error> {
         let tensor = |(name, text): (&String, &String)| match Tensor::parse(text.trim(), None) {
             Ok(tensor) => Ok((name.clone(), Arc::new(tensor))),
@@ -66,7 +66,7 @@ impl Inputs {
         query.ranking.feature_values.iter().map(tensor).collect()
     }
 
-    /// The vector of this name, which the profile must declare.
+    /// The vector with this name, which the profile must declare.
     pub fn tensor(&self, name: &str, profile: &str, wanted_type: &str) -> Result<Arc<Tensor>, Error> {
         let reason = match self.values.get(name) {
             Some(Input::Tensor(tensor)) if !tensor.tensor_type().is_scalar() => {
@@ -88,21 +88,21 @@ impl Inputs {
     }
 }
 
-/// A text that a query wants embedded.
+/// A text to embed for a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
-    /// The query feature that it is for.
+    /// Name of the query feature to set.
     pub input: String,
-    /// The text, and by what.
+    /// The text, and the embedder.
     pub call: EmbedCall,
-    /// The type of the tensor that it becomes.
+    /// Type of the resulting tensor.
     pub target: TensorType,
 }
 
-/// The texts that a query over this schema wants embedded, which its [`Context`] then has to have.
+/// Texts that a query over this schema needs embedded. The [`Context`] of its plan must contain them.
 ///
 /// # Errors
-/// [`Error::Input`] for a call that is not written right.
+/// [`Error::Input`] for a call with invalid syntax.
 pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<Embedding>, Error> {
     let asked = query.ranking.profile.as_deref().unwrap_or("default");
     let Some(profile) = schema.rank_profiles.get(asked).or_else(|| schema.rank_profiles.get("default"))
@@ -121,14 +121,14 @@ pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<Embedding>, Erro
     Ok(found)
 }
 
-/// What a query, or else the profile, gives an input.
+/// Text of an input, from the query or else from the profile.
 fn text_of<'a>(query: &'a Query, name: &str, declared: &'a InputDef) -> Option<&'a String> {
-    // Before there were inputs, a rank property of the same name was one.
+    // Before inputs existed, a rank property of the same name had this function.
     let given = query.ranking.inputs.get(name).or_else(|| query.ranking.properties.get(name));
     given.or(declared.default.as_ref().map(|default| &default.value))
 }
 
-/// What nobody declared: a number or a tensor with its type, if it is one, else a string.
+/// An undeclared input: a number, or a tensor with its type; any other text is a string.
 fn undeclared(text: &str) -> Input {
     let trimmed = text.trim();
     let looks_like_tensor =

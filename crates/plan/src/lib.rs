@@ -1,10 +1,10 @@
-//! A query and a schema made into one checked, typed plan.
+//! Conversion of a query and a schema to one validated, typed plan.
 //!
-//! Every error of a request is known here: after [`Plan`], nothing in a request can be wrong. Words are already split, folded
-//! and stemmed as the field's documents were; fieldsets are resolved to fields; numbers have the field's type; the query tensors
-//! have the types that the rank profile declares.
+//! Planning reports every error of a request: after [`Plan`], no error can come from the request. Words are
+//! already split, folded and stemmed like those of the field's documents; fieldsets are resolved to fields;
+//! numbers have the field's type; query tensors have the types declared in the rank profile.
 //!
-//! This crate does not know where documents are, nor how they are matched or ranked.
+//! This crate is independent of the storage, matching and ranking of documents.
 
 mod display;
 mod error;

@@ -1,4 +1,4 @@
-//! A plan from a query and a schema.
+//! Construction of a plan from a query and a schema.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,21 +11,21 @@ use crate::inputs::Inputs;
 use crate::tree::Tree;
 use crate::{Error, Plan, Scope, significance, sorting};
 
-/// What a plan depends on beside the query and the schema.
+/// Inputs of a plan in addition to the query and the schema.
 pub struct Context<'a> {
-    /// The time of the wall clock.
+    /// Wall-clock time.
     pub clock: SystemTime,
-    /// Whether another schema of the same request has a field (or fieldset) of this name: then it matches nothing here, instead
-    /// of failing the request.
+    /// Returns true if another schema of the same request has a field (or fieldset) with this name. Here the
+    /// name then matches nothing, instead of failing the request.
     pub known_elsewhere: &'a dyn Fn(&str) -> bool,
-    /// The embeddings that [`embeddings`](crate::embeddings) asked for.
+    /// Embeddings requested by [`embeddings`](crate::embeddings).
     pub embedded: &'a dyn Fn(&EmbedCall, &TensorType) -> Option<Arc<Tensor>>,
-    /// How rare words are in large collections, for rank profiles that go by that.
+    /// Word rarity in large collections, for rank profiles that use it.
     pub significance: &'a SignificanceModels,
 }
 
 impl Context<'_> {
-    /// For a request to one schema alone, now.
+    /// Context of a request to a single schema at the current time.
     pub fn alone() -> Self {
         static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
         Context {
@@ -38,10 +38,10 @@ impl Context<'_> {
 }
 
 impl Plan {
-    /// Checks a query against a schema.
+    /// Validates a query against a schema.
     ///
     /// # Errors
-    /// [`Error`], which says what in the request cannot work, and what would.
+    /// [`Error`] with the invalid part of the request and a remedy.
     pub fn new(query: Arc<Query>, schema: &Arc<Schema>, context: &Context<'_>) -> Result<Plan, Error> {
         let unknown = |kind, name: &str, known: &mut dyn Iterator<Item = &String>| Error::Unknown {
             kind,
@@ -96,7 +96,8 @@ impl Plan {
     }
 }
 
-/// Whether a query may name this in `contains` and the like: a field, an alias, a path, or a fieldset that can be searched.
+/// True if a query may use the name in `contains` and similar operators: a field, an alias, a path, or a
+/// searchable fieldset.
 pub fn has_field(schema: &Schema, name: &str) -> bool {
     crate::target::exists(schema, name)
 }

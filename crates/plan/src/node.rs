@@ -4,26 +4,27 @@ use millrace_query::Annotations;
 use millrace_schema::DistanceMetric;
 use millrace_tensor::Tensor;
 
-/// The place of a [`Leaf`] in [`crate::Plan::leaves`].
+/// Index of a [`Leaf`] in [`crate::Plan::leaves`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeafId(pub usize);
 
-/// The place of a [`Term`] in [`crate::Plan::terms`]: what rank features call term number.
+/// Index of a [`Term`] in [`crate::Plan::terms`]: the term number of rank features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TermId(pub usize);
 
-/// A term of the query as ranking and highlighting see it: one item, in one or (a fieldset) several fields.
+/// A term of the query for ranking and highlighting: one item, in one field or (for a fieldset) several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// The text as asked, for bolding and the statistics' trace.
+    /// Original text, for bolding and for the statistics trace.
     pub text: String,
     /// Annotations.
     pub annotations: Annotations,
-    /// Its leaves: one a field, or several where its words are equivalents.
+    /// Leaves of the term: one per field, or several if its words are equivalents.
     pub leaves: Vec<LeafId>,
 }
 
-/// A node of the typed tree. Leaves are referred to by number, so that what was found for each can stand in a table.
+/// A node of the typed tree. Leaves are referenced by number, so that the matches of each can be stored in a
+/// table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     /// Every document.
@@ -36,69 +37,71 @@ pub enum Node {
     Or(Vec<Node>),
     /// The first and none of the others.
     AndNot(Box<Node>, Vec<Node>),
-    /// The first; the others are evaluated for ranking where the first matches.
+    /// The first child; the others are evaluated only for ranking, if the first one matches.
     Rank(Box<Node>, Vec<Node>),
     /// One leaf.
     Leaf(LeafId),
-    /// The leaves' positions are near each other in one field.
+    /// Proximity of the leaves' positions in one field.
     Near {
-        /// The leaves, all of one field.
+        /// Leaves, all of one field.
         leaves: Vec<LeafId>,
-        /// Leaves of the same field that must not stand near them.
+        /// Leaves of the same field that must not be near.
         excluded: Vec<LeafId>,
-        /// All leaves have an occurrence in `P..=P + distance`, where P is the position of the first of them.
+        /// Maximum distance: all leaves have an occurrence in `P..=P + distance`, where P is the position of
+        /// the first of them.
         distance: u32,
-        /// Those of `excluded` have none nearer than this to the occurrences that match.
+        /// Minimum distance of `excluded` leaves from the matching occurrences.
         exclusion_distance: u32,
-        /// In the order given.
+        /// True if the leaves must occur in the given order.
         ordered: bool,
     },
-    /// All children match in one element of a field, or of a collection inside of one.
+    /// All children match in one element of a field, or of a nested collection.
     SameElement {
-        /// The path of the collection: a field, or a part of one (`person.phones`, `map.value`).
+        /// Path of the collection: a field, or a part of one (`person.phones`, `map.value`).
         field: Arc<str>,
-        /// The tree of what must match; its leaves' paths are those of the whole document (`field.member`), and the field itself
-        /// for the element as a whole.
+        /// Condition on the element. The paths of its leaves start at the document (`field.member`); the
+        /// field itself denotes the whole element.
         child: Box<Node>,
-        /// Only elements of these indices, ascending; all of them where it is empty.
+        /// Element indices to consider, ascending; empty for all.
         elements: Vec<u32>,
     },
 }
 
-/// One predicate over one field.
+/// A predicate over one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf {
     /// The field, or the path inside one (`person.name`, `map.key`).
     pub field: Arc<str>,
-    /// What must hold.
+    /// The predicate.
     pub predicate: Predicate,
-    /// The term it belongs to; none where ranking is not to see it.
+    /// The term it belongs to; `None` if it is hidden from ranking.
     pub term: Option<TermId>,
-    /// For predicates with weights: the sum of products of the query's weights and the document's is the leaf's raw score, and
-    /// it matches only where that is greater than this. None where weights are not multiplied.
+    /// Threshold of the dot product of the query's and the document's weights, for predicates with weights.
+    /// The dot product is the leaf's raw score, and the leaf matches only if it exceeds the threshold. `None`
+    /// if weights are not multiplied.
     pub dot_product_above: Option<f64>,
 }
 
-/// What must hold of a field's value.
+/// Predicate over a field's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// These words stand one after another among the field's tokens. One word is a plain term.
+    /// These words in sequence among the field's tokens. A single word is a plain term.
     Words(Vec<WordPattern>),
-    /// A string value (or an element or key of a collection) as a whole; folded unless `cased`.
+    /// A whole string value (or an element or key of a collection); folded unless `cased`.
     Value {
-        /// The pattern for the whole value.
+        /// Pattern for the whole value.
         pattern: WordPattern,
-        /// Upper and lower case differ.
+        /// True if case matters.
         cased: bool,
     },
     /// A string value is one of these, sorted; folded unless `cased`.
     ValueIn {
-        /// Values with weights (1 where none was given).
+        /// Values with weights (1 by default).
         values: Vec<(String, i32)>,
-        /// Upper and lower case differ.
+        /// True if case matters.
         cased: bool,
     },
-    /// Any word of the text is one of these, each with a weight.
+    /// At least one word of the text is one of these, each with a weight.
     WordIn(Vec<(String, i32)>),
     /// A number within bounds.
     Number(NumberRange),
@@ -106,65 +109,67 @@ pub enum Predicate {
     NumberIn(Vec<(i64, i32)>),
     /// A truth value.
     Bool(bool),
-    /// Among the nearest to a tensor.
+    /// One of the nearest neighbours of a tensor.
     Nearest {
-        /// The query tensor, of the field's indexed dimensions.
+        /// Query tensor, with the field's indexed dimensions.
         target: Arc<Tensor>,
-        /// The measure.
+        /// Distance metric.
         metric: DistanceMetric,
-        /// How many of those that match everything else are kept; ties with the last are kept too.
+        /// Number of neighbours kept among the documents that match everything else; ties with the last one
+        /// are kept, too.
         target_hits: u32,
-        /// Documents farther away do not match.
+        /// Maximum distance of a match.
         threshold: Option<f64>,
     },
-    /// A position within a distance in kilometres (no limit if none) of a place in degrees.
+    /// A position within a distance of a centre.
     GeoCircle {
         /// Degrees, north positive.
         latitude: f64,
         /// Degrees, east positive.
         longitude: f64,
-        /// Kilometres.
+        /// Maximum distance in kilometres; `None` for no limit.
         radius_km: Option<f64>,
     },
-    /// A position within south, west, north, east in degrees.
+    /// A position within south, west, north and east, in degrees.
     GeoBox([f64; 4]),
-    /// There is a value.
+    /// The field has a value.
     Present,
 }
 
-/// A pattern for one word (or whole value), already folded as its field's words are.
+/// A pattern for one word (or a whole value), already folded like the field's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WordPattern {
-    /// Exactly this: a stem, where the field's words have stems.
+    /// Exactly this word: a stem, if the field's words have stems.
     Exact(String),
     /// Any of these (stems, equivalents).
     Any(Vec<String>),
-    /// Exactly this as it was written, whether the field's words have stems or not.
+    /// Exactly this written form, even if the field's words have stems.
     Written(String),
-    /// This as it was written, or any word with one of these stems: where the languages of query and documents may differ.
+    /// This written form, or any word with one of these stems: used if the languages of query and documents
+    /// may differ.
     Word {
         /// The word.
         written: String,
-        /// Its stems in the languages that it may be of.
+        /// Stems in all languages that the word may belong to.
         stems: Vec<String>,
     },
     /// Begins with this.
     Prefix(String),
     /// Ends with this.
     Suffix(String),
-    /// Has this inside.
+    /// Contains this.
     Substring(String),
-    /// A regular expression, checked.
+    /// A regular expression; its syntax is valid.
     Regex(String),
-    /// Within some edits.
+    /// Within a number of edits.
     Fuzzy {
         /// The word.
         word: String,
-        /// The most edits.
+        /// Maximum number of edits.
         max_edits: u32,
-        /// How many first characters must be the same.
+        /// Number of leading characters that must be equal.
         prefix_length: u32,
-        /// The rest of the word does not count.
+        /// True to compare only the start of the word.
         prefix: bool,
     },
 }
@@ -172,22 +177,22 @@ pub enum WordPattern {
 /// Bounds of a number in the field's own type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NumberRange {
-    /// For whole-number fields: both bounds inclusive.
+    /// For whole-number fields; both bounds are inclusive.
     Integer {
-        /// The smallest that matches.
+        /// Smallest matching number.
         low: i64,
-        /// The largest that matches.
+        /// Largest matching number.
         high: i64,
     },
     /// For other numbers.
     Float {
-        /// The lower bound.
+        /// Lower bound.
         low: f64,
-        /// Whether the lower bound itself matches.
+        /// True if the lower bound itself matches.
         low_inclusive: bool,
-        /// The upper bound.
+        /// Upper bound.
         high: f64,
-        /// Whether the upper bound itself matches.
+        /// True if the upper bound itself matches.
         high_inclusive: bool,
     },
 }

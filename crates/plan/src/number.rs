@@ -1,19 +1,19 @@
-//! Numbers of a query in the type of their field.
+//! Conversion of a query's numbers to the type of their field.
 
 use millrace_document::DataType;
 use millrace_query::{Bound, Number};
 
 use crate::NumberRange;
 
-/// How the numbers of a field are compared.
+/// Comparison of a field's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Integer,
-    /// Rounded to this many bits of a float before they are compared, as the document's are.
+    /// Rounded to a float of this many bits before comparison, like the document's numbers.
     Float(u8),
 }
 
-/// How numbers of this type are compared; none where it is no number.
+/// Comparison for numbers of this type; `None` for other types.
 pub(crate) fn kind(value_type: &DataType) -> Option<Kind> {
     match value_type {
         DataType::Byte | DataType::Int | DataType::Long => Some(Kind::Integer),
@@ -24,7 +24,7 @@ pub(crate) fn kind(value_type: &DataType) -> Option<Kind> {
     }
 }
 
-/// The range between two bounds; none where no number is in it.
+/// The range between two bounds; `None` if it contains no number.
 pub(crate) fn range(kind: Kind, low: Bound, high: Bound) -> Option<NumberRange> {
     let Kind::Float(bits) = kind else {
         let low = match low {
@@ -53,7 +53,7 @@ pub(crate) fn range(kind: Kind, low: Bound, high: Bound) -> Option<NumberRange> 
     (!is_empty).then_some(NumberRange::Float { low, low_inclusive, high, high_inclusive })
 }
 
-/// The smallest whole number that is not below; none above all.
+/// The smallest whole number that is not below; `None` if there is none.
 fn ceiling(number: Number) -> Option<i64> {
     match number {
         Number::Integer(number) => Some(number),
@@ -62,7 +62,7 @@ fn ceiling(number: Number) -> Option<i64> {
     }
 }
 
-/// The largest whole number that is not above; none below all.
+/// The largest whole number that is not above; `None` if there is none.
 fn floor(number: Number) -> Option<i64> {
     match number {
         Number::Integer(number) => Some(number),
@@ -71,7 +71,7 @@ fn floor(number: Number) -> Option<i64> {
     }
 }
 
-/// A number as it is after being stored with this many bits.
+/// Rounds a number to a float of this many bits.
 fn rounded(number: f64, bits: u8) -> f64 {
     match bits {
         16 => half::f16::from_f64(number).to_f64(),

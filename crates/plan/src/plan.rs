@@ -9,67 +9,67 @@ use millrace_tensor::Tensor;
 
 use crate::{Leaf, Node, Term};
 
-/// A checked query over one schema.
+/// A validated query over one schema.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The schema.
     pub schema: Arc<Schema>,
-    /// Which documents are streamed.
+    /// Documents to stream.
     pub scope: Scope,
-    /// What must match.
+    /// The match condition.
     pub root: Node,
-    /// The predicates that [`Plan::root`] refers to.
+    /// Predicates referenced by [`Plan::root`].
     pub leaves: Vec<Leaf>,
-    /// The terms, numbered as ranking counts them.
+    /// Terms, with the numbering used by ranking.
     pub terms: Vec<Term>,
-    /// The fields of which several ranges became one; for traces.
+    /// Fields whose ranges were merged into one; for traces.
     pub joined_ranges: Vec<String>,
-    /// The rank profile's name; the schema has it.
+    /// Name of the rank profile; it exists in the schema.
     pub profile: String,
-    /// `query(name)` of the profile's inputs, typed; defaults are filled in.
+    /// Typed values of `query(name)` for the profile's inputs, including defaults.
     pub inputs: BTreeMap<String, Input>,
-    /// The values that other rank features have for this query, by their names as written, whatever they would be otherwise.
+    /// Values of other rank features by name as written; they replace the computed values for this query.
     pub feature_values: BTreeMap<String, Arc<Tensor>>,
-    /// The order; empty for by relevance.
+    /// Sort order; empty to sort by relevance.
     pub sorting: Vec<SortColumn>,
-    /// Hits to return, after `offset`.
+    /// Number of hits to return, after `offset`.
     pub hits: usize,
-    /// Hits to skip.
+    /// Number of hits to skip.
     pub offset: usize,
-    /// The document summary to fill hits with.
+    /// Document summary of the hits.
     pub summary: DocumentSummary,
-    /// Only these fields of the summary; empty for all.
+    /// Fields of the summary to return; empty for all.
     pub fields: Vec<String>,
-    /// Seconds since 1970 for `now`, `freshness` and `age`; the wall clock where the query does not say.
+    /// Time of the query for `now`, `freshness` and `age`, in seconds since 1970; by default the wall clock.
     pub now: i64,
-    /// How long it may take.
+    /// Time limit.
     pub timeout: Duration,
-    /// The request itself, for grouping, rank properties and presentation.
+    /// The request, for grouping, rank properties and presentation.
     pub query: Arc<Query>,
 }
 
 impl Plan {
-    /// How many positions lie between neighbouring elements of a field, for what asks how near words are; `None` where words of two
-    /// elements are never near. The query says, or else the rank profile.
+    /// Number of positions between adjacent elements of a field, for proximity; `None` if words of two
+    /// elements are never near. The query takes precedence over the rank profile.
     pub fn element_gap(&self, field: &str) -> Option<u32> {
         let of_profile = || self.schema.rank_profiles.get(&self.profile)?.element_gaps.get(field).copied();
         self.query.ranking.element_gaps.get(field).copied().unwrap_or_else(of_profile)
     }
 }
 
-/// Which documents are streamed.
+/// Set of documents to stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of these groups, and no others.
+    /// Documents of these groups only.
     Groups(Vec<Group>),
-    /// All documents of the type that the selection (where there is one) matches.
+    /// All documents of the type that match the selection, if there is one.
     All {
-        /// A document selection, checked by whoever evaluates it.
+        /// A document selection; the crate that evaluates it checks its syntax.
         selection: Option<String>,
     },
 }
 
-/// The value of a query feature.
+/// Value of a query feature.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// A number or tensor.
@@ -78,35 +78,35 @@ pub enum Input {
     String(String),
 }
 
-/// One key of the order, checked.
+/// One validated sort key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SortColumn {
-    /// What is compared.
+    /// Value to compare.
     pub by: SortBy,
-    /// Largest first.
+    /// True to sort the largest first.
     pub descending: bool,
-    /// Where documents without a value go: `None` for the type's own place (smallest).
+    /// Position of documents without a value: `None` for the type's default (smallest).
     pub missing: Option<Missing>,
 }
 
-/// What an order compares.
+/// Value that a sort key compares.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SortBy {
     /// The score.
     Relevance,
     /// The document id.
     DocumentId,
-    /// The cluster.
+    /// The name of the cluster.
     Source,
-    /// A field's number.
+    /// A number field.
     Number(Arc<str>),
-    /// A field's text, made comparable.
+    /// A text field, with its collation.
     Text(Arc<str>, TextOrder),
-    /// A field that other schemas of the request have: no document of this one has a value.
+    /// A field of other schemas in the request: no document of this schema has a value.
     Elsewhere(Arc<str>),
 }
 
-/// How text is compared.
+/// Collation of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextOrder {
     /// Byte by byte.
@@ -115,20 +115,20 @@ pub enum TextOrder {
     Lowercase,
     /// By the Unicode collation algorithm.
     Collated {
-        /// BCP 47 or with underscores.
+        /// Locale, in BCP 47 form or with underscores.
         locale: String,
-        /// `PRIMARY` to `IDENTICAL`.
+        /// Strength, `PRIMARY` to `IDENTICAL`.
         strength: String,
     },
 }
 
-/// Where documents without a value go.
+/// Position of documents without a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Missing {
     /// Before all others.
     First,
     /// After all others.
     Last,
-    /// As if they had this value.
+    /// Like documents with this value.
     As(String),
 }

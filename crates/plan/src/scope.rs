@@ -1,4 +1,4 @@
-//! Which documents a request reads.
+//! The set of documents that a request reads.
 
 use millrace_document::Group;
 use millrace_query::Streaming;
@@ -6,10 +6,10 @@ use millrace_query::Streaming;
 use crate::{Error, Scope};
 
 impl Scope {
-    /// The scope that a request's `streaming` parameters say.
+    /// Scope given by a request's `streaming` parameters.
     ///
     /// # Errors
-    /// They say none, or several.
+    /// The parameters give no scope, or several.
     pub fn of(streaming: &Streaming) -> Result<Scope, Error> {
         let given = [
             (!streaming.groups.is_empty(), "streaming.groupname"),
@@ -49,7 +49,7 @@ impl Scope {
     }
 }
 
-/// The groups of a selection that names groups and nothing else: `id.group == "a" or id.user == 5`.
+/// Groups of a selection that consists only of group conditions: `id.group == "a" or id.user == 5`.
 fn groups_of(selection: &str) -> Option<Vec<Group>> {
     let mut rest = selection.trim();
     let mut groups = Vec::new();

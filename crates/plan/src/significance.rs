@@ -1,11 +1,12 @@
-//! How rare words are by a model of a large collection, where a query or its rank profile asks for that.
+//! Word rarity from a model of a large collection, if the query or its rank profile asks for it.
 
 use millrace_query::Query;
 use millrace_schema::{RankProfile, SignificanceModels};
 
 use crate::{Error, Leaf, Predicate, Term};
 
-/// Gives each single word the frequency that the model of its language has for it, unless the query says how rare it is.
+/// Annotates each single word with its frequency in the model of its language, unless the query gives its
+/// significance.
 pub(crate) fn annotate(
     terms: &mut [Term],
     leaves: &[Leaf],

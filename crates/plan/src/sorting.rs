@@ -1,4 +1,4 @@
-//! The order of a query, checked against a schema.
+//! Validation of a query's sort order against a schema.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use millrace_schema::{Schema, SchemaField};
 use crate::target::{self, holds_text};
 use crate::{Context, Error, Missing, SortBy, SortColumn, TextOrder, number};
 
-/// The keys of the order, the most significant first.
+/// Sort keys, the most significant first.
 pub(crate) fn columns(
     query: &Query,
     schema: &Schema,
@@ -38,7 +38,7 @@ pub(crate) fn columns(
     Ok(columns)
 }
 
-/// The key by a field that other schemas have.
+/// Sort key on a field of other schemas.
 fn elsewhere(key: &SortKey) -> SortColumn {
     SortColumn {
         by: SortBy::Elsewhere(key.field.as_str().into()),
@@ -108,7 +108,7 @@ fn column(key: &SortKey, query: &Query, schema: &Schema) -> Result<SortColumn, E
     Ok(SortColumn { by, descending, missing })
 }
 
-/// How text is compared: as the query says, or the schema; by the collation of the locale, where there is one.
+/// Collation of a sort key, from the query or else from the schema; that of the locale, if there is one.
 fn text_order<'s>(key: &SortKey, query: &Query, setting: impl Fn(&str) -> Option<&'s str>) -> TextOrder {
     let (function, arguments) = match &key.function {
         Some((function, arguments)) => (function.as_str(), arguments.as_slice()),

@@ -1,4 +1,4 @@
-//! Names in a query to the fields that they mean.
+//! Resolution of names in a query to fields.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use millrace_schema::{MatchMode, Matching, Schema, SchemaField, Stemming, did_yo
 
 use crate::Error;
 
-/// A field, or a part of one, that a predicate can be about.
+/// A field, or a part of one, that a predicate can refer to.
 pub(crate) struct Target<'s> {
-    /// The path in the document: `title`, `person.name`.
+    /// Path in the document: `title`, `person.name`.
     pub path: Arc<str>,
-    /// The settings of the field.
+    /// Settings of the field.
     pub field: &'s SchemaField,
-    /// The settings of the part, where it has its own.
+    /// Settings of the part, if it has its own.
     part: Option<&'s SchemaField>,
-    /// What single values are: of arrays and weighted sets their elements, of maps their keys.
+    /// Type of a single value: the element of an array or weighted set, the key of a map.
     pub value_type: &'s DataType,
-    /// Entries of maps are meant, the outermost first.
+    /// Selected map entries, outermost first.
     pub keys: Vec<MapKey>,
 }
 
 /// One entry of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MapKey {
-    /// The path of the map, as [`Target::path`].
+    /// Path of the map, like [`Target::path`].
     pub map: Arc<str>,
     pub key: String,
 }
 
 impl<'s> Target<'s> {
-    /// How query terms match it.
+    /// Match settings for query terms.
     pub fn matching(&self) -> &'s Matching {
         &self.part.unwrap_or(self.field).matching
     }
 
-    /// Whether query text is split into words for it.
+    /// True if query text is split into words.
     pub fn is_text(&self) -> bool {
         match self.part {
             Some(part) => part.is_text(),
@@ -45,7 +45,7 @@ impl<'s> Target<'s> {
         }
     }
 
-    /// Whether upper and lower case differ in whole values.
+    /// True if case matters in whole values.
     pub fn is_cased(&self, annotations: &Annotations) -> bool {
         let attribute = self.part.unwrap_or(self.field).attribute.as_ref();
         self.matching().cased
@@ -67,7 +67,7 @@ impl<'s> Target<'s> {
     }
 }
 
-/// The settings of fields whose schema says nothing of them.
+/// Settings of fields without match settings in the schema.
 pub(crate) fn plain_matching() -> Matching {
     Matching {
         mode: MatchMode::Text,
@@ -82,8 +82,9 @@ pub(crate) fn plain_matching() -> Matching {
     }
 }
 
-/// The fields that `name` means: those of a fieldset, or one field (by its name, an alias, or a path). A struct or a map means
-/// all of its members that can be searched. Of names that differ only in case the one written so is meant, and any where none is.
+/// Fields denoted by `name`: those of a fieldset, or one field (by name, alias, or path). A struct or a map
+/// denotes all of its searchable members. Of names that differ only in case, the exact one is used, or any if
+/// there is no exact one.
 pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'s>>, Error> {
     let in_any_case = || {
         let is_field = schema.fields.contains_key(name);
@@ -100,7 +101,7 @@ pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Target<'
     Ok(members(target(schema, name)?))
 }
 
-/// The target itself; of structs and maps its members.
+/// The target itself, or the members of a struct or map.
 fn members(target: Target<'_>) -> Vec<Target<'_>> {
     let inside = target.path.split_once('.').map_or("", |(_, path)| path);
     let part_of = |path: &str| match inside {
@@ -126,12 +127,13 @@ fn members(target: Target<'_>) -> Vec<Target<'_>> {
     if found.is_empty() { vec![target] } else { found }
 }
 
-/// Whether `name` means something.
+/// True if `name` denotes a field.
 pub(crate) fn exists(schema: &Schema, name: &str) -> bool {
     name == "sddocname" || resolve(schema, name).is_ok()
 }
 
-/// How the text of a term in `name` ends where people type it; none where it means nothing. Of a fieldset all fields must agree.
+/// Rule for the end of a term in typed text for `name`; `None` if it denotes nothing. The fields of a
+/// fieldset must agree.
 pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
     if name == "sddocname" {
         return Some(TermEnd::Word);
@@ -164,7 +166,7 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
     let path =
         if rest.is_empty() { Arc::clone(&field.name) } else { format!("{}.{rest}", field.name).into() };
     let part = field.part(rest);
-    // The field may be named by an alias.
+    // The field may be given by an alias.
     let map = |path: String| match path.split_once('.') {
         Some((_, rest)) => format!("{}.{rest}", field.name).into(),
         None => Arc::clone(&field.name),
@@ -186,7 +188,7 @@ fn target<'s>(schema: &'s Schema, name: &str) -> Result<Target<'s>, Error> {
     })
 }
 
-/// A path without each `{key}` in it, and the keys with the paths of their maps.
+/// A path without its `{key}` parts, and the keys with the paths of their maps.
 fn without_keys(name: &str) -> (String, Vec<(String, String)>) {
     let (mut path, mut keys, mut rest) = (String::new(), Vec::new(), name);
     while let Some((before, after)) = rest.split_once('{')
@@ -194,7 +196,7 @@ fn without_keys(name: &str) -> (String, Vec<(String, String)>) {
     {
         path.push_str(before);
         keys.push((path.clone(), key.trim_matches('"').to_owned()));
-        // What follows the key is a part of the map's value.
+        // The path after the key is part of the map's value.
         path.push_str(".value");
         rest = after;
     }
@@ -208,7 +210,8 @@ fn find<'s>(schema: &'s Schema, name: &str) -> Option<&'s SchemaField> {
     schema.fields.get(name).or_else(by_alias).or_else(in_any_case)
 }
 
-/// What single values at `path` (`name`, `value.name`) inside a type are: of arrays and weighted sets their elements, of maps their keys.
+/// Type of a single value at `path` (`name`, `value.name`) inside a type: the element of an array or weighted
+/// set, the key of a map.
 pub fn value_type<'t>(data_type: &'t DataType, path: &str) -> Option<&'t DataType> {
     match data_type {
         DataType::Array(element) => value_type(element, path),
@@ -228,7 +231,7 @@ pub fn value_type<'t>(data_type: &'t DataType, path: &str) -> Option<&'t DataTyp
     }
 }
 
-/// Whether single values are strings.
+/// True if single values are strings.
 pub(crate) fn holds_text(value_type: &DataType) -> bool {
     matches!(value_type, DataType::String | DataType::Uri | DataType::Reference(_))
 }

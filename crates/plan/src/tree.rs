@@ -1,4 +1,4 @@
-//! Items of a query to nodes, leaves and terms over a schema.
+//! Conversion of query items to nodes, leaves and terms over a schema.
 
 mod places;
 mod ranges;
@@ -20,10 +20,10 @@ use crate::target::{self, Target};
 use crate::words::{Languages, Words};
 use crate::{Context, Error, Leaf, LeafId, Node, Predicate, Term, TermId, WordPattern};
 
-/// The most leaves of one plan: each takes memory for every matched document.
+/// Maximum number of leaves of a plan: each takes memory for every matched document.
 const MAX_LEAVES: usize = 4096;
 
-/// Makes the tree of a plan.
+/// Builder of a plan's tree.
 pub(crate) struct Tree<'a> {
     schema: &'a Schema,
     query: &'a Query,
@@ -32,18 +32,19 @@ pub(crate) struct Tree<'a> {
     profile: &'a str,
     pub leaves: Vec<Leaf>,
     pub terms: Vec<Term>,
-    /// The fields of which several ranges became one.
+    /// Fields whose ranges were merged into one.
     pub joined_ranges: Vec<String>,
-    /// The first field that typed text is about and that is not there.
+    /// Error for the first unknown field in typed text.
     unknown: RefCell<Option<Error>>,
 }
 
-/// Where an item stands.
+/// Context of an item.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The field whose elements are looked into one by one.
+    /// The field whose elements are examined one by one.
     element: Option<&'a str>,
-    /// Written by a person: what cannot be about a field matches nothing there, instead of being an error.
+    /// True for text typed by a user: conditions that do not fit a field match nothing there, instead of
+    /// being an error.
     typed: bool,
 }
 
@@ -69,12 +70,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What is known of the languages of query and documents.
+    /// Languages of query and documents.
     fn languages(&self) -> Languages<'a> {
         Languages { query: self.query.language.as_deref(), of_documents: self.schema.sets_languages() }
     }
 
-    /// The root of the query's items.
+    /// Builds the root of the query's items.
     pub fn root(&mut self) -> Result<Node, Error> {
         let place = Place { element: None, typed: false };
         match &self.query.recall {
@@ -93,12 +94,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The node of an item that cannot be left out.
+    /// The node of a required item.
     fn needed(&mut self, item: &Item, place: Place<'_>) -> Result<Node, Error> {
         Ok(self.node(item, place)?.unwrap_or(Node::False))
     }
 
-    /// The node of an item; none where it has nothing to search for and may be left out.
+    /// The node of an item; `None` if it has nothing to search for and may be omitted.
     fn node(&mut self, item: &Item, place: Place<'_>) -> Result<Option<Node>, Error> {
         Ok(Some(match item {
             Item::True => Node::True,
@@ -156,7 +157,7 @@ impl<'a> Tree<'a> {
         }))
     }
 
-    /// The nodes of those that have something to search for; none where there are none.
+    /// The nodes of the items that have something to search for; `None` if there are none.
     fn nodes(&mut self, items: &[Item], place: Place<'_>) -> Result<Option<Vec<Node>>, Error> {
         let mut nodes = Vec::with_capacity(items.len());
         for item in items {
@@ -165,7 +166,7 @@ impl<'a> Tree<'a> {
         Ok((!nodes.is_empty()).then_some(nodes))
     }
 
-    /// The fields that a name means where it stands; none where only other schemas have it.
+    /// Fields denoted by a name in its context; empty if only other schemas have it.
     fn targets(&self, field: &str, place: Place<'_>) -> Result<Vec<Target<'a>>, Error> {
         let path = match place.element {
             None => field.to_owned(),
@@ -174,7 +175,8 @@ impl<'a> Tree<'a> {
         };
         match target::resolve(self.schema, &path) {
             Err(Error::UnknownField { .. }) if (self.context.known_elsewhere)(field) => Ok(Vec::new()),
-            // What a person typed matches nothing there; whether it could match anything is seen once all of it is read.
+            // Typed text matches nothing there. An error is reported only after all of the text is read, if
+            // nothing in it can match.
             Err(error @ Error::UnknownField { .. }) if place.typed => {
                 self.unknown.borrow_mut().get_or_insert(error);
                 Ok(Vec::new())
@@ -183,7 +185,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A term over all fields that a name means, with what `predicates` makes of each, any of which may hold.
+    /// A term over all fields denoted by a name, with the predicates that `predicates` returns for each; any
+    /// of them may hold.
     fn each<P: IntoIterator<Item = Predicate>>(
         &mut self,
         field: &str,
@@ -196,7 +199,7 @@ impl<'a> Tree<'a> {
         self.each_of(&targets, place, annotations, text, predicates)
     }
 
-    /// As [`Tree::each`], over these fields.
+    /// Like [`Tree::each`], over these fields.
     fn each_of<P: IntoIterator<Item = Predicate>>(
         &mut self,
         targets: &[Target<'_>],
@@ -211,7 +214,7 @@ impl<'a> Tree<'a> {
             match predicates(target) {
                 Ok(predicates) => found.extend(predicates.into_iter().map(|predicate| (target, predicate))),
                 Err(error) if is_one && !place.typed => return Err(error),
-                // One field of a fieldset, or what a person typed: it matches nothing there.
+                // One field of a fieldset, or typed text: it matches nothing there.
                 Err(_) => {}
             }
         }
@@ -248,7 +251,7 @@ impl<'a> Tree<'a> {
         Ok(id)
     }
 
-    /// A leaf as a node; for entries of maps, bound to their keys.
+    /// The node of a leaf; for map entries, restricted to their keys.
     fn leaf_node(
         &mut self,
         target: &Target<'_>,
@@ -289,7 +292,7 @@ impl<'a> Tree<'a> {
         }
         let name = match self.schema.fields.get(field) {
             Some(field) => Arc::clone(&field.name),
-            // An alias, or a mistake.
+            // An alias, or an error.
             None => match self.targets(field, place)?.first() {
                 Some(target) => Arc::clone(&target.path),
                 None => return Ok(Node::False),
@@ -305,7 +308,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// All of them; those that match always are left out.
+/// Conjunction; nodes that always match are dropped.
 fn and(mut nodes: Vec<Node>) -> Node {
     nodes.retain(|node| *node != Node::True);
     match nodes.len() {
@@ -315,7 +318,7 @@ fn and(mut nodes: Vec<Node>) -> Node {
     }
 }
 
-/// Any of them; those that never match are left out.
+/// Disjunction; nodes that never match are dropped.
 fn or(mut nodes: Vec<Node>) -> Node {
     nodes.retain(|node| *node != Node::False);
     match nodes.len() {
@@ -329,7 +332,7 @@ fn wrong(field: &str, reason: impl Into<String>) -> Error {
     Error::Field { field: field.to_owned(), reason: reason.into() }
 }
 
-/// The only word of a predicate of one exact word.
+/// The word of a predicate that consists of one exact word.
 fn single(predicate: &Predicate) -> Option<&str> {
     match predicate {
         Predicate::Words(patterns) => match patterns.as_slice() {

@@ -1,4 +1,4 @@
-//! Text of a query to predicates, as its field's documents are treated.
+//! Conversion of query text to predicates, with the same analysis as the field's documents.
 
 use millrace_document::DataType;
 use millrace_linguistics::{Analyzer, Language};
@@ -11,31 +11,31 @@ use crate::number;
 use crate::target::{Target, holds_text};
 use crate::{Error, Predicate, WordPattern};
 
-/// How much memory a compiled regular expression may take.
+/// Memory limit of a compiled regular expression, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 
-/// Makes the predicates of terms in one field.
+/// Factory of the predicates of terms in one field.
 pub(crate) struct Words<'t, 's> {
     target: &'t Target<'s>,
     annotations: &'t Annotations,
     matching: Matching,
     language: Language,
-    /// Whether documents may be of another language than the query.
+    /// True if documents may be in another language than the query.
     mixed: bool,
 }
 
-/// What is known of languages.
+/// Languages of query and documents.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Languages<'a> {
-    /// The query's, where it says.
+    /// Language of the query, if it is given.
     pub query: Option<&'a str>,
-    /// Documents may be of several.
+    /// True if documents may be in several languages.
     pub of_documents: bool,
 }
 
 impl<'t, 's> Words<'t, 's> {
     pub fn new(target: &'t Target<'s>, annotations: &'t Annotations, languages: Languages<'_>) -> Self {
-        // What bounds documents does not bound queries.
+        // Length limits of documents do not apply to queries.
         let matching = Matching {
             max_length: None,
             max_occurrences: None,
@@ -48,7 +48,7 @@ impl<'t, 's> Words<'t, 's> {
         Words { target, annotations, matching, language, mixed }
     }
 
-    /// The predicate of a term; none where nothing can match it.
+    /// Predicate of a term; `None` if nothing can match it.
     pub fn term(&self, text: &str, matching: &Match) -> Result<Option<Predicate>, Error> {
         let value_type = self.target.value_type;
         if *value_type == DataType::Bool {
@@ -80,8 +80,8 @@ impl<'t, 's> Words<'t, 's> {
         }
     }
 
-    /// The predicate of words one after another; none where nothing can match it. In a field that is not split into words they are one
-    /// value, which may go on where its first and its last word may.
+    /// Predicate of words in sequence; `None` if nothing can match it. In a field that is not split into
+    /// words they form one value, which may extend at its start and end if the first and last word may.
     pub fn phrase(&self, words: &[PhraseWord]) -> Result<Option<Predicate>, Error> {
         if !self.target.is_text() {
             let value = words.iter().map(|word| word.text.text.as_str()).collect::<Vec<_>>().join(" ");
@@ -103,7 +103,8 @@ impl<'t, 's> Words<'t, 's> {
         Ok((!patterns.is_empty()).then_some(Predicate::Words(patterns)))
     }
 
-    /// The stems of a text that is one word, in all languages that it may be of; the word itself, where words have none.
+    /// Stems of a one-word text, in all languages that it may belong to; the word itself, if words have no
+    /// stems.
     pub fn stems(&self, text: &str) -> Option<Vec<String>> {
         let [pattern] = <[WordPattern; 1]>::try_from(self.exact(text, true)).ok()?;
         match pattern {
@@ -113,7 +114,7 @@ impl<'t, 's> Words<'t, 's> {
         }
     }
 
-    /// A whole value as it is compared.
+    /// A whole value, folded for comparison.
     pub fn folded(&self, text: &str) -> String {
         let mut text = text;
         if self.matching.mode == MatchMode::Exact {
@@ -122,7 +123,7 @@ impl<'t, 's> Words<'t, 's> {
         if self.is_cased() { text.to_owned() } else { self.analyzer(false).fold_value(text) }
     }
 
-    /// Whether whole values are compared with their case.
+    /// True if whole values are compared with case.
     pub fn is_cased(&self) -> bool {
         self.target.is_cased(self.annotations)
     }
@@ -132,13 +133,13 @@ impl<'t, 's> Words<'t, 's> {
         (!patterns.is_empty()).then_some(Predicate::Words(patterns))
     }
 
-    /// Patterns of the words of a text, one after another.
+    /// Patterns of the words of a text, in sequence.
     fn patterns(&self, text: &str, matching: &Match) -> Vec<WordPattern> {
         let written = || self.exact(text, false);
         let mut patterns = match matching {
             Match::Word | Match::Regex => self.exact(text, true),
             Match::Fuzzy { .. } => written(),
-            // All words are as they were written; the first and the last may go on.
+            // All words are in their written form; the first and the last may be parts of words.
             Match::Prefix | Match::Suffix | Match::Substring => {
                 let (open_start, open_end) = (*matching != Match::Prefix, *matching != Match::Suffix);
                 let mut patterns = written();
@@ -173,10 +174,10 @@ impl<'t, 's> Words<'t, 's> {
         patterns
     }
 
-    /// Patterns of just the words of a text: by their stems, or as they were written.
+    /// Patterns of exactly the words of a text: by their stems, or by their written form.
     fn exact(&self, text: &str, stemmed: bool) -> Vec<WordPattern> {
         let of_language = |language| Analyzer::new(&self.matching, language);
-        // Where the field's words have no stems, the two are one.
+        // If the field's words have no stems, the two are equal.
         let has_stems = self.mixed || of_language(self.language).is_stemming();
         let exact = |word: &str| match has_stems {
             true => WordPattern::Written(word.to_owned()),
@@ -196,7 +197,7 @@ impl<'t, 's> Words<'t, 's> {
             analyzer.tokens(text, |token| patterns.push(WordPattern::Exact(token.text.to_owned())));
             return patterns;
         }
-        // Both split and fold alike, so they give the same words.
+        // Both split and fold alike, so they return the same words.
         let mut others = Vec::new();
         let default = self.annotated(of_language(Language::Unknown));
         default.tokens(text, |token| others.push(token.text.to_owned()));
@@ -230,7 +231,7 @@ impl<'t, 's> Words<'t, 's> {
         let cased = self.is_cased();
         RegexBuilder::new(pattern).case_insensitive(!cased).size_limit(REGEX_BYTES).build().map_err(
             |error| {
-                // The reason stands in the last line, under a drawing of the place.
+                // The last line holds the reason, below a drawing of the position.
                 let text = error.to_string();
                 let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
                 self.wrong(format!("{pattern:?} is no regular expression that can be used: {reason}"))
@@ -239,7 +240,7 @@ impl<'t, 's> Words<'t, 's> {
         Ok(Predicate::Value { pattern: WordPattern::Regex(pattern.to_owned()), cased })
     }
 
-    /// What a plain term means for the field.
+    /// Default match type of a plain term in the field.
     fn or_default<'m>(&self, matching: &'m Match) -> &'m Match {
         match (matching, self.matching.default_term) {
             (Match::Word, DefaultTerm::Prefix) => &Match::Prefix,
@@ -254,7 +255,7 @@ impl<'t, 's> Words<'t, 's> {
         if stemmed { analyzer } else { analyzer.without_stemming() }
     }
 
-    /// With what the term's annotations say of it.
+    /// The analyzer with the settings of the term's annotations.
     fn annotated(&self, mut analyzer: Analyzer) -> Analyzer {
         if !self.annotations.stem {
             analyzer = analyzer.without_stemming();

@@ -1,4 +1,4 @@
-//! Queries over `schema.sd`, and the plans or errors that come out: `plans.txt`.
+//! Queries over `schema.sd`, and the resulting plans or errors: `plans.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn schema() -> Arc<Schema> {
     Arc::clone(&application.schemas["mail"])
 }
 
-/// The plan of conditions, or of a whole statement, in the group `me` where no other is given.
+/// Plan of conditions, or of a whole statement, in the group `me` by default.
 fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, String>) -> String {
     if !parameters.keys().any(|name| name.starts_with("streaming.")) {
         parameters.insert("streaming.groupname".to_owned(), "me".to_owned());

@@ -1,6 +1,7 @@
-//! What ranking costs for each document: `cargo bench -p millrace-ranking`.
+//! Cost of ranking per document: `cargo bench -p millrace-ranking`.
 //!
-//! One group of 100,000 documents in memory with vectors of 384 `float` cells, all matched; each line is one first phase, the best of several runs.
+//! One group of 100,000 documents in memory with vectors of 384 `float` cells, all of which match. Each
+//! output line is one first phase, the best of several runs.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -54,7 +55,7 @@ fn main() {
     }
 }
 
-/// The schema of the tests with vectors of a usual width.
+/// The test schema with vectors of a usual width.
 fn wide(first_phase: &str) -> Schema {
     let mut profile = profile(first_phase);
     let declared = InputDef { input_type: InputType::Tensor(tensor_type(VECTOR)), default: None };
@@ -71,7 +72,7 @@ fn vector(number: usize) -> Tensor {
     Tensor::new(tensor_type(VECTOR), Vec::new(), Cells::Float(cells)).expect("as many cells as the type says")
 }
 
-/// Documents of a few words, and matches of every one of them.
+/// Documents of a few words, and a match of each of them.
 fn group(schema: &Schema) -> (MemoryView, Matches) {
     let mut view = MemoryView::new();
     let mut matches = Matches { documents: DOCUMENTS as u64, ..Matches::default() };

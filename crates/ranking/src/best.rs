@@ -1,4 +1,4 @@
-//! The best hits so far.
+//! A bounded collection of the best hits.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use crate::RankedHit;
 
 impl RankedHit {
-    /// Best first; of equal scores the earlier document.
+    /// Orders by descending score, then by ascending document.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         other
             .score
@@ -15,12 +15,12 @@ impl RankedHit {
     }
 }
 
-/// Keeps the best of the hits that it is offered.
+/// Collector of the best hits offered to it.
 pub(crate) struct Best {
     count: usize,
-    /// The worst on top.
+    /// The worst hit is on top.
     heap: BinaryHeap<WorstFirst>,
-    /// What a score must exceed to be among the best, once they are full; hits come in the order of the view.
+    /// Score that a new hit must exceed once the collection is full. Hits arrive in view order.
     bar: f64,
 }
 
@@ -43,7 +43,7 @@ impl PartialOrd for WorstFirst {
 
 impl Best {
     pub fn new(count: usize) -> Self {
-        // Room is made as hits come: the count is a wish of the request, not a fact.
+        // Memory grows with the hits: the count comes from the request and may be far too large.
         Best {
             count,
             heap: BinaryHeap::new(),
@@ -51,7 +51,7 @@ impl Best {
         }
     }
 
-    /// Offers the hits of a chunk; chunks and documents ascend from call to call.
+    /// Offers the hits of one chunk. Chunks and documents must ascend from call to call.
     pub fn offer(&mut self, chunk: usize, documents: &[u16], scores: &[f64]) {
         if self.count == 0 {
             return;
@@ -73,7 +73,7 @@ impl Best {
         }
     }
 
-    /// The best, in order.
+    /// Returns the hits in order, best first.
     pub fn into_sorted(self) -> Vec<RankedHit> {
         self.heap.into_sorted_vec().into_iter().map(|hit| hit.0).collect()
     }

@@ -1,4 +1,4 @@
-//! A profile's expressions made into programs, and the features they use set up.
+//! Compilation of a profile's expressions, and setup of the features they use.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,42 +20,42 @@ use crate::onnx::{self, Evaluation, ModelStep, Models};
 use crate::properties::Properties;
 use crate::{forests, tokens};
 
-/// An expression, compiled, and where its inputs are found.
+/// A compiled expression and the sources of its inputs.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub program: Program,
-    /// For each input of the program, the place among the profile's features.
+    /// For each input of the program, the index of its feature in the profile.
     pub features: Vec<usize>,
 }
 
-/// A feature under its name.
+/// A feature with its name.
 type NamedFeature = (FeatureName, Box<dyn Feature>);
 
-/// Compiles the expressions of one profile.
+/// Compiler for the expressions of one profile.
 pub(crate) struct ProfileCompiler<'a> {
     setup: Setup<'a>,
     functions: BTreeMap<String, (Vec<String>, Expression, Place)>,
     constants: BTreeMap<&'a str, &'a Constant>,
-    /// Features so far, in the order of their first use.
+    /// Features in the order of their first use.
     features: RefCell<Vec<NamedFeature>>,
-    /// What the global phase normalises, by name; none but while it is compiled.
+    /// Normalizers of the global phase, by name; `None` except while that phase is compiled.
     normalizers: RefCell<Option<Vec<(FeatureName, Normalizer)>>>,
-    /// Models of decision trees so far, by kind and file.
+    /// Decision-tree models read so far, by kind and file.
     forests: RefCell<BTreeMap<(String, String), Arc<Forest>>>,
-    /// Where ONNX models come from.
+    /// Source of ONNX models.
     models: &'a dyn Models,
-    /// Outputs of ONNX models so far; those that others need come first.
+    /// Model outputs used so far; a step follows the steps it depends on.
     steps: RefCell<Vec<ModelStep>>,
-    /// The models whose inputs are being compiled.
+    /// Models whose inputs are being compiled, used to detect cycles.
     open: RefCell<Vec<FeatureName>>,
-    /// The file of a model that could not be read.
+    /// File of the model that could not be read.
     blamed: RefCell<Option<String>>,
-    /// Functions that cannot be parsed, and those that call them.
+    /// Functions that cannot be parsed, and their callers.
     broken: Broken,
 }
 
 impl<'a> ProfileCompiler<'a> {
-    /// Functions and scores that cannot be parsed go to `errors`.
+    /// Creates the compiler. Functions and scores that cannot be parsed are reported in `errors`.
     pub fn new(
         schema: &'a Schema,
         profile: &'a RankProfile,
@@ -79,7 +79,8 @@ impl<'a> ProfileCompiler<'a> {
         for (name, function) in &profile.functions {
             compiler.declare(name, &function.parameters, &function.body, errors);
         }
-        // The scores of earlier phases are their expressions, so that they can be had of any hit at any time.
+        // The score of an earlier phase stands for its expression, so it can be computed for any hit at any
+        // time.
         let first = first_phase_expression(profile);
         let second = profile.second_phase.expression.as_ref();
         let phases = [
@@ -115,7 +116,7 @@ impl<'a> ProfileCompiler<'a> {
         }
     }
 
-    /// Makes the functions broken that call one which is.
+    /// Marks functions that call a broken function as broken.
     fn pass_over(&mut self) {
         let functions = &self.setup.profile.functions;
         let calls = |name: &str, broken: &Broken| {
@@ -132,7 +133,8 @@ impl<'a> ProfileCompiler<'a> {
         Error::Profile { place, profile, file, reason: reason.into() }
     }
 
-    /// What `compile` makes of a text. What is wrong with it goes to `errors`; a text that names what is broken is passed over.
+    /// Runs `compile` on a text and reports its error in `errors`. Texts that use a broken function are
+    /// skipped.
     pub fn attempt<T>(
         &self,
         text: &Sourced<String>,
@@ -156,7 +158,7 @@ impl<'a> ProfileCompiler<'a> {
         Expression::parse(&text.value).map_err(|error| self.located(&error, &text.place))
     }
 
-    /// An error in a text that begins at `place`.
+    /// Locates an error in a text that begins at `place`.
     fn located(&self, error: &expression::Error, place: &Place) -> Error {
         let spot = error.spot();
         let begin =
@@ -187,7 +189,7 @@ impl<'a> ProfileCompiler<'a> {
         Err(self.error(text.place.clone(), format!("a score must be a number, but this is {tensor_type}")))
     }
 
-    /// Compiles the expression of the global phase, and what it normalises.
+    /// Compiles the expression of the global phase, and returns it with its normalizers.
     pub fn compile_global(&self, text: &Sourced<String>) -> Result<(Compiled, Vec<Normalizer>), Error> {
         *self.normalizers.borrow_mut() = Some(Vec::new());
         let compiled = self.compile_score(text);
@@ -195,7 +197,7 @@ impl<'a> ProfileCompiler<'a> {
         Ok((compiled?, normalizers.into_iter().map(|(_, normalizer)| normalizer).collect()))
     }
 
-    /// A number that is normalised over the hits of the global phase.
+    /// Input for a number that is normalized over the hits of the global phase.
     fn normalizer(&self, name: &FeatureName) -> Result<expression::Feature, String> {
         let usage = || match name.name.as_str() {
             "normalize_linear" => format!("{name}: write normalize_linear(feature)"),
@@ -211,7 +213,7 @@ impl<'a> ProfileCompiler<'a> {
             _ => return Err(usage()),
         };
         let only_global = || format!("{name} compares hits with each other, which only the global phase can");
-        // Inside of what is normalised nothing is, so this is none then.
+        // Normalizers do not nest, so the list is absent while the argument of one is compiled.
         let mut known = self.normalizers.borrow_mut().take().ok_or_else(only_global)?;
         if !known.iter().any(|(known, _)| known == name) {
             let place = self.setup.profile.place.clone();
@@ -224,7 +226,8 @@ impl<'a> ProfileCompiler<'a> {
         Ok(expression::Feature::Input(TensorType::scalar()))
     }
 
-    /// The features that the compiled expressions use, with their names, and the models behind some of them.
+    /// Returns the features that the compiled expressions use, with their names, and the models behind some
+    /// of them.
     pub fn into_features(self) -> (Vec<NamedFeature>, Vec<ModelStep>) {
         (self.features.into_inner(), self.steps.into_inner())
     }
@@ -250,7 +253,7 @@ impl<'a> ProfileCompiler<'a> {
             return Err(format!("{name}: the model is its own input"));
         }
         self.open.borrow_mut().push(name.clone());
-        // What a model is given cannot be normalised: that comes later.
+        // Model inputs cannot be normalized, because normalization happens later.
         let normalizers = self.normalizers.borrow_mut().take();
         let step = self.step(name, declared);
         *self.normalizers.borrow_mut() = normalizers;
@@ -264,7 +267,7 @@ impl<'a> ProfileCompiler<'a> {
         Ok(expression::Feature::Input(tensor_type))
     }
 
-    /// A model bound to its inputs.
+    /// Binds a model to its inputs.
     fn step(
         &self,
         name: &FeatureName,
@@ -284,7 +287,7 @@ impl<'a> ProfileCompiler<'a> {
         for input in &known {
             let source =
                 declared.inputs.iter().find(|(name, _)| name == input).map(|(_, source)| source.clone());
-            // What is not said comes from the function of the same name.
+            // An input without a declared source is fed by the function of the same name.
             let source = source
                 .unwrap_or_else(|| Sourced { value: onnx::plain(input), place: declared.file.place.clone() });
             let compiled = self.compile(&source).map_err(|error| format!("input '{input}': {error}"))?;
@@ -296,18 +299,18 @@ impl<'a> ProfileCompiler<'a> {
         Ok((evaluation, inputs.into_iter().map(|(_, compiled)| compiled).collect()))
     }
 
-    /// Remembers the file that is to blame for what follows.
+    /// Records the file that causes the following error.
     fn blame(&self, file: String, reason: String) -> String {
         *self.blamed.borrow_mut() = Some(file);
         reason
     }
 
-    /// The names of the features that are listed where a profile does not say which.
+    /// Names of the features listed for a profile that does not name its own.
     pub fn default_features(&self) -> Result<Vec<String>, Error> {
         default_features(&self.setup).map_err(|reason| self.error(self.setup.profile.place.clone(), reason))
     }
 
-    /// A model of decision trees in the application package.
+    /// Reads a decision-tree model of the application package.
     fn forest(&self, name: &FeatureName) -> Result<Arc<Forest>, String> {
         let [file] = name.parameters.as_slice() else {
             return Err(format!(
@@ -349,7 +352,8 @@ impl<'a> ProfileCompiler<'a> {
     }
 }
 
-/// Checks the constants of a schema, those that no expression uses too: tells those that are no value of their type, and gives their names.
+/// Checks all constants of a schema, also those that no expression uses. Reports constants that are not a
+/// value of their type, and returns their names.
 pub fn check_constants(schema: &Schema, findings: &mut Findings) -> Broken {
     let mut broken = Broken::default();
     for (name, constant) in &schema.constants {
@@ -368,7 +372,7 @@ pub fn check_constants(schema: &Schema, findings: &mut Findings) -> Broken {
     broken
 }
 
-/// `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.
+/// Expansion of `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.
 fn fusion(name: &FeatureName) -> Result<String, String> {
     if name.parameters.len() < 2 {
         return Err(format!("{name}: write reciprocal_rank_fusion(a,b,…), of at least two features"));
@@ -388,7 +392,7 @@ fn fusion(name: &FeatureName) -> Result<String, String> {
     Ok(ranks.join("+"))
 }
 
-/// What the first phase scores by.
+/// Expression of the first phase.
 pub(crate) fn first_phase_expression(profile: &RankProfile) -> Sourced<String> {
     profile.first_phase.expression.clone().unwrap_or_else(|| {
         let value = if profile.name == "unranked" { "0" } else { "nativeRank" };
@@ -396,7 +400,8 @@ pub(crate) fn first_phase_expression(profile: &RankProfile) -> Sourced<String> {
     })
 }
 
-/// A literal, or the JSON of a file. What begins with a brace may be either; the error is that of what it looks like.
+/// Parses a tensor literal or the JSON of a file. A text that begins with a brace may be either; the error is
+/// that of the form it resembles.
 fn parse_constant(text: &str, declared: &TensorType) -> Result<Tensor, String> {
     Tensor::parse(text, Some(declared)).or_else(|literal| {
         let mut deserializer = serde_json::Deserializer::from_str(text);

@@ -1,4 +1,5 @@
-//! Which hits of the first phase the second ranks: with `diversity`, so many of each value of an attribute that enough values are among them.
+//! Selection of first-phase hits for the second phase under `diversity`: the number of hits per attribute
+//! value is limited, so that enough values are represented.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +11,7 @@ use millrace_tensor::json::Format;
 
 use crate::{Error, RankedHit};
 
-/// What makes the hits of a profile diverse.
+/// Diversity settings of a profile.
 pub(crate) struct Diversity {
     field: String,
     data_type: DataType,
@@ -18,7 +19,7 @@ pub(crate) struct Diversity {
 }
 
 impl Diversity {
-    /// That of a profile, where it has any.
+    /// Returns the settings of a profile, if it declares any.
     pub fn of(schema: &Schema, profile: &RankProfile) -> Option<Self> {
         let (name, groups_min) = profile.diversity.as_ref()?;
         let field = schema.fields.get(name.as_str())?;
@@ -29,8 +30,8 @@ impl Diversity {
         })
     }
 
-    /// For each hit, best first, whether it is among the `count` that are ranked again: a value has no more of these than `count` divided by
-    /// the least number of values. Documents without a value are like each other.
+    /// Returns for each hit, best first, if it is among the `count` hits to rank again. A value gets at most
+    /// `count` divided by the minimum number of values. Documents without a value count as one value.
     ///
     /// # Errors
     /// A column could not be read.

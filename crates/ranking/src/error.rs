@@ -1,48 +1,48 @@
 use millrace_column::ReadError;
 use millrace_schema::{Mistake, Place};
 
-/// Why a rank profile is refused, or ranking ended early.
+/// Error in a rank profile, or during ranking.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The profile cannot work; found at deployment.
+    /// The profile is invalid. Reported at deployment.
     #[error("{place}: rank profile {profile}: {reason}")]
     Profile {
-        /// Where in the application package.
+        /// Location in the application package.
         place: Place,
-        /// The profile.
+        /// Name of the profile.
         profile: String,
-        /// The file of the package that is to blame, where it is a model that cannot be read.
+        /// The file at fault, if a model could not be read.
         file: Option<String>,
-        /// What was expected and found, and what would work.
+        /// Expected and actual value, with a remedy.
         reason: String,
     },
-    /// A constant is no value of its type.
+    /// A constant is not a value of its type.
     #[error("{place}: constant({name}) {tensor_type}: {reason}")]
     Constant {
-        /// Where in the application package: its literal, or its file.
+        /// Location in the application package: the literal or the file.
         place: Place,
-        /// The constant.
+        /// Name of the constant.
         name: String,
-        /// Its type.
+        /// Declared type.
         tensor_type: String,
-        /// What was expected and found.
+        /// Expected and actual value.
         reason: String,
     },
-    /// The schema has no such profile.
+    /// The schema does not have this profile.
     #[error("schema {schema} has no rank profile '{profile}'; it has {known}")]
     UnknownProfile {
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// The name asked for.
+        /// The requested profile.
         profile: String,
-        /// The names it has.
+        /// The existing profiles.
         known: String,
     },
-    /// A model has too much to do.
+    /// The queue of a model is full.
     #[error("{0}")]
     Overloaded(String),
-    /// A model that worked at deployment cannot run any more.
+    /// A model that worked at deployment no longer runs.
     #[error("{0}")]
     Model(String),
     /// A column could not be read.
@@ -51,7 +51,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The file of the package that is to blame, where it is a model that cannot be read.
+    /// The package file at fault, if a model could not be read.
     pub fn file(&self) -> Option<&str> {
         match self {
             Error::Profile { file, .. } => file.as_deref(),

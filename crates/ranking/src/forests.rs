@@ -1,4 +1,4 @@
-//! Models of gradient boosting as their makers dump them: JSON in, decision trees out.
+//! Gradient boosting models as dumped by their libraries: JSON to decision trees.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use millrace_expression::{
 use millrace_tensor::TensorType;
 use serde_json::Value;
 
-/// The deepest tree that is read.
+/// Maximum depth of a tree.
 const DEPTH: usize = 100;
 
-/// A model of decision trees that is evaluated by itself.
+/// A decision-tree model that is evaluated on its own.
 pub struct TreeModel {
     program: Program,
-    /// The features that are split by the names of categories.
+    /// Features that are split by category name.
     named: Vec<String>,
 }
 
 impl TreeModel {
-    /// Reads what XGBoost or LightGBM dumped; none where the JSON looks like neither.
+    /// Reads a dump of XGBoost or LightGBM; `None` if the JSON resembles neither.
     ///
     /// # Errors
-    /// Why it is no model, though it looks like one.
+    /// The JSON resembles a model but is not valid.
     pub fn read(text: &str) -> Option<Result<Self, String>> {
         let json: Value = serde_json::from_str(text).ok()?;
         let is_tree = |tree: &Value| tree.get("leaf").is_some() || tree.get("split").is_some();
@@ -39,22 +39,22 @@ impl TreeModel {
         }))
     }
 
-    /// The features that it splits by.
+    /// Features used by the model's splits.
     pub fn features(&self) -> Vec<String> {
         self.program.inputs().iter().map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Whether a feature has the names of categories as values.
+    /// True if the values of a feature are category names.
     pub fn is_named(&self, feature: &str) -> bool {
         self.named.iter().any(|name| name == feature)
     }
 
-    /// What stands for a category's name among the values of features.
+    /// Number that represents a category name among feature values.
     pub fn category(name: &str) -> f64 {
         string_hash(name)
     }
 
-    /// Its value; NaN stands for a feature that is missing.
+    /// Evaluates the model. NaN stands for a missing feature.
     pub fn evaluate(&self, features: impl Fn(&str) -> f64) -> f64 {
         let inputs: Vec<Operand<'_>> = self
             .program
@@ -66,7 +66,7 @@ impl TreeModel {
     }
 }
 
-/// A model, and every name as a number.
+/// Evaluation environment of a single model; every name is a number.
 struct Alone(Arc<Forest>);
 
 impl Scope for Alone {
@@ -82,7 +82,7 @@ impl Scope for Alone {
     }
 }
 
-/// What `xgboost(file)` and `lightgbm(file)` stand for.
+/// Reads the model of `xgboost(file)` or `lightgbm(file)`.
 pub(crate) fn read(kind: &str, text: &str) -> Result<Forest, String> {
     let json: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
     match kind {
@@ -91,7 +91,7 @@ pub(crate) fn read(kind: &str, text: &str) -> Result<Forest, String> {
     }
 }
 
-/// A list of trees; splits name their features and lead to children by their numbers.
+/// Reads a list of trees. Splits name their features and refer to children by number.
 fn xgboost(json: &Value) -> Result<Forest, String> {
     let trees = json.as_array().ok_or(
         "expected a list of trees, as dump_model(…, dump_format='json') writes it; save_model writes another form",
@@ -121,7 +121,7 @@ fn names_in<'j>(node: &'j Value, names: &mut Vec<&'j str>, depth: usize) -> Resu
     Ok(())
 }
 
-/// As deep as [`names_in`] has gone.
+/// Reads a node. The recursion is as deep as [`names_in`] has gone.
 fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Result<Subtree, String> {
     if let Some(leaf) = node.get("leaf") {
         return Ok(builder.leaf(number(leaf, "leaf")?));
@@ -135,7 +135,7 @@ fn xgboost_node(node: &Value, names: &[&str], builder: &mut ForestBuilder) -> Re
         found.ok_or_else(|| format!("'{to}' of a split by {name} is none of its children"))
     };
     let (yes, no) = (child("yes")?, child("no")?);
-    // A split without a condition is by an indicator: whether the feature is there.
+    // A split without a condition is on an indicator: the presence of the feature.
     let (split, missing) = match node.get("split_condition") {
         Some(condition) => {
             let goes_yes = node.get("missing") == node.get("yes");
@@ -214,7 +214,7 @@ fn lightgbm_node(
     builder.split(input, Split::AtMost(number(threshold, "threshold")?), missing, left, right)
 }
 
-/// The features whose categories have names.
+/// Features whose categories have names.
 fn named(json: &Value) -> Vec<String> {
     let list = |name: &str| json.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let trees: Vec<&Value> = list("tree_info").iter().filter_map(|tree| tree.get("tree_structure")).collect();
@@ -227,7 +227,7 @@ fn named(json: &Value) -> Vec<String> {
     named.filter_map(|(name, _)| name.as_str()).map(str::to_owned).collect()
 }
 
-/// Which features are split by category: as the file says, or else as its trees do.
+/// Features split by category, as given by the file, or else as used in its trees.
 fn by_category(json: &Value, trees: &[&Value], features: usize, lists: usize) -> Vec<bool> {
     let mut by_category = vec![false; features];
     match categorical_of(json) {
@@ -247,11 +247,12 @@ fn feature_of(node: &Value) -> Option<usize> {
     node.get("split_feature")?.as_u64()?.try_into().ok()
 }
 
-/// What the numbers of categories mean, by feature.
+/// Values of category numbers, by feature.
 struct Categories(Vec<Option<Vec<f64>>>);
 
 impl Categories {
-    /// Of the features that some split asks for their category, in their order, each has one list of `pandas_categorical`.
+    /// Assigns the lists of `pandas_categorical`: one per feature that some split tests by category, in
+    /// feature order.
     fn new(json: &Value, trees: &[&Value], features: usize) -> Result<Self, String> {
         let lists = json.get("pandas_categorical").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let by_category = by_category(json, trees, features, lists.len());
@@ -271,7 +272,7 @@ impl Categories {
         Ok(Categories(of_features))
     }
 
-    /// The values that `2||3` names.
+    /// The values named by `2||3`.
     fn values(&self, feature: usize, threshold: &Value) -> Result<Vec<f64>, String> {
         let text = match threshold {
             Value::String(text) => text.clone(),
@@ -290,7 +291,7 @@ impl Categories {
     }
 }
 
-/// The features whose values `feature_infos` lists.
+/// Features whose values `feature_infos` lists.
 fn categorical_of(json: &Value) -> Option<Vec<usize>> {
     let infos = json.get("feature_infos")?.as_object()?;
     let names = json.get("feature_names")?.as_array()?;
@@ -315,7 +316,7 @@ fn mark(node: &Value, by_category: &mut [bool], depth: usize) {
         .for_each(|child| mark(child, by_category, depth + 1));
 }
 
-/// A category as features have it: strings by their hash.
+/// A category as a feature value; strings by their hash.
 fn category(value: &Value) -> f64 {
     match value {
         Value::String(text) => string_hash(text),
@@ -332,7 +333,7 @@ fn number(value: &Value, what: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    /// A model, and features `a` and `b` for it.
+    /// A model with the features `a` and `b`.
     struct Model(std::sync::Arc<Forest>);
 
     impl Scope for Model {
@@ -349,7 +350,7 @@ mod tests {
         }
     }
 
-    /// The value of twice a model for each pair of features.
+    /// Twice the model's value, for each pair of features.
     fn values(kind: &str, json: &str, pairs: &[(f64, f64)]) -> Vec<f64> {
         let model = Model(std::sync::Arc::new(read(kind, json).expect("the model is right")));
         let expression = Expression::parse("2 * model").expect("an expression");

@@ -1,11 +1,11 @@
-//! What the global phase normalises: numbers that mean something only beside those of the other hits.
+//! Normalization in the global phase: numbers that have a meaning only relative to those of the other hits.
 
 use crate::compile::Compiled;
 
-/// The constant of reciprocal ranks where nothing is said.
+/// Default constant of reciprocal ranks.
 pub(crate) const RECIPROCAL_RANK_K: f64 = 60.0;
 
-/// A number of each hit, to be normalised over all hits that the global phase ranks.
+/// A number of each hit that is normalized over all hits of the global phase.
 pub(crate) struct Normalizer {
     pub input: Compiled,
     pub kind: Normalization,
@@ -13,14 +13,14 @@ pub(crate) struct Normalizer {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Normalization {
-    /// From 0 for the lowest to 1 for the highest.
+    /// Linear, from 0 for the lowest to 1 for the highest.
     Linear,
-    /// `1 / (k + rank)`, the best having rank 1.
+    /// `1 / (k + rank)`; the best hit has the rank 1.
     ReciprocalRank { k: f64 },
 }
 
 impl Normalization {
-    /// Normalises the number of each hit; of equal ones the earlier is the better.
+    /// Normalizes one number per hit. Of equal numbers, the earlier ranks first.
     pub fn of(self, numbers: &[f64]) -> Vec<f64> {
         let mut normalized = vec![0.0; numbers.len()];
         match self {
@@ -34,7 +34,7 @@ impl Normalization {
             }
             Normalization::ReciprocalRank { k } => {
                 let mut order: Vec<usize> = (0..numbers.len()).collect();
-                // A hit without a number is behind all that have one.
+                // A hit without a number ranks after all that have one.
                 let rank_by = |at: usize| if numbers[at].is_nan() { f64::NEG_INFINITY } else { numbers[at] };
                 order.sort_by(|a, b| rank_by(*b).total_cmp(&rank_by(*a)));
                 for (rank, at) in (1u32..).zip(order) {

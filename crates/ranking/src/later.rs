@@ -1,5 +1,5 @@
-//! The phases after the first. Each ranks the best of the hits again, beside all others: where those lie on several nodes, each node gives its
-//! hits new scores, and [`Standing`] puts them in order.
+//! The phases after the first. Each ranks the best hits again and merges them with all others. If the hits
+//! are on several nodes, each node rescores its own hits, and [`Standing`] orders them.
 
 use millrace_column::View;
 use millrace_matching::Matches;
@@ -10,51 +10,52 @@ use crate::profile::{Phase, defined};
 use crate::stage::{Over, Stage};
 use crate::{Documents, Error, FirstPhase, Profile, Ranked, RankedHit};
 
-/// Which hits the later phases of a profile rank again, for one request.
+/// The hits that later phases of a profile rank again, for one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reranking {
-    /// The second phase, where there is one.
+    /// The second phase, if any.
     pub second: Option<Rerank>,
-    /// The global phase, where there is one.
+    /// The global phase, if any.
     pub global: Option<Rerank>,
 }
 
-/// How a phase ranks again.
+/// Parameters of a later phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rerank {
-    /// So many of the best hits.
+    /// Number of best hits to rank again.
     pub count: usize,
-    /// Hits whose score after the phase is not above this are dropped, also those that the phase did not rank again.
+    /// Hits whose score after the phase does not exceed this limit are dropped, including hits that the phase
+    /// did not rank again.
     pub drop_limit: Option<f64>,
 }
 
 impl Reranking {
-    /// How many hits of the first phase are needed, so that `wanted` can be returned.
+    /// Number of first-phase hits needed to return `wanted` hits.
     pub fn depth(&self, wanted: usize) -> usize {
         let count = |phase: Option<Rerank>| phase.map_or(0, |phase| phase.count);
         wanted.max(count(self.second)).max(count(self.global))
     }
 }
 
-/// Hits in the order of their scores, as one phase after another ranks the best of them again. `P` says which hit it is; of equal scores
-/// the lower one goes first.
+/// Hits in score order, while phases rank the best of them again one after another. `P` identifies a hit; of
+/// equal scores the lower `P` comes first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Standing<P>(Vec<(P, f64)>);
 
 impl<P: Copy + Ord> Standing<P> {
-    /// Hits with their scores in the first phase.
+    /// Creates the order from hits and their first-phase scores.
     pub fn new(mut hits: Vec<(P, f64)>) -> Self {
         hits.sort_by(order);
         Standing(hits)
     }
 
-    /// The best of them.
+    /// The best `count` hits.
     pub fn best(&self, count: usize) -> &[(P, f64)] {
         &self.0[..count.min(self.0.len())]
     }
 
-    /// Puts hits before the others, as `chosen` says of each in the order of scores, and keeps `count` of all. Until they are given new
-    /// scores, the best hits are those. How many there are.
+    /// Moves the hits selected by `chosen`, in score order, before the others, and keeps `count` in total.
+    /// Until they get new scores, they are the best hits. Returns the number of selected hits.
     fn choose(&mut self, chosen: &[bool], count: usize) -> usize {
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for (hit, chosen) in std::mem::take(&mut self.0).into_iter().zip(chosen) {
@@ -67,13 +68,14 @@ impl<P: Copy + Ord> Standing<P> {
         number
     }
 
-    /// Gives the best hits new scores, as many as there are. Where these are lower than those of the hits that have none, the latter are
-    /// scaled down, so that no hit overtakes by being left out. Hits whose scores are not above the limit then are dropped.
+    /// Gives the best hits new scores; `scores` may cover only a prefix. If new scores are lower than scores
+    /// of hits that were not rescored, the latter are scaled down, so that a hit cannot gain by being left
+    /// out. Then drops hits whose score does not exceed the limit.
     pub fn rescore(&mut self, scores: &[f64], drop_limit: Option<f64>) {
         let count = scores.len().min(self.0.len());
         let (again, others) = self.0.split_at_mut(count);
         let before = range(again);
-        // Hits that were left out for being like others may have higher scores.
+        // Hits left out for diversity may have higher scores.
         let highest = range(others).map_or(f64::NEG_INFINITY, |(_, high)| high);
         again.iter_mut().zip(scores).for_each(|(hit, score)| hit.1 = defined(*score));
         let after = range(again);
@@ -88,12 +90,12 @@ impl<P: Copy + Ord> Standing<P> {
         again.sort_by(order);
         let mut all = std::mem::take(&mut self.0);
         all.retain(|hit| drop_limit.is_none_or(|limit| hit.1 > limit));
-        // Of equal scores those that were ranked again stay before the others, which keep their order.
+        // Of equal scores, rescored hits stay before the others, which keep their order.
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
         self.0 = all;
     }
 
-    /// The hits, best first.
+    /// Returns the hits, best first.
     pub fn into_hits(self) -> Vec<(P, f64)> {
         self.0
     }
@@ -109,12 +111,13 @@ fn range<P>(hits: &[(P, f64)]) -> Option<(f64, f64)> {
     Some((finite().reduce(f64::min)?, finite().reduce(f64::max)?))
 }
 
-/// What is known of all hits together, wherever they lie, and what models gave for those that lie here.
+/// Data over all hits, including those on other nodes, and model outputs for the local hits.
 #[derive(Default)]
 pub struct Known(Earlier);
 
 impl Known {
-    /// Hits that later phases may rank again, each with its place in the first phase, from 1; and the highest score of that phase.
+    /// Creates it from the hits that later phases may rank again, each with its first-phase rank from 1, and
+    /// the highest score of that phase.
     pub fn new(hits: impl Iterator<Item = (RankedHit, u32)>, max: Option<f64>) -> Self {
         let ranks = hits.map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect();
         Known(Earlier { ranks, max, ..Earlier::default() })
@@ -122,7 +125,7 @@ impl Known {
 }
 
 impl Profile {
-    /// Which hits are ranked again.
+    /// The hits that are ranked again.
     pub fn reranking(&self, plan: &Plan) -> Reranking {
         let asked = &plan.query.ranking;
         let rerank = |phase: &Option<Phase>, count: Option<usize>, limit: Option<f64>| {
@@ -137,11 +140,12 @@ impl Profile {
         }
     }
 
-    /// The best `wanted` (hits and offset) of what matched. `stop` is asked before each chunk; once it says yes, no more are
-    /// ranked. Where the first phase has been run already, for those who need all its scores, `first` is what it gave.
+    /// Ranks the matches and returns the best `wanted` hits (hits and offset). `stop` is called before each
+    /// chunk; once it returns true, ranking ends. `first` is the result of the first phase, if the caller has
+    /// already run it because it needs all scores.
     ///
-    /// The second phase ranks the best of the first again, or where the profile has `diversity`, those that are chosen by it; and the global
-    /// phase the best of both. What was not chosen comes after what was.
+    /// The second phase ranks the best hits of the first again; with `diversity`, those selected by it. The
+    /// global phase ranks the best hits of both. Hits that were not selected follow those that were.
     ///
     /// # Errors
     /// A column could not be read, or a model cannot run.
@@ -157,7 +161,7 @@ impl Profile {
         let over = &Documents { plan, view, matches };
         let mut reranking = self.reranking(plan);
         let depth = reranking.depth(wanted);
-        // Who are like others is seen among all.
+        // Diversity is decided over all hits.
         let diversity = self.diversity.as_ref().zip(reranking.second.as_mut());
         let looked_at = if diversity.is_some() { usize::MAX } else { depth };
         let best = self.best(over, first, looked_at, stop)?;
@@ -175,14 +179,14 @@ impl Profile {
         let seen = |standing: &Standing<(usize, u16)>, phase: Rerank| -> Vec<RankedHit> {
             standing.best(phase.count).iter().map(ranked).collect()
         };
-        // Where a model was not waited for, the hits keep the scores that they have.
+        // If a model was not waited for, the hits keep their scores.
         let mut stopped = false;
         if let Some(second) = reranking.second.filter(|phase| phase.count > 0) {
             match self.second_phase(over, &seen(&standing, second), &mut known, stop)? {
                 Some(scores) => standing.rescore(&scores, second.drop_limit),
                 None => {
                     stopped = true;
-                    // They may be in the order in which they were to be ranked.
+                    // The hits may be in selection order.
                     standing = Standing::new(standing.into_hits());
                 }
             }
@@ -204,7 +208,7 @@ impl Profile {
         Ok(Ranked { hits: hits.iter().map(ranked).collect(), total: best.total, timed_out })
     }
 
-    /// The scores that the second phase gives to hits, in their order; `None` where `stop` said yes before models were done.
+    /// Second-phase scores of hits, in their order; `None` if `stop` returned true before models were done.
     ///
     /// # Errors
     /// A column could not be read, or a model cannot run.
@@ -223,8 +227,8 @@ impl Profile {
         self.scores(second, &Over { earlier: Some(&known.0), ..over }, hits).map(Some)
     }
 
-    /// The numbers of hits that the global phase normalises: for each normalizer one list, in the order of the hits. `None` where `stop` said
-    /// yes before the models of the phase were done.
+    /// Numbers that the global phase normalizes: one list per normalizer, in the order of the hits. `None` if
+    /// `stop` returned true before the models of the phase were done.
     ///
     /// # Errors
     /// A column could not be read, or a model cannot run.
@@ -256,7 +260,8 @@ impl Profile {
         Ok(Some(numbers))
     }
 
-    /// The numbers of all hits that the global phase ranks, best hit first, normalised: they mean something only beside each other.
+    /// Normalizes the numbers of all hits that the global phase ranks, best hit first. They have a meaning
+    /// only relative to each other.
     pub fn normalized(&self, numbers: &[Vec<f64>]) -> Vec<Vec<f64>> {
         self.normalizers
             .iter()
@@ -265,7 +270,7 @@ impl Profile {
             .collect()
     }
 
-    /// The scores that the global phase gives to hits, in their order, with their normalised numbers. To be asked after
+    /// Global-phase scores of hits, in their order, from their normalized numbers. Call it after
     /// [`Profile::to_normalize`], with the same hits.
     ///
     /// # Errors

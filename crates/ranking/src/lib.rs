@@ -1,15 +1,15 @@
 //! Rank features and phases: matches to scores.
 //!
-//! A [`Profile`] is compiled once, at deployment; everything that can be wrong with it is found there. For a request it says
-//! what matching has to count ([`Profile::demands`]), ranks what matched ([`Profile::rank`]), and computes features of the
-//! hits that are returned.
+//! A [`Profile`] is compiled once, at deployment, which reports all errors in it. For a request it states the
+//! data that matching has to collect ([`Profile::demands`]), ranks the matches ([`Profile::rank`]), and
+//! computes features of the returned hits.
 //!
-//! Features stand in one table, [`FEATURES`]. A feature is set up once for a profile, bound once to a request, and run for
-//! chunk after chunk: what can be wrong with it is found while it is set up.
+//! [`FEATURES`] lists all features. A feature is set up once per profile, bound once per request, and run for
+//! one chunk after another. Only setup can fail.
 //!
-//! ONNX models are run by whoever implements [`Models`]: for all hits of a phase at once.
+//! ONNX models run behind the trait [`Models`], over all hits of a phase at once.
 //!
-//! This crate does not know how documents are matched, nor where their columns come from.
+//! This crate is independent of the way documents are matched and of the source of their columns.
 
 mod best;
 mod compile;

@@ -1,4 +1,4 @@
-//! Models run over the hits of a phase, before the phase asks for what they give.
+//! Model runs over the hits of a phase, before the phase reads their output.
 
 use millrace_tensor::Tensor;
 
@@ -10,7 +10,7 @@ use crate::stage::{Over, Stage};
 use crate::{Error, RankedHit};
 
 impl Profile {
-    /// The models whose output these programs use, those that others need first.
+    /// The models whose output these programs use; a model follows those it depends on.
     fn models_of<'p>(&self, programs: impl Iterator<Item = &'p Compiled>) -> Vec<usize> {
         let mut wanted: Vec<bool> = vec![false; self.models.len()];
         let want = |wanted: &mut [bool], features: &[usize]| {
@@ -19,7 +19,7 @@ impl Profile {
             }
         };
         programs.for_each(|program| want(&mut wanted, &program.features));
-        // What a model needs was compiled before it.
+        // A model's dependencies were compiled before it.
         for at in (0..self.models.len()).rev() {
             if wanted[at] {
                 self.models[at].inputs.iter().for_each(|input| want(&mut wanted, &input.features));
@@ -28,13 +28,13 @@ impl Profile {
         (0..self.models.len()).filter(|at| wanted[*at]).collect()
     }
 
-    /// Whether these programs use a model.
+    /// True if one of these programs uses a model.
     pub(crate) fn uses_models<'p>(&self, programs: impl Iterator<Item = &'p Compiled>) -> bool {
         !self.models.is_empty() && !self.models_of(programs).is_empty()
     }
 
-    /// Runs the models that these programs use over all hits, and adds what they give to `earlier`. False where `stop` said yes
-    /// before that was done.
+    /// Runs the models of these programs over all hits and adds their output to `earlier`. Returns false if
+    /// `stop` returned true before that was done.
     pub(crate) fn run_models<'p>(
         &self,
         over: &Over<'_>,

@@ -1,7 +1,8 @@
-//! ONNX models in profiles: who runs them, and what a profile gives them.
+//! ONNX models in profiles: the traits behind which they run, and their inputs.
 //!
-//! A model's output is a feature like others, but it is not computed beside them: before a phase runs, the inputs of all its hits are put
-//! together, and the model runs over all of them at once. What comes of it is kept for each hit, until the phase asks.
+//! A model's output is a feature, but it is not computed together with the others. Before a phase runs, the
+//! inputs of all its hits are collected, and the model runs over all of them at once. Its output is kept per
+//! hit until the phase reads it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,55 +12,56 @@ use millrace_tensor::{Tensor, TensorType};
 
 use crate::compile::Compiled;
 
-/// Where profiles get their models from.
+/// Source of a profile's models.
 pub trait Models {
-    /// The model of an `onnx-model` block, loaded.
+    /// Loads the model of an `onnx-model` block.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The model cannot be used; the text gives the reason.
     fn open(&self, name: &str, model: &OnnxModel) -> Result<Arc<dyn Model>, String>;
 }
 
 /// A model file.
 pub trait Model: Send + Sync {
-    /// The names of its inputs.
+    /// Names of the inputs.
     fn inputs(&self) -> Vec<String>;
 
-    /// The names of its outputs.
+    /// Names of the outputs.
     fn outputs(&self) -> Vec<String>;
 
-    /// Says what each input will be given, and which output is wanted.
+    /// Binds the model to the types of its inputs and to the wanted output.
     ///
     /// # Errors
-    /// What the model takes and gives, and what is asked of it instead.
+    /// The model's own inputs and outputs differ from the requested ones; the text states both.
     fn bind(&self, inputs: &[(&str, &TensorType)], output: &str) -> Result<Arc<dyn Evaluation>, String>;
 }
 
-/// A model that is ready to run.
+/// A model ready to run.
 pub trait Evaluation: Send + Sync {
-    /// The type of the output.
+    /// Type of the output.
     fn tensor_type(&self) -> TensorType;
 
-    /// The output for each row, which has the inputs in the order in which they were bound. A row that the model fails on has cells that are
-    /// no numbers. `stop` is asked now and then; once it says yes, the work is ended.
+    /// Computes the output of each row. A row holds the inputs in the order in which they were bound. If the
+    /// model fails on a row, its cells are NaN. `stop` is called from time to time; once it returns true, the
+    /// run ends.
     ///
     /// # Errors
-    /// There is no output for any row.
+    /// No row has an output.
     fn run(&self, rows: Vec<Vec<Tensor>>, stop: &dyn Fn() -> bool) -> Result<Vec<Tensor>, ModelFailure>;
 }
 
-/// Why a model gave nothing.
+/// The reason for missing model output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelFailure {
-    /// It was told to stop.
+    /// The run was stopped.
     Stopped,
-    /// Too much waits for it already.
+    /// The queue is full.
     Overloaded(String),
-    /// It cannot run.
+    /// The model cannot run.
     Failed(String),
 }
 
-/// For a place without models: a profile that asks for one is refused.
+/// An environment without models: profiles that use a model are rejected.
 #[derive(Debug, Clone, Copy)]
 pub struct NoModels;
 
@@ -72,16 +74,16 @@ impl Models for NoModels {
 /// A model's output as a profile uses it.
 pub(crate) struct ModelStep {
     pub evaluation: Arc<dyn Evaluation>,
-    /// What each input is given.
+    /// Compiled expression of each input.
     pub inputs: Vec<Compiled>,
-    /// The place of its output among the profile's features.
+    /// Index of the output among the profile's features.
     pub feature: usize,
 }
 
-/// A tensor for each hit, by chunk and document.
+/// A tensor per hit, by chunk and document.
 pub(crate) type TensorPerHit = HashMap<(usize, u16), Tensor>;
 
-/// An output by the name that expressions have for it, by its own, or where none is named the first.
+/// Resolves an output by its alias in expressions or by its own name; the first output if no name is given.
 pub(crate) fn output_name(
     declared: &OnnxModel,
     model: &dyn Model,
@@ -103,7 +105,7 @@ pub(crate) fn output_name(
     })
 }
 
-/// A name as expressions can write it.
+/// A name with the characters that expressions allow.
 pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

@@ -17,25 +17,25 @@ use crate::onnx::{ModelStep, Models, NoModels};
 use crate::shown::{Named, named};
 use crate::stage::{Over, Stage};
 
-/// How many hits the second phase, and the global phase, rank where nothing is said.
+/// Default number of hits that the second phase, and the global phase, rank again.
 const RERANK_COUNT: usize = 100;
 
-/// How many chunks a model in the first phase runs over at once.
+/// Number of chunks per model run in the first phase.
 const MODELLED_CHUNKS: usize = 16;
 
 /// A compiled rank profile.
 pub struct Profile {
     name: String,
-    /// The features that its programs use, each once.
+    /// Features used by the programs, each once.
     pub(crate) features: Vec<(FeatureName, Box<dyn Feature>)>,
-    /// The models behind some of them.
+    /// Models behind some of the features.
     pub(crate) models: Vec<ModelStep>,
     first: Phase,
     pub(crate) second: Option<Phase>,
-    /// What the hits of the second phase are chosen by, beside their scores.
+    /// Selection of second-phase hits beside their scores.
     pub(crate) diversity: Option<Diversity>,
     pub(crate) global: Option<Phase>,
-    /// What the global phase normalises.
+    /// Numbers that the global phase normalizes.
     pub(crate) normalizers: Vec<Normalizer>,
     pub(crate) match_features: Vec<Named>,
     pub(crate) summary_features: Vec<Named>,
@@ -44,64 +44,64 @@ pub struct Profile {
 
 pub(crate) struct Phase {
     pub score: Compiled,
-    /// Hits whose score is not above this are dropped.
+    /// Hits whose score does not exceed this limit are dropped.
     pub drop_limit: Option<f64>,
-    /// How many hits a later phase ranks again.
+    /// Number of hits that a later phase ranks again.
     pub rerank_count: usize,
 }
 
-/// The best of what matched, after the first phase.
+/// The best matches after the first phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BestHits {
-    /// Best first; of equal scores the earlier document in the view first.
+    /// Hits in descending score order; of equal scores, in view order.
     pub hits: Vec<RankedHit>,
-    /// How many documents matched and were not dropped by the first phase's score limit.
+    /// Number of matched documents that the first phase's score limit did not drop.
     pub total: u64,
-    /// The highest score, where a later phase may ask for it.
+    /// Highest score, if a later phase may use it.
     pub max: Option<f64>,
-    /// Ranking was stopped before all of them had a score.
+    /// True if ranking was stopped before all matches had a score.
     pub timed_out: bool,
 }
 
-/// What is ranked.
+/// Input of ranking.
 #[derive(Clone, Copy)]
 pub struct Documents<'q> {
-    /// By what.
+    /// The query.
     pub plan: &'q Plan,
     /// The documents.
     pub view: &'q dyn View,
-    /// Which of them matched.
+    /// The matched documents.
     pub matches: &'q Matches,
 }
 
-/// The best of what matched.
+/// The best matches after all phases.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ranked {
-    /// Best first; of equal scores the earlier document in the view first.
+    /// Hits in descending score order; of equal scores, in view order.
     pub hits: Vec<RankedHit>,
-    /// How many documents matched and were not dropped by the first phase's score limit.
+    /// Number of matched documents that the first phase's score limit did not drop.
     pub total: u64,
-    /// Ranking was stopped before all of them had a score.
+    /// True if ranking was stopped before all matches had a score.
     pub timed_out: bool,
 }
 
-/// What the first phase gave every document that matched.
+/// First-phase scores of all matched documents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FirstPhase {
-    /// The scores of the matched documents of each chunk, in the order of [`Matches::chunks`].
+    /// Scores of the matched documents of each chunk, in the order of [`Matches::chunks`].
     pub scores: Vec<Vec<f64>>,
-    /// It was stopped: the last chunks have no scores.
+    /// True if the phase was stopped; the last chunks then have no scores.
     pub timed_out: bool,
 }
 
 /// A document with its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RankedHit {
-    /// The chunk's number in the view.
+    /// Index of the chunk in the view.
     pub chunk: usize,
-    /// The document's place in the chunk.
+    /// Index of the document in the chunk.
     pub document: u16,
-    /// Never NaN.
+    /// Relevance score; never NaN.
     pub score: f64,
 }
 
@@ -112,19 +112,20 @@ impl fmt::Debug for Profile {
 }
 
 impl Profile {
-    /// Compiles the profile `name` of a schema, where no ONNX models are evaluated.
+    /// Compiles the profile `name` of a schema without ONNX models.
     ///
     /// # Errors
-    /// The first of those of [`Profile::with_models`].
+    /// The first error of [`Profile::with_models`].
     pub fn compile(schema: &Schema, name: &str) -> Result<Self, Error> {
-        // There is one where there is no profile.
+        // A failure has at least one error.
         Self::with_models(schema, name, &NoModels).map_err(|mut errors| errors.swap_remove(0))
     }
 
     /// Compiles the profile `name` of a schema.
     ///
     /// # Errors
-    /// Whatever is wrong with its functions, phases and features, with the place in the application package; at least one.
+    /// All errors in its functions, phases and features, each with its location in the application package;
+    /// at least one.
     pub fn with_models(schema: &Schema, name: &str, models: &dyn Models) -> Result<Self, Vec<Error>> {
         let Some(profile) = schema.rank_profiles.get(name) else {
             return Err(vec![Error::UnknownProfile {
@@ -158,7 +159,7 @@ impl Profile {
         for text in &profile.rank_features {
             listed.insert(text.value.clone(), text.clone());
         }
-        // Nobody wrote these: where they fail, something else is wrong.
+        // The user did not write these expressions: if they fail, another error is the cause.
         if !profile.ignore_default_rank_features && errors.is_empty() {
             match compiler.default_features() {
                 Ok(texts) => listed.extend(
@@ -170,7 +171,7 @@ impl Profile {
             }
         }
         let rank_features = all_named(&listed.into_values().collect::<Vec<_>>(), &mut errors);
-        // What is passed over depends on what is wrong.
+        // Texts are skipped only because of other errors.
         let (Some(first), true) = (first, errors.is_empty()) else { return Err(errors) };
         let second = second.map(|score| phase(&profile.second_phase, score));
         let (features, models) = compiler.into_features();
@@ -189,27 +190,27 @@ impl Profile {
         })
     }
 
-    /// The name.
+    /// Name of the profile.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it has a global phase, which takes the order of hits by their scores.
+    /// True if the profile has a global phase, which needs the hits in score order.
     pub fn has_global_phase(&self) -> bool {
         self.global.is_some()
     }
 
-    /// Whether hits of the second phase are chosen so that they are diverse: each node does that among its own.
+    /// True if second-phase hits are selected for diversity. Each node selects among its own hits.
     pub fn is_diverse(&self) -> bool {
         self.diversity.is_some()
     }
 
-    /// Whether its first phase runs a model, which is slow: every document that matches is given to it.
+    /// True if the first phase runs a model. This is slow, as it runs over every matched document.
     pub fn models_every_match(&self) -> bool {
         self.uses_models(std::iter::once(&self.first.score))
     }
 
-    /// What matching has to find for this profile.
+    /// Match data that this profile needs.
     pub fn demands(&self, plan: &Plan) -> Demands {
         let features = self.match_features.iter().chain(&self.summary_features).map(|named| &named.value);
         let listed = self.rank_features.iter().filter(|_| plan.query.ranking.list_features);
@@ -229,8 +230,9 @@ impl Profile {
         all
     }
 
-    /// The best `count` of what matched by the first phase. `stop` is asked before each chunk; once it says yes, no more are ranked. Where the
-    /// first phase has been run already, for those who need all its scores, `first` is what it gave.
+    /// The best `count` matches by the first phase. `stop` is called before each chunk; once it returns true,
+    /// ranking ends. `first` is the result of the first phase, if the caller has already run it because it
+    /// needs all scores.
     ///
     /// # Errors
     /// A column could not be read.
@@ -278,8 +280,8 @@ impl Profile {
         Ok(found)
     }
 
-    /// The first-phase score of every matched document, for those who need them all: grouping, sorting by relevance, collapsing. Where
-    /// `stop` says yes, the rest is left out.
+    /// First-phase scores of all matched documents, for grouping, sorting by relevance and collapsing. Once
+    /// `stop` returns true, the rest is omitted.
     ///
     /// # Errors
     /// A column could not be read.
@@ -306,7 +308,7 @@ impl Profile {
         stopped: &mut bool,
         mut take: impl FnMut(&ChunkMatches, &[f64]),
     ) -> Result<(), Error> {
-        // A model runs over many documents at once, and what it gives is bound anew each time.
+        // A model runs over many documents at once; its output is bound again for each run.
         let uses_models = self.models_every_match();
         let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
@@ -341,7 +343,7 @@ impl Profile {
     }
 }
 
-/// The documents of a chunk that a score limit leaves.
+/// Documents of a chunk that pass the score limit.
 #[derive(Default)]
 struct Kept {
     documents: Vec<u16>,
@@ -359,13 +361,13 @@ impl Kept {
     }
 }
 
-/// A score as it counts: what is not a number is worse than all others.
+/// A score with NaN replaced by the lowest value.
 pub(crate) fn defined(score: f64) -> f64 {
     if score.is_nan() { f64::NEG_INFINITY } else { score }
 }
 
-/// Calls `visit` for each chunk that has some of the hits: with their places among the hits, and the chunk's matches of just
-/// these documents.
+/// Calls `visit` for each chunk with some of the hits: with their indices among the hits, and the chunk's
+/// matches reduced to these documents.
 pub(crate) fn each_hit<E>(
     matches: &Matches,
     hits: &[RankedHit],
@@ -387,7 +389,7 @@ pub(crate) fn each_hit<E>(
     Ok(())
 }
 
-/// All documents of some chunks, as hits.
+/// All matched documents of some chunks, as hits.
 fn all_hits(chunks: &[ChunkMatches]) -> Vec<RankedHit> {
     let of_chunk = |chunk: &ChunkMatches| {
         let number = chunk.chunk;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(crate) struct Properties {
     values: BTreeMap<String, Vec<String>>,
-    /// What was said of those that have a value they cannot have.
+    /// Messages about invalid values so far.
     wrong: RefCell<BTreeSet<String>>,
-    /// Whether the last of it had been said before.
+    /// True if the last such message is a repetition.
     repeated: Cell<bool>,
 }
 
@@ -21,7 +21,8 @@ impl Properties {
         Properties { values, ..Properties::default() }
     }
 
-    /// All values of `feature(parameter).name`, of `feature.name.parameter`, or else of `feature.name` for all parameters.
+    /// All values of `feature(parameter).name`, or of `feature.name.parameter`, or of `feature.name` for all
+    /// parameters; the first form that is set.
     fn all(&self, feature: &str, parameter: &str, name: &str) -> &[String] {
         let keys = [
             format!("{feature}({parameter}).{name}"),
@@ -31,7 +32,7 @@ impl Properties {
         keys.iter().find_map(|key| self.values.get(key)).map_or(&[], Vec::as_slice)
     }
 
-    /// The value of a property, the last where it has several.
+    /// The value of a property; the last one if it has several.
     pub fn text(&self, feature: &str, parameter: &str, name: &str) -> Option<&str> {
         self.all(feature, parameter, name).last().map(String::as_str)
     }
@@ -62,7 +63,8 @@ impl Properties {
         reason
     }
 
-    /// Whether an expression was refused for a property that another was refused for: it is told once, however many features ask for it.
+    /// True if the last error is about a property that was already reported. An invalid property is reported
+    /// once, even if many features use it.
     pub fn is_repeated(&self) -> bool {
         self.repeated.take()
     }

@@ -1,4 +1,4 @@
-//! Features that hits are returned with.
+//! Features returned with hits.
 
 use std::sync::Arc;
 
@@ -18,26 +18,27 @@ use crate::{Error, RankedHit};
 /// The features of one hit, in order.
 pub type Features = Vec<(Arc<str>, FeatureValue)>;
 
-/// A feature that hits are returned with.
+/// A feature returned with hits.
 pub(crate) struct Named {
     name: Arc<str>,
     pub value: Compiled,
 }
 
-/// Which features hits are returned with.
+/// Selection of the features to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// `match-features`.
     Match,
     /// `summary-features`.
     Summary,
-    /// `rankfeatures` (`ranking.listFeatures`): those that the profile names, and the usual ones of every field.
+    /// `rankfeatures` (`ranking.listFeatures`): the features named in the profile, and the default ones of
+    /// each field.
     All,
 }
 
 impl Profile {
-    /// Features of these hits, in the profile's order; one list a hit, empty lists where the profile has none. Once `stop` says yes,
-    /// models are not waited for: what they would have given is no number.
+    /// Computes features of these hits, in profile order: one list per hit, empty if the profile has none.
+    /// Once `stop` returns true, models are not waited for; their output is then NaN.
     ///
     /// # Errors
     /// A column could not be read.
@@ -62,7 +63,7 @@ impl Profile {
         let programs: Vec<&Compiled> = named.iter().map(|named| &named.value).collect();
         let over = Over { plan, view, matches, earlier: None };
         let mut earlier = Earlier::default();
-        // Where that takes too long, what models would give is shown as no number.
+        // On a timeout, model output is returned as NaN.
         self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
         let uses_models = self.uses_models(programs.iter().copied());
         let over = Over { earlier: uses_models.then_some(&earlier), ..over };
@@ -83,7 +84,7 @@ impl Profile {
     }
 }
 
-/// Compiles a feature that hits are returned with.
+/// Compiles a feature returned with hits.
 pub(crate) fn named(compiler: &ProfileCompiler<'_>, text: &Sourced<String>) -> Result<Named, Error> {
     let value = compiler.compile(text)?;
     let name = FeatureName::parse(&text.value);

@@ -11,31 +11,32 @@ use millrace_plan::Plan;
 use crate::compile::Compiled;
 use crate::features::{Chunk, Earlier, Executor, Feature, Request, Run, Values};
 
-/// How many neighbouring chunks are read at once.
+/// Number of adjacent chunks read at once.
 const CHUNKS_AT_ONCE: usize = 16;
 
 /// Some programs of a profile over one request.
 pub(crate) struct Stage<'q> {
     view: &'q dyn View,
     programs: Vec<&'q Compiled>,
-    /// For each feature of the profile that a program uses, what computes it and what it computed last.
+    /// For each profile feature that a program uses, its executor and its last values.
     features: Vec<Option<(Box<dyn Executor + 'q>, Values)>>,
     keys: Vec<ColumnKey>,
     columns: Columns,
     scratch: Scratch,
 }
 
-/// What a stage runs over.
+/// Input of a stage.
 #[derive(Clone, Copy)]
 pub(crate) struct Over<'q> {
     pub plan: &'q Plan,
     pub view: &'q dyn View,
     pub matches: &'q Matches,
-    /// What is known of all hits together, once the first phase is done.
+    /// Data over all hits, available once the first phase is done.
     pub earlier: Option<&'q Earlier>,
 }
 
-/// The value that the request gives a feature in the place of its own, where it does and the type is that of the feature.
+/// Executor for a value that the request supplies instead of the feature, if it does and the type is that of
+/// the feature.
 fn given<'q>(plan: &'q Plan, name: &FeatureName, feature: &dyn Feature) -> Option<Box<dyn Executor + 'q>> {
     let is_named = |text: &String| FeatureName::parse(text).is_ok_and(|given| given == *name);
     let (_, tensor) = plan.feature_values.iter().find(|(text, _)| is_named(text))?;
@@ -55,7 +56,7 @@ fn given<'q>(plan: &'q Plan, name: &FeatureName, feature: &dyn Feature) -> Optio
 #[derive(Default)]
 struct Columns {
     range: Range<usize>,
-    /// Chunk by chunk, the columns in the order of the keys.
+    /// For each chunk, the columns in key order.
     columns: Vec<Vec<Option<Column>>>,
 }
 
@@ -86,7 +87,7 @@ impl<'q> Stage<'q> {
         }
     }
 
-    /// Evaluates every program for all documents of a chunk, and hands each result to `take`.
+    /// Evaluates every program for all documents of a chunk and passes each result to `take`.
     pub fn run(
         &mut self,
         matches: &ChunkMatches,
@@ -114,7 +115,7 @@ impl<'q> Stage<'q> {
 }
 
 impl Columns {
-    /// Makes sure that the columns of a chunk are there.
+    /// Reads the columns of a chunk unless they are present.
     fn read(&mut self, view: &dyn View, keys: &[ColumnKey], chunk: usize) -> Result<(), ReadError> {
         if self.range.contains(&chunk) {
             return Ok(());

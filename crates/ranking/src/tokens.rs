@@ -1,11 +1,11 @@
-//! What transformers in profiles are given: `tokenInputIds(…)` and its kin.
+//! Token inputs of transformer models in profiles: `tokenInputIds(…)` and related features.
 
 use millrace_expression::{FeatureName, SequencePart, TokenSequence};
 
-/// The tokens that begin a text and stand after each part of it, for BERT.
+/// BERT tokens at the start of a text and after each of its parts.
 const BERT: (f64, f64) = (101.0, 102.0);
 
-/// The sequence that a feature of this name asks for; none for another feature.
+/// The token sequence of a feature with this name; `None` for other features.
 pub(crate) fn sequence(name: &FeatureName) -> Option<Result<TokenSequence, String>> {
     let part = match name.name.as_str() {
         "tokenInputIds" | "customTokenInputIds" => SequencePart::Ids,

@@ -1,11 +1,11 @@
-//! Each feature's values over a few documents. The first three documents match the query (see `support`).
+//! Values of each feature over a few documents. The first three documents match the query (see `support`).
 
 mod support;
 
 use millrace_ranking::Profile;
 use support::{documents, matches, plan, profile, schema, view};
 
-/// The value of a scoring expression for each matching document.
+/// Value of a scoring expression for each matching document.
 fn scores(expression: &str) -> Result<Vec<f64>, String> {
     let schema = schema([profile(expression)]);
     let compiled = Profile::compile(&schema, "default").map_err(|error| error.to_string())?;
@@ -114,7 +114,7 @@ fn words() {
     check("matches(notes)", [1.0, 0.0, 0.0]);
     check("matchCount(title)", [2.0, 1.0, 3.0]);
     check("fieldLength(title)", [3.0, 2.0, 6.0]);
-    // Of an array, the longest element that matches; the word is the only one of the second.
+    // The longest matching element of an array counts; in the second, the word is alone.
     check("fieldLength(notes)", [1.0, 1e6, 1e6]);
     check("fieldMatch(notes).fieldCompleteness", [1.0, 0.0, 0.0]);
     check("fieldMatch(notes).head", [0.0; 3]);
@@ -237,8 +237,9 @@ fn similarities() {
     refused("textSimilarity(title).beauty", "textSimilarity has the outputs score, proximity");
 }
 
-/// The formulas of the reference over the words of the three titles: `red fox jumps`, `blue fox`, `fox and fox met red dog`
-/// among four documents with 3.5 words on average; `red` is in two of them, `fox` in three.
+/// The formulas of the reference over the words of the three titles: `red fox jumps`, `blue fox`,
+/// `fox and fox met red dog`, among four documents with 3.5 words on average. `red` is in two of them, `fox`
+/// in three.
 mod formulas {
     use super::*;
 

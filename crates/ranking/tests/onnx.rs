@@ -1,4 +1,4 @@
-//! ONNX models in profiles, over a twin that sums its inputs and keeps note of its runs.
+//! ONNX models in profiles, with a stand-in that sums its inputs and records its runs.
 
 mod support;
 
@@ -11,13 +11,14 @@ use millrace_schema::{Execution, ModelFile, OnnxModel, Phase, RankProfile, Sourc
 use millrace_tensor::{Cells, Tensor, TensorType};
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
-/// What the twins of a test have seen: the sums of the rows of each run.
+/// Runs recorded in a test: the row sums of each run.
 #[derive(Default)]
 struct Seen {
     runs: Mutex<Vec<Vec<f64>>>,
 }
 
-/// Gives the sum of all cells of a row, in a tensor `d0[1]`; 100 more for the output `other`. A row whose sum is negative fails.
+/// A model that returns the sum of all cells of a row as a tensor `d0[1]`; 100 more for the output `other`. A
+/// row with a negative sum fails.
 #[derive(Clone)]
 struct Twin(Arc<Seen>, &'static str);
 
@@ -81,7 +82,8 @@ fn model(inputs: &[(&str, &str)]) -> OnnxModel {
     }
 }
 
-/// A profile with a model `m` whose inputs are these; documents have the sums 7 and 4, 1, and 0 of vector and price.
+/// A profile with a model `m` and the given inputs. The documents' sums of vector and price are 7 and 4, 1,
+/// and 0.
 fn with_model(first_phase: &str, inputs: &[(&str, &str)]) -> RankProfile {
     RankProfile { onnx_models: BTreeMap::from([("m".to_owned(), model(inputs))]), ..profile(first_phase) }
 }
@@ -115,7 +117,7 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     Ok(Found { ranked, hits, features, seen })
 }
 
-/// The type and the cells.
+/// Type and cells as text.
 fn told(tensor: &Tensor) -> String {
     let cells: Vec<String> = tensor.cells().iter().map(|cell| cell.to_string()).collect();
     format!("{}:{}", tensor.tensor_type(), cells.join(","))
@@ -129,7 +131,7 @@ fn runs(profile: RankProfile) -> (Vec<(usize, f64)>, Vec<Vec<f64>>) {
 
 #[test]
 fn a_model_runs_once_over_all_hits_of_a_phase() {
-    // Documents 0 and 1 are in one chunk, document 2 in the next.
+    // Documents 0 and 1 are in one chunk, document 2 is in the next.
     let shape = [("a", "tensor(d0[1])(matchCount(title))"), ("b", "tensor(d0[1])(1)")];
     let second = RankProfile {
         second_phase: phase("onnx(m).sum{d0:0} * 10", 3),
@@ -169,7 +171,7 @@ fn outputs_have_their_own_names_and_those_of_the_schema() {
     assert_eq!(shown("onnx(m).sum"), "tensor<float>(d0[1]):9.5");
     assert_eq!(shown("onnx(m).second"), "tensor<float>(d0[1]):109.5");
     assert_eq!(shown("onnx(m).other_0"), "tensor<float>(d0[1]):109.5");
-    // Where none is named it is the first of the block.
+    // Without a name it is the first output of the block.
     assert_eq!(shown("onnx(m)"), "tensor<float>(d0[1]):109.5");
 }
 
@@ -208,7 +210,7 @@ fn a_query_that_is_over_keeps_the_scores_it_has() {
         match_features: vec![sourced("onnx(m).sum")],
         ..with_model("matchCount(title)", INPUTS)
     };
-    // Time is up between the first phase, which asks before each of two chunks, and the model.
+    // The time is up between the first phase, which checks before each of two chunks, and the model.
     let asked = std::cell::Cell::new(0);
     let stop = || {
         asked.set(asked.get() + 1);

@@ -1,4 +1,4 @@
-//! Phases, limits, order, and the features that hits are returned with.
+//! Phases, limits, order, and features returned with hits.
 
 mod support;
 
@@ -10,7 +10,7 @@ use millrace_result::Feature;
 use millrace_schema::{Phase, RankProfile};
 use support::{documents, matches, plan, profile, schema, sourced, view};
 
-/// Ranks the query's documents with a profile; the hits are numbered as the documents are.
+/// Ranks the query's documents with a profile; a hit is identified by the index of its document.
 fn rank_with(
     profile: RankProfile,
     wanted: usize,
@@ -65,11 +65,11 @@ fn hits_at_the_limit_are_dropped_and_not_counted() {
 #[test]
 fn the_second_phase_ranks_the_best_again() {
     let of = |first: &str, phase: Phase| RankProfile { second_phase: phase, ..profile(first) };
-    // All of them: the second phase alone decides.
+    // All hits: only the second phase decides.
     assert_eq!(rank(of("attribute(price)", second("0 - attribute(price)", 10)), 2), [(0, -2.5), (1, -10.0)]);
-    // Only the best: the others keep their score while it is lower.
+    // Only the best hit: the others keep their score while it is lower.
     assert_eq!(rank(of("matchCount(title)", second("100", 1)), 10), [(2, 100.0), (0, 2.0), (1, 1.0)]);
-    // They are moved below where the second phase's scores are lower than the first phase's.
+    // The others move below if the second phase's scores are lower than the first phase's.
     assert_eq!(
         rank(of("matchCount(title)", second("firstPhase - 13", 1)), 10),
         [(2, -10.0), (0, -10.0), (1, -10.0)]
@@ -79,7 +79,7 @@ fn the_second_phase_ranks_the_best_again() {
     let mut limited = of("matchCount(title)", second("firstPhase", 2));
     limited.second_phase.score_drop_limit = Some(2.0);
     assert_eq!(rank(limited, 10), [(2, 3.0)]);
-    // Hits that are not ranked again are dropped by the scores that they have then.
+    // Hits that were not ranked again are dropped by their adjusted scores.
     let mut shifted = of("matchCount(title)", second("firstPhase - 13", 1));
     shifted.second_phase.score_drop_limit = Some(-10.0);
     assert_eq!(rank(shifted, 10), []);
@@ -108,14 +108,14 @@ fn diverse_hits_are_ranked_again_and_the_others_come_after_them() {
         }
     };
     let again = "100 + attribute(sent)";
-    // Two of each color, then one; documents without a color are of one.
+    // Two hits of each color, then one; documents without a color form one group.
     let two = [(0, 109.0), (1, 108.0), (3, 106.0), (4, 105.0), (2, 7.0), (5, 4.0), (6, 3.0)];
     check(again, 4, 2, &two);
     let one = [(0, 109.0), (3, 106.0), (4, 105.0), (6, 103.0), (1, 8.0), (2, 7.0), (5, 4.0)];
     check(again, 4, 4, &one);
     check(again, 4, 10, &one);
     check(again, 6, 6, &one);
-    // What was left out does not overtake.
+    // Hits that were left out do not overtake.
     let lower = [(6, -3.0), (4, -5.0), (3, -6.0), (0, -9.0), (1, -9.0), (2, -15.0), (5, -33.0)];
     check("0 - attribute(sent)", 4, 4, &lower);
     check("firstPhaseRank", 4, 4, &[(6, 7.0), (4, 5.0), (3, 4.0), (0, 1.0), (1, 1.0), (2, -5.0), (5, -23.0)]);
@@ -239,7 +239,7 @@ fn the_global_phase_compares_hits_with_each_other() {
     );
     close(rank(of("relevanceScore + 10 * firstPhaseRank", 10), 10), &[(1, 31.0), (0, 22.0), (2, 13.0)]);
     close(rank(of("firstPhaseMax - firstPhase", 10), 10), &[(1, 2.0), (0, 1.0), (2, 0.0)]);
-    // Those that are not ranked again do not overtake.
+    // Hits that were not ranked again do not overtake.
     close(rank(of("normalize_linear(firstPhase)", 2), 10), &[(2, 1.0), (0, 0.0), (1, -1.0)]);
     let refused = |profile: RankProfile, part: &str| {
         let error = Profile::compile(&schema([profile]), "default").expect_err("it cannot work").to_string();

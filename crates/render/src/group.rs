@@ -8,7 +8,7 @@ use crate::hit::{Float, HitJson};
 use crate::number::java_text;
 use crate::response::List;
 
-/// The root of one grouping request, numbered as the requests are.
+/// Root of one grouping request, numbered in request order.
 pub(crate) struct RootJson<'a> {
     pub(crate) number: usize,
     pub(crate) grouping: &'a GroupingResult,
@@ -50,7 +50,7 @@ impl Serialize for GroupJson<'_> {
     }
 }
 
-/// The outputs and lists of a group.
+/// Writes the outputs and lists of a group.
 fn inside<M: SerializeMap>(map: &mut M, group: &Group, options: &Options) -> Result<(), M::Error> {
     if !group.outputs.is_empty() {
         map.serialize_entry("fields", &Outputs(&group.outputs))?;
@@ -152,7 +152,7 @@ impl Serialize for Quantile<'_> {
     }
 }
 
-/// `group:type:value`, or `group:type_bucket:from:to`.
+/// Id of a group: `group:type:value`, or `group:type_bucket:from:to`.
 fn id_text(id: &GroupId) -> String {
     let kind = kind_text(id);
     match bounds(id) {
@@ -162,7 +162,7 @@ fn id_text(id: &GroupId) -> String {
     }
 }
 
-/// The kind of value that a group stands for.
+/// Kind of a group's value.
 pub(crate) fn kind_text(id: &GroupId) -> &'static str {
     match id {
         GroupId::Root => "root",

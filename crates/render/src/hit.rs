@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::Options;
 use crate::number::special;
 
-/// A document found.
+/// A hit with its document fields.
 pub(crate) struct HitJson<'a> {
     pub(crate) hit: &'a Hit,
     pub(crate) options: &'a Options,
@@ -32,8 +32,8 @@ impl Serialize for HitJson<'_> {
     }
 }
 
-/// The id of a hit whose summary has no document id: `index:[source]/[node]/[global id]`. The global id is the first 12 bytes of the
-/// id's MD5, the first 4 of them replaced by the low bits of its location.
+/// Id of a hit whose summary has no document id: `index:[source]/[node]/[global id]`. The global id consists
+/// of the first 12 bytes of the id's MD5, the first 4 of which are replaced by the low bits of its location.
 fn index_id(source: &str, id: &DocumentId) -> String {
     let mut global_id: [u8; 16] = Md5::digest(id.as_str().as_bytes()).into();
     global_id[..4].copy_from_slice(&(id.location().bits() as u32).to_le_bytes());
@@ -68,7 +68,7 @@ impl Serialize for Fields<'_> {
     }
 }
 
-/// A value: as documents by themselves have it, but for maps and sets that are to be lists.
+/// A value in the document JSON format, except for maps and sets that are written as lists.
 struct ValueInHit<'a> {
     value: &'a Value,
     options: &'a Options,
@@ -104,7 +104,7 @@ impl Serialize for ValueInHit<'_> {
     }
 }
 
-/// An object of two.
+/// An object with two members.
 struct Pair<A, B> {
     names: [&'static str; 2],
     both: (A, B),
@@ -119,7 +119,7 @@ impl<A: Serialize, B: Serialize> Serialize for Pair<A, B> {
     }
 }
 
-/// Rank features by their names.
+/// Rank features by name.
 pub(crate) struct Features<'a> {
     pub(crate) features: &'a [(Arc<str>, Feature)],
     pub(crate) tensors: Format,
@@ -138,7 +138,7 @@ impl Serialize for Features<'_> {
     }
 }
 
-/// A float; as text where JSON has no number for it.
+/// A float; text if JSON cannot represent it.
 pub(crate) struct Float(pub(crate) f64);
 
 impl Serialize for Float {

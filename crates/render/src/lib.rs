@@ -1,7 +1,8 @@
-//! Results to Vespa's result formats: JSON, CBOR and XML.
+//! Conversion of results to Vespa's result formats: JSON, CBOR and XML.
 //!
-//! A [`Response`] borrows what a query gave; [`json()`] writes it in one pass, without a tree of JSON values in between.
-//! Numbers are written as Java writes them, since clients compare: `1.0`, `1.0E10`, and `"NaN"` for what JSON cannot hold.
+//! A [`Response`] borrows the result of a query; [`json()`] writes it in one pass, without an intermediate
+//! tree of JSON values. Numbers are written as in Java, because clients compare texts: `1.0`, `1.0E10`, and
+//! `"NaN"` for values that JSON cannot represent.
 //!
 //! ```
 //! use millrace_render::{Options, Response, json};
@@ -10,7 +11,7 @@
 //! assert!(text.starts_with(r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":3},"coverage":{"#));
 //! ```
 //!
-//! This crate does not know HTTP, nor how results are made.
+//! This crate is independent of HTTP and of the creation of results.
 
 mod group;
 mod hit;

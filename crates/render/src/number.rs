@@ -1,10 +1,10 @@
-//! Numbers as Java writes them.
+//! Java's number format.
 
 use std::io::{self, Write};
 
 use serde_json::ser::Formatter;
 
-/// Compact JSON whose floats look like those of `Double.toString` and `Float.toString`.
+/// JSON formatter that is compact and writes floats like `Double.toString` and `Float.toString`.
 pub(crate) struct JavaNumbers;
 
 impl Formatter for JavaNumbers {
@@ -17,18 +17,18 @@ impl Formatter for JavaNumbers {
     }
 }
 
-/// A float as Java's `Double.toString` gives it.
+/// Text of a float as in Java's `Double.toString`.
 pub(crate) fn java_text(value: f64) -> String {
     if let Some(name) = special(value) {
         return name.to_owned();
     }
     let mut text = Vec::new();
-    // Writing to a Vec cannot fail, and what is written is ASCII.
+    // Writing to a Vec cannot fail, and the output is ASCII.
     let _ = write_java(&mut text, &format!("{value:e}"));
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The name of a float that JSON has no number for.
+/// Name of a float that JSON cannot represent.
 pub(crate) fn special(value: f64) -> Option<&'static str> {
     match value {
         f64::INFINITY => Some("Infinity"),
@@ -38,8 +38,8 @@ pub(crate) fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// Writes the shortest digits that tell the number apart, given as Rust's `1.25e-3`: plain from a thousandth up to ten million, with
-/// an exponent outside.
+/// Writes the shortest distinguishing digits, given as Rust's `1.25e-3`: plain from 0.001 up to ten million,
+/// with an exponent outside that range.
 fn write_java<W: ?Sized + Write>(writer: &mut W, scientific: &str) -> io::Result<()> {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

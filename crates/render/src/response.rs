@@ -8,42 +8,42 @@ use crate::group::RootJson;
 use crate::hit::HitJson;
 use crate::number::JavaNumbers;
 
-/// What a query gave, to be written.
+/// Result of a query, ready to be written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Response<'a> {
-    /// How many documents matched.
+    /// Number of matching documents.
     pub total_count: u64,
-    /// The hits, in their order.
+    /// Hits in order.
     pub hits: &'a [Hit],
-    /// The groups, one for each grouping request, in order.
+    /// Groups, one per grouping request, in order.
     pub groupings: &'a [GroupingResult],
-    /// What stays by itself of each source, in order.
+    /// Results that stay separate per source, in order.
     pub sources: &'a [SourceGroup<'a>],
-    /// Of how many results this was put together, and how many of them are full; none where there is but one.
+    /// Number of merged results, and number of full ones among them; `None` for a single result.
     pub merged: Option<(usize, usize)>,
-    /// What was looked at.
+    /// Share of the documents that was examined.
     pub coverage: Coverage,
-    /// What went wrong.
+    /// Errors of the query.
     pub errors: &'a [ErrorMessage],
-    /// How long it took, where it was asked for.
+    /// Durations, if requested.
     pub timing: Option<Timing>,
-    /// What happened, where it was asked for.
+    /// Execution trace, if requested.
     pub trace: Option<&'a Trace>,
 }
 
-/// What one source gave.
+/// Result of one source.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceGroup<'a> {
-    /// The source's name.
+    /// Name of the source.
     pub name: &'a str,
-    /// Its hits, in their order.
+    /// Hits of the source in order.
     pub hits: &'a [Hit],
-    /// Its groups, one for each grouping request, in order.
+    /// Groups of the source, one per grouping request, in order.
     pub groupings: &'a [GroupingResult],
 }
 
 impl SourceGroup<'_> {
-    /// How relevant such a group is among hits.
+    /// Relevance of groups among hits.
     pub(crate) const RELEVANCE: f64 = 1.0;
 
     pub(crate) fn id(&self) -> String {
@@ -52,61 +52,61 @@ impl SourceGroup<'_> {
 }
 
 impl Response<'_> {
-    /// Of how many results it was put together, and how many of them are full.
+    /// Number of merged results, and number of full ones among them.
     pub(crate) fn results(&self) -> (usize, usize) {
         self.merged.unwrap_or((1, usize::from(self.coverage.is_full())))
     }
 }
 
-/// How to write it.
+/// Output options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// `presentation.format.tensors`.
     pub tensors: Format,
-    /// Maps as lists of keys and values, and not as objects.
+    /// True to write maps as lists of keys and values, false for objects.
     pub maps_as_lists: bool,
-    /// Weighted sets as lists of items and weights, and not as objects.
+    /// True to write weighted sets as lists of items and weights, false for objects.
     pub sets_as_lists: bool,
 }
 
 /// An error in a result.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ErrorMessage {
-    /// Vespa's number for this kind of error.
+    /// Vespa's code for this kind of error.
     pub code: u32,
-    /// The kind of error in a few words.
+    /// Short name of the kind of error.
     pub summary: String,
-    /// What went wrong, and what to do.
+    /// Cause and remedy.
     pub message: Option<String>,
-    /// Where.
+    /// Source of the error.
     pub source: Option<String>,
-    /// Whether it may go away by itself; none where that is not known.
+    /// True if the error may resolve itself; `None` if that is unknown.
     pub transient: Option<bool>,
 }
 
-/// How long a query took.
+/// Durations of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
     /// Matching and ranking.
     pub query: Duration,
     /// Filling the hits.
     pub summary_fetch: Duration,
-    /// Everything.
+    /// The whole query.
     pub search: Duration,
 }
 
-/// A step of the execution, and the steps inside it.
+/// A step of the execution, with nested steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    /// Milliseconds since the query began.
+    /// Milliseconds since the start of the query.
     pub timestamp_ms: Option<u64>,
-    /// What happened.
+    /// Description of the step.
     pub message: Option<String>,
-    /// The steps inside.
+    /// Nested steps.
     pub children: Vec<Trace>,
 }
 
-/// The response as JSON.
+/// Writes the response as JSON.
 pub fn json(response: &Response<'_>, options: &Options) -> String {
     let mut out = Vec::with_capacity(256 + 512 * response.hits.len());
     write_json(response, options, &mut out);
@@ -122,7 +122,7 @@ pub fn write_json(response: &Response<'_>, options: &Options, out: &mut Vec<u8>)
 
 /// Appends the response as CBOR: the same maps and lists as in JSON, in fewer bytes.
 pub fn write_cbor(response: &Response<'_>, options: &Options, out: &mut Vec<u8>) {
-    // Writing to a Vec cannot fail, and everything in a response can be written.
+    // Writing to a Vec cannot fail, and every part of a response is serializable.
     let _ = ciborium::into_writer(&ResponseJson { response, options }, out);
 }
 
@@ -279,8 +279,8 @@ impl Serialize for ErrorJson<'_> {
     }
 }
 
-/// How many hits stand before groups: children are in the order of their relevance, and that of groups is 1. Hits in another order
-/// follow them.
+/// Number of hits before groups. Children are sorted by relevance, and groups have the relevance 1. Hits in
+/// another order follow the groups.
 pub(crate) fn hits_before_groups(hits: &[Hit], groupings: &[GroupingResult]) -> usize {
     if groupings.is_empty() {
         return 0;
@@ -288,7 +288,7 @@ pub(crate) fn hits_before_groups(hits: &[Hit], groupings: &[GroupingResult]) -> 
     hits.iter().take_while(|hit| hit.sort_values.is_empty() && hit.relevance > 1.0).count()
 }
 
-/// Hits that are more relevant than groups, groups, the other hits.
+/// Children of a result: hits with a higher relevance than groups, groups, other hits.
 struct Children<'a> {
     hits: &'a [Hit],
     groupings: &'a [GroupingResult],
@@ -332,7 +332,7 @@ impl Serialize for SourceJson<'_> {
     }
 }
 
-/// A list of what an iterator gives.
+/// A list of an iterator's items.
 pub(crate) struct List<I>(pub(crate) I);
 
 impl<I: Iterator + Clone> Serialize for List<I>

@@ -17,17 +17,17 @@ use crate::number::{JavaNumbers, java_text};
 use crate::response::hits_before_groups;
 use crate::{Options, Response, SourceGroup};
 
-/// The field that has the features of a document summary.
+/// Field that contains the features of a document summary.
 const SUMMARY_FEATURES: &str = "summaryfeatures";
-/// Stands among them in XML alone: whether they were kept from matching, which they never are.
+/// Entry among the features that exists only in XML: a flag for features cached from matching, always false.
 const CACHED: &str = "vespa.summaryFeatures.cached";
 
 type Out<'o> = Writer<&'o mut Vec<u8>>;
 
-/// The tags that stay tags in text: what bolding and snippets put there.
+/// Tags that are kept in text: the markup of bolding and snippets.
 const TAGS: [&str; 3] = ["<hi>", "</hi>", "<sep />"];
 
-/// Appends the response as XML. `encoding` is the name of the encoding that the text is given later.
+/// Appends the response as XML. `encoding` is the name of the encoding to which the text is later converted.
 pub fn write_xml(response: &Response<'_>, options: &Options, encoding: &str, out: &mut Vec<u8>) {
     out.extend(format!("<?xml version=\"1.0\" encoding=\"{encoding}\" ?>").as_bytes());
     let mut writer = Writer::new_with_indent(out, b' ', 2);
@@ -91,7 +91,7 @@ fn of_source(source: &SourceGroup<'_>, options: &Options, out: &mut Out<'_>) -> 
     Ok(())
 }
 
-/// Hits that are more relevant than groups, groups, the other hits.
+/// Writes hits with a higher relevance than groups, groups, other hits.
 fn children(
     hits: &[Hit],
     groupings: &[GroupingResult],
@@ -229,7 +229,7 @@ fn field(
     }
 }
 
-/// The value inside an element that is begun.
+/// Writes the value inside a started element.
 fn content(value: &Value, options: &Options, element: ElementWriter<'_, &mut Vec<u8>>) -> io::Result<()> {
     let nested = match value {
         Value::Array(values) => !values.is_empty(),
@@ -292,12 +292,12 @@ fn json_text(value: &impl serde::Serialize) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Text as it stands between tags.
+/// Text escaped for use between tags.
 fn plain(text: &str) -> BytesText<'_> {
     BytesText::from_escaped(partial_escape(text))
 }
 
-/// Text with everything escaped but the tags around words of the query.
+/// Text with everything escaped except the tags around query words.
 fn with_tags(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

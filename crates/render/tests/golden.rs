@@ -1,4 +1,4 @@
-//! Results, and the JSON that is written for them, to the letter.
+//! Results and their exact JSON output.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn check(response: &Response<'_>, expected: &str) {
     assert_eq!(json(response, &Options::default()), expected);
 }
 
-/// The JSON of one field.
+/// Checks the JSON of one field.
 fn check_field(value: FieldValue, expected: &str) {
     let hits = [hit(vec![
         ("documentid", FieldValue::Value(Value::String("id:ns:mail:g=me:1".to_owned()))),
@@ -134,7 +134,8 @@ fn a_hit_without_its_document_id() {
     let mut hits = [hit(Vec::new())];
     hits[0].relevance = f64::NEG_INFINITY;
     let response = Response { total_count: 1, hits: &hits, coverage: FULL, ..Response::default() };
-    // The first four bytes are the low bits of the location: the MD5 of the group's name; the others are of the id's MD5.
+    // The first four bytes are the low bits of the location: the MD5 of the group's name. The others are from
+    // the MD5 of the id.
     let text = json(&response, &Options::default());
     let id =
         text.split(r#""id":"index:inbox/0/"#).nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
@@ -264,7 +265,7 @@ fn groups() {
     assert_eq!(text, expected);
 }
 
-/// Hits and groups of all kinds.
+/// Calls `test` with hits and groups of all kinds.
 fn with_response(test: impl Fn(&Response<'_>)) {
     let fields = vec![
         ("documentid", FieldValue::Value(text("id:ns:mail:g=me:1"))),

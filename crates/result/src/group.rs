@@ -1,51 +1,51 @@
 use crate::Hit;
 
-/// What one grouping request gave: its root group.
+/// Result of one grouping request: its root group.
 #[derive(Debug, Clone)]
 pub struct GroupingResult {
     /// The root.
     pub root: Group,
-    /// The continuation that gives this very page again; empty where every list is at its first page.
+    /// Continuation of this page itself; empty if every list is at its first page.
     pub continuation: String,
 }
 
-/// A group: what its documents have in common, what was computed over them, and the groups inside.
+/// A group: the common value of its documents, computed outputs, and nested groups.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// The value that its documents share.
+    /// Common value of the documents.
     pub id: GroupId,
-    /// What it is sorted by among its siblings.
+    /// Sort value among its siblings.
     pub relevance: f64,
-    /// Outputs in the order asked for: label and value.
+    /// Outputs in the requested order: label and value.
     pub outputs: Vec<(String, GroupValue)>,
-    /// The groups inside, or the hits (`each(output(summary()))`).
+    /// Nested groups, or hits (`each(output(summary()))`).
     pub lists: Vec<GroupList>,
 }
 
-/// What is inside a group.
+/// A list inside a group.
 #[derive(Debug, Clone)]
 pub enum GroupList {
     /// Groups by an expression.
     Groups {
-        /// The label: `as(…)`, or the expression's text.
+        /// Label: `as(…)`, or the text of the expression.
         label: String,
-        /// In their order.
+        /// Groups in order.
         groups: Vec<Group>,
-        /// The continuation of the next page and of the previous one.
+        /// Continuations of the next and of the previous page.
         continuation: (Option<String>, Option<String>),
     },
     /// Hits.
     Hits {
-        /// The label.
+        /// Label of the list.
         label: String,
-        /// Best first.
+        /// Hits, best first.
         hits: Vec<Hit>,
-        /// The continuation of the next page and of the previous one.
+        /// Continuations of the next and of the previous page.
         continuation: (Option<String>, Option<String>),
     },
 }
 
-/// What the documents of a group share.
+/// Common value of a group's documents.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GroupId {
     /// The root.
@@ -85,6 +85,6 @@ pub enum GroupValue {
     Bool(bool),
     /// Bytes.
     Raw(Vec<u8>),
-    /// Quantiles: which, from 0 to 1, and the value there.
+    /// Quantiles: the share, from 0 to 1, and its value.
     Quantiles(Vec<(f64, f64)>),
 }

@@ -7,39 +7,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupingResult, wire};
 
-/// What one pass over documents found.
+/// Result of one pass over documents.
 #[derive(Debug, Clone, Default)]
 pub struct PartialResult {
-    /// How many documents matched, those without a hit here included.
+    /// Number of matching documents, including those without a hit here.
     pub total_count: u64,
-    /// The best hits, best first; at most offset + hits of the query.
+    /// Best hits, best first; at most offset + hits of the query.
     pub hits: Vec<Hit>,
-    /// One for each grouping request, in order.
+    /// Groups, one per grouping request, in order.
     pub groupings: Vec<GroupingResult>,
-    /// What was looked at.
+    /// Share of the documents that was examined.
     pub coverage: Coverage,
 }
 
-/// One document found.
+/// A document in a result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hit {
-    /// The document.
+    /// Id of the document.
     #[serde(with = "wire::id")]
     pub id: DocumentId,
-    /// Its type.
+    /// Type of the document.
     pub document_type: Arc<str>,
-    /// Its score; never NaN (that becomes −∞).
+    /// Relevance score; never NaN (which becomes −∞).
     pub relevance: f64,
-    /// What it is sorted by, where the query asks for an order; compares before relevance.
+    /// Sort values if the query specifies an order; they take precedence over relevance.
     pub sort_values: Vec<SortValue>,
-    /// The summary's fields, in the summary's order.
+    /// Fields of the summary, in its order.
     pub fields: Vec<(Arc<str>, FieldValue)>,
-    /// The content cluster.
+    /// Name of the content cluster.
     pub source: Arc<str>,
 }
 
 impl Hit {
-    /// The order of hits: by sort values, then relevance (highest first), then id, so that it is the same on every run.
+    /// Order of hits: by sort values, then by descending relevance, then by id, so that it is deterministic.
     pub fn order(&self, other: &Hit) -> Ordering {
         self.sort_values
             .cmp(&other.sort_values)
@@ -48,14 +48,14 @@ impl Hit {
     }
 }
 
-/// A value to sort by, already turned so that smaller comes first.
+/// A sort value, encoded so that smaller values come first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SortValue {
-    /// A missing value that goes before all others.
+    /// A missing value before all others.
     First,
-    /// Bytes that compare in the order wanted (numbers and text are encoded so).
+    /// Bytes that compare in the requested order (encoded numbers and text).
     Key(#[serde(with = "wire::bytes")] Vec<u8>),
-    /// A missing value that goes after all others.
+    /// A missing value after all others.
     Last,
 }
 
@@ -79,28 +79,29 @@ pub enum Feature {
     Tensor(#[serde(with = "wire::tensor")] Tensor),
 }
 
-/// How much of what should have been looked at was looked at.
+/// Share of the target documents that was examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Documents looked at.
+    /// Number of examined documents.
     pub documents: u64,
-    /// Documents that should have been looked at.
+    /// Number of documents to examine.
     pub target: u64,
-    /// Whether the deadline passed before the end.
+    /// True if the deadline passed before the end.
     pub timed_out: bool,
-    /// Whether documents may be missing since no node that serves has all of them, or none that has them answered.
+    /// True if documents may be missing because no serving node has all of them, or none of those that do has
+    /// answered.
     pub non_ideal: bool,
-    /// Nodes that answered.
+    /// Number of nodes that answered.
     pub nodes: u32,
 }
 
 impl Coverage {
-    /// Whether everything was looked at.
+    /// True if all documents were examined.
     pub fn is_full(&self) -> bool {
         self.documents >= self.target && !self.timed_out && !self.non_ideal
     }
 
-    /// How much of it, from 0 to 100.
+    /// Share of examined documents in percent, 0 to 100.
     pub fn percent(&self) -> u64 {
         match self.target {
             _ if self.is_full() => 100,
@@ -109,7 +110,7 @@ impl Coverage {
         }
     }
 
-    /// Both together.
+    /// Adds another coverage.
     pub fn merge(&mut self, other: &Coverage) {
         self.documents += other.documents;
         self.target += other.target;

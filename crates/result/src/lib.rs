@@ -1,11 +1,12 @@
 //! Results as values: hits, groups, coverage; and the merging of partial results into one.
 //!
-//! A [`PartialResult`] is what one pass over one node's documents gives. Partial results merge in any order into the same
-//! whole, so it does not matter how many passes or nodes there were.
+//! A [`PartialResult`] is the result of one pass over one node's documents. Partial results can be merged in
+//! any order; the result does not depend on the number of passes or nodes.
 //!
-//! Hits travel between nodes by `serde`, values and tensors in it in the compact form of `millrace_document::wire`.
+//! Nodes exchange hits by `serde`; values and tensors in them use the compact form of
+//! `millrace_document::wire`.
 //!
-//! This crate does not know how results are made, nor how they are rendered.
+//! This crate is independent of the creation and the rendering of results.
 
 mod group;
 mod hit;

@@ -1,11 +1,11 @@
-//! How ids, values and tensors travel: as bytes in `serde`'s terms, so that a binary form keeps them as they are.
+//! Serialization of ids, values and tensors: as `serde` bytes, which binary formats store unchanged.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 
-/// Bytes as bytes, not as a list of numbers.
+/// Bytes as a byte string, not as a list of numbers.
 pub(crate) mod bytes {
     use super::{Bytes, Deserializer, Serializer};
 

@@ -1,4 +1,5 @@
-//! Hits as nodes of other versions know them, and send them: the bytes of protocol 1 are kept, see `millrace_cluster::PROTOCOL`.
+//! Hits as exchanged with nodes of other versions: the bytes of protocol 1 are fixed, see
+//! `millrace_cluster::PROTOCOL`.
 
 use millrace_document::{DocumentId, Value};
 use millrace_result::{Coverage, Feature, FieldValue, Hit, SortValue};

@@ -1,21 +1,21 @@
-/// Why hits could not be filled.
+/// Error while filling hits.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A column could not be read.
     #[error("fill hits: {0}")]
     Read(#[from] millrace_column::ReadError),
-    /// The schema has no such document summary.
+    /// The schema does not have this document summary.
     #[error("schema '{schema}' has no document-summary '{summary}'; it has {known}")]
     UnknownSummary {
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// The name asked for.
+        /// The requested summary.
         summary: String,
-        /// The names there are.
+        /// The existing summaries.
         known: String,
     },
-    /// The plan's predicates cannot be used on single values.
+    /// The plan's predicates cannot be applied to single values.
     #[error("fill hits: {0}")]
     Match(#[from] millrace_matching::Error),
 }

@@ -14,21 +14,22 @@ use crate::Error;
 use crate::highlight::{Highlighter, Style, bolded};
 use crate::snippet::snippet;
 
-/// Where a hit is in a view: the chunk's number, and the place in it.
+/// Position of a hit in a view: index of the chunk, and index in the chunk.
 pub type Place = (usize, u16);
 
 /// The fields of one hit in the summary's order.
 pub type Fields = Vec<(Arc<str>, FieldValue)>;
 
-/// The fields of hits, one entry a hit, by the plan's own document summary in the default style.
+/// Fields of hits, one entry per hit, from the plan's own document summary in the default style.
 ///
 /// # Errors
-/// A column cannot be read.
+/// A column could not be read.
 pub fn fill(plan: &Plan, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
     Filler::new(plan, None, &Style::default())?.fill(view, hits)
 }
 
-/// Whether hits of a plan can have a field of this name: its document summary, or the default one, has it.
+/// True if hits of a plan can have a field with this name: its document summary or the default one contains
+/// it.
 pub fn shows(plan: &Plan, name: &str) -> bool {
     const OF_ALL: [&str; 2] = ["sddocname", "documentid"];
     let default = plan.schema.summaries.get("default");
@@ -36,21 +37,21 @@ pub fn shows(plan: &Plan, name: &str) -> bool {
     OF_ALL.contains(&name) || fields.any(|field| &*field.name == name)
 }
 
-/// How hits of a plan are shown by one document summary.
+/// Renderer of a plan's hits by one document summary.
 pub struct Filler<'p> {
     document_type: Arc<str>,
     shows_type: bool,
-    /// The names by which the document's id is shown.
+    /// Names under which the document id is returned.
     ids: Vec<Arc<str>>,
     fields: Vec<Shown<'p>>,
     raw_as_base64: bool,
     style: Style,
 }
 
-/// A field of the summary, made ready.
+/// A prepared field of the summary.
 struct Shown<'p> {
     name: Arc<str>,
-    /// The fields to take the value from: the first that has one.
+    /// Candidate fields for the value; the first one with a value is used.
     sources: Vec<&'p SchemaField>,
     how: How<'p>,
 }
@@ -61,15 +62,15 @@ enum How<'p> {
     Snippet(Highlighter),
     Matched(MatchedElements<'p>),
     Tokens(Analyzer),
-    /// Which elements is for a summary feature to say, later.
+    /// Elements selected later by a summary feature.
     Selected(&'p str),
 }
 
 impl<'p> Filler<'p> {
-    /// Makes a document summary of the plan's schema ready: the one of this name, or the plan's own.
+    /// Prepares a document summary of the plan's schema: the one with this name, or the plan's own.
     ///
     /// # Errors
-    /// [`Error::UnknownSummary`], or a pattern of the plan that cannot be used.
+    /// [`Error::UnknownSummary`], or a pattern of the plan is invalid.
     pub fn new(plan: &'p Plan, summary: Option<&str>, style: &Style) -> Result<Self, Error> {
         let summary: &DocumentSummary = match summary {
             None => &plan.summary,
@@ -80,14 +81,14 @@ impl<'p> Filler<'p> {
             })?,
         };
         let wanted = |name: &str| plan.fields.is_empty() || plan.fields.iter().any(|field| field == name);
-        // The id is shown by the names that the summary gives it.
+        // The id is returned under the names that the summary gives it.
         let by_name = summary.fields.iter().filter(|field| &*field.source == "documentid");
         let mut ids: Vec<Arc<str>> = by_name.map(|field| Arc::clone(&field.name)).collect();
         if summary.name == "default" && !ids.iter().any(|name| &**name == "documentid") {
             ids.push("documentid".into());
         }
         let has = |name: &str| summary.fields.iter().any(|field| &*field.name == name);
-        // A field that the request names and the summary lacks is shown as the default summary has it.
+        // A field that the request names and the summary lacks is returned as in the default summary.
         let default = plan.schema.summaries.get("default").filter(|_| !plan.fields.is_empty());
         let more = default.into_iter().flat_map(|default| &default.fields).filter(|field| !has(&field.name));
         let fields = summary
@@ -107,7 +108,7 @@ impl<'p> Filler<'p> {
         })
     }
 
-    /// Says which columns of a chunk are about to be read, so that the disk fetches them side by side.
+    /// Announces the columns of a chunk that are about to be read, so that the disk fetches them in parallel.
     fn announce(&self, view: &dyn View, chunk: usize) {
         if !self.ids.is_empty() {
             view.will_read(&ColumnKey::id(), chunk..chunk + 1);
@@ -117,10 +118,10 @@ impl<'p> Filler<'p> {
         }
     }
 
-    /// The fields of hits, one entry a hit, in order. Columns are read once for all hits of a chunk.
+    /// Fields of hits, one entry per hit, in order. Columns are read once for all hits of a chunk.
     ///
     /// # Errors
-    /// A column cannot be read.
+    /// A column could not be read.
     pub fn fill(&self, view: &dyn View, hits: &[Place]) -> Result<Vec<Fields>, Error> {
         let mut filled: Vec<Fields> = hits.iter().map(|_| Fields::new()).collect();
         let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -172,8 +173,8 @@ impl<'p> Filler<'p> {
         Ok(filled)
     }
 
-    /// Keeps of fields with `select-elements-by` only the elements whose index is a label of the summary feature that they name.
-    /// A field whose feature is not given stays whole.
+    /// Reduces fields with `select-elements-by` to the elements whose index is a label of their summary
+    /// feature. A field without the feature stays whole.
     pub fn select_elements<'t>(&self, fields: &mut Fields, feature: impl Fn(&str) -> Option<&'t Tensor>) {
         for shown in &self.fields {
             let How::Selected(name) = shown.how else { continue };
@@ -190,7 +191,7 @@ impl<'p> Filler<'p> {
         }
     }
 
-    /// The value as the summary shows it; none where nothing is left of it.
+    /// The value as returned in the summary; `None` if nothing of it is left.
     fn show(&self, field: &Shown<'_>, mut value: Value) -> Option<Value> {
         match &field.how {
             How::Whole | How::Selected(_) if !self.raw_as_base64 => raw_to_text(&mut value),
@@ -218,7 +219,7 @@ impl<'p> Filler<'p> {
 }
 
 impl<'p> Shown<'p> {
-    /// None for the fields that are no document fields.
+    /// Prepares a field; `None` if it is not a document field.
     fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, Error> {
         let sources: Vec<&SchemaField> = std::iter::once(&field.source)
             .chain(&field.fallbacks)
@@ -250,7 +251,7 @@ fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Bytes shown as the text that they are (`raw-as-base64-in-summary: false`).
+/// Converts bytes to the text they contain (`raw-as-base64-in-summary: false`).
 fn raw_to_text(value: &mut Value) {
     match value {
         Value::Raw(bytes) => *value = Value::String(String::from_utf8_lossy(bytes).into_owned()),
@@ -287,7 +288,7 @@ fn retain_elements(value: &mut Value, keep: &[usize]) {
     }
 }
 
-/// The tokens of a text as a list; of each text of a collection, a list of lists.
+/// Tokens of a text as a list; for a collection, one list per text.
 fn tokens(value: &Value, analyzer: &Analyzer) -> Value {
     match value {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! Where the query's words stand in a text.
+//! Positions of the query's words in a text.
 
 use std::ops::Range;
 
@@ -9,29 +9,29 @@ use millrace_schema::Snippets;
 
 use crate::Error;
 
-/// How words are marked, and how long snippets get. Lengths are in bytes.
+/// Markup of query words, and size of snippets. Lengths are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Style {
-    /// Before a word of the query.
+    /// Markup before a word of the query.
     pub open: String,
-    /// After it.
+    /// Markup after a word of the query.
     pub close: String,
-    /// For text that was left out.
+    /// Markup for omitted text.
     pub separator: String,
-    /// The wanted length of all snippets of a text together.
+    /// Target length of all snippets of a text together.
     pub length: usize,
-    /// The most snippets of a text.
+    /// Maximum number of snippets per text.
     pub max_matches: usize,
-    /// Texts up to this length are shown whole, however short the wanted length is.
+    /// Texts up to this length are returned whole, even if the target length is shorter.
     pub min_length: usize,
-    /// The most text on each side of what a snippet is around.
+    /// Maximum length of the context on each side of a match.
     pub surround_max: usize,
-    /// A text without any word of the query is shown by its beginning; otherwise as empty.
+    /// True to return the start of a text without query words; otherwise it is returned empty.
     pub prefix: bool,
 }
 
 impl Style {
-    /// The usual one, but for what an application says.
+    /// The default style, with the settings of the application.
     pub fn of(snippets: &Snippets) -> Self {
         let usual = Style::default();
         Style {
@@ -44,7 +44,7 @@ impl Style {
         }
     }
 
-    /// The same, but words of the query are not marked.
+    /// The same style without markup of query words.
     pub fn without_marks(&self) -> Self {
         Style { open: String::new(), close: String::new(), ..self.clone() }
     }
@@ -65,37 +65,37 @@ impl Default for Style {
     }
 }
 
-/// What of a query is highlighted in one field.
+/// Query words to highlight in one field.
 pub(crate) struct Highlighter {
     analyzer: Analyzer,
     terms: Vec<Term>,
 }
 
 enum Term {
-    /// One word after another.
+    /// Words in sequence.
     Phrase(Vec<WordMatcher>),
     /// Any of these words.
     Any(Vec<String>),
 }
 
-/// A token of a text, and which words of the query it is: the term, and the word's place in it.
+/// A token of a text, and the query words it matches: the term, and the index of the word in it.
 struct Candidate {
     range: Range<usize>,
     roles: Vec<(usize, usize)>,
 }
 
-/// A place in a text that the query asked for.
+/// A match of the query in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Bytes of the text.
+    /// Byte range in the text.
     pub(crate) range: Range<usize>,
-    /// Which of the query's terms.
+    /// Index of the query term.
     pub(crate) term: usize,
 }
 
 impl Highlighter {
-    /// For one field: the words of all leaves that the plan does not exclude, and that are no filters.
-    /// `analyzer` is the field's.
+    /// Collects the words for one field: those of all leaves, except excluded ones and filters. `analyzer` is
+    /// the field's.
     pub(crate) fn new(plan: &Plan, field: &str, analyzer: Analyzer) -> Result<Self, Error> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
@@ -116,7 +116,7 @@ impl Highlighter {
         Ok(Highlighter { analyzer, terms })
     }
 
-    /// The words of `text` that were asked for, in order, none overlapping.
+    /// The query's matches in `text`, in order, not overlapping.
     pub(crate) fn marks(&self, text: &str) -> Vec<Mark> {
         if self.terms.is_empty() {
             return Vec::new();
@@ -135,7 +135,7 @@ impl Highlighter {
         joined
     }
 
-    /// The marks of all terms, in order.
+    /// Matches of all terms, in order.
     fn of_terms(&self, text: &str) -> Vec<Mark> {
         let mut tokens: Vec<Candidate> = Vec::new();
         self.analyzer.tokens(text, |token| {
@@ -149,7 +149,7 @@ impl Highlighter {
                                 continue;
                             }
                             roles.push((number, at));
-                            // Folding may have changed how long the word is: then no part of it can be told.
+                            // If folding changed the length of the word, a part of it cannot be located.
                             if token.written.len() == token.range.len() {
                                 let part = word.part(token.written);
                                 range = token.range.start + part.start..token.range.start + part.end;
@@ -183,7 +183,7 @@ impl Highlighter {
     }
 }
 
-/// The leaves that can be why a document matches.
+/// Collects the leaves that can make a document match.
 fn shown_leaves(node: &Node, leaves: &mut Vec<LeafId>) {
     match node {
         Node::True | Node::False => {}
@@ -200,7 +200,7 @@ fn shown_leaves(node: &Node, leaves: &mut Vec<LeafId>) {
     }
 }
 
-/// The text with its marks made visible.
+/// Appends the text with markup around its matches.
 pub(crate) fn bolded(text: &str, range: Range<usize>, marks: &[Mark], style: &Style, out: &mut String) {
     let mut at = range.start;
     for mark in marks.iter().filter(|mark| mark.range.start >= range.start && mark.range.end <= range.end) {

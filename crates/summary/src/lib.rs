@@ -1,13 +1,13 @@
-//! Hits to document summaries: which fields are shown, and how.
+//! Conversion of hits to document summaries.
 //!
-//! A [`Filler`] is made once for a plan and one of its schema's document summaries; it reads each column once for all hits
-//! of a chunk.
+//! A [`Filler`] is created once for a plan and one of its schema's document summaries. It reads each column
+//! once for all hits of a chunk.
 //!
-//! - A field is shown whole, as snippets around the query's words (`dynamic`), with those words bolded (`bolding: on`), as
-//!   its matched elements only, or as its tokens.
-//! - `sddocname` and `documentid` are fields that every document has.
+//! - A field is returned whole, as snippets around the query's words (`dynamic`), with those words in bold
+//!   (`bolding: on`), reduced to its matched elements, or as its tokens.
+//! - `sddocname` and `documentid` are fields of every document.
 //!
-//! This crate does not know scores: summary features and match features are added by whoever ranks.
+//! This crate is independent of scores: the caller adds summary features and match features.
 
 mod error;
 mod fill;

@@ -1,16 +1,16 @@
-//! Snippets: the parts of a text that show best why it was found.
+//! Snippets: the parts of a text that best show its match.
 //!
-//! 1. A text that is short enough is shown whole.
-//! 2. Windows around marks are chosen greedily: the one with the most terms that no window before has, then the most marks, then
-//!    the first. A window spans at most its share of the wanted length.
-//! 3. Windows are widened to that share, cut at whitespace, and joined where they meet.
-//! 4. A separator stands where text is left out. Without any mark the beginning is shown, or nothing.
+//! 1. A short text is returned whole.
+//! 2. Windows around matches are chosen greedily: the one with the most terms that no earlier window has,
+//!    then the most matches, then the first. A window spans at most its share of the target length.
+//! 3. Windows are extended to that share, cut at whitespace, and merged if they meet.
+//! 4. A separator marks omitted text. Without any match, the start of the text is returned, or nothing.
 
 use std::ops::Range;
 
 use crate::highlight::{Mark, Style, bolded};
 
-/// The snippets of a text, with its marks made visible.
+/// Snippets of a text, with markup around its matches.
 pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
     let mut out = String::with_capacity(style.length + 64);
     if marks.is_empty() && !style.prefix {
@@ -36,7 +36,7 @@ pub(crate) fn snippet(text: &str, marks: &[Mark], style: &Style) -> String {
     out
 }
 
-/// Ranges of marks to show, in the order of the text.
+/// Ranges of matches to include, in text order.
 fn choose(marks: &[Mark], style: &Style) -> Vec<Range<usize>> {
     let share = style.length / style.max_matches.max(1);
     let mut shown: Vec<usize> = Vec::new();
@@ -67,14 +67,14 @@ fn choose(marks: &[Mark], style: &Style) -> Vec<Range<usize>> {
     chosen
 }
 
-/// Widens windows to their share of the length, at whitespace, and joins those that meet.
+/// Extends windows to their share of the length, at whitespace, and merges windows that meet.
 fn widen(text: &str, chosen: Vec<Range<usize>>, style: &Style) -> Vec<Range<usize>> {
     let share = style.length / chosen.len().max(1);
     let mut windows: Vec<Range<usize>> = Vec::new();
     for window in chosen {
         let room = share.saturating_sub(window.len()) / 2;
         let side = room.min(style.surround_max);
-        // What one side has no use for at an end of the text goes to the other side.
+        // Length that one side cannot use at an end of the text goes to the other side.
         let before = side.min(window.start);
         let after = (side + (side - before)).min(text.len() - window.end);
         let before = (side + (side - after.min(side))).min(window.start);
@@ -88,7 +88,7 @@ fn widen(text: &str, chosen: Vec<Range<usize>>, style: &Style) -> Vec<Range<usiz
     windows
 }
 
-/// The first place from `at` where a word begins, at most `limit`.
+/// The first word start from `at`, at most `limit`.
 fn word_start(text: &str, at: usize, limit: usize) -> usize {
     if at == 0 {
         return 0;
@@ -106,7 +106,7 @@ fn word_start(text: &str, at: usize, limit: usize) -> usize {
     }
 }
 
-/// The last place up to `at` where a word ends, at least `limit`.
+/// The last word end up to `at`, at least `limit`.
 fn word_end(text: &str, at: usize, limit: usize) -> usize {
     if at >= text.len() {
         return text.len();
@@ -121,7 +121,7 @@ fn word_end(text: &str, at: usize, limit: usize) -> usize {
     }
 }
 
-/// The length of the longest beginning of at most `length` bytes that ends with a word.
+/// Length of the longest prefix of at most `length` bytes that ends with a word.
 fn cut_down(text: &str, length: usize) -> usize {
     match word_end(text, length, 0) {
         0 => boundary_down(text, length),

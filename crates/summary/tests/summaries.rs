@@ -1,4 +1,4 @@
-//! A query over one mail, and the fields that its summary shows.
+//! Queries over one mail, and the fields of its summary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ fn field(fields: &Fields, name: &str) -> String {
     }
 }
 
-/// One field of the one mail, as a query shows it.
+/// Checks one field of the mail, as returned by a query.
 fn check(yql: &str, name: &str, expected: &str) {
     let schema = schema();
     let plan = plan(&schema, yql, &[]);
@@ -199,7 +199,7 @@ fn words_are_bolded() {
         "subject",
         "<hi>Meetings</hi> about the Budget: <hi>meeting</hi> <today>",
     );
-    // Words are kept as stems, but these ask for letters as they were written.
+    // Words are stored as stems, but these queries match letters of the written form.
     check(
         "subject contains ({prefix:true} 'meetings')",
         "subject",
@@ -247,7 +247,7 @@ fn snippets_stand_around_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A query, a field, and the snippets of it.
+/// A query, a field, and its snippets.
 #[rustfmt::skip]
 const SNIPPETS: &[(&str, &str, &str)] = &[
     ("body contains 'cafe'", "body", "<sep />which is only here to take up room. Nothing of note happens in this sentence, which is only here to take up room. The <hi>café</hi> serves lunch at noon. Nothing of note happens in this sentence, which is only here to take up room. Nothing of note happens<sep />"),
@@ -362,7 +362,8 @@ fn hits_of_many_chunks_keep_their_order() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A snippet, its marks taken away, is made of parts of the text in order, and not much longer than wanted.
+    /// A snippet without markup consists of parts of the text in order, and is not much longer than the
+    /// target length.
     #[test]
     fn snippets_are_parts_of_the_text(text in "(budget|plan|é|日本語|[a-z]{1,12}|[ ]{1,3}|\\.|\n){0,120}") {
         let schema = schema();

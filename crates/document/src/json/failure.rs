@@ -2,7 +2,8 @@ use std::cell::RefCell;
 
 use crate::{DocumentType, Error};
 
-/// Where in the fields of a document a reader failed: filled in from the inside out while the error is handed up.
+/// Path in the fields of a document at which a reader failed, built from the inside out while the error
+/// propagates.
 #[derive(Default)]
 pub(super) struct Failure {
     segments: RefCell<Vec<String>>,
@@ -10,7 +11,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Hands `result` on; when it is an error, it arose inside `segment`.
+    /// Returns `result`; if it is an error, adds `segment` to its path.
     pub(super) fn within<T, E>(
         &self,
         result: Result<T, E>,
@@ -22,12 +23,12 @@ impl Failure {
         result
     }
 
-    /// Notes that the reader stopped at a field that the document type lacks.
+    /// Records that the reader stopped at a field that the document type lacks.
     pub(super) fn at_unknown_field(&self, name: &str) {
         *self.unknown_field.borrow_mut() = Some(name.to_owned());
     }
 
-    /// The parser's error, with the place in the fields.
+    /// Converts the parser's error, with the path in the fields.
     pub(super) fn into_error(self, error: &sonic_rs::Error, document_type: &DocumentType) -> Error {
         let (line, column) = (error.line(), error.column());
         if let Some(field) = self.unknown_field.into_inner() {
@@ -49,7 +50,7 @@ impl Failure {
     }
 }
 
-/// What the parser says, without its own account of the place.
+/// Message of the parser without its own position.
 pub(super) fn reason(error: &sonic_rs::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

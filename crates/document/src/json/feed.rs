@@ -8,46 +8,48 @@ use super::nesting::DEPTH;
 use super::place::Place;
 use crate::{DocumentId, Error, OperationKind};
 
-/// The most bytes of one operation, unless [`FeedReader::with_limit`] says otherwise.
+/// Default maximum size of one operation in bytes; [`FeedReader::with_limit`] overrides it.
 const OPERATION_BYTES_MAX: usize = 256 << 20;
 
-/// One operation of a feed: what it does to which document, and its JSON, not yet read further.
+/// One operation of a feed: its kind, its document, and its unparsed JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedOperation {
     /// The kind.
     pub kind: OperationKind,
     /// The document.
     pub id: DocumentId,
-    /// The whole object, for [`parse`](super::parse).
+    /// JSON of the whole object, for [`parse`](super::parse).
     pub json: Vec<u8>,
-    /// Where the object begins in the feed.
+    /// Start of the object in the feed.
     pub place: Place,
 }
 
-/// Splits a feed into operations: a JSON list of objects, or objects one after another (JSON lines), as they come.
+/// Iterator that splits a feed into operations: a JSON list of objects, or a sequence of objects (JSON
+/// lines).
 ///
-/// Memory is bounded by the largest operation. An operation that is no JSON, has no id, or has a bad one is an error of its
-/// own ([`Error::Operation`]), and the next call goes on after it. So is a line that is no operation, or was cut off: the next line is
-/// read as if nothing had been. In a list it is not clear any more then where operations begin: the iterator ends after the error
-/// ([`Error::Feed`]), as it does when the input cannot be read.
+/// Memory is bounded by the largest operation. An operation with invalid JSON, without an id, or with an
+/// invalid one is an error of its own ([`Error::Operation`]), and the next call continues after it. The same
+/// holds for a line that is not an operation or is truncated: the next line is read normally. In a list, the
+/// start of the next operation is then unknown: the iterator ends after the error ([`Error::Feed`]), as it
+/// does if the input cannot be read.
 pub struct FeedReader<R> {
     input: BufReader<R>,
     place: Place,
     limit: usize,
     list: Option<bool>,
     after_element: bool,
-    /// The rest of the line belongs to what was refused.
+    /// True if the rest of the line belongs to a rejected operation.
     in_refused_line: bool,
     ended: bool,
 }
 
 impl<R: Read> FeedReader<R> {
-    /// A reader from the beginning of `input`.
+    /// Creates a reader at the start of `input`.
     pub fn new(input: R) -> Self {
         Self::with_limit(input, OPERATION_BYTES_MAX)
     }
 
-    /// A reader that refuses operations of more than `limit` bytes.
+    /// Creates a reader that rejects operations of more than `limit` bytes.
     pub fn with_limit(input: R, limit: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
         FeedReader {
@@ -61,10 +63,10 @@ impl<R: Read> FeedReader<R> {
         }
     }
 
-    /// Passes over what comes before byte `offset`, where an operation begins or ended.
+    /// Skips the input before byte `offset`, which must be the start or the end of an operation.
     ///
     /// # Errors
-    /// [`Error::Feed`]: the input cannot be read, or has not so many bytes.
+    /// [`Error::Feed`]: the input cannot be read, or is shorter.
     pub fn skip_to(mut self, offset: u64) -> Result<Self, Error> {
         self.begin()?;
         while self.place.offset < offset {
@@ -81,7 +83,7 @@ impl<R: Read> FeedReader<R> {
         Ok(self)
     }
 
-    /// Nothing can be read any more.
+    /// Ends the iteration with an error.
     fn fail(&mut self, reason: impl Into<String>) -> Error {
         self.fail_at(self.place, reason)
     }
@@ -91,7 +93,8 @@ impl<R: Read> FeedReader<R> {
         Error::Feed { place, reason: reason.into() }
     }
 
-    /// What stands at `place` is no operation. Lines go on with the next line; nothing tells where the next element of a list begins.
+    /// Rejects the text at `place`, which is not an operation. JSON lines continue with the next line; in a
+    /// list the start of the next element is unknown.
     fn refuse(&mut self, place: Place, reason: impl Into<String>) -> Error {
         if self.list == Some(true) {
             return self.fail_at(place, reason);
@@ -113,7 +116,7 @@ impl<R: Read> FeedReader<R> {
     }
 
     fn buffered(&mut self) -> Result<&[u8], Error> {
-        // The borrow checker wants the buffer asked for again after the error is ruled out.
+        // The buffer is requested again after the error check because of the borrow checker.
         if let Err(error) = self.input.fill_buf() {
             return Err(self.fail(format!("read: {error}")));
         }
@@ -125,7 +128,7 @@ impl<R: Read> FeedReader<R> {
         self.input.consume(count);
     }
 
-    /// The next byte that is not white space, not yet consumed; `None` at the end.
+    /// The next byte that is not white space, without consuming it; `None` at the end.
     fn peek(&mut self) -> Result<Option<u8>, Error> {
         loop {
             let bytes = self.buffered()?;
@@ -141,11 +144,11 @@ impl<R: Read> FeedReader<R> {
         }
     }
 
-    /// Sees whether the feed is a list, and enters it.
+    /// Detects a list, and enters it.
     fn begin(&mut self) -> Result<(), Error> {
         if self.buffered()?.starts_with(b"\xEF\xBB\xBF") {
             self.consume(3);
-            // It is no character of the line.
+            // The byte order mark is not a character of the line.
             self.place.column = 1;
         }
         self.list = Some(self.peek()? == Some(b'['));
@@ -174,7 +177,7 @@ impl<R: Read> FeedReader<R> {
                     Some(_) => Err(self.fail("text after the list of operations")),
                 }
             }
-            // Lines may be separated by commas too: a list whose brackets were cut off.
+            // Lines may also be separated by commas: a list whose brackets were removed.
             (Some(b','), _) if self.after_element => {
                 self.consume(1);
                 self.after_element = false;
@@ -189,7 +192,7 @@ impl<R: Read> FeedReader<R> {
         }
     }
 
-    /// The object that begins here, to its closing brace.
+    /// Reads the object that starts here, up to its closing brace.
     fn object(&mut self) -> Result<Vec<u8>, Error> {
         let (begin, limit) = (self.place, self.limit);
         let mut json = Vec::new();
@@ -246,29 +249,30 @@ impl<R: Read> Iterator for FeedReader<R> {
     }
 }
 
-/// Finds the end of an object across buffers: counts braces outside of strings. Brackets are counted only to bound nesting,
-/// since what reads the object recurses.
+/// Scanner for the end of an object across buffers; counts braces outside of strings. Brackets are counted
+/// only to bound the nesting, because the parser of the object is recursive.
 #[derive(Default)]
 struct Scan {
-    /// Objects stand one after another, each from the beginning of a line on.
+    /// True for a sequence of objects that each start on a new line.
     lines: bool,
     depth: usize,
     brackets: usize,
     in_string: bool,
     escaped: bool,
-    /// What was read last ends a line.
+    /// True if the last byte ended a line.
     at_line: bool,
 }
 
-/// How the bytes of an object end.
+/// Outcome of a scan.
 enum End {
     Closed,
-    /// Before it was closed: no string goes over the end of a line, and no line inside an object begins with a brace.
+    /// The object is truncated: strings do not contain line ends, and no line inside an object starts with a
+    /// brace.
     CutOff,
 }
 
 impl Scan {
-    /// How many of `bytes` belong to the object, and whether it ends with them.
+    /// Number of `bytes` that belong to the object, and the outcome if it ends with them.
     fn advance(&mut self, bytes: &[u8]) -> (usize, Option<End>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -314,7 +318,7 @@ impl Scan {
         (bytes.len(), None)
     }
 
-    /// Counts how deep lists are nested; what is closed without having been opened is for the parser to refuse.
+    /// Counts the nesting of lists. Unbalanced closing brackets are left to the parser.
     fn count_brackets(&mut self, bytes: &[u8]) {
         for at in memchr::memchr2_iter(b'[', b']', bytes) {
             if self.brackets > DEPTH {
@@ -326,7 +330,7 @@ impl Scan {
     }
 }
 
-/// The members of an operation that name its document.
+/// Members of an operation that identify its document.
 #[derive(Deserialize)]
 struct Header<'a> {
     #[serde(borrow)]
@@ -348,7 +352,7 @@ fn header(json: &[u8], place: Place) -> Result<(OperationKind, DocumentId), Erro
         Header { put: Some(id), update: None, remove: None, .. } => (OperationKind::Put, id),
         Header { put: None, update: Some(id), remove: None, .. } => (OperationKind::Update, id),
         Header { put: None, update: None, remove: Some(id), .. } => (OperationKind::Remove, id),
-        // What a visit writes can be fed again.
+        // The output of a visit can be fed again.
         Header { put: None, update: None, remove: None, id: Some(id) } => (OperationKind::Put, id),
         _ => {
             let reason =

@@ -1,10 +1,11 @@
-//! How deep JSON is nested, seen before it is read: what reads it calls itself for each level, even of what it passes over.
+//! Nesting depth of JSON, determined before parsing: the parser recurses for each level, even in skipped
+//! values.
 
-/// Objects and lists are read to this depth.
+/// Maximum nesting of objects and lists.
 pub(super) const DEPTH: usize = 64;
 
-/// The place of the first bracket or brace that is deeper than [`DEPTH`]. Costs a look at the brackets of the text, and at its strings only where
-/// there are more brackets than that.
+/// Offset of the first bracket or brace nested deeper than [`DEPTH`]. Scans the brackets of the text; strings
+/// are examined only if there are more brackets than that.
 pub(super) fn too_deep(json: &[u8]) -> Option<usize> {
     memchr::memchr2_iter(b'[', b'{', json).nth(DEPTH)?;
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

@@ -1,4 +1,4 @@
-//! The body of one operation, and the fields in it.
+//! Parser for the body of one operation and its fields.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,20 +16,22 @@ use crate::{
     Value,
 };
 
-/// How strictly operations are read.
+/// Options for parsing operations.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ParseOptions {
-    /// Skip fields that the document type lacks; otherwise they are refused.
+    /// True to skip fields that the document type lacks; otherwise they are errors.
     pub ignore_undefined_fields: bool,
 }
 
-/// Reads the JSON of one operation on the document `id`: `fields`, `condition` and `create`. An id in the JSON is skipped,
-/// since whoever calls has read it already; the JSON of a remove may be empty.
+/// Reads the JSON of one operation on the document `id`: `fields`, `condition` and `create`. An id in the
+/// JSON is skipped, because the caller has already read it; the JSON of a remove may be empty.
 ///
-/// Fields that are null, empty text or an empty collection are absent from a put, and cleared by an assignment.
+/// Fields that are null, empty text or an empty collection are absent from a put, and cleared by an
+/// assignment.
 ///
 /// # Errors
-/// [`Error::Json`], [`Error::Field`], [`Error::UnknownField`] or [`Error::Path`], with the place in `json`.
+/// [`Error::Json`], [`Error::Field`], [`Error::UnknownField`] or [`Error::Path`], with the position in
+/// `json`.
 pub fn parse(
     json: &[u8],
     kind: OperationKind,
@@ -76,13 +78,13 @@ pub fn parse(
     Ok(Operation { action, condition: body.condition, create: body.create, ignored_fields: ignored.get() })
 }
 
-/// What all readers of one operation share.
+/// Shared state of all readers of one operation.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     document_type: &'a DocumentType,
     options: ParseOptions,
     failure: &'a Failure,
-    /// Set when a field is passed over.
+    /// Set when a field is skipped.
     ignored: &'a Cell<bool>,
 }
 
@@ -189,7 +191,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
             };
             let seed = ValueSeed { data_type: &field.data_type, failure: reader.failure };
             let value = reader.failure.within(map.next_value_seed(seed), || field.name.to_string())?;
-            // The last of two values of one field holds, as for any JSON reader.
+            // The last of several values of one field wins, as in any JSON reader.
             fields.retain(|(name, _)| !Arc::ptr_eq(name, &field.name));
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 fields.push((Arc::clone(&field.name), value));
@@ -199,7 +201,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_> {
     }
 }
 
-/// The name of a field: `None` for one that is unknown and may be skipped.
+/// The name of a field: `None` if it is unknown and may be skipped.
 struct FieldName<'a>(Reader<'a>);
 
 impl<'de, 'a> DeserializeSeed<'de> for FieldName<'a> {

@@ -1,25 +1,25 @@
 use std::fmt;
 
-/// A place in text that is read piece by piece.
+/// A position in text that is read in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Bytes before it.
+    /// Number of bytes before it.
     pub offset: u64,
-    /// From 1.
+    /// Line, from 1.
     pub line: u64,
-    /// Characters of the line up to it, from 1, as editors count them.
+    /// Column in characters, from 1, as in editors.
     pub column: u64,
 }
 
 impl Default for Place {
-    /// The beginning.
+    /// The start of the text.
     fn default() -> Self {
         Place { offset: 0, line: 1, column: 1 }
     }
 }
 
 impl Place {
-    /// Moves over `bytes`, which may be cut anywhere.
+    /// Advances over `bytes`, which may be cut anywhere.
     pub fn advance(&mut self, bytes: &[u8]) {
         self.offset += bytes.len() as u64;
         let of_line = match memchr::memrchr(b'\n', bytes) {
@@ -30,19 +30,19 @@ impl Place {
             }
             None => bytes,
         };
-        // Every character of UTF-8 has one byte that does not continue another.
+        // Every UTF-8 character has exactly one byte that is not a continuation byte.
         self.column += of_line.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64;
     }
 
-    /// The place after `bytes` that begin here.
+    /// The position after `bytes` that start here.
     #[must_use]
     pub fn after(mut self, bytes: &[u8]) -> Self {
         self.advance(bytes);
         self
     }
 
-    /// The place in the text around `json`, which begins here, of what an error says of `json` alone: a line, and a column in bytes,
-    /// both from 1.
+    /// Converts a position reported for `json` alone to one in the surrounding text. `json` starts here; the
+    /// line and the column in bytes count from 1.
     #[must_use]
     pub fn within(self, json: &[u8], line: usize, column: usize) -> Self {
         let start = match line.checked_sub(2) {
@@ -60,8 +60,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Takes the line and the column off the end of what an [`Error`](crate::Error) about JSON says: what is left, and the two, as
-/// [`Place::within`] reads them. `None` where it says no place.
+/// Splits line and column off the end of an [`Error`](crate::Error) message about JSON. Returns the rest of
+/// the message and the two numbers for [`Place::within`]; `None` if there is no position.
 pub fn split_place(message: &str) -> Option<(&str, usize, usize)> {
     let (reason, place) = message.strip_suffix(')')?.rsplit_once(" (line ")?;
     let (line, column) = place.split_once(", column ")?;

@@ -1,4 +1,4 @@
-//! Values, read by their data types.
+//! Parser for values of a data type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::failure::{Failure, reason};
 use super::nesting::{DEPTH, too_deep};
 use crate::{DataType, StructType, Value, scalar};
 
-/// The value of a type that JSON stands for, as in the fields of a document; none for null.
+/// Reads JSON as a value of the type, in the format of document fields; `None` for null.
 ///
 /// # Errors
-/// What was expected, where the JSON is no value of the type.
+/// The JSON is not a value of the type; the text gives the expected value.
 pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<Value>, String> {
     if too_deep(json.as_bytes()).is_some() {
         return Err(format!("it is nested deeper than {DEPTH}"));
@@ -29,7 +29,7 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<Value>, Str
     value.map_err(|error| reason(&error))
 }
 
-/// Reads a value of a data type from JSON; null is no value.
+/// Reader of a value of a data type; null is not a value.
 #[derive(Clone, Copy)]
 pub(super) struct ValueSeed<'a> {
     pub(super) data_type: &'a DataType,
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         match self.data_type {
             DataType::String => Ok(Some(Value::String(text.to_owned()))),
             DataType::Raw => {
-                // Line breaks are common in base64 made by tools that print it.
+                // Base64 made by printing tools often has line breaks.
                 let plain: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
                 let bytes = STANDARD.decode(plain).map_err(|error| {
                     E::custom(format!("{error}, expected {}", scalar::expectation(self.data_type)))
@@ -259,7 +259,7 @@ impl<'a> ValueSeed<'a> {
     }
 }
 
-/// Of entries with one key the last holds. Sorting keeps a feed with very many keys from taking quadratic time.
+/// Keeps the last entry of each key. Sorting avoids quadratic time for feeds with very many keys.
 fn unique<T>(entries: Vec<(Value, T)>) -> Vec<(Value, T)> {
     let mut order: Vec<(Vec<u8>, usize)> =
         entries.iter().enumerate().map(|(at, (key, _))| (crate::wire::encode_value(key), at)).collect();

@@ -8,7 +8,7 @@ use super::read::ValueSeed;
 use crate::scalar;
 use crate::{Change, DataType, DocumentType, FieldPath, FieldUpdate, Operator, Step, Value};
 
-/// Reads the operations on the field path `path`, which is the key that `map` has just given.
+/// Reads the operations on the field path `path`, the key just returned by `map`.
 pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     map: &mut A,
     path: &str,
@@ -17,7 +17,7 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     updates: &mut Vec<FieldUpdate>,
 ) -> Result<(), A::Error> {
     let (path, data_type) = FieldPath::parse(path, document_type).map_err(A::Error::custom)?;
-    // An entry of a map or weighted set can be removed where it stands; so can an element of an array.
+    // An entry of a map or weighted set can be removed in place, and so can an element of an array.
     let is_entry = matches!(path.steps.last(), Some(Step::Key(_) | Step::Index(_)));
     let changes = map.next_value_seed(Operations { data_type: &data_type, is_entry, failure })?;
     updates.extend(changes.into_iter().map(|(step, change)| {
@@ -28,7 +28,8 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// The operations on one value: `{"assign": …}` and the like. Each comes with the step that `match` adds to the path.
+/// Operations on one value, for example `{"assign": …}`. Each comes with the step that `match` adds to the
+/// path.
 struct Operations<'a> {
     data_type: &'a DataType,
     is_entry: bool,

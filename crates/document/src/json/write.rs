@@ -7,9 +7,9 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use crate::{Document, DocumentType, FieldSet, Value, scalar};
 
-/// The fields of a document that belong to a field set, to be serialized as the object that stands under `fields`.
+/// The fields of a document in a field set, serialized as the object under `fields`.
 ///
-/// With no `document_type` (its schema is gone) every field counts as the document's own.
+/// Without a `document_type` (if its schema was removed), all fields count as the document's own.
 pub const fn fields<'a>(
     document: &'a Document,
     document_type: Option<&'a DocumentType>,
@@ -19,7 +19,7 @@ pub const fn fields<'a>(
     FieldsJson { document, document_type, field_set, tensors }
 }
 
-/// A value, to be serialized as JSON; tensors in a format.
+/// A value serialized as JSON, with the given tensor format.
 pub const fn value(value: &Value, tensors: Format) -> ValueJson<'_> {
     ValueJson { value, tensors }
 }
@@ -113,12 +113,13 @@ fn serialize_members<S: Serializer>(
     map.end()
 }
 
-/// A key as JSON text. Keys are single values; one with parts can only come from a damaged row, and is shown as empty.
+/// A key as JSON text. Keys are single values; a compound one can only come from a damaged row, and is
+/// written as empty.
 fn key(value: &Value) -> String {
     scalar::to_text(value).unwrap_or_default()
 }
 
-/// The text for a number that JSON cannot hold.
+/// Text of a number that JSON cannot represent.
 const fn special_name(number: f64) -> &'static str {
     if number.is_nan() {
         "NaN"

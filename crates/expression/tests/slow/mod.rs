@@ -1,6 +1,8 @@
-//! A slow evaluator of ranking expressions, apart from the one that is tested: it takes the text apart by itself and computes while it reads.
+//! A slow evaluator of ranking expressions, independent of the one under test: it parses the text itself and
+//! computes while reading.
 //!
-//! It knows no types, no constants and no patterns. What it does not know of (literals with expressions inside, models) it says so.
+//! It has no types, constants or patterns. It reports constructs that it does not support (literals that
+//! contain expressions, models).
 
 pub mod tensor;
 
@@ -8,21 +10,21 @@ use std::collections::BTreeMap;
 
 use tensor::{Cells, Slow};
 
-/// What the evaluator does not know.
+/// A construct that the evaluator does not support.
 #[derive(Debug)]
 pub struct Unknown(pub String);
 
 type Result<T> = std::result::Result<T, Unknown>;
 
-/// What names mean outside of lambdas: features by their text, functions by parameters and body, and literals.
+/// Meaning of names outside lambdas: features by their text, functions by parameters and body, and literals.
 pub trait World {
     fn feature(&self, text: &str) -> Option<Slow>;
     fn function(&self, name: &str) -> Option<(Vec<String>, String)>;
-    /// A literal, from its type to its end.
+    /// Evaluates a literal, from its type to its end.
     fn literal(&self, text: &str) -> Option<Slow>;
 }
 
-/// The value of an expression.
+/// Evaluates an expression.
 pub fn evaluate(text: &str, world: &dyn World) -> Result<Slow> {
     Reader { text, at: 0, world, names: &BTreeMap::new() }.whole()
 }
@@ -31,11 +33,11 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     world: &'a dyn World,
-    /// Parameters of lambdas and functions: their values, and their texts for names of features.
+    /// Parameters of lambdas and functions: their values, and their texts for use in feature names.
     names: &'a BTreeMap<String, (Slow, String)>,
 }
 
-/// From what binds least to what binds most.
+/// Operators by ascending precedence.
 const INFIX: [&[&str]; 9] = [
     &["||"],
     &["&&"],
@@ -102,7 +104,7 @@ impl<'a> Reader<'a> {
             let is_arrow = |operator: &&&str| self.rest().starts_with(**operator);
             let Some(operator) = operators.iter().find(is_arrow) else { return Ok(left) };
             self.at += operator.len();
-            // `^` alone is read from the right.
+            // Only `^` associates to the right.
             let right = self.infix(if *operator == "^" { level } else { level + 1 })?;
             left = left.join(&right, binary(operator).ok_or(Unknown((*operator).to_owned()))?);
         }
@@ -162,7 +164,7 @@ impl<'a> Reader<'a> {
         self.skip();
         if self.rest().starts_with('(') || close == "]" {
             let value = self.infix(0)?.as_number().ok_or(Unknown("a label".to_owned()))?;
-            // An index between two is the lower one.
+            // A fractional index is rounded down.
             return Ok((value.floor() as i64).to_string());
         }
         if self.take("\"") {
@@ -230,14 +232,14 @@ impl<'a> Reader<'a> {
         self.call(&name)
     }
 
-    /// A function of the application.
+    /// Calls a function of the application.
     fn application(&mut self, parameters: &[String], body: &str) -> Result<Slow> {
         let mut names = BTreeMap::new();
         if self.take("(") {
             for parameter in parameters {
                 let start = self.at;
                 let value = self.infix(0).or_else(|_| {
-                    // A name of a field is no value, but may be part of a feature's.
+                    // A field name is not a value, but may be part of a feature.
                     self.at = start;
                     self.word().map(|_| Slow::number(f64::NAN)).ok_or(Unknown("an argument".to_owned()))
                 })?;
@@ -288,7 +290,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A literal, or a tensor that is computed from its indices.
+    /// Evaluates a literal, or a tensor computed from its indices.
     fn tensor(&mut self, start: usize) -> Result<Slow> {
         let end = self.rest().find(')').ok_or(Unknown("a type".to_owned()))?;
         let dimensions = self.rest()[self.rest().find('(').unwrap_or(0) + 1..end].to_owned();
@@ -362,7 +364,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Names after a comma each, up to the end of the call.
+    /// Dimension names, each after a comma, up to the end of the call.
     fn names(&mut self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         while self.take(",") {
@@ -583,7 +585,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Each cell's place in the order of all; equal ones by their addresses.
+/// Rank of each cell in the order of all; equal cells are ordered by address.
 fn ranks(of: &Slow, largest_first: bool) -> Slow {
     let mut order: Vec<(&tensor::Address, f64)> =
         of.cells.iter().map(|(address, cell)| (address, *cell)).collect();
@@ -592,7 +594,7 @@ fn ranks(of: &Slow, largest_first: bool) -> Slow {
     Slow { dimensions: of.dimensions.clone(), cells: cells.collect() }
 }
 
-/// How long the cells of a literal are: a number, or what is between brackets.
+/// Length of a literal's cells: a number, or the text between brackets.
 fn literal_length(text: &str) -> usize {
     let blank = text.len() - text.trim_start().len();
     let mut depth = 0;
@@ -623,7 +625,7 @@ fn unary(name: &str) -> Option<fn(f64) -> f64> {
         "cosh" => f64::cosh,
         "elu" => |x| if x < 0.0 { x.exp_m1() } else { x },
         "erf" => |x| {
-            // The series, which is exact enough for the small numbers here.
+            // The series is exact enough for the small numbers used here.
             let (mut sum, mut term) = (x, x);
             for n in 1..200 {
                 term *= -x * x / f64::from(n);

@@ -1,14 +1,14 @@
-//! Tensors as maps from addresses to numbers, and every function on them as a loop.
+//! Tensors as maps from addresses to numbers, with every function as a loop.
 
 use std::collections::BTreeMap;
 
 use millrace_tensor::{DimensionKind, Tensor};
 
-/// Dimension and label of each.
+/// Dimension and label of each entry.
 pub type Address = BTreeMap<String, String>;
 pub type Cells = BTreeMap<Address, f64>;
 
-/// A tensor: for each dimension its size where it is indexed, and the cells.
+/// A tensor: for each dimension its size if it is indexed, and the cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slow {
     pub dimensions: BTreeMap<String, Option<usize>>,
@@ -42,7 +42,7 @@ impl Slow {
         Slow { dimensions: BTreeMap::new(), cells: Cells::from([(Address::new(), number)]) }
     }
 
-    /// The value where it is a number.
+    /// The value, if it is a number.
     pub fn as_number(&self) -> Option<f64> {
         if self.dimensions.is_empty() {
             Some(self.cells.values().copied().next().unwrap_or(0.0))
@@ -51,7 +51,7 @@ impl Slow {
         }
     }
 
-    /// With dimensions of a size in full: cells that are not there are 0, in every subspace that has one.
+    /// Fills indexed dimensions: missing cells become 0 in every existing subspace.
     fn filled(mut self) -> Self {
         let is_indexed = |name: &String| self.dimensions[name].is_some();
         let mut subspaces: Vec<Address> = self.cells.keys().cloned().collect();
@@ -105,7 +105,7 @@ impl Slow {
         merged
     }
 
-    /// Over these dimensions; over all where none is named, which gives a number even of nothing.
+    /// Reduces over these dimensions; over all if none are named, which gives a number even without cells.
     pub fn reduce(&self, aggregator: &str, over: &[String]) -> Option<Self> {
         let is_kept = |name: &String| !over.is_empty() && !over.contains(name);
         let mut groups: BTreeMap<Address, Vec<f64>> = BTreeMap::new();
@@ -133,7 +133,7 @@ impl Slow {
         }
     }
 
-    /// The cells at some labels, without those dimensions; a number where nothing is left of the address.
+    /// The cells at some labels, without those dimensions; a number if no dimension remains.
     pub fn peek(&self, at: &[(String, String)]) -> Self {
         let is_there = |address: &Address| at.iter().all(|(name, label)| address.get(name) == Some(label));
         let without = |address: &Address| {
@@ -148,7 +148,7 @@ impl Slow {
         Slow { dimensions, cells }.filled()
     }
 
-    /// Both, one after the other along a dimension.
+    /// Concatenates both along a dimension.
     pub fn concat(&self, other: &Slow, along: &str) -> Self {
         let size = |of: &Slow| of.dimensions.get(along).copied().flatten().unwrap_or(1);
         let along_it = |of: &Slow, by: usize| {
@@ -161,7 +161,7 @@ impl Slow {
             }
             moved
         };
-        // What only one side has is repeated for the other.
+        // Cells of only one side are repeated over the other.
         let others = |of: &Slow| {
             let mut others = of.clone();
             others.dimensions.remove(along);
@@ -181,7 +181,7 @@ impl Slow {
         Slow { dimensions, cells: left.cells.into_iter().chain(right.cells).collect() }
     }
 
-    /// The dense subspaces by what is mapped of their addresses.
+    /// The dense subspaces by the mapped part of their addresses.
     pub fn subspaces(&self) -> Vec<(Address, Slow)> {
         let is_mapped = |name: &String| self.dimensions[name].is_none();
         let mut dimensions = self.dimensions.clone();

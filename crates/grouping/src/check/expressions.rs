@@ -1,4 +1,4 @@
-//! Expressions over a group, over a document, and those that filter documents: what they read, and of which type they are.
+//! Validation of expressions over a group, over a document, and of filters: their fields and their types.
 
 use icu_collator::Collator as IcuCollator;
 use icu_collator::options::{CollatorOptions, Strength};
@@ -15,16 +15,16 @@ use crate::level::{Aggregate, GroupNode, Level};
 use crate::node::{Collator, FilterNode, Kind, Node};
 use crate::request::{Aggregator, Expression, Filter, Number};
 
-/// The elements of a field with many values, of which no row remembers one.
+/// Elements of a multi-valued field that are not bound to a row.
 #[derive(PartialEq)]
 pub(super) struct Unbound {
     pub field: String,
-    /// The elements are parts of a structure.
+    /// True if the elements are parts of a structure.
     pub structured: bool,
 }
 
 impl Checker<'_> {
-    /// An expression over a group: aggregates, and functions of them.
+    /// Checks an expression over a group: aggregates, and functions of them.
     pub(super) fn group_node(
         &mut self,
         expression: &Expression,
@@ -83,7 +83,7 @@ impl Checker<'_> {
         Ok(GroupNode::Aggregate(level.aggregates.len() - 1))
     }
 
-    /// An expression over a document. `unbound` gets the elements that no row remembers.
+    /// Checks an expression over a document. Adds the elements that are not bound to a row to `unbound`.
     pub(super) fn node(
         &mut self,
         expression: &Expression,
@@ -162,7 +162,7 @@ impl Checker<'_> {
     ) -> Result<(Node, Kind), Error> {
         let mut nodes = Vec::with_capacity(arguments.len());
         let mut kinds = Vec::with_capacity(arguments.len());
-        // Functions of whole lists take every element, so they bind none.
+        // Functions of whole lists consume all elements, so they bind none.
         let mut own = Vec::new();
         for (index, argument) in arguments.iter().enumerate() {
             let (node, kind) = self.node(argument, &mut own)?;
@@ -217,7 +217,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What chooses documents for a list.
+    /// Checks the document filter of a list.
     pub(super) fn filter(&mut self, filter: &Filter) -> Result<FilterNode, Error> {
         let mut ignored = Vec::new();
         Ok(match filter {
@@ -261,7 +261,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a document can have several values of an expression.
+/// True if an expression can have several values per document.
 fn is_list(node: &Node) -> bool {
     match node {
         Node::Field { field, .. } => field.is_list(),

@@ -1,4 +1,4 @@
-//! Expressions: sums and products of values, functions, aggregates, fields, buckets.
+//! Parser for expressions: sums and products of values, functions, aggregates, fields, buckets.
 
 use super::Parser;
 use super::forms::FORMS;
@@ -8,7 +8,7 @@ use crate::lexer::Lexer;
 use crate::request::{Aggregator, Bound, Bucket, Expression, FieldPath, Number, Step};
 
 impl Parser<'_> {
-    /// Sums; `*`, `/` and `%` bind closer.
+    /// Parses a sum; `*`, `/` and `%` bind tighter.
     pub(super) fn expression(&mut self) -> Result<Expression, Error> {
         self.nested(|parser| {
             let mut left = parser.product()?;
@@ -89,7 +89,7 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    /// What begins with a name, which stands at `start`: a function, an aggregate, or a field.
+    /// Parses an expression that starts with a name at `start`: a function, an aggregate, or a field.
     fn named(&mut self, mut name: String, mut start: Lexer<'_>) -> Result<Expression, Error> {
         if ["math", "time", "zcurve", "array"].contains(&name.as_str()) && self.lexer.peek_symbol('.') {
             let before = self.lexer.clone();
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok(Expression::Field { path: FieldPath { field, steps }, wrapped })
     }
 
-    /// A key without quotes: the field that has it, a word or a whole number.
+    /// Parses a key without quotes: the field that contains the key, a word, or a whole number.
     fn bare_key(&mut self) -> Result<Step, Error> {
         if let Some(Number::Long(key)) = self.lexer.number()? {
             return Ok(Step::Key(key.to_string()));
@@ -248,7 +248,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Bytes as numbers and texts: `{10, 'a', 255}`.
+    /// Parses bytes given as numbers and texts: `{10, 'a', 255}`.
     fn raw(&mut self) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         while !self.lexer.take_symbol('}') {

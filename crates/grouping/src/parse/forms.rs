@@ -2,26 +2,26 @@ use super::Parser;
 use crate::Error;
 use crate::request::{Aggregator, Expression};
 
-/// What is written like a function, and read in a way of its own.
+/// An expression with the syntax of a function, but its own argument grammar.
 pub struct Form {
-    /// The name in the language.
+    /// Name in the language.
     pub name: &'static str,
-    /// How it is written.
+    /// Syntax.
     pub usage: &'static str,
-    /// What it means.
+    /// Description.
     pub doc: &'static str,
     pub(super) parse: fn(&mut Parser<'_>) -> Result<Expression, Error>,
 }
 
-/// Rows of the table: name, how it is written, what it means, how what stands after the name is read.
+/// Table rows: name, syntax, description, parser of the text after the name.
 macro_rules! forms {
     ($($name:literal, $usage:literal, $doc:literal, $parse:expr;)*) => {
         &[$(Form { name: $name, usage: $usage, doc: $doc, parse: $parse }),*]
     };
 }
 
-/// Aggregates, and functions whose arguments are not all values. `min`, `max` and `xor` of one value are aggregates too; whether they are
-/// is told by where they stand.
+/// Aggregates, and functions whose arguments are not all values. `min`, `max` and `xor` of one value may also
+/// be aggregates, depending on their position.
 #[rustfmt::skip]
 pub static FORMS: &[Form] = forms! {
     "count", "count()", "How many documents a group has; how many groups, outside of them.", |parser| {
@@ -43,7 +43,7 @@ pub static FORMS: &[Form] = forms! {
     "debugwait", "debugwait(x, 0.1, false)", "The first argument; nothing is waited for.", |parser| parser.parenthesised(debug_wait);
 };
 
-/// Without arguments.
+/// Parses an expression without arguments.
 fn alone(parser: &mut Parser<'_>, expression: Expression) -> Result<Expression, Error> {
     parser.lexer.symbol('(')?;
     parser.lexer.symbol(')')?;

@@ -46,7 +46,7 @@ const SERVICES: &str = "<services version='1.0'><container id='default' version=
 <content id='shop' version='1.0'><min-redundancy>1</min-redundancy>
 <documents><document type='purchase' mode='streaming'/></documents></content></services>";
 
-/// A document: the name in its id, its score, and its fields.
+/// A document: name in its id, score, and fields.
 pub struct Purchase {
     pub name: String,
     pub score: f64,
@@ -62,7 +62,7 @@ pub fn schema() -> Arc<Schema> {
     Arc::clone(&application.schemas["purchase"])
 }
 
-/// Documents as a view of chunks of `chunk` documents each.
+/// A view of documents with `chunk` documents per chunk.
 pub fn view(schema: &Schema, purchases: &[Purchase], chunk: usize) -> MemoryView {
     let mut view = MemoryView::new();
     for documents in purchases.chunks(chunk) {
@@ -88,7 +88,7 @@ pub fn view(schema: &Schema, purchases: &[Purchase], chunk: usize) -> MemoryView
     view
 }
 
-/// The settings of a query at this instant, with groups and hits unlimited where nothing is said.
+/// Settings of a query at this instant, with groups and hits unlimited by default.
 pub fn settings(zone: &str) -> Settings {
     let defaults = GroupingDefaults {
         max_groups: None,
@@ -100,7 +100,7 @@ pub fn settings(zone: &str) -> Settings {
     Settings::new(&defaults, 1_157_760_000).expect("the test's zone")
 }
 
-/// Everything of a request, over parts that are collected apart and merged.
+/// Executes a request over parts that are collected separately and merged.
 pub fn execute(
     request: &Request,
     schema: &Schema,

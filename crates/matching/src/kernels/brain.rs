@@ -1,26 +1,28 @@
-//! Sums over rows of 16-bit brain floats against one query, four rows at a time.
+//! Sums over rows of bfloat16 numbers against one query, four rows at a time.
 //!
-//! A brain float is the upper half of a 32-bit float. So of a register full of them, a shift by 16 bits makes floats of the even
-//! cells, and a mask those of the odd ones: two cheap instructions for 32 cells, and nothing is rounded. The query is split the
-//! same way beforehand. Four rows share the loads of the query, and hide each other's waiting for memory.
+//! A bfloat16 is the upper half of a 32-bit float. In a register full of them, a shift by 16 bits converts
+//! the even cells to floats, and a mask the odd ones: two cheap instructions for 32 cells, without rounding.
+//! The query is split the same way in advance. Four rows share the loads of the query, and hide each other's
+//! memory latency.
 
 use half::bf16;
 use millrace_tensor::kernels::Pairs;
 
-/// How many rows ahead of those in work the next are asked for.
+/// Prefetch distance in rows.
 #[cfg(target_arch = "x86_64")]
 const PREFETCH_ROWS: usize = 8;
 
-/// A query for rows of brain floats.
+/// A query prepared for rows of bfloat16 numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct BrainQuery {
-    /// The cells at even places, then those at odd places, 16 at a time, with zeros at the end.
+    /// The even cells, then the odd cells, 16 at a time, padded with zeros.
     blocks: Vec<[[f32; 16]; 2]>,
     width: usize,
 }
 
 impl BrainQuery {
-    /// Whether the machine has the instructions that make it worthwhile. Where not, the kernels of crate `tensor` are faster.
+    /// True if the machine has the instructions that make this kernel worthwhile. Otherwise the kernels of
+    /// crate `tensor` are faster.
     pub(crate) fn is_fast() -> bool {
         #[cfg(target_arch = "x86_64")]
         let fast = is_x86_feature_detected!("avx512bw");
@@ -38,11 +40,12 @@ impl BrainQuery {
         BrainQuery { blocks: query.chunks(32).map(block).collect(), width: query.len() }
     }
 
-    /// For each of `rows`, the sum over the pairs of cells of the query and that row of `cells`. Rows past the end give 0.
+    /// Computes for each of `rows` the sum over the pairs of cells of the query and that row of `cells`. Rows
+    /// past the end give 0.
     pub(crate) fn sum_rows(&self, pairs: Pairs, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512bw") {
-            // SAFETY: the feature that the functions need was just found.
+            // SAFETY: the check above found the CPU feature that the functions need.
             return unsafe {
                 match pairs {
                     Pairs::Product => x86::rows::<false>(self, cells, rows, sums),
@@ -53,7 +56,7 @@ impl BrainQuery {
         self.sum_rows_plain(pairs, cells, rows, sums);
     }
 
-    /// The plain twin of [`BrainQuery::sum_rows`].
+    /// Plain implementation of [`BrainQuery::sum_rows`].
     fn sum_rows_plain(&self, pairs: Pairs, cells: &[bf16], rows: &[u16], sums: &mut [f64]) {
         for (sum, row) in sums.iter_mut().zip(rows) {
             let row = self.row(cells, *row);
@@ -71,7 +74,7 @@ impl BrainQuery {
         }
     }
 
-    /// A row; empty where there is none.
+    /// A row; empty if it does not exist.
     fn row<'c>(&self, cells: &'c [bf16], row: u16) -> &'c [bf16] {
         let from = usize::from(row) * self.width;
         cells.get(from..from + self.width).unwrap_or_default()
@@ -95,7 +98,7 @@ mod x86 {
         sums: &mut [f64],
     ) {
         for (rows, sums) in rows.chunks(4).zip(sums.chunks_mut(4)) {
-            // Fewer than four are filled up with the first.
+            // Fewer than four rows are padded with the first.
             let mut four = [query.row(cells, rows[0]); 4];
             for (slice, row) in four.iter_mut().zip(rows) {
                 *slice = query.row(cells, *row);
@@ -111,8 +114,8 @@ mod x86 {
         }
     }
 
-    /// The sums of four rows, all as wide as the query. What lies at `ahead`, as much as four rows, is asked for on the way, little by
-    /// little: all at once it would fill the queue of the cache, and nothing else would go on.
+    /// Sums of four rows of the query's width. Prefetches four rows from `ahead` in small steps, because a
+    /// single burst would fill the cache's request queue and stall all other loads.
     #[inline]
     #[target_feature(enable = "avx512bw")]
     fn sum_four<const DIFFERENCE: bool>(
@@ -125,25 +128,25 @@ mod x86 {
         let mut sums = [[_mm512_setzero_ps(); 2]; 4];
         let whole = width / 32;
         for (number, block) in query.blocks[..whole].iter().enumerate() {
-            // SAFETY: an array of sixteen floats is what each load reads.
+            // SAFETY: each load reads an array of sixteen floats.
             let parts = unsafe { [_mm512_loadu_ps(block[0].as_ptr()), _mm512_loadu_ps(block[1].as_ptr())] };
             for (place, (row, sums)) in rows.iter().zip(&mut sums).enumerate() {
-                // Any address may be asked for, and nothing is read from it.
+                // A prefetch accepts any address and reads nothing from it.
                 _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((number * 4 + place) * 32).cast());
                 let from = row[number * 32..][..32].as_ptr();
-                // SAFETY: 32 cells are behind the pointer, as many as are read.
+                // SAFETY: the pointer is followed by the 32 cells that are read.
                 let cells = unsafe { _mm512_loadu_si512(from.cast()) };
                 step::<DIFFERENCE>(sums, parts, cells);
             }
         }
         if let Some(block) = query.blocks.get(whole) {
-            // SAFETY: an array of sixteen floats is what each load reads.
+            // SAFETY: each load reads an array of sixteen floats.
             let parts = unsafe { [_mm512_loadu_ps(block[0].as_ptr()), _mm512_loadu_ps(block[1].as_ptr())] };
             let mask = (1u32 << (width - whole * 32)) - 1;
             for (row, sums) in rows.iter().zip(&mut sums) {
                 let from = row[whole * 32..].as_ptr();
-                // SAFETY: as many cells as the mask has bits are behind the pointer, and only those are read. The others are 0, as
-                // they are in the query.
+                // SAFETY: the pointer is followed by as many cells as the mask has bits, and only those are
+                // read. The other cells are 0, as in the query.
                 let cells = unsafe { _mm512_maskz_loadu_epi16(mask, from.cast()) };
                 step::<DIFFERENCE>(sums, parts, cells);
             }
@@ -155,7 +158,7 @@ mod x86 {
         totals
     }
 
-    /// Adds what 32 cells give to the sums of a row: of its even cells, and of its odd ones.
+    /// Adds 32 cells to the sums of a row: one sum for even cells, one for odd cells.
     #[inline]
     #[target_feature(enable = "avx512bw")]
     fn step<const DIFFERENCE: bool>(sums: &mut [__m512; 2], query: [__m512; 2], cells: __m512i) {
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Over whole numbers, where sums are exact in any order.
+        /// Uses whole numbers, for which sums are exact in any order.
         #[test]
         fn rows_have_the_sums_that_the_plain_twin_finds(
             width in 1usize..100,

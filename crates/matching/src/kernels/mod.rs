@@ -1,4 +1,5 @@
-//! The inner loops, each beside a plain twin that says what it means. The only place with unsafe code.
+//! Inner loops, each with a plain implementation that defines its result. This is the only module with unsafe
+//! code.
 
 mod brain;
 mod scan;

@@ -1,16 +1,17 @@
-//! Finds token numbers among token numbers.
+//! Search for token numbers in a sequence of token numbers.
 
-/// The most ranges that one scan takes.
+/// Maximum number of ranges per scan.
 pub(crate) const RANGES: usize = 4;
 
-/// Appends to `found` the places in `ids` whose number lies in one of `ranges` (both ends included), ascending.
+/// Appends to `found` the indices in `ids` whose number lies in one of `ranges` (both ends included),
+/// ascending.
 ///
-/// Ranges past the first [`RANGES`] do not count.
+/// Ranges past the first [`RANGES`] are ignored.
 pub(crate) fn find_narrow(ids: &[u16], ranges: &[(u16, u16)], found: &mut Vec<u32>) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512bw") {
-            // SAFETY: the feature that the functions need was just found.
+            // SAFETY: the check above found the CPU feature that the functions need.
             return unsafe {
                 match ranges {
                     [] => {}
@@ -22,7 +23,7 @@ pub(crate) fn find_narrow(ids: &[u16], ranges: &[(u16, u16)], found: &mut Vec<u3
             };
         }
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the feature that the functions need was just found.
+            // SAFETY: the check above found the CPU feature that the functions need.
             return unsafe {
                 match ranges {
                     [] => {}
@@ -44,7 +45,7 @@ pub(crate) fn find_wide(ids: &[u32], ranges: &[(u32, u32)], found: &mut Vec<u32>
     found.extend(ids.iter().enumerate().filter(|(_, id)| within(**id)).map(|(place, _)| place as u32));
 }
 
-/// The plain twin of [`find_narrow`], over the ids from `start` on.
+/// Plain implementation of [`find_narrow`], over the ids from `start` on.
 fn find_plain(ids: &[u16], start: usize, ranges: &[(u16, u16)], found: &mut Vec<u32>) {
     let within = |id: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&id));
     let places = ids.iter().enumerate().skip(start).filter(|(_, id)| within(**id));
@@ -57,7 +58,8 @@ mod x86 {
 
     use super::find_plain;
 
-    /// A number is in a range where its distance from the low end, wrapping around, is at most the range's length.
+    /// Scan with AVX-512. A number is in a range if its wrapping distance from the low end is at most the
+    /// range's length.
     #[target_feature(enable = "avx512bw")]
     pub(super) fn find_avx512<const N: usize>(ids: &[u16], ranges: [(u16, u16); N], found: &mut Vec<u32>) {
         let lows = ranges.map(|(low, _)| _mm512_set1_epi16(low as i16));
@@ -65,7 +67,7 @@ mod x86 {
         let empty = ranges.map(|(low, high)| if low <= high { u32::MAX } else { 0 });
         let (blocks, rest) = ids.as_chunks::<64>();
         for (number, block) in blocks.iter().enumerate() {
-            // SAFETY: the block has 64 numbers, as much as the two loads read; they need no alignment.
+            // SAFETY: the block has the 64 numbers that the two loads read; they need no alignment.
             let (first, second) = unsafe {
                 (_mm512_loadu_si512(block.as_ptr().cast()), _mm512_loadu_si512(block[32..].as_ptr().cast()))
             };
@@ -87,20 +89,20 @@ mod x86 {
         let empty = ranges.map(|(low, high)| _mm256_set1_epi16(if low <= high { -1 } else { 0 }));
         let (blocks, rest) = ids.as_chunks::<32>();
         for (number, block) in blocks.iter().enumerate() {
-            // SAFETY: the block has 32 numbers, as much as the two loads read; they need no alignment.
+            // SAFETY: the block has the 32 numbers that the two loads read; they need no alignment.
             let (first, second) = unsafe {
                 (_mm256_loadu_si256(block.as_ptr().cast()), _mm256_loadu_si256(block[16..].as_ptr().cast()))
             };
             let mut hits = [_mm256_setzero_si256(); 2];
             for range in 0..N {
                 for (hit, ids) in hits.iter_mut().zip([first, second]) {
-                    // There is no unsigned `<=`: a number is at most the span where the lesser of both is the number.
+                    // There is no unsigned `<=`: a number is at most the span if it is the minimum of both.
                     let distance = _mm256_sub_epi16(ids, lows[range]);
                     let within = _mm256_cmpeq_epi16(_mm256_min_epu16(distance, spans[range]), distance);
                     *hit = _mm256_or_si256(*hit, _mm256_and_si256(within, empty[range]));
                 }
             }
-            // Packing works on the halves of the registers, so the quarters come out as 0, 2, 1, 3.
+            // Packing works on register halves, so the quarters come out as 0, 2, 1, 3.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(hits[0], hits[1]));
             push(u64::from(_mm256_movemask_epi8(packed) as u32), number * 32, found);
         }
@@ -145,7 +147,7 @@ mod tests {
                 && let &[a, b] = ranges.as_slice()
             {
                 found.clear();
-                // SAFETY: the feature that the function needs was just found.
+                // SAFETY: the check above found the CPU feature that the function needs.
                 unsafe { x86::find_avx2(&ids, [a, b], &mut found) };
                 prop_assert_eq!(&found, &plain);
             }

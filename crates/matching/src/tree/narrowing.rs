@@ -1,7 +1,8 @@
-//! What ranking sees of words inside `near`, `onear` and `sameElement`: the places that the operator matched, and no others.
+//! Restriction of the word positions that ranking sees inside `near`, `onear` and `sameElement` to those
+//! matched by the operator.
 //!
-//! Of nearness, the places in its spans; of conditions on one element, the places in the elements where they hold. A document that
-//! matches for other reasons has none.
+//! For nearness these are the positions in its spans; for conditions on one element, the positions in the
+//! elements where they hold. A document that matches for other reasons has none.
 
 use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, TokenIds};
 use millrace_document::Value;
@@ -14,21 +15,21 @@ use crate::leaf::{Found, Kind};
 use crate::value::{Element, elements};
 use crate::words::Places;
 
-/// An operator that narrows what ranking sees of the words inside.
+/// An operator that restricts the word positions for ranking.
 pub(crate) struct Narrowing<'p> {
     node: &'p Node,
-    /// The words, without those that it excludes.
+    /// Leaves of the words, without excluded ones.
     leaves: Vec<LeafId>,
 }
 
-/// The operators of a tree that narrow; each has at least one leaf.
+/// Restricting operators of a tree; each has at least one leaf.
 pub(crate) fn narrowings<'p>(ready: &ReadyPlan<'p>) -> Vec<Narrowing<'p>> {
     let mut found = Vec::new();
     collect(&ready.plan.root, &mut found);
     let mut uses = vec![0; ready.leaves.len()];
     count(&ready.plan.root, &mut uses);
     for narrowing in &mut found {
-        // A word that stands elsewhere as well is seen from there.
+        // A word that also occurs outside the operator keeps its positions.
         let is_own = |leaf: &LeafId| uses[leaf.0] == 1;
         let is_words =
             |leaf: &LeafId| matches!(ready.leaves[leaf.0].kind, Kind::Words(_) | Kind::NumberWords);
@@ -49,7 +50,7 @@ fn collect<'p>(node: &'p Node, found: &mut Vec<Narrowing<'p>>) {
         }
         Node::Near { leaves, .. } => found.push(Narrowing { node, leaves: leaves.clone() }),
         Node::SameElement { child, .. } => {
-            // What is near inside one element is decided element by element.
+            // Nearness inside one element is decided element by element.
             let mut leaves = Vec::new();
             words_of(child, &mut leaves);
             found.push(Narrowing { node, leaves });
@@ -57,7 +58,7 @@ fn collect<'p>(node: &'p Node, found: &mut Vec<Narrowing<'p>>) {
     }
 }
 
-/// The leaves that can match.
+/// Collects the leaves that can match.
 fn words_of(node: &Node, leaves: &mut Vec<LeafId>) {
     match node {
         Node::True | Node::False => {}
@@ -75,7 +76,7 @@ fn words_of(node: &Node, leaves: &mut Vec<LeafId>) {
     }
 }
 
-/// How often each leaf stands in a tree.
+/// Counts the uses of each leaf in a tree.
 fn count(node: &Node, uses: &mut [u32]) {
     match node {
         Node::True | Node::False => {}
@@ -93,7 +94,8 @@ fn count(node: &Node, uses: &mut [u32]) {
 }
 
 impl ChunkPass<'_, '_> {
-    /// Leaves of the words inside operators only the places that these matched; `documents` are those that match the query.
+    /// Restricts the words inside operators to the positions matched by them; `documents` are those that
+    /// match the query.
     pub(crate) fn narrow(&mut self, documents: &[u16], matched: &Bits) -> Result<(), Error> {
         let ready = self.ready;
         for Narrowing { node, leaves } in &ready.narrowings {
@@ -115,7 +117,8 @@ impl ChunkPass<'_, '_> {
         Ok(())
     }
 
-    /// For each of `leaves` its places in spans that a node of nearness, which has `all` and `excluded`, matches.
+    /// For each of `leaves`, its positions in the matching spans of a nearness node with the leaves `all` and
+    /// `excluded`.
     fn in_spans(
         &mut self,
         node: &Node,
@@ -145,7 +148,8 @@ impl ChunkPass<'_, '_> {
         Ok(kept)
     }
 
-    /// For each of `leaves` its places in elements that `node`, a condition on one element of `field`, matches.
+    /// For each of `leaves`, its positions in the elements that match `node`, a condition on one element of
+    /// `field`.
     fn in_elements(
         &mut self,
         node: &Node,
@@ -178,7 +182,7 @@ impl ChunkPass<'_, '_> {
                     Some(Column::Tokens(tokens)) => {
                         kept[*at].push(document, within(places, wanted, tokens.document(document)));
                     }
-                    // Numbers: each has a boundary after it.
+                    // Numbers: each is followed by a boundary.
                     _ => {
                         let is_wanted = |place: &u32| wanted.get(*place as usize / 2) == Some(&true);
                         kept[*at].push(document, places.iter().copied().filter(is_wanted));
@@ -190,30 +194,30 @@ impl ChunkPass<'_, '_> {
     }
 }
 
-/// A condition on one element of a collection, and the leaves inside of it.
+/// A condition on one element of a collection, with its leaves.
 struct Condition<'n> {
     child: &'n Node,
-    /// The elements that may match; any where there are none.
+    /// Indices of the elements that may match; empty for all.
     only: &'n [u32],
-    /// From the field to the collection.
+    /// Path from the field to the collection.
     path: Vec<&'n str>,
-    /// The leaves right inside.
+    /// Leaves directly inside.
     leaves: Vec<Values<'n>>,
-    /// Conditions further inside, and theirs.
+    /// Nested conditions.
     inner: Vec<Condition<'n>>,
 }
 
-/// The values of a leaf in an element: texts, or numbers.
+/// Values of a leaf in an element: texts, or numbers.
 struct Values<'n> {
-    /// The number of the leaf.
+    /// Number of the leaf.
     at: usize,
-    /// From the element to the values.
+    /// Path from the element to the values.
     path: Vec<&'n str>,
     are_numbers: bool,
 }
 
 impl<'n> Condition<'n> {
-    /// Of a [`Node::SameElement`] in which these numbered leaves stand.
+    /// Creates the condition of a [`Node::SameElement`] that contains these numbered leaves.
     fn new(ready: &'n ReadyPlan<'_>, node: &'n Node, leaves: &[(usize, LeafId)]) -> Option<Self> {
         let Node::SameElement { field, child, elements: only } = node else { return None };
         let path = path_of(field);
@@ -235,8 +239,8 @@ impl<'n> Condition<'n> {
         Some(Condition { child, only, path, leaves: own, inner: inner.collect() })
     }
 
-    /// Tells for each value of each leaf, in the order of the document, whether the elements that it is in match. `depth` steps of the path lead
-    /// to `from`, which is in elements that match themselves, if `outer`.
+    /// Appends for each value of each leaf, in document order, if the elements around it match. The first
+    /// `depth` steps of the path lead to `from`, whose enclosing elements match if `outer` is true.
     fn tell(
         &self,
         ready: &ReadyPlan<'_>,
@@ -262,7 +266,7 @@ impl<'n> Condition<'n> {
     }
 }
 
-/// The condition on one element, inside of a tree, that a leaf stands in.
+/// The condition on one element, inside a tree, that contains a leaf.
 fn condition_on(tree: &Node, leaf: LeafId) -> Option<&Node> {
     match tree {
         Node::True | Node::False | Node::Leaf(_) | Node::Near { .. } => None,
@@ -281,7 +285,7 @@ fn condition_on(tree: &Node, leaf: LeafId) -> Option<&Node> {
     }
 }
 
-/// The places, ascending, in texts that are wanted; between two texts of a document there is a boundary.
+/// Positions, ascending, in the wanted texts; two texts of a document are separated by a boundary.
 fn within<'t>(
     places: &'t [u32],
     wanted: &'t [bool],

@@ -1,4 +1,4 @@
-//! Places on earth: within a distance of one, or in a box.
+//! Geographic conditions: within a distance of a position, or in a box.
 
 use millrace_document::DataType;
 use millrace_query::Annotations;
@@ -7,7 +7,8 @@ use super::{Place, Tree, wrong};
 use crate::{Error, Node, Predicate};
 
 impl Tree<'_> {
-    /// At most `radius_km` from a place, given by latitude and longitude; anywhere where that is negative.
+    /// Condition for at most `radius_km` from a position, given by latitude and longitude; a negative radius
+    /// means no limit.
     pub(super) fn geo_circle(
         &mut self,
         field: &str,
@@ -20,7 +21,7 @@ impl Tree<'_> {
         self.geo(field, annotations, &Predicate::GeoCircle { latitude, longitude, radius_km })
     }
 
-    /// Between south, west, north and east.
+    /// Condition for positions between south, west, north and east.
     pub(super) fn geo_box(
         &mut self,
         field: &str,
@@ -33,7 +34,7 @@ impl Tree<'_> {
         self.geo(field, annotations, &Predicate::GeoBox(corners))
     }
 
-    /// Without a name the field of places is meant.
+    /// Without a name, the position field is used.
     fn geo(&mut self, field: &str, annotations: &Annotations, predicate: &Predicate) -> Result<Node, Error> {
         let place = Place { element: None, typed: false };
         let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));

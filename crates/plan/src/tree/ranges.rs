@@ -1,4 +1,5 @@
-//! Ranges of numbers. Those that one number must be within, each and all, become one: documents are looked at once, and ranking sees one term.
+//! Ranges of numbers. Ranges that must all hold for one number are merged: documents are examined once, and
+//! ranking sees one term.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use crate::words::Words;
 use crate::{Error, Node, Predicate, number};
 
 impl Tree<'_> {
-    /// Between two bounds.
+    /// Condition for a value between two bounds.
     pub(super) fn range(
         &mut self,
         field: &str,
@@ -23,7 +24,7 @@ impl Tree<'_> {
         let text = described(bounds);
         let languages = self.languages();
         self.each(field, place, annotations, &text, |target| match bounds {
-            // A number is a word where there are only words.
+            // A number is a word in a field of words.
             (Bound::Inclusive(low), Bound::Inclusive(high))
                 if low == high && target::holds_text(target.value_type) =>
             {
@@ -33,9 +34,11 @@ impl Tree<'_> {
         })
     }
 
-    /// The items of a conjunction with ranges over one field as one, where the first of them stands; none where all stay as they are.
+    /// Merges ranges over one field in the items of a conjunction, at the place of the first; `None` if
+    /// nothing is merged.
     ///
-    /// Those with annotations stay, and those over fields of several values, each of which may be met by another value.
+    /// Ranges with annotations stay separate, and so do those over multi-valued fields, where each range may
+    /// be met by another value.
     pub(super) fn join_ranges(&mut self, items: &[Item], place: Place<'_>) -> Option<Vec<Item>> {
         if place.element.is_some() || items.iter().filter(|item| plain(item).is_some()).nth(1).is_none() {
             return None;
@@ -64,7 +67,7 @@ impl Tree<'_> {
         (self.joined_ranges.len() > known).then_some(joined)
     }
 
-    /// Whether a name means one field, of one number.
+    /// True if a name denotes one field with a single number.
     fn has_one_number(&self, name: &str) -> bool {
         match target::resolve(self.schema, name).as_deref() {
             Ok([target]) => {
@@ -75,7 +78,7 @@ impl Tree<'_> {
     }
 }
 
-/// The predicate of a range in one field; none where nothing can be in it.
+/// Predicate of a range in one field; `None` if the range is empty.
 fn within(target: &Target<'_>, (low, high): (Bound, Bound)) -> Result<Option<Predicate>, Error> {
     if low == Bound::Open && high == Bound::Open && number::kind(target.value_type).is_some() {
         return Ok(Some(Predicate::Present));
@@ -93,7 +96,7 @@ fn within(target: &Target<'_>, (low, high): (Bound, Bound)) -> Result<Option<Pre
     Ok(number::range(kind, low, high).map(Predicate::Number))
 }
 
-/// A range as ranking shows it.
+/// Text of a range for ranking.
 fn described((low, high): (Bound, Bound)) -> String {
     let text = |bound: Bound| match bound {
         Bound::Open => String::new(),
@@ -102,7 +105,7 @@ fn described((low, high): (Bound, Bound)) -> String {
     if low == high { text(low) } else { format!("[{};{}]", text(low), text(high)) }
 }
 
-/// The field and the bounds of a range of which nothing more is said.
+/// Field and bounds of a range without annotations.
 fn plain(item: &Item) -> Option<(&str, Bound, Bound)> {
     match item {
         Item::Range { field, low, high, hit_limit: None, annotations }
@@ -114,8 +117,8 @@ fn plain(item: &Item) -> Option<(&str, Bound, Bound)> {
     }
 }
 
-/// The bound that lets less through: the number is the tighter one where it compares to the other as `tight` says. None where the two
-/// cannot be compared exactly.
+/// The more restrictive of two bounds: the number that compares to the other as `tight` is the tighter one.
+/// `None` if they cannot be compared exactly.
 fn tighter(one: Bound, other: Bound, tight: Ordering) -> Option<Bound> {
     let order = match (one, other) {
         (Bound::Open, bound) | (bound, Bound::Open) => return Some(bound),
@@ -128,7 +131,7 @@ fn tighter(one: Bound, other: Bound, tight: Ordering) -> Option<Bound> {
             (Number::Integer(_), Number::Float(_)) | (Number::Float(_), Number::Integer(_)) => return None,
         },
     };
-    // At the same number the one lets less through that leaves it out.
+    // At equal numbers, the exclusive bound is tighter.
     let is_one = order == tight || order == Ordering::Equal && matches!(one, Bound::Exclusive(_));
     Some(if is_one { one } else { other })
 }

@@ -1,4 +1,4 @@
-//! Sets of values, with weights or without: `in`, `weightedSet`, `dotProduct` and `wand`.
+//! Sets of values, with or without weights: `in`, `weightedSet`, `dotProduct` and `wand`.
 
 use millrace_query::{Annotations, WeightedOperator};
 
@@ -8,7 +8,7 @@ use crate::words::{Languages, Words};
 use crate::{Error, Node, Predicate, number};
 
 impl Tree<'_> {
-    /// `in`: values that are words of a text field may be several words each.
+    /// Condition of `in`. In a text field, each value may consist of several words.
     pub(super) fn set(
         &mut self,
         field: &str,
@@ -21,7 +21,7 @@ impl Tree<'_> {
         self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
     }
 
-    /// Tokens with weights: whether any is there, or how much they sum up to.
+    /// Condition on weighted tokens: presence of any, or a threshold on their dot product.
     pub(super) fn weighted(
         &mut self,
         operator: WeightedOperator,
@@ -40,7 +40,7 @@ impl Tree<'_> {
         let node = self
             .each(field, place, annotations, name, |target| any_of(target, annotations, languages, tokens))?;
         for leaf in &mut self.leaves[first..] {
-            // Beside them there may be leaves for the keys of maps.
+            // There may also be leaves for the keys of maps.
             if is_set(&leaf.predicate) {
                 leaf.dot_product_above = above;
             }
@@ -53,7 +53,7 @@ fn is_set(predicate: &Predicate) -> bool {
     matches!(predicate, Predicate::NumberIn(_) | Predicate::WordIn(_) | Predicate::ValueIn { .. })
 }
 
-/// The predicate of values with weights in one field; none where nothing can match it.
+/// Predicate of weighted values in one field; `None` if nothing can match it.
 fn any_of(
     target: &Target<'_>,
     annotations: &Annotations,

@@ -1,4 +1,4 @@
-//! Terms, phrases and equivalents, and words near each other.
+//! Terms, phrases, equivalents, and words near each other.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::words::{Languages, Words};
 use crate::{Error, LeafId, Node, Predicate, TermId, WordPattern};
 
 impl Tree<'_> {
-    /// A term over all fields that its name means.
+    /// A term over all fields denoted by its name.
     pub(super) fn term(&mut self, item: &Item, field: &str, place: Place<'_>) -> Result<Node, Error> {
         if field == "sddocname" && place.element.is_none() {
             return Ok(self.document_type(item));
@@ -31,7 +31,7 @@ impl Tree<'_> {
         self.each_of(&targets, place, annotations, &text(item), |target| predicates(item, target, languages))
     }
 
-    /// Words near each other: within each field that the name means.
+    /// Words near each other, within each field denoted by the name.
     pub(super) fn near(&mut self, item: &Item, place: Place<'_>) -> Result<Node, Error> {
         let Item::Near { field, words, excluded, distance, exclusion_distance, ordered, .. } = item else {
             return Ok(Node::False);
@@ -59,7 +59,7 @@ impl Tree<'_> {
                 outside.extend(self.leaf_of(word, target, None)?);
             }
             match leaves.as_slice() {
-                // A word that is not there is near nothing.
+                // A missing word is near nothing.
                 found if found.len() < words.len() => {}
                 [only] if outside.is_empty() => nodes.push(Node::Leaf(*only)),
                 _ => nodes.push(Node::Near {
@@ -74,7 +74,7 @@ impl Tree<'_> {
         Ok(or(nodes))
     }
 
-    /// The one leaf of a word near others; none where nothing can match it.
+    /// The leaf of a word in a proximity condition; `None` if nothing can match it.
     fn leaf_of(
         &mut self,
         item: &Item,
@@ -91,13 +91,13 @@ impl Tree<'_> {
         predicates.pop().map(|predicate| self.leaf(target, predicate, term)).transpose()
     }
 
-    /// `sddocname`: whether documents are of the schema's type.
+    /// `sddocname`: constant condition on the document type.
     fn document_type(&self, item: &Item) -> Node {
         if *self.schema.name == text(item) { Node::True } else { Node::False }
     }
 }
 
-/// The predicates of a term in one field, any of which may hold.
+/// Predicates of a term in one field, any of which may hold.
 fn predicates(item: &Item, target: &Target<'_>, languages: Languages<'_>) -> Result<Vec<Predicate>, Error> {
     let words = Words::new(target, annotations(item), languages);
     let found = match item {
@@ -122,7 +122,7 @@ fn predicates(item: &Item, target: &Target<'_>, languages: Languages<'_>) -> Res
     Ok(together(found))
 }
 
-/// What a person typed in a script without spaces, as terms of single words; nothing of other text.
+/// Typed text in a script without spaces, as terms of single words; empty for other text.
 fn segmented(item: &Item) -> Vec<Item> {
     let Item::Term { field, text, matching: Match::Word, annotations } = item else { return Vec::new() };
     let term = |range: Range<usize>| Item::Term {
@@ -134,7 +134,7 @@ fn segmented(item: &Item) -> Vec<Item> {
     segments(&text.text).unwrap_or_default().into_iter().map(term).collect()
 }
 
-/// Predicates of single words are one predicate of any of them.
+/// Combines predicates of single words into one predicate of any of them.
 fn together(predicates: Vec<Predicate>) -> Vec<Predicate> {
     if predicates.len() < 2 {
         return predicates;
@@ -162,7 +162,7 @@ fn annotations(item: &Item) -> &Annotations {
     }
 }
 
-/// The text of a term as it was asked.
+/// Text of a term as in the query.
 fn text(item: &Item) -> String {
     match item {
         Item::Term { text, .. } => text.text.clone(),

@@ -1,4 +1,4 @@
-//! Text that a person typed, made into items and then into nodes.
+//! Conversion of text typed by a user to items, and then to nodes.
 
 use millrace_linguistics::{Analyzer, Language, segments};
 use millrace_query::{Annotations, Composite, Item, Match, Syntax, TermText, UserText, simple};
@@ -8,10 +8,10 @@ use super::{Place, Tree};
 use crate::target::{self, plain_matching};
 use crate::{Error, Node};
 
-/// The item with the text that a person typed taken apart, as schemas read it ([`Item::Typed`]): for rules, and for people who want to know
-/// what was searched.
+/// The item with typed text parsed as schemas interpret it ([`Item::Typed`]): for rules, and for displaying
+/// the parsed query.
 ///
-/// Of several schemas, a name before a colon is read as the first reads it that has such a field.
+/// Of several schemas, a name before a colon is interpreted by the first one that has such a field.
 pub fn parsed(item: &Item, schemas: &[&Schema]) -> Item {
     let all = |items: &[Item]| items.iter().map(|item| parsed(item, schemas)).collect();
     match item {
@@ -30,7 +30,7 @@ pub fn parsed(item: &Item, schemas: &[&Schema]) -> Item {
 }
 
 impl Tree<'_> {
-    /// The node of user text; none where it has no word and may be empty.
+    /// The node of user text; `None` if it has no word and may be empty.
     pub(super) fn user_text(&mut self, text: &UserText, place: Place<'_>) -> Result<Option<Node>, Error> {
         let item = match text.grammar.syntax {
             Syntax::None => self.words_of(text, place)?,
@@ -46,7 +46,7 @@ impl Tree<'_> {
         }
     }
 
-    /// The node of what a person typed. It is an error if none of it can match anything.
+    /// The node of typed text. It is an error if none of it can match.
     pub(super) fn typed(&mut self, item: &Item, place: Place<'_>) -> Result<Option<Node>, Error> {
         let before = self.leaves.len();
         self.unknown.take();
@@ -57,7 +57,7 @@ impl Tree<'_> {
         }
     }
 
-    /// All words of the text, put together as its grammar says.
+    /// All words of the text, combined as its grammar specifies.
     fn words_of(&self, text: &UserText, place: Place<'_>) -> Result<Option<Item>, Error> {
         let targets = self.targets(&text.field, place)?;
         let matching = match targets.iter().find(|target| target.is_text()) {
@@ -67,7 +67,7 @@ impl Tree<'_> {
         let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
         let analyzer = Analyzer::new(&matching, language.map_or(Language::Unknown, Language::from_tag));
         let mut words: Vec<String> = Vec::new();
-        // The words as they were typed: each field makes of them what it wants.
+        // Words in their typed form: each field converts them by its own settings.
         match segments(&text.text).filter(|_| matching.mode == MatchMode::Text) {
             Some(ranges) => words.extend(ranges.into_iter().map(|range| text.text[range].to_owned())),
             None => analyzer.tokens(&text.text, |token| words.push(text.text[token.range].to_owned())),

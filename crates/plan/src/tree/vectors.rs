@@ -1,4 +1,4 @@
-//! Nearest neighbours: a vector of the query beside the vectors of a field.
+//! Nearest-neighbour conditions: a query vector and the vectors of a field.
 
 use millrace_document::DataType;
 use millrace_query::NearestNeighbor;
@@ -8,7 +8,7 @@ use super::{Place, Tree, wrong};
 use crate::{Error, Node, Predicate};
 
 impl Tree<'_> {
-    /// How near the vectors of a field are.
+    /// Nearest-neighbour condition on the vectors of a field.
     pub(super) fn nearest(&mut self, nearest: &NearestNeighbor) -> Result<Node, Error> {
         let place = Place { element: None, typed: false };
         let targets = self.targets(&nearest.field, place)?;
@@ -44,7 +44,7 @@ impl Tree<'_> {
     }
 }
 
-/// The type that the query's vector for a field of this type has.
+/// Type of the query vector for a field of this type.
 fn vector_type(field_type: &TensorType) -> String {
     let dimension =
         field_type.indexed().map(|(name, size)| format!("{name}[{size}]")).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Values of the document.
+//! Features of document values: `attribute`.
 
 use millrace_column::{Cell, Column, ColumnKey, Fixed, value};
 use millrace_document::{DataType, Value};
@@ -8,7 +8,7 @@ use millrace_tensor::{Tensor, TensorType};
 use super::path::walk;
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// `attribute(field)` and what may stand after it.
+/// Sets up `attribute(field)` with its optional arguments and outputs.
 pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
     let part = setup.part(name, 0)?;
     let (field, data_type) = (part.field, part.data_type);
@@ -123,7 +123,7 @@ fn weight(elements: &[(Value, i32)], key: &str) -> Option<f64> {
         .map(|(_, weight)| f64::from(*weight))
 }
 
-/// A value as a number; strings by their hash.
+/// Converts a value to a number; strings to their hash.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Bool(value) => Some(f64::from(u8::from(*value))),
@@ -137,7 +137,7 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A string or whole number as the label of a cell.
+/// Converts a string or whole number to a cell label.
 pub(crate) fn label(value: &Value) -> Option<String> {
     match value {
         Value::Bool(value) => Some(value.to_string()),
@@ -149,11 +149,11 @@ pub(crate) fn label(value: &Value) -> Option<String> {
     }
 }
 
-/// The numbers of a column; NaN (of truth values: false) where there is none.
+/// Reads the numbers of a column; NaN for a missing number, false for a missing truth value.
 pub(crate) fn numbers(column: &Fixed, chunk: &Chunk<'_>, values: &mut Values) {
     let out = values.numbers(chunk.len(), f64::NAN);
     let matched = &chunk.matches.documents[..];
-    // Documents ascend, so as many as there are in the column are all of them.
+    // Documents ascend, so an equal count means that all documents of the column are selected.
     let places = (matched.len() < column.len() || column.width() > 1).then_some((matched, column.width()));
     match column.cell() {
         Cell::Bool => gather(places, column.cells::<u8>(), out, |cell| f64::from(*cell)),
@@ -181,7 +181,8 @@ pub(crate) fn numbers(column: &Fixed, chunk: &Chunk<'_>, values: &mut Values) {
     }
 }
 
-/// The numbers at some places, each so many cells wide; of all cells where none are named.
+/// Copies the numbers at the given indices, each of the given width in cells; all cells if no indices are
+/// given.
 fn gather<T>(places: Option<(&[u16], usize)>, cells: &[T], out: &mut [f64], widen: impl Fn(&T) -> f64) {
     match places {
         None => out.iter_mut().zip(cells).for_each(|(out, cell)| *out = widen(cell)),
@@ -192,7 +193,7 @@ fn gather<T>(places: Option<(&[u16], usize)>, cells: &[T], out: &mut [f64], wide
     }
 }
 
-/// A tensor field. A document without a value has an empty tensor, or zeros.
+/// A tensor field. A document without a value has an empty tensor; zeros if the type is dense.
 struct TensorAttribute {
     field: String,
     tensor_type: TensorType,
@@ -226,7 +227,7 @@ impl Feature for TensorAttribute {
     }
 }
 
-/// A tensor without cells; zeros where no dimension is mapped.
+/// A tensor without cells; all zeros if no dimension is mapped.
 pub(crate) fn empty(tensor_type: &TensorType) -> Tensor {
     millrace_tensor::TensorBuilder::new(tensor_type).finish()
 }

@@ -6,25 +6,25 @@ use super::lengths::field_lengths;
 use super::term::{FieldTerm, leaves_labelled, term, terms_of};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// How much frequency and length count.
+/// BM25 parameters: the influence of frequency and of length.
 pub(crate) struct Weights {
     k1: f64,
     b: f64,
     average_length: Option<f64>,
 }
 
-/// The length of the average element where nothing is said: it is not counted.
+/// Default average element length: a fixed number, as it is not measured.
 const ELEMENT_LENGTH: f64 = 100.0;
 
 impl Weights {
-    /// As rank properties set them for `feature(field)`.
+    /// Reads the rank properties of `feature(field)`.
     pub fn new(setup: &Setup<'_>, feature: &str, field: &str, average: &str) -> Result<Self, String> {
         let number = |property, default| setup.properties.number(feature, field, property, default);
         let (k1, b, average) = (number("k1", 1.2)?, number("b", 0.75)?, number(average, 0.0)?);
         Ok(Weights { k1, b, average_length: (average > 0.0).then_some(average) })
     }
 
-    /// As rank properties set them for an `elementwise` feature, else for the field's `bm25`.
+    /// Reads the rank properties of an `elementwise` feature, falling back to those of the field's `bm25`.
     pub fn of_elements(setup: &Setup<'_>, name: &FeatureName, field: &str) -> Result<Self, String> {
         let whole = Weights::new(setup, "bm25", field, "averageFieldLength")?;
         let parameters = name.parameters.join(",");
@@ -38,31 +38,31 @@ impl Weights {
         })
     }
 
-    /// That of the profile, else of the group.
+    /// Average field length of the profile; by default that of the group.
     pub fn average_field_length(&self, request: &Request<'_>, field: &str) -> f64 {
         self.average_length.unwrap_or_else(|| {
             request.matches.statistics.fields.get(field).map_or(1.0, |field| field.average_length())
         })
     }
 
-    /// That of the profile.
+    /// Average element length of the profile.
     pub fn average_element_length(&self) -> f64 {
         self.average_length.unwrap_or(ELEMENT_LENGTH)
     }
 
-    /// What a length weakens frequencies by.
+    /// Length normalization: the factor by which a length weakens frequencies.
     pub fn norm(&self, average: f64) -> impl Fn(f64) -> f64 + use<> {
         let (k1, b) = (self.k1, self.b);
         move |length| k1 * (1.0 - b + b * length / average)
     }
 
-    /// The score of one term.
+    /// Score of one term.
     pub fn score(&self, rarity: f64, count: f64, norm: f64) -> f64 {
         rarity * (self.k1 + 1.0) * count / (count + norm).max(f64::MIN_POSITIVE)
     }
 }
 
-/// The terms that search a field, with how rare each is.
+/// The terms that search a field, each with its inverse document frequency.
 pub(crate) fn weigh(request: &Request<'_>, field: &str) -> Vec<(FieldTerm, f64)> {
     let statistics = &request.matches.statistics;
     let rarity = |found: &FieldTerm| {

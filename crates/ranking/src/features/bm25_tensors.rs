@@ -1,4 +1,4 @@
-//! BM25 taken apart: by label, by element, and the document frequencies it starts from.
+//! Parts of BM25: scores by label and by element, and the document frequencies behind them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::lengths::field_lengths;
 use super::term::{Positions, term, terms_of};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// A type with one mapped dimension.
+/// A tensor type with one mapped dimension.
 pub(crate) fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
     let dimension = Dimension { name: name.to_owned(), kind: DimensionKind::Mapped };
     TensorType::new(cell, vec![dimension]).map_err(|error| error.to_string())
@@ -23,7 +23,7 @@ pub(crate) fn mapped(name: &str, cell: CellType) -> Result<TensorType, String> {
 pub(crate) fn of_cells(tensor_type: &TensorType, cells: impl IntoIterator<Item = (String, f64)>) -> Tensor {
     let mut builder = TensorBuilder::new(tensor_type);
     for (label, cell) in cells {
-        // The type has one mapped dimension, which takes any label and number.
+        // The type has one mapped dimension, which accepts any label and number.
         if builder.cell(vec![label], 0, cell).is_err() {
             break;
         }
@@ -151,7 +151,7 @@ impl Feature for Elementwise {
     }
 }
 
-/// For each element the place after its last word.
+/// For each element, the index after its last word.
 fn element_ends(tokens: &millrace_column::Tokens, document: usize) -> Vec<u32> {
     let ids = tokens.document(document);
     let boundaries = ids.iter().enumerate().filter(|(_, id)| *id == ELEMENT_BOUNDARY);

@@ -1,21 +1,22 @@
-//! Boost tables: functions given by name in rank properties and by rank types, evaluated once for each whole number.
+//! Boost tables: functions named in rank properties and by rank types, evaluated once for each whole number.
 
 use std::sync::Arc;
 
-/// The numbers that a function has at 0, 1, 2 …
+/// Values of a function at 0, 1, 2 …
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Table {
     numbers: Arc<[f64]>,
     max: f64,
 }
 
-/// How many numbers a table has where nothing is said.
+/// Default size of a table.
 const SIZE: usize = 256;
-/// The most numbers that a table may have.
+/// Maximum size of a table.
 const SIZE_MAX: usize = 1 << 20;
 
 impl Table {
-    /// `expdecay(w,t)`, `loggrowth(w,t,s)` or `linear(w,t)`, each with the size as an optional last parameter.
+    /// Parses `expdecay(w,t)`, `loggrowth(w,t,s)` or `linear(w,t)`, each with the size as an optional last
+    /// parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fail = || {
             format!(
@@ -47,7 +48,7 @@ impl Table {
         Ok(Table { numbers, max })
     }
 
-    /// The number at `index`; past the end the last.
+    /// The value at `index`; the last value if `index` is past the end.
     pub fn at(&self, index: usize) -> f64 {
         self.numbers[index.min(self.numbers.len() - 1)]
     }
@@ -61,8 +62,8 @@ impl Table {
     }
 }
 
-/// The tables that a rank type stands for: of the first occurrence, of the number of occurrences, of proximity forward and
-/// backward, of weights.
+/// The table of a rank type: for the first occurrence, the number of occurrences, forward or backward
+/// proximity, or weights.
 pub(crate) fn of_rank_type(rank_type: &str, table: &str) -> &'static str {
     match (rank_type, table) {
         ("identity", "firstOccurrenceTable") => "expdecay(100,12.50)",

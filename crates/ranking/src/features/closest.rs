@@ -1,4 +1,4 @@
-//! `closest(field)`: which vector of a document is the nearest.
+//! `closest(field)`: the vector of a document that is nearest to the query's.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Closest {
             .min_by(|a, b| a.1.total_cmp(&b.1));
         let mut builder = TensorBuilder::new(&self.tensor_type);
         if let Some((labels, _)) = nearest {
-            // The labels are those of the field's own mapped dimensions, which the type has and nothing else.
+            // The labels come from the field's own mapped dimensions, which are exactly those of the type.
             let _ = builder.cell(labels.to_vec(), 0, 1.0);
         }
         builder.finish()

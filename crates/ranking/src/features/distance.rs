@@ -1,4 +1,4 @@
-//! Distances that the query's operators measured, and the raw scores of operators.
+//! Distances measured by query operators, and raw scores of operators.
 
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
@@ -10,14 +10,14 @@ use super::term::{leaf, leaves_labelled, match_weight};
 use super::time::logarithmic;
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// Microdegrees of a kilometre along a great circle.
+/// Microdegrees per kilometre along a great circle.
 const MICRODEGREES_PER_KM: f64 = 180e6 / (std::f64::consts::PI * 6371.0088);
-/// The distance of a document without a place, in kilometres.
+/// Distance of a document without a position, in kilometres.
 const NOWHERE_KM: f64 = 711_648.5;
-/// The same in microdegrees.
+/// Distance of a document without a position, in microdegrees.
 const NOWHERE: f64 = 6.4e9;
 
-/// Which operators are asked.
+/// Selection of query operators.
 enum Which {
     Field(String),
     Label(String),
@@ -122,7 +122,7 @@ impl Feature for Measured {
             .into_iter()
             .filter_map(|id| match &leaf(plan, id)?.predicate {
                 Predicate::Nearest { metric, .. } => Some((id, *metric)),
-                // These have no metric of their own, and no feature that asks them looks at one.
+                // These operators have no metric of their own, and the features that use them ignore it.
                 Predicate::GeoCircle { .. } => Some((id, DistanceMetric::GeoDegrees)),
                 _ if matches!(self.of, Of::RawScore) && leaf(plan, id)?.dot_product_above.is_some() => {
                     Some((id, DistanceMetric::DotProduct))
@@ -172,11 +172,11 @@ impl Measured {
     }
 }
 
-/// Raises each score to the closeness of the distance.
+/// Raises each score to the closeness of the distance, if that is greater.
 fn closest(scores: &mut [f64], distances: &[f64], metric: DistanceMetric) {
     let pairs = scores.iter_mut().zip(distances);
     match metric {
-        // The dot product itself; its distance is the negative.
+        // The dot product itself; the distance is its negative.
         DistanceMetric::DotProduct => pairs.for_each(|(score, distance)| *score = score.max(-*distance)),
         _ => pairs.for_each(|(score, distance)| *score = score.max(1.0 / (1.0 + *distance))),
     }

@@ -1,4 +1,4 @@
-//! `distanceToPath(field)`: how far a place is from a path that the query draws.
+//! `distanceToPath(field)`: the distance of a position from a path in the query.
 
 use millrace_column::{ColumnKey, value};
 use millrace_document::{DataType, Value};
@@ -6,7 +6,7 @@ use millrace_expression::FeatureName;
 
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// The distance of a document without a place, or to no path.
+/// Distance of a document without a position, or of any document if the query has no path.
 const NOWHERE: f64 = 6.4e9;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ struct DistanceToPath {
     field: String,
     data_type: DataType,
     output: Output,
-    /// The rank property of the request that has the path.
+    /// Rank property of the request that contains the path.
     property: String,
     fallback: Option<String>,
 }
@@ -50,14 +50,14 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     }))
 }
 
-/// A place in millionths of degrees: east, then north, as the path has them.
+/// A position in millionths of degrees: east, then north, as in the path.
 type Point = (f64, f64);
 
-/// Where a place is nearest to a path.
+/// The point of a path nearest to a position.
 #[derive(Debug, Clone, Copy)]
 struct Nearest {
     distance: f64,
-    /// How much of the path lies before it, from 0 to 1.
+    /// Share of the path before this point, 0 to 1.
     traveled: f64,
     product: f64,
 }
@@ -105,7 +105,7 @@ fn places(value: Option<&Value>) -> impl Iterator<Item = Point> + '_ {
     })
 }
 
-/// `(x1,y1,x2,y2,…)` of at least two points.
+/// Parses `(x1,y1,x2,y2,…)` of at least two points.
 fn parse(text: &str) -> Option<Vec<Point>> {
     let inner = text.trim().strip_prefix('(')?.strip_suffix(')')?;
     let numbers: Vec<f64> =
@@ -114,7 +114,7 @@ fn parse(text: &str) -> Option<Vec<Point>> {
     (points.len() >= 2 && rest.is_empty()).then(|| points.iter().map(|[x, y]| (*x, *y)).collect())
 }
 
-/// The nearest point of a path, the first of several.
+/// The nearest point of a path; the first one of several.
 fn nearest(path: &[Point], place: Point) -> Option<Nearest> {
     let mut best: Option<Nearest> = None;
     let mut length = 0.0;

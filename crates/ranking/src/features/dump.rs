@@ -1,14 +1,15 @@
-//! The features that `ranking.listFeatures` shows of every hit.
+//! The features that `ranking.listFeatures` returns for every hit.
 
 use millrace_schema::SchemaField;
 
 use super::Setup;
 use super::segments;
 
-/// How many terms are shown where nothing is said.
+/// Default number of query terms.
 const TERMS: f64 = 5.0;
 
-/// Their names: those of the query, of every text field, and of every attribute that is one number.
+/// Names of these features: those of the query, of each text field, and of each attribute that is a single
+/// number.
 pub(crate) fn default_features(setup: &Setup<'_>) -> Result<Vec<String>, String> {
     let mut features: Vec<String> = [
         "firstPhase",

@@ -1,4 +1,4 @@
-//! `fieldInfo(field)`: what all terms together found in a field.
+//! `fieldInfo(field)`: the matches of all terms in a field.
 
 use millrace_expression::FeatureName;
 use millrace_matching::{Demands, LeafMatches};
@@ -7,7 +7,7 @@ use millrace_plan::LeafId;
 use super::term::{Positions, count, terms_of};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values, terms};
 
-/// What is told of a field.
+/// Output of the feature.
 #[derive(Debug, Clone, Copy)]
 enum Output {
     Searched,
@@ -67,7 +67,7 @@ impl Feature for FieldInfo {
 }
 
 impl FieldInfo {
-    /// Adds what the leaves of one term found. A place that several of them found counts once.
+    /// Adds the matches of one term. A position that several leaves found counts once.
     fn add(&self, leaves: &[LeafId], chunk: &Chunk<'_>, out: &mut [f64]) {
         let found: Vec<&LeafMatches> = leaves.iter().map(|leaf| chunk.matches.leaf(*leaf)).collect();
         let mut positions: Vec<Positions<'_>> = found.iter().map(|found| Positions::of(found)).collect();
@@ -82,7 +82,7 @@ impl FieldInfo {
                 Output::Searched => {}
                 Output::Hit if found.iter().any(|found| count(found, document) > 0) => *out = 1.0,
                 Output::Hit => {}
-                // What has no places is found or not.
+                // A match without positions counts as one occurrence.
                 Output::Count if places.is_empty() => {
                     *out += found.iter().map(|found| f64::from(count(found, document))).fold(0.0, f64::max);
                 }

@@ -1,18 +1,19 @@
-//! `foreach(dimension,variable,feature,condition,operation)`: one feature over many terms or fields, taken together.
+//! `foreach(dimension,variable,feature,condition,operation)`: an aggregate of one feature over many terms or
+//! fields.
 //!
-//! It is no feature of its own but short for an expression, the one that writes all of them out.
+//! It is not a feature of its own but an abbreviation: it expands to the expression that lists all of them.
 
 use millrace_expression::FeatureName;
 
 use super::Setup;
 
-/// How many terms are gone through where nothing is said.
+/// Default number of terms.
 const TERMS: f64 = 16.0;
 
-/// The longest expression that it may stand for.
+/// Maximum size of the expansion, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// The expression.
+/// Expands the feature to an expression.
 pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, String> {
     let [dimension, variable, feature, condition, operation] = name.parameters.as_slice() else {
         return Err(format!("{name}: write foreach(dimension,variable,feature,condition,operation)"));
@@ -30,7 +31,7 @@ pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, St
         .enumerate()
         .map(|(number, item)| {
             let value = format!("({})", feature.replace(variable.as_str(), item));
-            // A query may have fewer terms than are gone through.
+            // A query may have fewer terms than the expansion lists.
             let is_there = (dimension == "terms").then(|| format!("queryTermCount>{number}"));
             let holds = holds.as_ref().map(|bound| format!("{value}{bound}"));
             let condition = match (is_there, holds) {
@@ -45,7 +46,7 @@ pub(crate) fn expand(setup: &Setup<'_>, name: &FeatureName) -> Result<String, St
     })
 }
 
-/// What the variable stands for, one after another.
+/// The values of the variable, in order.
 fn items(setup: &Setup<'_>, dimension: &str) -> Result<Vec<String>, String> {
     let fields = setup.schema.fields.values();
     match dimension {
@@ -61,7 +62,7 @@ fn items(setup: &Setup<'_>, dimension: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A comparison to stand after a value, or nothing where all count.
+/// The comparison to append to a value; empty if all values count.
 fn condition_of(condition: &str) -> Option<Option<String>> {
     if condition == "true" {
         return Some(None);
@@ -70,7 +71,7 @@ fn condition_of(condition: &str) -> Option<Option<String>> {
     Some(Some(format!("{}({bound})", &condition[..1])))
 }
 
-/// One value, and when it counts; always if there is no condition.
+/// One value and its condition; without a condition it always counts.
 struct Item {
     value: String,
     condition: Option<String>,
@@ -94,7 +95,7 @@ fn combine(items: &[Item], operation: &str) -> Option<String> {
         items.iter().map(|item| item.or(neutral)).collect::<Vec<_>>().join(operator)
     };
     let count = || items.iter().map(Item::counts).collect::<Vec<_>>().join("+");
-    // The best of none is 0.
+    // The best of no values is 0.
     let best = |function: &str, worst: &str| {
         let of = |best: String, item: &Item| format!("{function}({best},{})", item.or(worst));
         items

@@ -1,4 +1,4 @@
-//! How long fields are: all of their words together, or those of the element that matches.
+//! Field lengths: of the whole field, or of the matching element.
 
 use millrace_column::{ColumnKey, ELEMENT_BOUNDARY, TokenIds, Tokens};
 use millrace_document::DataType;
@@ -10,7 +10,7 @@ use super::term::{Positions, count, terms_of};
 use super::terms::FAR;
 use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 
-/// The number of words in each matched document, in all elements.
+/// Number of words of each matched document, over all elements.
 pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths: &mut Vec<f64>) {
     lengths.clear();
     let Some(tokens) = tokens else {
@@ -18,7 +18,7 @@ pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths:
         return;
     };
     let starts = tokens.starts();
-    // Element boundaries are no words; most columns have none, which one look at all numbers tells.
+    // Element boundaries are not words. Most columns have none, which a single scan of the numbers shows.
     let has_boundaries = match tokens.ids() {
         TokenIds::Narrow(ids) => ids.contains(&0),
         TokenIds::Wide(ids) => ids.contains(&ELEMENT_BOUNDARY),
@@ -33,14 +33,14 @@ pub(crate) fn field_lengths(chunk: &Chunk<'_>, tokens: Option<&Tokens>, lengths:
     }));
 }
 
-/// How the elements of a field are told apart.
+/// Division of a field into elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Words of one text.
+    /// The words of one text.
     Text,
-    /// Words, with boundaries between elements.
+    /// Words with boundaries between elements.
     Texts,
-    /// Numbers, each a word and an element.
+    /// Numbers; each is a word and an element.
     Numbers,
 }
 
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// Asks for what tells it.
+    /// Requests the columns that give the lengths.
     pub fn bind(self, field: &str, request: &mut Request<'_>) -> BoundShape {
         let words = (self != Shape::Numbers).then(|| request.column(ColumnKey::tokens(field)));
         BoundShape { words, has_elements: self == Shape::Texts }
@@ -64,13 +64,13 @@ impl Shape {
 /// A shape bound to a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BoundShape {
-    /// Where the words are; none where they are numbers.
+    /// Column of the words; `None` if the values are numbers.
     words: Option<ColumnSlot>,
     has_elements: bool,
 }
 
 impl BoundShape {
-    /// The elements of a document, by its place in the chunk.
+    /// The elements of a document, by its index in the chunk.
     pub fn elements(self, chunk: &Chunk<'_>, document: usize) -> Elements {
         let Some(slot) = self.words else { return Elements::Numbers };
         let Some(tokens) = chunk.tokens(slot) else {
@@ -87,9 +87,9 @@ impl BoundShape {
     }
 }
 
-/// Where the elements of a document begin and end among its words.
+/// Boundaries of a document's elements among its words.
 pub(crate) enum Elements {
-    /// The places of the boundaries, ascending, and the end of the last element.
+    /// Indices of the boundaries, ascending, and the end of the last element.
     Words {
         boundaries: Vec<u32>,
         end: u32,
@@ -98,7 +98,8 @@ pub(crate) enum Elements {
 }
 
 impl Elements {
-    /// Of the elements that have one of the positions, the longest: its words. Of all of them where there are no positions.
+    /// Number of words of the longest element with one of the positions; of the longest element if there are
+    /// no positions.
     pub fn longest(&self, positions: impl Iterator<Item = u32>) -> u32 {
         let length = |element| match self {
             Elements::Words { .. } => {
@@ -114,7 +115,7 @@ impl Elements {
         })
     }
 
-    /// How many words of its element stand before a position.
+    /// Number of words between the start of the element and a position.
     pub fn offset(&self, position: u32) -> u32 {
         match self {
             Elements::Words { .. } => position - self.bounds(self.element(position)).0,
@@ -129,7 +130,7 @@ impl Elements {
         }
     }
 
-    /// Where an element begins and ends.
+    /// First and end index of an element.
     fn bounds(&self, element: usize) -> (u32, u32) {
         match self {
             Elements::Words { boundaries, end } => {
@@ -141,7 +142,7 @@ impl Elements {
     }
 }
 
-/// `fieldLength(field)`: 1000000 where no term matches.
+/// `fieldLength(field)`: 1000000 if no term matches.
 pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Feature>, String> {
     let field = setup.searched(name, 0)?;
     if field.index.is_none() && !field.is_number_word() {
@@ -157,13 +158,13 @@ pub(crate) fn field_length(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<
 struct FieldLength {
     field: String,
     shape: Shape,
-    /// Whether its values are words; if not, no term matches one.
+    /// True if the values are words; otherwise no term matches.
     has_words: bool,
 }
 
 impl Feature for FieldLength {
     fn demands(&self) -> Demands {
-        // Which elements match counts only where there are several.
+        // The matching element matters only if there are several.
         Demands { counts: true, positions: self.shape == Shape::Texts, ..Demands::default() }
     }
 

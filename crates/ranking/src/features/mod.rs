@@ -1,5 +1,5 @@
-//! Rank features: each is declared once, in [`FEATURES`], set up once for a profile, bound once to a request, and then run
-//! over chunk after chunk.
+//! Rank features. A feature is declared once, in [`FEATURES`], set up once per profile, bound once per
+//! request, and run for one chunk after another.
 
 mod attribute;
 mod bm25;
@@ -48,7 +48,7 @@ pub(crate) use phases::{Earlier, PerHit, modelled, normalized};
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
 
-/// What a feature is set up from.
+/// Environment of a feature's setup.
 pub(crate) struct Setup<'a> {
     pub schema: &'a Schema,
     pub profile: &'a RankProfile,
@@ -56,7 +56,7 @@ pub(crate) struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The field that a feature is about.
+    /// The field named by a parameter of the feature.
     pub fn field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
         let Some(field) = name.parameters.get(at) else {
             return Err(format!("{name} needs the name of a field as parameter {}", at + 1));
@@ -67,13 +67,13 @@ impl Setup<'_> {
             .ok_or_else(|| format!("{name}: schema {} has no field '{field}'", self.schema.name))
     }
 
-    /// A field, or a part of one, that terms can search.
+    /// A field, or part of a field, that terms can search.
     pub fn searched(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
         let part = name.parameters.get(at).and_then(|path| self.schema.field_or_part(path));
         part.map_or_else(|| self.field(name, at), Ok)
     }
 
-    /// A field, or a part of one, whose text is split into words.
+    /// A field, or part of a field, whose text is split into words.
     pub fn text_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
         let field = self.searched(name, at)?;
         if field.is_text() {
@@ -82,7 +82,8 @@ impl Setup<'_> {
         Err(format!("{name} needs a text field with 'indexing: index', but {} is none", field.name))
     }
 
-    /// A field, or a part of one, that features of text can be about: one that is split into words, or numbers that count as words.
+    /// A field, or part of a field, with words: text that is split into words, or numbers, which count as
+    /// words.
     pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, String> {
         match self.searched(name, at) {
             Ok(field) if field.is_number_word() => Ok(field),
@@ -90,12 +91,12 @@ impl Setup<'_> {
         }
     }
 
-    /// Whether a field only filters, and does not rank.
+    /// True if a field is used for filtering only, not for ranking.
     pub fn is_filter(&self, field: &SchemaField) -> bool {
         field.rank_filter || self.profile.filter_fields.iter().any(|name| *name == *field.name)
     }
 
-    /// The weight of a field, in percent.
+    /// Weight of a field, in percent.
     pub fn weight(&self, field: &SchemaField) -> f64 {
         f64::from(self.profile.weights.get(&*field.name).copied().unwrap_or(field.weight))
     }
@@ -103,17 +104,17 @@ impl Setup<'_> {
 
 /// A feature set up for a profile.
 pub(crate) trait Feature: Send + Sync {
-    /// The type of its values.
+    /// Type of the values.
     fn tensor_type(&self) -> TensorType {
         TensorType::scalar()
     }
 
-    /// What matching has to find for it.
+    /// Match data that the feature needs.
     fn demands(&self) -> Demands {
         Demands::default()
     }
 
-    /// Looks at the request: which terms concern it, which columns it reads.
+    /// Binds the feature to a request: its terms and its columns.
     fn bind<'q>(&'q self, request: &mut Request<'q>) -> Box<dyn Executor + 'q>;
 }
 
@@ -123,16 +124,16 @@ pub(crate) trait Executor {
     fn run(&mut self, chunk: &Chunk<'_>, values: &mut Values);
 }
 
-/// What a feature is bound to.
+/// Environment of a feature's binding.
 pub(crate) struct Request<'q> {
     pub plan: &'q Plan,
     pub matches: &'q Matches,
-    /// None while the first phase runs.
+    /// Results of earlier phases; `None` during the first phase.
     pub earlier: Option<&'q Earlier>,
     keys: Vec<ColumnKey>,
 }
 
-/// A column that a feature asked for; its place in [`Chunk`].
+/// Index of a requested column in a [`Chunk`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ColumnSlot(usize);
 
@@ -141,7 +142,7 @@ impl<'q> Request<'q> {
         Request { plan, matches, earlier, keys: Vec::new() }
     }
 
-    /// Asks for a column.
+    /// Requests a column.
     pub fn column(&mut self, key: ColumnKey) -> ColumnSlot {
         let known = self.keys.iter().position(|known| *known == key);
         ColumnSlot(known.unwrap_or_else(|| {
@@ -150,13 +151,13 @@ impl<'q> Request<'q> {
         }))
     }
 
-    /// The columns asked for.
+    /// The requested columns.
     pub fn into_keys(self) -> Vec<ColumnKey> {
         self.keys
     }
 }
 
-/// One chunk, as features see it.
+/// One chunk of documents, as input of features.
 pub(crate) struct Chunk<'a> {
     pub matches: &'a ChunkMatches,
     pub columns: &'a [Option<Column>],
@@ -174,12 +175,12 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// How many documents matched.
+    /// Number of matched documents.
     pub fn len(&self) -> usize {
         self.matches.documents.len()
     }
 
-    /// The matched documents by their places among those that matched and in the chunk.
+    /// The matched documents: the index among the matches, and the index in the chunk.
     pub fn documents(&self) -> impl Iterator<Item = (usize, usize)> + 'a {
         self.matches.documents.iter().map(|document| usize::from(*document)).enumerate()
     }
@@ -187,18 +188,18 @@ impl<'a> Chunk<'a> {
 
 /// The values of a feature for the matched documents of a chunk.
 pub(crate) enum Values {
-    /// The same number for all.
+    /// The same number for all documents.
     Number(f64),
     Numbers(Vec<f64>),
-    /// The same tensor for all.
+    /// The same tensor for all documents.
     Tensor(Arc<Tensor>),
     Tensors(Vec<Tensor>),
-    /// Dense tensors as they lie in their column.
+    /// Dense tensors in the layout of their column.
     Rows(Fixed),
 }
 
 impl Values {
-    /// A number for each document, all `default` at first; memory is used again.
+    /// Resizes to one number per document, all `default`. Reuses the memory.
     pub fn numbers(&mut self, count: usize, default: f64) -> &mut [f64] {
         if !matches!(self, Values::Numbers(_)) {
             *self = Values::Numbers(Vec::with_capacity(count));
@@ -213,7 +214,7 @@ impl Values {
         }
     }
 
-    /// As the input of a program.
+    /// Converts the values to an operand of a program.
     pub fn operand<'a>(&'a self, documents: &'a [u16]) -> Operand<'a> {
         use millrace_column::Cell;
         match self {
@@ -226,14 +227,14 @@ impl Values {
                 Cell::F32 => Operand::rows(Rows::Float(column.cells()), documents),
                 Cell::BF16 => Operand::rows(Rows::BFloat16(column.cells()), documents),
                 Cell::I8 => Operand::rows(Rows::Int8(column.cells()), documents),
-                // No dense tensor has such cells: the column was written under another schema.
+                // Dense tensors never have such cells: the column was written under another schema.
                 Cell::Bool | Cell::I32 | Cell::I64 | Cell::U64 => Operand::rows(Rows::Double(&[]), documents),
             },
         }
     }
 }
 
-/// An executor that is a closure.
+/// An executor made of a closure.
 pub(crate) struct Run<F>(pub F);
 
 impl<F: FnMut(&Chunk<'_>, &mut Values)> Executor for Run<F> {
@@ -242,7 +243,7 @@ impl<F: FnMut(&Chunk<'_>, &mut Values)> Executor for Run<F> {
     }
 }
 
-/// A feature that has the same number for all documents of a request.
+/// A feature whose number is the same for all documents of a request.
 pub(crate) struct PerRequest<F>(pub F);
 
 impl<F: Fn(&Request<'_>) -> f64 + Send + Sync> Feature for PerRequest<F> {

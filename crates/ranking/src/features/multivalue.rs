@@ -1,4 +1,4 @@
-//! Tensors and dot products made of arrays and weighted sets.
+//! Tensors and dot products made from arrays and weighted sets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
@@ -12,7 +12,7 @@ use super::attribute::{label, number};
 use super::bm25_tensors::{mapped, of_cells};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// The field of `attribute(field)`, which stands as a parameter.
+/// The field of `attribute(field)` used as a parameter.
 pub(crate) fn source<'s>(
     setup: &'s Setup<'_>,
     name: &FeatureName,
@@ -49,7 +49,7 @@ struct MadeTensor {
     field: String,
     data_type: DataType,
     tensor_type: TensorType,
-    /// Cells are weights; else 1.
+    /// True if cells are weights; otherwise each cell is 1.
     weighted: bool,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn dot_product(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<d
 struct DotProduct {
     field: String,
     data_type: DataType,
-    /// The rank property of the request that has the vector.
+    /// Rank property of the request that contains the vector.
     property: String,
     fallback: Option<String>,
 }
@@ -141,7 +141,7 @@ impl Feature for DotProduct {
     }
 }
 
-/// `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`; parts that are no numbers are left out.
+/// Parses `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`. Parts that are not numbers are skipped.
 fn parse_vector(text: &str) -> HashMap<String, f64> {
     let inner = text.trim().trim_matches(['{', '}', '(', ')', '[', ']']);
     if text.trim_start().starts_with('[') {

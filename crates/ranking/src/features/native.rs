@@ -1,4 +1,4 @@
-//! nativeRank and its parts, but for proximity.
+//! nativeRank and its parts, except proximity.
 
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
@@ -13,16 +13,16 @@ use super::proximity::NativeProximity;
 use super::term::{Positions, count, match_weight, significance, terms_of, weight};
 use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 
-/// The shortest field length that is counted with.
+/// Minimum field length used in the formula.
 const LENGTH_MIN: f64 = 6.0;
 
-/// The fields that a native feature is about: those named, or all of the kind.
+/// The fields of a native feature: those named, or all fields of the kind.
 pub(crate) fn fields<'s>(
     setup: &'s Setup<'_>,
     name: &FeatureName,
     is_kind: impl Fn(&SchemaField) -> bool,
 ) -> Result<Vec<&'s SchemaField>, String> {
-    // Of text that only filters, nothing but whether it matches counts.
+    // A text that is used only for filtering contributes only the fact that it matches.
     let counts = |field: &SchemaField| is_kind(field) && !(field.is_text() && setup.is_filter(field));
     if name.parameters.is_empty() {
         let all = setup.schema.fields.values().flat_map(SchemaField::with_parts);
@@ -33,7 +33,7 @@ pub(crate) fn fields<'s>(
     Ok(named?.into_iter().filter(|field| counts(field)).collect())
 }
 
-/// Whether words are matched in its text.
+/// True if the field is text that is searched by word.
 pub(crate) fn is_index(field: &SchemaField) -> bool {
     field.is_text()
 }
@@ -42,7 +42,7 @@ fn is_attribute(field: &SchemaField) -> bool {
     field.attribute.is_some() && !field.is_text() && !matches!(field.data_type, DataType::Tensor(_))
 }
 
-/// A boost table of a field: from its properties, or its rank type.
+/// The boost table of a field, from its rank properties or its rank type.
 pub(crate) fn table(
     setup: &Setup<'_>,
     feature: &str,
@@ -54,7 +54,7 @@ pub(crate) fn table(
     Table::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
 }
 
-/// The largest value a table can give; 1 where tables are not normalised.
+/// Maximum of a table; 1 if tables are not normalized.
 pub(crate) fn table_max(setup: &Setup<'_>, table: &Table) -> f64 {
     let normalized = setup.properties.text("nativeRank", "", "useTableNormalization") != Some("false");
     if normalized { table.max() } else { 1.0 }
@@ -70,7 +70,7 @@ struct MatchField {
     count: Table,
     first_importance: f64,
     max: f64,
-    /// Stands for every document's own length.
+    /// Replaces the length of each document's field.
     length: Option<f64>,
 }
 
@@ -99,7 +99,8 @@ impl NativeFieldMatch {
 }
 
 impl MatchField {
-    /// A field's last word is at the end of the table of first occurrences; as many occurrences as words, at that of counts.
+    /// Maps the last word of a field to the end of the table of first occurrences, and a count equal to the
+    /// number of words to the end of the table of occurrences.
     fn boost(&self, first: u32, count: u32, length: f64) -> f64 {
         let place = |number: u32, of: f64, table: &Table| {
             (f64::from(number) * (table.len() - 1) as f64 / of) as usize
@@ -110,7 +111,7 @@ impl MatchField {
     }
 }
 
-/// A field with the terms that search it, and what each of them weighs.
+/// A field with the terms that search it and their weights.
 struct Searched<'q> {
     field: &'q MatchField,
     terms: Vec<(LeafId, f64)>,
@@ -218,7 +219,7 @@ impl Feature for NativeAttributeMatch {
     }
 }
 
-/// `nativeRank`: its parts, weighted.
+/// `nativeRank`: the weighted sum of its parts.
 struct NativeRank {
     parts: [(f64, Box<dyn Feature>); 3],
 }

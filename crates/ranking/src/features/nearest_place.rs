@@ -1,4 +1,4 @@
-//! Which of a document's positions is nearest to those that the query asks for.
+//! `distance(field)`: the position of a document nearest to those in the query.
 
 use millrace_column::{ColumnKey, value};
 use millrace_document::{DataType, Value};
@@ -21,7 +21,7 @@ struct NearestPlace {
     output: Output,
 }
 
-/// `distance(field).index`, `.latitude`, `.longitude`; none for other outputs.
+/// Sets up `distance(field).index`, `.latitude` or `.longitude`; `None` for other outputs.
 pub(crate) fn setup(
     setup: &Setup<'_>,
     name: &FeatureName,

@@ -6,21 +6,21 @@ use millrace_schema::SchemaField;
 
 use super::Setup;
 
-/// What a feature's parameter names: a field, or a part of one.
+/// A field, or a part of a field, named by a feature's parameter.
 pub(crate) struct Part<'s> {
     pub field: &'s SchemaField,
-    /// The way from the field's value to the part; empty for the field itself.
+    /// Path from the field's value to the part; empty for the field itself.
     pub path: Vec<String>,
-    /// What single values are.
+    /// Type of a single value.
     pub data_type: &'s DataType,
-    /// Whether a document may have several of them.
+    /// True if a document may have several values.
     pub many: bool,
-    /// Whether the schema makes it an attribute.
+    /// True if the schema makes it an attribute.
     pub is_attribute: bool,
 }
 
 impl Setup<'_> {
-    /// The field, or part of one, that a feature is about.
+    /// The field, or part of a field, that a feature reads.
     pub fn part(&self, name: &FeatureName, at: usize) -> Result<Part<'_>, String> {
         let text = name.parameters.get(at).map_or("", String::as_str);
         let (first, rest) = match text.split_once('.') {
@@ -56,7 +56,7 @@ fn is_collection(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..))
 }
 
-/// What is at the end of a path, and whether that may be several.
+/// Type at the end of a path. Sets `many` if there may be several values.
 fn type_at<'t>(data_type: &'t DataType, path: &[String], many: &mut bool) -> Option<&'t DataType> {
     *many |= is_collection(data_type);
     match (data_type, path) {
@@ -75,7 +75,7 @@ fn type_at<'t>(data_type: &'t DataType, path: &[String], many: &mut bool) -> Opt
     }
 }
 
-/// Visits what is at the end of a path, in the order of the document.
+/// Visits the values at the end of a path, in document order.
 pub(crate) fn walk<'v>(value: &'v Value, path: &[String], visit: &mut dyn FnMut(&'v Value)) {
     match (value, path) {
         (Value::Array(elements), _) => elements.iter().for_each(|element| walk(element, path, visit)),

@@ -1,4 +1,4 @@
-//! What earlier phases made of the hits, as later phases see it.
+//! Features that give later phases the results of earlier phases.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use millrace_tensor::{Cells, Tensor, TensorType};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 use crate::onnx::TensorPerHit;
 
-/// A number for each hit, by chunk and document.
+/// A number per hit, by chunk and document.
 pub(crate) type PerHit = HashMap<(usize, u16), f64>;
 
-/// What is known of all hits together.
+/// Data computed over all hits.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
-    /// The places in the first phase, from 1, of those that later phases may rank again.
+    /// First-phase ranks, from 1, of the hits that later phases may rank again.
     pub ranks: PerHit,
-    /// The highest score of the first phase.
+    /// Highest score of the first phase.
     pub max: Option<f64>,
-    /// What the global phase normalises.
+    /// Normalized numbers of the global phase.
     pub normalized: Vec<PerHit>,
-    /// For each model of the profile its output, where it was asked for.
+    /// For each model of the profile, its output for the hits that needed it.
     pub modelled: Vec<TensorPerHit>,
 }
 
@@ -34,12 +34,12 @@ pub(crate) fn max(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, St
     Ok(Box::new(Max))
 }
 
-/// A number that the global phase has normalised: the one in this place of [`Earlier::normalized`].
+/// A number normalized by the global phase: the entry at this index of [`Earlier::normalized`].
 pub(crate) fn normalized(place: usize) -> Box<dyn Feature> {
     Box::new(Normalized(place))
 }
 
-/// The output of a model, which has run over the hits: the one in this place of [`Earlier::modelled`].
+/// The output of a model that has run over the hits: the entry at this index of [`Earlier::modelled`].
 pub(crate) fn modelled(place: usize, tensor_type: TensorType) -> Box<dyn Feature> {
     Box::new(Modelled { place, tensor_type })
 }
@@ -74,7 +74,7 @@ impl Feature for Modelled {
     }
 }
 
-/// A dense tensor without a number in it.
+/// A dense tensor of NaN cells.
 fn undefined(tensor_type: &TensorType) -> Tensor {
     let mut cells = Cells::with_capacity(tensor_type.cell(), tensor_type.dense_size());
     (0..tensor_type.dense_size()).for_each(|_| cells.push(f64::NAN));

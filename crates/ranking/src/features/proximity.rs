@@ -1,4 +1,4 @@
-//! How near the query's words are to each other in a document.
+//! Proximity of the query's words in a document.
 
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
@@ -15,13 +15,13 @@ use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 /// `nativeProximity`
 pub(crate) struct NativeProximity {
     fields: Vec<ProximityField>,
-    /// How many neighbouring terms are paired.
+    /// Number of consecutive terms within which terms are paired.
     window: usize,
 }
 
 struct ProximityField {
     name: String,
-    /// Whether its text may be in several elements.
+    /// True if the text may have several elements.
     has_elements: bool,
     weight: f64,
     forward: Table,
@@ -55,7 +55,7 @@ impl NativeProximity {
     }
 }
 
-/// Two terms of a field, and what being near is worth.
+/// Two terms of a field, and the value of their proximity.
 struct Pair<'q> {
     field: &'q ProximityField,
     leaves: (LeafId, LeafId),
@@ -63,7 +63,7 @@ struct Pair<'q> {
     elements: Option<Elements>,
 }
 
-/// Where the elements of a field's texts end, and how far apart neighbours are; none of no distance.
+/// Ends of the elements of a field, and the gap between neighbouring elements; `None` for no gap.
 #[derive(Clone, Copy)]
 struct Elements {
     tokens: ColumnSlot,
@@ -126,22 +126,24 @@ impl Feature for NativeProximity {
     }
 }
 
-/// The weakest connection along a row of terms.
+/// The weakest connection within a sequence of terms.
 fn weakest(plan: &Plan, terms: &[FieldTerm]) -> f64 {
     terms.iter().map(|found| connectedness(plan, found.term)).fold(f64::INFINITY, f64::min)
 }
 
-/// The least distance from a position of `a` to a later one of `b`; both ascend. `distance` grows with how many positions lie between.
+/// The smallest distance from a position of `a` to a later one of `b`; both ascend. `distance` must grow with
+/// the number of positions in between.
 fn nearest(a: &[u32], b: &[u32], distance: impl Fn(u32, u32) -> Option<u32>) -> Option<u32> {
     neighbours(a, b).filter_map(|(from, to)| distance(from, to)).min()
 }
 
-/// The pair of positions that are nearest, one of `a` and a later one of `b`; both ascend.
+/// The nearest pair of a position of `a` and a later one of `b`; both ascend.
 pub(crate) fn pair_at_distance(a: &[u32], b: &[u32]) -> Option<(u32, u32)> {
     neighbours(a, b).min_by_key(|(from, to)| to - from)
 }
 
-/// Positions of `a`, each with the first one of `b` after it, where no other of `a` is between.
+/// Pairs of a position of `a` and the first later position of `b`, without another position of `a` in
+/// between.
 fn neighbours(a: &[u32], b: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     let mut before = a.iter().copied().peekable();
     let mut last = None;

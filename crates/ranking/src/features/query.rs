@@ -1,4 +1,4 @@
-//! Values of the request and of the profile.
+//! Features of the request and the profile.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ pub(crate) fn now(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, St
     Ok(Box::new(PerRequest(|request: &Request<'_>| request.plan.now as f64)))
 }
 
-/// `num_docs_indexed`: the documents of the group, which is what the statistics of words are counted over.
+/// `num_docs_indexed`: number of documents of the group, the population of the word statistics.
 pub(crate) fn document_count(_: &Setup<'_>, _: &FeatureName) -> Result<Box<dyn Feature>, String> {
     Ok(Box::new(PerRequest(|request: &Request<'_>| request.matches.documents as f64)))
 }

@@ -3,16 +3,17 @@ use millrace_expression::FeatureName;
 
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// Numbers drawn from the document's id and a seed, so that a query that is asked again with the same time gets the same.
+/// Numbers drawn from the document id and a seed, so that repeating a query with the same time gives the same
+/// numbers.
 struct Random {
     seed: u64,
-    /// The same for every query.
+    /// True if all queries get the same numbers.
     stable: bool,
     spread: Spread,
 }
 
 enum Spread {
-    /// From 0 to 1.
+    /// Uniform over 0 to 1.
     Even,
     Normal {
         mean: f64,
@@ -87,12 +88,12 @@ impl Feature for Random {
 
 impl Spread {
     fn of(&self, drawn: u64) -> f64 {
-        // 53 bits, which a double holds exactly.
+        // 53 bits, which a double represents exactly.
         let even = |drawn: u64| (drawn >> 11) as f64 / (1u64 << 53) as f64;
         match self {
             Spread::Even => even(drawn),
             Spread::Normal { mean, deviation } => {
-                // The method of Box and Muller; its first number must not be 0.
+                // The Box–Muller transform; its first number must not be 0.
                 let (radius, angle) = (1.0 - even(drawn), even(mixed(drawn)));
                 mean + deviation * (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
             }

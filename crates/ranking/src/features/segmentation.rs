@@ -1,27 +1,29 @@
 //! The string segment match: the best way to find the query's terms in a field, in segments.
 //!
-//! From a place in the query a segment is followed through the field: the next term is looked for to the right, at most
-//! `limit` positions away, then as far to the left; found only farther away, it begins the next segment. Terms that the field
-//! lacks are passed over. A segment may begin at any occurrence of its first term; of those that end before the same term of
-//! the query, the best is kept, so that everything is known once the query's end is reached and nothing is followed twice.
+//! A segment starts at a term of the query and is followed through the field. The next term is searched to
+//! the right, at most `limit` positions away, then equally far to the left; a term found only farther away
+//! starts the next segment. Terms that the field lacks are skipped. A segment may start at any occurrence of
+//! its first term. Of the segmentations that end before the same query term, only the best is kept, so
+//! nothing is followed twice, and the result is complete at the end of the query.
 
 use std::rc::Rc;
 
-/// What nearness is worth, and how much is tried.
+/// Proximity values and search limits.
 pub(super) struct Settings {
-    /// The widest gap inside a segment, in positions.
+    /// Maximum gap inside a segment, in positions.
     pub limit: u32,
-    /// What each distance is worth, from `limit` backward to `limit` forward; in the middle stands that of neighbours in order.
+    /// Value of each distance, from `limit` backward to `limit` forward. The middle entry is that of adjacent
+    /// terms in order.
     pub proximity: Vec<f64>,
-    /// How many ways to begin a segment are tried beside the first.
+    /// Number of alternative starts to try for a segment, beside the first.
     pub alternatives: u32,
 }
 
-/// What one segmentation amounts to, as far as it has come.
+/// Totals of a segmentation up to the current term.
 #[derive(Debug, Clone)]
 pub(super) struct Segmentation {
     pub matches: u32,
-    /// Pairs of terms that follow each other in a segment.
+    /// Number of pairs of consecutive terms within a segment.
     pub pairs: u32,
     pub out_of_order: u32,
     pub gaps: u32,
@@ -30,11 +32,11 @@ pub(super) struct Segmentation {
     /// The first and the last position of any segment.
     pub first: u32,
     pub last: u32,
-    /// Sums over pairs of proximity, and of proximity weighted by connectedness.
+    /// Sum of the proximity of pairs, plain and weighted by connectedness.
     pub proximity: f64,
     pub weighted_proximity: f64,
     pub segments: u32,
-    /// Where the segments begin, last segment first.
+    /// Starts of the segments, last segment first.
     starts: Option<Rc<Start>>,
 }
 
@@ -44,27 +46,27 @@ struct Start {
     before: Option<Rc<Start>>,
 }
 
-/// The connectedness that terms have where nothing is said.
+/// Default connectedness of terms.
 pub(super) const CONNECTEDNESS: f64 = 0.1;
 
 impl Segmentation {
-    /// Finds the best; none where no term occurs. `positions` are those of each term of the query, ascending; `connectedness` is
-    /// that of each term with the one before it.
+    /// Finds the best segmentation; `None` if no term occurs. `positions` holds the positions of each query
+    /// term, ascending; `connectedness` that of each term with the previous one.
     pub fn best(settings: &Settings, positions: &[&[u32]], connectedness: &[f64]) -> Option<Self> {
         Search { settings, positions, connectedness }.run()
     }
 
-    /// How near each other the terms of segments are, weighted by how connected they are.
+    /// Proximity of the terms within segments, weighted by their connectedness.
     pub fn absolute_proximity(&self) -> f64 {
         if self.pairs > 0 { self.weighted_proximity / f64::from(self.pairs) } else { CONNECTEDNESS }
     }
 
-    /// Which of two ways to the same place is better.
+    /// Quality of a partial segmentation, used to compare two that end at the same term.
     fn score(&self) -> f64 {
         self.absolute_proximity() / f64::from(self.segments * self.segments).max(1.0)
     }
 
-    /// The sum over neighbouring segments in the field: from where one begins to where the other does, both counted.
+    /// Sum over adjacent segments of the field: the distance between their starts, both ends included.
     pub fn segment_distance(&self) -> u32 {
         let mut starts = std::iter::successors(self.starts.as_deref(), |start| start.before.as_deref());
         let Some(first) = starts.next().map(|start| start.at) else { return 0 };
@@ -80,10 +82,10 @@ struct Search<'s> {
     connectedness: &'s [f64],
 }
 
-/// The best way to a term of the query at which a segment may begin.
+/// The best partial segmentation up to a query term at which a segment may start.
 struct StartPoint {
     so_far: Segmentation,
-    /// Occurrences to begin at, the next one last.
+    /// Occurrences to start at; the next one is last.
     untried: Vec<u32>,
     tried: bool,
 }
@@ -96,7 +98,7 @@ impl Search<'_> {
         points[first] = Some(StartPoint { so_far: Segmentation::empty(), untried, tried: false });
         let mut best: Option<Segmentation> = None;
         let mut alternatives = 0;
-        // A segment leads to a later term, so a start point is known for good once the ones before it are done.
+        // A segment leads to a later term, so a start point is final once the points before it are done.
         for term in first..points.len() {
             let Some(mut point) = points[term].take() else { continue };
             while let Some(at) = point.untried.pop() {
@@ -126,13 +128,13 @@ impl Search<'_> {
         best
     }
 
-    /// The first term from `from` on that the field has.
+    /// The first term from `from` on that occurs in the field.
     fn present(&self, from: usize) -> Option<usize> {
         (from..self.positions.len()).find(|term| !self.positions[*term].is_empty())
     }
 
-    /// Follows a segment that begins with an occurrence of a term: what it amounts to, where it ends, and the term at which the
-    /// next begins.
+    /// Follows a segment from an occurrence of a term. Returns the totals, the end position, and the term at
+    /// which the next segment starts.
     fn follow(&self, so_far: &Segmentation, term: usize, begin: u32) -> (Segmentation, u32, Option<usize>) {
         let mut segmentation = so_far.clone();
         segmentation.begin(begin);
@@ -156,13 +158,13 @@ impl Search<'_> {
         right
             .filter(|right| **right - at <= limit)
             .or(left.filter(|left| at - **left <= limit))
-            // Two terms of the query at one place.
+            // Two query terms may have the same position.
             .or(positions.binary_search(&at).ok().map(|same| &positions[same]))
             .copied()
     }
 
-    /// The occurrences of a term to begin a segment at, the one to try first last: near ones before far ones, those to the right
-    /// before those to the left.
+    /// The occurrences of a term at which a segment may start, best candidate last. Near ones precede far
+    /// ones; those to the right precede those to the left.
     fn candidates(&self, term: usize, previous: u32) -> Vec<u32> {
         let far = |position: &u32| position.abs_diff(previous) > self.settings.limit;
         let mut candidates = self.positions[term].to_vec();
@@ -203,12 +205,12 @@ impl Segmentation {
         self.last = self.last.max(at);
     }
 
-    /// From one term to the next in a segment.
+    /// Adds the step from one term of a segment to the next.
     fn step(&mut self, settings: &Settings, from: u32, to: u32, connectedness: f64) {
         self.meet(to);
         self.pairs += 1;
         let forward = to > from;
-        // Neighbours have a distance of 0 forward, and of 1 backward.
+        // Adjacent terms have the distance 0 forward and 1 backward.
         let distance = if forward { to - from - 1 } else { from - to };
         self.out_of_order += u32::from(to < from);
         self.gaps += u32::from(to != from + 1);
@@ -229,8 +231,8 @@ impl Segmentation {
 mod tests {
     use super::*;
 
-    /// The best segmentation of a field for a query, both as words: matches, segments, pairs in a row, gaps, the sum of the
-    /// proximities of pairs.
+    /// Checks the best segmentation of a field for a query, both given as words. The expected values are
+    /// matches, segments, pairs, gaps, and the sum of the pairs' proximity.
     #[track_caller]
     fn check(query: &str, field: &str, alternatives: u32, expected: (u32, u32, u32, u32, f64)) {
         let words: Vec<&str> = field.split(' ').collect();

@@ -1,4 +1,4 @@
-//! fieldMatch: how well the query's terms are found in a field, by the best segmentation.
+//! fieldMatch: a measure of the query's best segmentation in a field.
 
 use millrace_expression::FeatureName;
 use millrace_matching::Demands;
@@ -18,7 +18,7 @@ struct FieldMatch {
 
 type Output = fn(&Metrics<'_>) -> f64;
 
-/// What rank properties can set.
+/// Settings from rank properties.
 struct Parameters {
     segmentation: Settings,
     occurrences_max: f64,
@@ -104,7 +104,7 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
     Ok(Box::new(FieldMatch { field, shape, output: *output, parameters }))
 }
 
-/// What each distance is worth, in hundredths: halved by every two positions in between; backward a third of that.
+/// Value of each distance, in hundredths: halves every two positions; a backward distance counts a third.
 fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64>, String> {
     let own = setup.properties.numbers("fieldMatch", field, "proximityTable")?;
     if own.is_empty() {
@@ -122,20 +122,21 @@ fn proximity_table(setup: &Setup<'_>, field: &str, limit: u32) -> Result<Vec<f64
     ))
 }
 
-/// The query as one field sees it.
+/// The query from the point of view of one field.
 struct Query {
-    /// Words, in order: a phrase is as many as it has, equivalents are one, phrases among them or not.
+    /// Terms in query order. Each word of a phrase is a term; equivalents are one term, even if some are
+    /// phrases.
     terms: Vec<QueryTerm>,
-    /// Of all terms of the query, whatever they search.
+    /// Weight of all query terms, including those that search other fields.
     weight: f64,
     significance: f64,
 }
 
 struct QueryTerm {
     term: TermId,
-    /// What finds it: several leaves for equivalents of which some are phrases.
+    /// Leaves that find the term; several for equivalents of which some are phrases.
     leaves: Vec<LeafId>,
-    /// How many words of its phrase stand before it.
+    /// Number of words before it in its phrase.
     offset: u32,
     weight: f64,
     significance: f64,
@@ -165,7 +166,7 @@ impl Query {
     }
 }
 
-/// How many words a term is: those of a phrase, else 1.
+/// Number of words of a term: those of a phrase, otherwise 1.
 fn words(plan: &Plan, same: &[FieldTerm]) -> u32 {
     match same {
         [only] => match leaf(plan, only.leaf).map(|leaf| &leaf.predicate) {
@@ -186,7 +187,7 @@ impl Feature for FieldMatch {
         let connectedness: Vec<f64> =
             query.terms.iter().map(|term| connectedness(request.plan, term.term)).collect();
         let shape = self.shape.bind(&self.field, request);
-        // The positions of each word in one document.
+        // Positions of each word in one document.
         let mut positions: Vec<Vec<u32>> = vec![Vec::new(); query.terms.len()];
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             let list = |leaf: &LeafId| Positions::of(chunk.matches.leaf(*leaf));
@@ -234,7 +235,7 @@ impl Feature for FieldMatch {
     }
 }
 
-/// Of all terms with the ones before them.
+/// Average connectedness of all terms with their predecessors.
 fn average(connectedness: &[f64]) -> f64 {
     match connectedness.get(1..) {
         Some(pairs @ [_, ..]) => {
@@ -244,28 +245,28 @@ fn average(connectedness: &[f64]) -> f64 {
     }
 }
 
-/// What a segmentation amounts to.
+/// Results of a segmentation.
 struct Metrics<'m> {
     query: &'m Query,
     parameters: &'m Parameters,
-    /// None where no term has positions.
+    /// The segmentation; `None` if no term has positions.
     segmentation: Option<Segmentation>,
-    /// Terms that match without positions.
+    /// Number of terms that match without positions.
     degraded: u32,
     average_connectedness: f64,
     positions: &'m [&'m [u32]],
     elements: &'m Elements,
-    /// Of the longest element with a position.
+    /// Length of the longest element with a position.
     length: f64,
 }
 
 impl Metrics<'_> {
-    /// A count of the segmentation; 0 where there is none.
+    /// A count of the segmentation; 0 without a segmentation.
     fn of(&self, count: impl Fn(&Segmentation) -> u32) -> f64 {
         self.segmentation.as_ref().map_or(0.0, |segmentation| f64::from(count(segmentation)))
     }
 
-    /// A position of the segmentation, counted from the start of its element; 0 where there is none.
+    /// A position of the segmentation, counted from the start of its element; 0 without a segmentation.
     fn offset(&self, position: impl Fn(&Segmentation) -> u32) -> f64 {
         let segmentation = self.segmentation.as_ref();
         segmentation.map_or(0.0, |segmentation| f64::from(self.elements.offset(position(segmentation))))
@@ -315,7 +316,7 @@ impl Metrics<'_> {
         (1.0 - self.of(Segmentation::segment_distance) / self.length.max(1.0)).max(0.0)
     }
 
-    /// 1 where no two terms are in one segment: how many segments there are tells of that.
+    /// 1 if no two terms share a segment; the number of segments penalizes that case.
     fn unweighted_proximity(&self) -> f64 {
         match &self.segmentation {
             None => 0.0,
@@ -332,7 +333,7 @@ impl Metrics<'_> {
         self.absolute_proximity() / self.average_connectedness
     }
 
-    /// For each term how often it occurs, as far as that counts.
+    /// Each term with the number of its occurrences, capped.
     fn counted(&self) -> impl Iterator<Item = (&QueryTerm, f64)> {
         let most = self.parameters.occurrences_max;
         self.query
@@ -342,30 +343,30 @@ impl Metrics<'_> {
             .map(move |(term, found)| (term, (found.len() as f64).min(most)))
     }
 
-    /// All occurrences against those that the field has room for.
+    /// All occurrences relative to the number that fits into the field.
     fn occurrence(&self) -> f64 {
         let room = self.length.min(self.parameters.occurrences_max * self.query.terms.len() as f64);
         share(self.counted().map(|(_, count)| count).sum(), room).min(1.0)
     }
 
-    /// The occurrences of each term, by a factor, against the most that each can have.
+    /// Occurrences of each term, weighted by a factor, relative to the maximum.
     fn occurrences(&self, factor: impl Fn(&QueryTerm) -> f64, most: f64) -> f64 {
         let counted: f64 = self.counted().map(|(term, count)| factor(term) * count).sum();
         let whole: f64 = self.query.terms.iter().map(|term| factor(term) * most).sum();
         share(counted, whole).min(1.0)
     }
 
-    /// Relative to the length of the field.
+    /// Occurrences relative to the length of the field.
     fn relative_occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
         self.occurrences(factor, self.length.min(self.parameters.occurrences_max))
     }
 
-    /// Whatever the length of the field.
+    /// Occurrences independent of the length of the field.
     fn absolute_occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
         self.occurrences(factor, self.parameters.occurrences_max)
     }
 
-    /// What the terms that match have of the whole query.
+    /// Share of the matching terms in the whole query.
     fn share(&self, of: impl Fn(&QueryTerm) -> f64, whole: f64) -> f64 {
         let terms = self.query.terms.iter().zip(self.positions).filter(|(_, found)| !found.is_empty());
         let matched: f64 = terms.map(|(term, _)| of(term)).sum();
@@ -384,7 +385,7 @@ impl Metrics<'_> {
     }
 }
 
-/// A part of a whole; 0 where there is none.
+/// `part / whole`; 0 if there is nothing.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

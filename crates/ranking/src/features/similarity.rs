@@ -1,4 +1,4 @@
-//! How alike the query and a field, or its elements, are.
+//! Similarity of the query and a field, or its elements.
 
 use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
 use millrace_document::{DataType, Value};
@@ -9,7 +9,7 @@ use super::similarity_output::Formula;
 use super::term::{FieldTerm, Positions, terms_of, weight};
 use super::{Chunk, ColumnSlot, Executor, Feature, Request, Run, Setup, Values};
 
-/// Words at this distance or farther are not near.
+/// Distance from which words are no longer near, in positions.
 const FAR: f64 = 8.0;
 
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ enum Output {
     Order,
     QueryCoverage,
     FieldCoverage,
-    /// Of [`Kind::Completeness`].
+    /// The output of [`Kind::Completeness`].
     Completeness,
     ElementWeight,
 }
@@ -27,9 +27,9 @@ enum Output {
 enum Kind {
     /// The field as a whole.
     Text,
-    /// All elements that match, by a formula.
+    /// All matching elements, combined by a formula.
     Elements(Formula),
-    /// The element that is most complete.
+    /// The most complete element.
     Completeness,
 }
 
@@ -38,7 +38,7 @@ struct Similarity {
     data_type: DataType,
     kind: Kind,
     output: Output,
-    /// Of [`Kind::Completeness`]: how much the field counts against the query.
+    /// Parameter of [`Kind::Completeness`]: weight of the field against the query.
     importance: f64,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn completeness(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<
 #[derive(Debug, Clone, Copy)]
 struct Occurrence {
     position: u32,
-    /// The place of the term in the query.
+    /// Index of the term in the query.
     term: usize,
 }
 
@@ -125,7 +125,7 @@ struct Measures {
 }
 
 impl Measures {
-    /// `occurrences` are in order of position; each term and each position counts once.
+    /// Measures `occurrences`, which ascend by position. Each term and each position counts once.
     fn of(occurrences: &[Occurrence], weights: &[f64], length: f64) -> Self {
         let mut used = vec![false; weights.len()];
         let mut last: Option<Occurrence> = None;
@@ -160,7 +160,7 @@ impl Measures {
     }
 }
 
-/// 1 for neighbours, 0 for those that are far.
+/// Nearness of a distance: 1 for adjacent words, 0 from [`FAR`] on.
 fn nearness(distance: f64) -> f64 {
     if distance > FAR { 0.0 } else { 1.0 - ((distance - 1.0) / FAR).powi(2) }
 }
@@ -223,7 +223,7 @@ impl Similarity {
         }
     }
 
-    /// The output for one document, some term of which matches.
+    /// The output for a document that matches at least one term.
     fn of(
         &self,
         occurrences: &[Occurrence],
@@ -284,7 +284,7 @@ impl Similarity {
     }
 }
 
-/// Memory to work in.
+/// Reusable memory.
 #[derive(Default)]
 struct Work {
     measures: [Vec<f64>; 5],
@@ -292,7 +292,7 @@ struct Work {
     values: Vec<f64>,
 }
 
-/// Measures each element that has an occurrence.
+/// Measures each element with an occurrence.
 fn each_element(
     occurrences: &[Occurrence],
     weights: &[f64],
@@ -304,7 +304,7 @@ fn each_element(
         let end = begin + length;
         let (here, after) = rest.split_at(rest.partition_point(|occurrence| occurrence.position < end));
         rest = after;
-        // The position between two elements is the boundary's.
+        // The position between two elements belongs to the boundary.
         begin = end + 1;
         if !here.is_empty() {
             visit(element, Measures::of(here, weights, f64::from(*length)));
@@ -312,7 +312,7 @@ fn each_element(
     }
 }
 
-/// The number of words in each element.
+/// Number of words of each element.
 fn element_lengths(tokens: &Tokens, document: usize) -> Vec<u32> {
     let mut lengths = vec![0];
     for id in tokens.document(document).iter() {

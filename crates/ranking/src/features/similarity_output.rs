@@ -1,17 +1,17 @@
-//! What `elementSimilarity` makes of the elements that match: a formula of a rank property.
+//! Formulas of `elementSimilarity`: the rank property that combines the matching elements.
 
 use millrace_expression::{Expression, Feature, FeatureName, FunctionBody, Operand, Program, Scope, Scratch};
 use millrace_tensor::TensorType;
 
-/// `aggregator(expression)`, the expression of an element's measures.
+/// `aggregator(expression)` with an expression over the measures of an element.
 pub(super) struct Formula {
     program: Program,
-    /// For each input of the program its place in [`SYMBOLS`].
+    /// For each input of the program, its index in [`SYMBOLS`].
     inputs: Vec<usize>,
     aggregator: Aggregator,
 }
 
-/// The measures by the symbols that stand for them: proximity, order, query coverage, field coverage, weight.
+/// Symbols of the measures: proximity, order, query coverage, field coverage, weight.
 const SYMBOLS: [&str; 5] = ["p", "o", "q", "f", "w"];
 
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ enum Aggregator {
 }
 
 impl Formula {
-    /// Parses one.
+    /// Parses a formula.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -49,7 +49,7 @@ impl Formula {
         Ok(Formula { program, inputs, aggregator })
     }
 
-    /// The value for elements whose measures lie in one list for each symbol; 0 where there are none.
+    /// The value for elements whose measures are given as one list per symbol; 0 without elements.
     pub fn of(&self, measures: &[Vec<f64>; 5], scratch: &mut Scratch, out: &mut Vec<f64>) -> f64 {
         out.clear();
         out.resize(measures[0].len(), 0.0);
@@ -68,7 +68,7 @@ impl Formula {
     }
 }
 
-/// The symbols are all that a formula sees.
+/// The names that a formula can use.
 struct Symbols;
 
 impl Scope for Symbols {

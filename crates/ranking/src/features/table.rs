@@ -5,29 +5,30 @@ use super::{
     multivalue, native, phases, query, random, segments, similarity, tensor_from, terms, time, whole,
 };
 
-/// A rank feature, as the documentation shows it.
+/// A rank feature as documented.
 #[derive(Debug)]
 pub struct FeatureInfo {
     /// The name before the parentheses.
     pub name: &'static str,
-    /// How it is written, with its outputs.
+    /// The feature's syntax, with its outputs.
     pub usage: &'static str,
-    /// What it is.
+    /// Description.
     pub doc: &'static str,
     pub(crate) setup: SetupFunction,
 }
 
 pub(crate) type SetupFunction = fn(&Setup<'_>, &FeatureName) -> Result<Box<dyn Feature>, String>;
 
-/// Rows of the table: name, usage, what it is, setup.
+/// Table rows: name, usage, description, setup.
 macro_rules! features {
     ($($name:literal, $usage:literal, $doc:literal, $setup:expr;)*) => {
         &[$(FeatureInfo { name: $name, usage: $usage, doc: $doc, setup: $setup }),*]
     };
 }
 
-/// All rank features, by name. `constant`, `firstPhase`, `secondPhase`, `relevanceScore`, `foreach`, `rankingExpression`, those of
-/// models (`xgboost`, `lightgbm`, `onnx`) and those of tokens (`tokenInputIds`, …) are part of compiling an expression.
+/// All rank features by name. Not listed are the features that are part of compiling an expression:
+/// `constant`, `firstPhase`, `secondPhase`, `relevanceScore`, `foreach`, `rankingExpression`, those of models
+/// (`xgboost`, `lightgbm`, `onnx`) and those of tokens (`tokenInputIds`, …).
 #[rustfmt::skip]
 pub static FEATURES: &[FeatureInfo] = features! {
     "age", "age(field)", "Seconds since the time in a field.", time::age;

@@ -1,4 +1,4 @@
-//! Tensors with several mapped dimensions, made of arrays.
+//! Tensors with several mapped dimensions, made from arrays.
 
 use millrace_column::{ColumnKey, value};
 use millrace_document::{DataType, Value};
@@ -69,7 +69,7 @@ fn feature(
     let mapped = |name: &&str| Dimension { name: (*name).to_owned(), kind: DimensionKind::Mapped };
     let tensor_type =
         TensorType::new(cell, dimensions.iter().map(mapped).collect()).map_err(|error| error.to_string())?;
-    // Types keep their dimensions sorted, and labels follow them.
+    // Types keep their dimensions sorted; labels follow that order.
     let order = tensor_type
         .dimensions()
         .iter()
@@ -83,7 +83,7 @@ struct FromArray {
     field: String,
     data_type: DataType,
     tensor_type: TensorType,
-    /// For each dimension of the type its place among the labels.
+    /// For each dimension of the type, its index among the labels.
     order: Vec<usize>,
     made: Made,
 }
@@ -94,7 +94,7 @@ enum Made {
 }
 
 impl Made {
-    /// The labels and the cell of one element.
+    /// Labels and cell of one element.
     fn cell(&self, at: usize, element: &Value) -> Option<(Vec<String>, f64)> {
         match (self, element) {
             (Made::Structs { keys, member }, Value::Struct(fields)) => {
@@ -117,7 +117,7 @@ impl FromArray {
             for (at, element) in elements.iter().enumerate() {
                 let Some((labels, cell)) = self.made.cell(at, element) else { continue };
                 let labels = self.order.iter().map(|at| labels[*at].clone()).collect();
-                // There are as many labels as mapped dimensions, and these take any label.
+                // There are as many labels as mapped dimensions, and these accept any label.
                 if builder.cell(labels, 0, cell).is_err() {
                     break;
                 }

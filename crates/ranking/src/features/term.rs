@@ -1,4 +1,4 @@
-//! What features ask about the terms of a query.
+//! Query terms as features see them.
 
 use millrace_matching::{LeafMatches, Matches};
 use millrace_plan::{Leaf, LeafId, Plan, Term, TermId};
@@ -19,7 +19,7 @@ pub(crate) fn terms_of(plan: &Plan, field: &str) -> Vec<FieldTerm> {
     terms
 }
 
-/// The leaves of terms with this label.
+/// The leaves of the terms with this label.
 pub(crate) fn leaves_labelled(plan: &Plan, label: &str) -> Vec<LeafId> {
     let labelled = plan.terms.iter().filter(|term| term.annotations.label.as_deref() == Some(label));
     labelled.flat_map(|term| term.leaves.iter().copied()).collect()
@@ -33,14 +33,15 @@ pub(crate) fn leaf(plan: &Plan, id: LeafId) -> Option<&Leaf> {
     plan.leaves.get(id.0)
 }
 
-/// The weight of a term, in percent.
+/// Weight of a term, in percent.
 pub(crate) fn weight(plan: &Plan, id: TermId) -> f64 {
     term(plan, id).map_or(0.0, |term| f64::from(term.annotations.weight))
 }
 
-/// How telling a term is: as annotated, or from 0.5 for one that every document of the group has, up to 1 for a very rare one.
+/// Significance of a term: as annotated, or from 0.5 for a term of every document in the group to 1 for a
+/// very rare one.
 pub(crate) fn significance(plan: &Plan, matches: &Matches, id: TermId) -> f64 {
-    /// Terms that are rarer count as rare as this.
+    /// Minimum frequency: rarer terms count as having this one.
     const RAREST: f64 = 0.000_001;
     let Some(term) = term(plan, id) else { return 0.0 };
     if let Some(significance) = term.annotations.significance {
@@ -55,7 +56,7 @@ pub(crate) fn significance(plan: &Plan, matches: &Matches, id: TermId) -> f64 {
     0.5 + 0.5 * (frequency.clamp(RAREST, 1.0).ln() / RAREST.ln())
 }
 
-/// How strongly a term is connected to the one before it.
+/// Connectedness of a term with the previous one.
 pub(crate) fn connectedness(plan: &Plan, id: TermId) -> f64 {
     const DEFAULT: f64 = 0.1;
     let Some(before) = id.0.checked_sub(1).and_then(|before| plan.terms.get(before)) else { return DEFAULT };
@@ -67,7 +68,7 @@ pub(crate) fn connectedness(plan: &Plan, id: TermId) -> f64 {
     connects(before, this).or_else(|| connects(this, before)).unwrap_or(DEFAULT)
 }
 
-/// How often a leaf matches each document: occurrences of words, 1 for other matches.
+/// Number of a leaf's matches in each document: occurrences of a word, 1 for other matches.
 pub(crate) fn count(found: &LeafMatches, document: usize) -> u32 {
     match found {
         LeafMatches::None => 0,
@@ -80,7 +81,7 @@ pub(crate) fn count(found: &LeafMatches, document: usize) -> u32 {
     }
 }
 
-/// The weight with which a leaf matches a document: 1 where weights are not known.
+/// Weight of a leaf's match in a document; 1 if weights are unknown.
 pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> {
     match found {
         LeafMatches::Weights(weights) => weights.get(document).copied().flatten().map(|weight| weight as f64),
@@ -88,7 +89,7 @@ pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> 
     }
 }
 
-/// The positions of a leaf's occurrences, document after document.
+/// Positions of a leaf's occurrences, one document after another.
 pub(crate) struct Positions<'a> {
     counts: &'a [u32],
     rest: &'a [u32],
@@ -109,7 +110,8 @@ impl<'a> Positions<'a> {
 impl<'a> Iterator for Positions<'a> {
     type Item = &'a [u32];
 
-    /// Those in the next document; empty past the end, so that leaves of any kind can be gone through side by side.
+    /// Positions in the next document; empty past the end, so that leaves of any kind can be iterated side by
+    /// side.
     fn next(&mut self) -> Option<&'a [u32]> {
         let count = self.counts.get(self.next).map_or(0, |count| *count as usize).min(self.rest.len());
         self.next += 1;

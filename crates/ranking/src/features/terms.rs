@@ -1,4 +1,4 @@
-//! Which terms match where, and how often.
+//! Matches of terms in fields: positions and counts.
 
 use millrace_column::{Column, ColumnKey, ELEMENT_BOUNDARY, Tokens, value};
 use millrace_document::{DataType, Value};
@@ -11,20 +11,20 @@ use super::proximity::pair_at_distance;
 use super::term::{FieldTerm, Positions, count, match_weight, significance, terms_of, weight};
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// What stands for a position or length that there is none of.
+/// Substitute for a position or length that does not exist.
 pub(crate) const FAR: f64 = 1_000_000.0;
 
-/// Something counted over the terms of a field.
+/// A count over the terms of a field.
 struct Counted {
     field: String,
     term: Option<usize>,
     of: Count,
-    /// The type of the field where it is a weighted set of words, whose weights are the elements'.
+    /// Type of the field if it is a weighted set of words, whose weights are those of the elements.
     weighted: Option<DataType>,
 }
 
 fn weighted_set(field: &SchemaField) -> Option<DataType> {
-    // The weights of sets inside of structs and maps are not looked up.
+    // Weights of sets inside structs and maps are not looked up.
     let is_whole = !field.name.contains('.');
     (is_whole && field.is_text() && matches!(field.data_type, DataType::WeightedSet { .. }))
         .then(|| field.data_type.clone())
@@ -131,7 +131,7 @@ impl Feature for Counted {
 }
 
 impl Counted {
-    /// The greatest weight of the elements that have one of the positions.
+    /// The greatest weight of the elements that contain one of the positions.
     fn element_weight(
         &self,
         tokens: Option<&Tokens>,
@@ -171,9 +171,9 @@ pub(crate) fn term_distance(setup: &Setup<'_>, name: &FeatureName) -> Result<Box
 
 struct TermDistance {
     field: String,
-    /// The one that comes first, and the other.
+    /// The preceding term and the other one.
     terms: (usize, usize),
-    /// The position of the first instead of the distance.
+    /// True for the position of the first term instead of the distance.
     position: bool,
 }
 
@@ -241,7 +241,7 @@ struct AttributeMatch {
     max_weight: f64,
 }
 
-/// What the terms of a field found in one document.
+/// Matches of a field's terms in one document.
 #[derive(Default)]
 struct Found {
     matches: f64,

@@ -5,7 +5,7 @@ use millrace_expression::FeatureName;
 
 use super::{Chunk, Executor, Feature, Request, Run, Setup, Values};
 
-/// The age of a document without a time, in seconds.
+/// Age of a document without a time, in seconds.
 const UNKNOWN: f64 = 1e10;
 
 enum Of {
@@ -60,7 +60,7 @@ impl Feature for Time {
     }
 }
 
-/// From 1 at `x` 0 to 0 at `max`, falling ever more slowly.
+/// A value from 1 at `x` = 0 to 0 at `max` that falls ever more slowly.
 pub(crate) fn logarithmic(x: f64, max: f64, scale: f64) -> f64 {
     if x > max {
         return 0.0;

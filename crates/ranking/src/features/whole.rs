@@ -1,4 +1,4 @@
-//! `match`: all fields that the query searches, as one.
+//! `match`: all fields that the query searches, combined.
 
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
@@ -38,7 +38,7 @@ pub(crate) fn setup(setup: &Setup<'_>, name: &FeatureName) -> Result<Box<dyn Fea
 struct Field {
     name: String,
     weight: f64,
-    /// How well it matches; none where only its weight is asked for.
+    /// Match quality of the field; `None` if only the weight is needed.
     degree: Option<Box<dyn Feature>>,
 }
 
@@ -67,7 +67,8 @@ impl Feature for Match {
         let mut of_field = Values::Number(0.0);
         Box::new(Run(move |chunk: &Chunk<'_>, values: &mut Values| {
             if degrees.is_empty() || total <= 0.0 {
-                // Without degrees the weight itself is the value; where nothing is searched both are 0.
+                // Without match qualities the value is the weight itself; if no field is searched, both are
+                // 0.
                 *values = Values::Number(if degrees.is_empty() { total } else { 0.0 });
                 return;
             }

@@ -1,4 +1,4 @@
-//! A small group of documents, a query over it, and profiles made of text.
+//! A small group of documents, a query over it, and profiles given as text.
 
 #![allow(dead_code, reason = "each test and benchmark uses a part of it")]
 
@@ -31,7 +31,7 @@ pub fn tensor(text: &str) -> Tensor {
     Tensor::parse(text, None).expect("the tensors here are right")
 }
 
-/// A schema whose profiles are these.
+/// A schema with these profiles.
 pub fn schema(profiles: impl IntoIterator<Item = RankProfile>) -> Schema {
     let string = || Box::new(DataType::String);
     let fields = vec![
@@ -64,7 +64,7 @@ fn constant(spec: &str, text: &str) -> Constant {
     Constant { constant_type: InputType::Tensor(tensor_type(spec)), value: sourced(text) }
 }
 
-/// A profile with a first phase, the functions and inputs that tests use, and nothing else.
+/// A profile with a first phase, and the functions and inputs that tests use.
 pub fn profile(first_phase: &str) -> RankProfile {
     let function = |parameters: &[&str], body: &str| FunctionDef {
         parameters: parameters.iter().map(|name| (*name).to_owned()).collect(),
@@ -89,7 +89,7 @@ pub fn profile(first_phase: &str) -> RankProfile {
     }
 }
 
-/// The documents: title, price, and the rest where there is something to see.
+/// The documents: title, price, and further fields as needed.
 pub fn documents() -> Vec<Fields> {
     let text = |text: &str| Value::String(text.to_owned());
     let texts = |texts: &[&str]| Value::Array(texts.iter().map(|t| Value::String((*t).to_owned())).collect());
@@ -123,7 +123,7 @@ pub fn documents() -> Vec<Fields> {
     ]
 }
 
-/// A view of documents, two in a chunk.
+/// A view of documents, two per chunk.
 pub fn view(schema: &Schema, documents: &[Fields]) -> MemoryView {
     let living: Vec<(Fields, bool)> = documents.iter().map(|fields| (fields.clone(), true)).collect();
     millrace_fixtures::view(schema, &living, 2)
@@ -133,8 +133,8 @@ fn word(word: &str) -> Predicate {
     Predicate::Words(vec![WordPattern::Exact(word.to_owned())])
 }
 
-/// A query for any of: title "red" (weight 200), title "fox", notes "fox", tags "hot"; ranked with the vector nearest to [0,0], which has
-/// the label "near". Its inputs are boost 3 and user [1,2]; it is asked at 1000.
+/// A query for any of: title "red" (weight 200), title "fox", notes "fox", tags "hot"; ranked with the vector
+/// nearest to [0,0], which has the label "near". Its inputs are boost 3 and user [1,2]; its time is 1000.
 pub fn plan(schema: Schema) -> Plan {
     let vector = Arc::new(tensor("tensor<float>(x[2]):[0,0]"));
     let nearest = Predicate::Nearest {
@@ -169,7 +169,7 @@ pub fn plan(schema: Schema) -> Plan {
     plan
 }
 
-/// What the query of a plan matches, with what a profile demands.
+/// The matches of a plan's query, with the data that a profile needs.
 pub fn matches(plan: &Plan, view: &MemoryView, profile: &Profile) -> Matches {
     match_plan(plan, view, profile.demands(plan), &|| false).expect("columns in memory can be read")
 }
