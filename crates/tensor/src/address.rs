@@ -1,11 +1,12 @@
 use crate::{DimensionKind, Error, TensorType};
 
-/// Where a cell, or a block of cells, lies: dimension names with labels, resolved against a type.
+/// Address of a cell, or of a block of cells: dimension names with labels, resolved against a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// One entry a mapped dimension, in the type's order; `None` where the address does not name it.
+    /// One entry per mapped dimension, in the type's order; `None` if the address does not name it.
     pub labels: Vec<Option<String>>,
-    /// The row-major index in the dense subspace; `None` unless every indexed dimension is named. 0 where there is none.
+    /// Row-major index in the dense subspace; `None` unless every indexed dimension is named, 0 if there are
+    /// none.
     pub index: Option<usize>,
 }
 
@@ -13,7 +14,7 @@ impl Address {
     /// Resolves `(dimension, label)` pairs in any order.
     ///
     /// # Errors
-    /// A dimension that the type lacks or that stands twice, or an index that is no number below the dimension's size.
+    /// A dimension does not exist or is given twice, or an index is not a number below the dimension's size.
     pub fn resolve<'a>(
         tensor_type: &TensorType,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -54,7 +55,7 @@ impl Address {
         Ok(Address { labels, index })
     }
 
-    /// The labels and the index of one cell.
+    /// Labels and index of one cell.
     ///
     /// # Errors
     /// A dimension is missing.
@@ -65,7 +66,7 @@ impl Address {
         }
     }
 
-    /// The labels of one dense subspace.
+    /// Labels of one dense subspace.
     ///
     /// # Errors
     /// A mapped dimension is missing.

@@ -1,13 +1,13 @@
-/// What can be wrong with a tensor type or value.
+/// Error in a tensor type or value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text of a tensor type could not be understood.
+    /// The text of a tensor type is malformed.
     #[error("tensor type '{spec}': {reason}; write for example tensor<float>(x[384]) or tensor(tag{{}})")]
     Type {
         /// The text as given.
         spec: String,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: String,
     },
     /// A value does not fit its type.
@@ -15,7 +15,7 @@ pub enum Error {
     Value {
         /// The expected type.
         tensor_type: String,
-        /// What is wrong with the value.
+        /// Cause of the error.
         reason: String,
     },
 }

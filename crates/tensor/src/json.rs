@@ -1,7 +1,7 @@
-//! Tensors from and to JSON, in every form that documents, queries and constants may use.
+//! Conversion of tensors from and to JSON, in all forms that documents, queries and constants may use.
 //!
-//! Reading works over any serde deserializer and puts numbers straight into cells: see [`TensorSeed`], [`ModifySeed`] and
-//! [`RemoveSeed`]. Writing is by [`Tensor::rendered`](crate::Tensor::rendered) in a [`Format`].
+//! Readers work over any serde deserializer and store numbers directly as cells: see [`TensorSeed`],
+//! [`ModifySeed`] and [`RemoveSeed`]. [`Tensor::rendered`](crate::Tensor::rendered) writes in a [`Format`].
 
 mod read;
 mod skip;

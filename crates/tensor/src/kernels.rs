@@ -1,8 +1,9 @@
-//! Sums over the cells of vectors, with the widest instructions that the machine has.
+//! Sums over the cells of vectors, with the widest instructions of the machine.
 //!
-//! A kernel has a plain form, which is its meaning, and one generic body over registers, which is compiled for what the
-//! machine may have: AVX-512, AVX2 with FMA, NEON. They differ from the plain form only in the order of additions, and the
-//! tests hold them together. Cells of all types but `double` are summed in `f32` lanes.
+//! A kernel has a plain form, which defines its result, and one generic body over registers, which is
+//! compiled for the instruction sets that the machine may have: AVX-512, AVX2 with FMA, NEON. They differ
+//! from the plain form only in the order of additions; tests compare them. Cells of all types except `double`
+//! are summed in `f32` lanes.
 
 mod max_sim;
 
@@ -19,7 +20,7 @@ mod wide;
 
 /// A cell that kernels can read as `f32`.
 pub trait Lane: Copy + native::Wide {
-    /// The cell as `f32`; exact.
+    /// Converts the cell to `f32` exactly.
     fn to_f32(self) -> f32;
 }
 
@@ -41,7 +42,7 @@ impl Lane for i8 {
     }
 }
 
-/// What a kernel sums over the pairs of cells of two vectors.
+/// Term of a kernel's sum over pairs of cells of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairs {
     /// `a × b`.
@@ -50,15 +51,15 @@ pub enum Pairs {
     SquaredDifference,
 }
 
-/// The sum over the pairs of cells of `a` and `b`, as long as the shorter.
+/// Sum over the pairs of cells of `a` and `b`, up to the shorter length.
 pub fn sum_pairs<A: Lane, B: Lane>(pairs: Pairs, a: &[A], b: &[B]) -> f64 {
     let mut sum = [0.0];
     sum_rows(pairs, a, b, a.len().min(b.len()), &[0], &mut sum);
     sum[0]
 }
 
-/// For each of `rows`, the sum over the pairs of cells of `vector` and that row of `cells`, which has rows of `width` cells.
-/// Row numbers past the end give 0.
+/// Computes for each of `rows` the sum over the pairs of cells of `vector` and that row of `cells`, whose
+/// rows have `width` cells. Row numbers past the end give 0.
 pub fn sum_rows<A: Lane, B: Lane>(
     pairs: Pairs,
     vector: &[A],
@@ -73,7 +74,7 @@ pub fn sum_rows<A: Lane, B: Lane>(
     }
 }
 
-/// The plain twin of the other forms.
+/// Plain implementation of the other forms.
 pub fn sum_pairs_plain(
     pairs: Pairs,
     a: impl IntoIterator<Item = f64>,
@@ -90,7 +91,7 @@ pub fn sum_pairs_plain(
 
 /// A cell that can be read as `f64`; exact.
 pub trait Widen: Copy {
-    /// The cell as `f64`.
+    /// Converts the cell to `f64` exactly.
     fn widen(self) -> f64;
 }
 
@@ -106,9 +107,10 @@ impl<T: Lane> Widen for T {
     }
 }
 
-/// [`sum_pairs`] where one vector has `double` cells: summed in `f64`.
+/// [`sum_pairs`] for one vector with `double` cells: summed in `f64`.
 pub fn sum_pairs_f64<B: Widen>(pairs: Pairs, a: &[f64], b: &[B]) -> f64 {
-    // Eight independent sums let the compiler use vector registers; a single one would fix the order of additions.
+    // Eight independent sums let the compiler use vector registers; a single one would fix the order of
+    // additions.
     let len = a.len().min(b.len());
     let ((a_blocks, a_rest), (b_blocks, b_rest)) = (a[..len].as_chunks::<8>(), b[..len].as_chunks::<8>());
     let mut sums = [0.0f64; 8];
@@ -125,11 +127,11 @@ pub fn sum_pairs_f64<B: Widen>(pairs: Pairs, a: &[f64], b: &[B]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// How many bits differ between two equally long vectors of bytes; the longer one's rest does not count.
+/// Number of differing bits of two byte vectors, up to the shorter length.
 pub fn hamming(a: &[i8], b: &[i8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("popcnt") {
-        // SAFETY: the feature that the function needs was just found.
+        // SAFETY: the check above found the CPU feature that the function needs.
         return unsafe { hamming_popcnt(a, b) };
     }
     hamming_plain(a, b)
@@ -178,7 +180,7 @@ fn rows_plain<A: Lane, B: Lane, const DIFFERENCE: bool>(
     }
 }
 
-/// Row `row` of `cells`; empty where there is none.
+/// Row `row` of `cells`; empty if it does not exist.
 #[inline(always)]
 fn row_of<B>(cells: &[B], width: usize, row: u16) -> &[B] {
     let from = usize::from(row) * width;
@@ -202,7 +204,8 @@ mod tests {
 
     use super::*;
 
-    /// Every compiled form against the plain one, over whole numbers, where `f32` sums are exact in any order.
+    /// Compares every compiled form with the plain one, over whole numbers, for which `f32` sums are exact in
+    /// any order.
     fn check<A: Lane, B: Lane>(a: &[A], b: &[B]) {
         let twin = |pairs| {
             sum_pairs_plain(
@@ -219,7 +222,7 @@ mod tests {
         assert_eq!(sums[0], twin(Pairs::Product));
         #[cfg(target_arch = "x86_64")]
         if native::has_avx2() {
-            // SAFETY: the features that the function needs were just found.
+            // SAFETY: the check above found the CPU features that the function needs.
             unsafe { native::rows_avx2::<A, B, true>(a, b, width, &[0], &mut sums) };
             assert_eq!(sums[0], twin(Pairs::SquaredDifference));
         }

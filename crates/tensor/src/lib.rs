@@ -1,10 +1,10 @@
 //! Tensors: their types, their values, and the kernels that run over them.
 //!
-//! A [`TensorType`] names a cell type and a sorted list of dimensions; a [`Tensor`] is a value of such a type.
-//! Mapped dimensions have labels, indexed ones a size. A value is stored as its *dense subspaces*: one block of cells for each
-//! combination of labels, row-major over the indexed dimensions in the type's order.
+//! A [`TensorType`] has a cell type and a sorted list of dimensions; a [`Tensor`] is a value of such a type.
+//! Mapped dimensions have labels, indexed ones a size. A value is stored as its *dense subspaces*: one block
+//! of cells for each combination of labels, row-major over the indexed dimensions in the type's order.
 //!
-//! This crate does not know documents, fields or ranking expressions.
+//! This crate is independent of documents, fields and ranking expressions.
 
 mod address;
 mod builder;

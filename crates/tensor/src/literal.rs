@@ -1,18 +1,19 @@
-//! The literal form of tensors, as queries and constants write it.
+//! Literal form of tensors in queries and constants.
 
 use std::fmt;
 
 use crate::{Address, CellType, Cells, Dimension, DimensionKind, Error, Tensor, TensorBuilder, TensorType};
 
 impl Tensor {
-    /// Parses the literal form: `tensor(x[2]):[1,2]`, `{ {x:a}:1, {x:b}:2 }`, `{a:1,b:2}`, `{a:[1,2]}`, `[[1,2],[3,4]]`,
-    /// hexadecimal digits for dense cells, or a number.
+    /// Parses the literal form: `tensor(x[2]):[1,2]`, `{ {x:a}:1, {x:b}:2 }`, `{a:1,b:2}`, `{a:[1,2]}`,
+    /// `[[1,2],[3,4]]`, hexadecimal digits for dense cells, or a number.
     ///
-    /// - With `declared` the value is of that type; a type in the text must have the same dimensions.
-    /// - Without any type only the form with whole addresses can be read; its dimensions are mapped and its cells `double`.
+    /// - With `declared` the value has that type; a type in the text must have the same dimensions.
+    /// - Without any type only the form with full addresses is valid; its dimensions are mapped and its cells
+    ///   `double`.
     ///
     /// # Errors
-    /// [`Error::Value`] with the character where the text stops making sense.
+    /// [`Error::Value`] with the position of the first invalid character.
     pub fn parse(text: &str, declared: Option<&TensorType>) -> Result<Tensor, Error> {
         let (spec, body) = split_type(text);
         let written = spec.map(TensorType::parse).transpose()?;
@@ -36,7 +37,8 @@ impl Tensor {
     }
 }
 
-/// The type before a value, and the value; the separating colon is the first after the type's closing parenthesis.
+/// Splits a literal into the optional type and the value; the separating colon is the first after the type's
+/// closing parenthesis.
 fn split_type(text: &str) -> (Option<&str>, &str) {
     let trimmed = text.trim_start();
     if !trimmed.starts_with("tensor") {
@@ -119,7 +121,7 @@ impl<'t> Parser<'t> {
         Ok(builder.finish())
     }
 
-    /// `{x:a,y:b}:1, …}`, the outer brace already read.
+    /// Parses `{x:a,y:b}:1, …}`, after the outer brace.
     fn addressed_cells(
         &mut self,
         mut cell: impl FnMut(&Self, Vec<(String, String)>, f64) -> Result<(), Error>,
@@ -146,7 +148,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `a:1, b:[1,2], …}`, or with several mapped dimensions `a:{b:…}`; the outer brace already read.
+    /// Parses `a:1, b:[1,2], …}`, or with several mapped dimensions `a:{b:…}`; after the outer brace.
     fn labelled(
         &mut self,
         tensor_type: &'t TensorType,
@@ -172,7 +174,7 @@ impl<'t> Parser<'t> {
         self.expect('}')
     }
 
-    /// The cells of one subspace.
+    /// Parses the cells of one subspace.
     fn block(&mut self, tensor_type: &TensorType) -> Result<Cells, Error> {
         let sizes: Vec<usize> = tensor_type.indexed().map(|(_, size)| size).collect();
         let mut cells =
@@ -190,7 +192,7 @@ impl<'t> Parser<'t> {
         Ok(cells)
     }
 
-    /// `[…]` over the outermost of `sizes`: nested lists, or all cells flat.
+    /// Parses `[…]` over the outermost of `sizes`: nested lists, or all cells flat.
     fn list(&mut self, sizes: &[usize], cells: &mut Cells) -> Result<(), Error> {
         self.expect('[')?;
         let before = cells.len();
@@ -225,7 +227,7 @@ impl<'t> Parser<'t> {
         word.parse().map_err(|_| self.fail(format!("expected a number, got '{word}'")))
     }
 
-    /// Everything up to a separator.
+    /// Reads the text up to a separator.
     fn word(&mut self) -> &'t str {
         self.skip_space();
         let rest = &self.text[self.at..];
@@ -236,7 +238,8 @@ impl<'t> Parser<'t> {
         &rest[..end]
     }
 
-    /// A dimension's name or a label, which may be quoted; a quote or backslash inside is written `\'`, `\"`, `\\`.
+    /// Parses a dimension name or a label, optionally quoted; a quote or backslash inside is written `\'`,
+    /// `\"`, `\\`.
     fn label(&mut self) -> Result<String, Error> {
         let Some(quote @ ('\'' | '"')) = self.peek() else {
             let word = self.word();
@@ -299,7 +302,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// A value of the type as a literal, as the end of a sentence.
+/// Example of a literal of the type, as the end of a sentence.
 fn example(tensor_type: &TensorType) -> String {
     const WRITTEN_OUT: usize = 4;
     let size = tensor_type.dense_size();
@@ -310,7 +313,7 @@ fn example(tensor_type: &TensorType) -> String {
         }
         _ => "[0.1,0.2,…]".to_owned(),
     };
-    // Labels are those of other values: any word.
+    // Labels are arbitrary, so any word is an example.
     let labels = tensor_type.mapped().zip('a'..).map(|(_, label)| label);
     let (opened, closed): (String, String) = labels.map(|label| (format!("{{{label}:"), '}')).unzip();
     let cells = if size > WRITTEN_OUT { format!(" with all {size} numbers") } else { String::new() };

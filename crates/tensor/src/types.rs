@@ -5,10 +5,10 @@ use crate::Error;
 /// The most cells of one dense subspace: a type in a request cannot ask for more memory than this.
 const MAX_DENSE_CELLS: usize = 1 << 28;
 
-/// The most dimensions of a type; what recurses over them stays shallow.
+/// Maximum number of dimensions of a type; it limits recursion over them.
 const MAX_DIMENSIONS: usize = 64;
 
-/// What one cell of a tensor is stored as. Arithmetic is done in `f32` or `f64`, whatever the storage.
+/// Storage type of a tensor's cells. Arithmetic uses `f32` or `f64`, independent of the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CellType {
     /// 64-bit float; the default.
@@ -22,7 +22,7 @@ pub enum CellType {
 }
 
 impl CellType {
-    /// Bytes of one cell.
+    /// Size of one cell in bytes.
     pub const fn size(self) -> usize {
         match self {
             CellType::Double => 8,
@@ -43,7 +43,7 @@ impl CellType {
     }
 }
 
-/// Whether a dimension is addressed by label or by position.
+/// Addressing of a dimension: by label or by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DimensionKind {
     /// Addressed by labels: `name{}`.
@@ -69,7 +69,7 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// A type of these dimensions, which are sorted here.
+    /// Creates a type with these dimensions, which it sorts.
     ///
     /// # Errors
     /// Two dimensions of one name, an indexed dimension of size 0, more than 2^28 cells in a
@@ -100,7 +100,7 @@ impl TensorType {
         TensorType { cell: CellType::Double, dimensions: Vec::new() }
     }
 
-    /// Parses `tensor<float>(x[3],tag{})`; the cell type may be left out (`double`).
+    /// Parses `tensor<float>(x[3],tag{})`; the cell type is optional (`double`).
     ///
     /// # Errors
     /// [`Error::Type`], which quotes the text.
@@ -151,7 +151,7 @@ impl TensorType {
         Self::new(cell, dimensions)
     }
 
-    /// How cells are stored.
+    /// Storage type of the cells.
     pub const fn cell(&self) -> CellType {
         self.cell
     }
@@ -174,17 +174,17 @@ impl TensorType {
         })
     }
 
-    /// Cells of one dense subspace: the product of the indexed sizes, 1 when there is none.
+    /// Number of cells of one dense subspace: the product of the indexed sizes, 1 without indexed dimensions.
     pub fn dense_size(&self) -> usize {
         self.indexed().map(|(_, size)| size).product()
     }
 
-    /// Without dimensions: a plain number.
+    /// True if there are no dimensions: a plain number.
     pub fn is_scalar(&self) -> bool {
         self.dimensions.is_empty()
     }
 
-    /// Has at least one dimension, and no mapped one: every value has the same number of cells.
+    /// True if there is at least one dimension, and no mapped one: every value has the same number of cells.
     pub fn is_dense(&self) -> bool {
         !self.is_scalar() && self.mapped().next().is_none()
     }

@@ -1,13 +1,13 @@
-//! Partial updates: what changes some cells of a tensor and leaves the others.
+//! Partial updates: changes to some cells of a tensor.
 
 use std::collections::HashMap;
 
 use crate::{Cells, Error, Tensor};
 
-/// What a [`Modify`] does with each cell it names.
+/// Operation of a [`Modify`] on each of its cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellOperation {
-    /// The new value takes the old one's place.
+    /// The new value replaces the old one.
     Replace,
     /// The new value is added to the old one.
     Add,
@@ -16,7 +16,7 @@ pub enum CellOperation {
 }
 
 impl CellOperation {
-    /// The value a cell has before it is modified, where the modification creates it.
+    /// Initial value of a cell that the modification creates.
     const fn default(self) -> f64 {
         match self {
             CellOperation::Replace | CellOperation::Add => 0.0,
@@ -33,26 +33,26 @@ impl CellOperation {
     }
 }
 
-/// Changes single cells. Cells that are not there are left out, or created first.
+/// Change of single cells. Missing cells are skipped, or created first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Modify {
-    /// What is done with each cell.
+    /// Operation on each cell.
     pub operation: CellOperation,
-    /// Create the subspaces that are not there.
+    /// True to create missing subspaces.
     pub create: bool,
     /// Labels of the mapped dimensions, the row-major index in the subspace, and the operand.
     pub cells: Vec<(Vec<String>, usize, f64)>,
 }
 
-/// Takes subspaces away: each pattern has one label, or `None` for any, a mapped dimension.
+/// Removal of subspaces: each pattern has one entry per mapped dimension, a label or `None` for any.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remove {
-    /// A subspace that fits one of these goes.
+    /// A subspace that matches one of these is removed.
     pub patterns: Vec<Vec<Option<String>>>,
 }
 
 impl Tensor {
-    /// This tensor with some cells modified.
+    /// Returns this tensor with some cells modified.
     ///
     /// # Errors
     /// A cell's labels or index are not of this type.
@@ -87,7 +87,7 @@ impl Tensor {
         Tensor::new(self.tensor_type().clone(), labels, cells)
     }
 
-    /// This tensor with the subspaces of `other` added; where both have one, that of `other` holds.
+    /// Returns this tensor with the subspaces of `other` added; if both have one, that of `other` wins.
     ///
     /// # Errors
     /// The types differ, or no dimension is mapped, so that nothing can be added.
@@ -106,7 +106,7 @@ impl Tensor {
         Ok(builder.finish())
     }
 
-    /// This tensor without the subspaces that fit a pattern.
+    /// Returns this tensor without the subspaces that match a pattern.
     ///
     /// # Errors
     /// No dimension is mapped, so that nothing can be removed.

@@ -5,21 +5,21 @@ use half::bf16;
 
 use crate::{CellType, Error, TensorType};
 
-/// The cells of a tensor in their storage type.
+/// Cells of a tensor in their storage type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
     /// 64-bit floats.
     Double(Vec<f64>),
     /// 32-bit floats.
     Float(Vec<f32>),
-    /// 16-bit brain floats.
+    /// 16-bit floats with 8 exponent bits (bfloat16).
     BFloat16(Vec<bf16>),
     /// Signed bytes.
     Int8(Vec<i8>),
 }
 
 impl Cells {
-    /// No cells yet, with room for `capacity`.
+    /// Creates an empty list with room for `capacity` cells.
     pub fn with_capacity(cell: CellType, capacity: usize) -> Self {
         match cell {
             CellType::Double => Cells::Double(Vec::with_capacity(capacity)),
@@ -39,9 +39,9 @@ impl Cells {
         }
     }
 
-    /// Adds one cell as [`Cells::push`] does; false, and nothing added, where the storage type cannot hold a finite number that
-    /// is so large, or (int8) that has a fraction. For int8 the numbers from 128 to 255 are those with the same bits, since such
-    /// cells are often bits that were packed into bytes.
+    /// Adds one cell like [`Cells::push`]. Returns false, without adding it, if the storage type cannot
+    /// represent a finite number of that size, or (int8) its fraction. For int8, the numbers from 128 to 255
+    /// are those with the same bits, because such cells are often packed bits.
     pub fn try_push(&mut self, value: f64) -> bool {
         match self {
             Cells::Double(cells) => cells.push(value),
@@ -73,7 +73,7 @@ impl Cells {
         true
     }
 
-    /// Replaces the cell at `index`, which must be below [`Cells::len`]; rounds as [`Cells::push`].
+    /// Replaces the cell at `index`, which must be below [`Cells::len`]; rounds like [`Cells::push`].
     pub fn set(&mut self, index: usize, value: f64) {
         match self {
             Cells::Double(cells) => cells[index] = value,
@@ -94,7 +94,8 @@ impl Cells {
         }
     }
 
-    /// Replaces the cells from `at` by `block`; false, and nothing replaced, where the cell types differ. The cells must be there.
+    /// Replaces the cells from `at` by `block`. Returns false, without replacing them, if the cell types
+    /// differ. The cells must exist.
     pub(crate) fn overwrite(&mut self, at: usize, block: &Cells) -> bool {
         let range = at..at + block.len();
         match (self, block) {
@@ -107,9 +108,10 @@ impl Cells {
         true
     }
 
-    /// Adds the cells that `digits` spell: the bits of each cell as hexadecimal digits, most significant first.
+    /// Adds the cells given as `digits`: the bits of each cell as hexadecimal digits, most significant first.
     ///
-    /// False, with some cells added, where they are no whole number of cells or no hexadecimal digits.
+    /// Returns false, possibly after adding some cells, if they are not a whole number of cells or not
+    /// hexadecimal digits.
     pub(crate) fn extend_from_hex(&mut self, digits: &str) -> bool {
         let width = self.cell_type().size() * 2;
         if !digits.len().is_multiple_of(width) || !digits.is_ascii() {
@@ -131,7 +133,7 @@ impl Cells {
         true
     }
 
-    /// A copy of the cells in `range`, which must lie below [`Cells::len`].
+    /// Copies the cells in `range`, which must be below [`Cells::len`].
     pub fn slice(&self, range: Range<usize>) -> Cells {
         match self {
             Cells::Double(cells) => Cells::Double(cells[range].to_vec()),
@@ -166,7 +168,7 @@ impl Cells {
         }
     }
 
-    /// How many cells there are.
+    /// Number of cells.
     pub fn len(&self) -> usize {
         match self {
             Cells::Double(cells) => cells.len(),
@@ -176,7 +178,7 @@ impl Cells {
         }
     }
 
-    /// Whether there is no cell.
+    /// True if there are no cells.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -191,7 +193,7 @@ impl Cells {
         }
     }
 
-    /// The cells as little-endian bytes, as they lie in memory and on disk.
+    /// The cells as little-endian bytes, as in memory and on disk.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Cells::Double(cells) => bytemuck::cast_slice(cells),
@@ -201,9 +203,10 @@ impl Cells {
         }
     }
 
-    /// Cells from little-endian bytes; a trailing part of a cell is left out.
+    /// Creates cells from little-endian bytes; a trailing part of a cell is dropped.
     pub fn from_bytes(cell: CellType, bytes: &[u8]) -> Self {
-        /// A copy: columns are read as they lie by the same machines, so all of them put the lowest byte first.
+        /// Copies cells from bytes. Columns are read without conversion on the same kind of machine, so all
+        /// of them store the lowest byte first.
         fn copied<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
             const { assert!(cfg!(target_endian = "little"), "cells lie in columns as this machine has them") };
             bytemuck::pod_collect_to_vec(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
@@ -235,11 +238,11 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor from its parts.
+    /// Creates a tensor from its parts.
     ///
     /// # Errors
-    /// The number of labels or cells, or the storage type, does not fit the type; or a dense value has not exactly one
-    /// subspace.
+    /// The number of labels or cells, or the storage type, does not fit the type; or a dense value does not
+    /// have exactly one subspace.
     pub fn new(tensor_type: TensorType, labels: Vec<String>, cells: Cells) -> Result<Self, Error> {
         let mapped = tensor_type.mapped().count();
         let dense = tensor_type.dense_size();
@@ -271,18 +274,18 @@ impl Tensor {
         &self.tensor_type
     }
 
-    /// The cells of all subspaces, one after another.
+    /// Cells of all subspaces, concatenated.
     pub const fn cells(&self) -> &Cells {
         &self.cells
     }
 
-    /// The labels of subspace `index`, one a mapped dimension.
+    /// Labels of subspace `index`, one per mapped dimension.
     pub fn labels(&self, index: usize) -> &[String] {
         let mapped = self.tensor_type.mapped().count();
         &self.labels[index * mapped..(index + 1) * mapped]
     }
 
-    /// The labels of all subspaces, one after another.
+    /// Labels of all subspaces, concatenated.
     pub fn all_labels(&self) -> &[String] {
         &self.labels
     }

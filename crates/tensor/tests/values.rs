@@ -1,4 +1,4 @@
-//! Tensors from and to JSON and text: each form in, one form out.
+//! Conversion of tensors from and to JSON and text: each form in, one form out.
 
 use millrace_tensor::json::{Format, ModifySeed, RemoveSeed, TensorSeed};
 use millrace_tensor::{CellType, Cells, Dimension, DimensionKind, Tensor, TensorType};
@@ -15,7 +15,7 @@ fn render(tensor: &Tensor, format: &str) -> String {
     serde_json::to_string(&tensor.rendered(format.parse().unwrap())).unwrap()
 }
 
-/// Reads `json`, and expects it written as `expected`; or, with `!` first, an error that has this text.
+/// Reads `json`, and expects it to be written as `expected`; or, after `!`, an error that contains this text.
 fn check(spec: &str, json: &str, format: &str, expected: &str) {
     match (read(spec, json), expected.strip_prefix('!')) {
         (Ok(tensor), None) => assert_eq!(render(&tensor, format), expected, "{spec} from {json}"),
@@ -111,7 +111,7 @@ fn wrong_json_is_refused_with_the_reason() {
     assert!(TensorType::parse(&format!("tensor({})", many.join(","))).is_err());
 }
 
-/// Parses a literal and expects it written in the short form; or, with `!` first, an error that has this text.
+/// Parses a literal and expects its short form; or, after `!`, an error that contains this text.
 fn check_literal(text: &str, declared: Option<&str>, expected: &str) {
     let declared = declared.map(|spec| TensorType::parse(spec).unwrap());
     match (Tensor::parse(text, declared.as_ref()), expected.strip_prefix('!')) {
@@ -147,7 +147,7 @@ fn every_literal_form_is_read() {
     check_literal("[1,2] x", Some("tensor(x[2])"), "!text after the value");
 }
 
-/// Each is of the type that it is an example for, and comes with any error of its literal.
+/// Each example has the type that it is for, and is part of any error of its literal.
 #[test]
 fn what_cannot_be_read_is_told_with_an_example() {
     #[track_caller]

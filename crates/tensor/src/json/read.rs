@@ -5,15 +5,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use super::skip::Skipped;
 use crate::{Address, Cells, Tensor, TensorBuilder, TensorType};
 
-/// Reads a tensor of a type from any of its JSON forms:
+/// Reader of a tensor of a type from any of its JSON forms:
 ///
-/// - dense: `[1, 2]`, nested or flat, or hexadecimal digits; either may stand under `values`;
-/// - one mapped dimension: `{"a": 1}`, with a block in place of the number where other dimensions are indexed; either may
-///   stand under `cells` or `blocks`;
-/// - any: a list of `{"address": {"x": "a"}, "value": 1}`, which may stand under `cells`;
-/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}`, which may stand under `blocks`.
+/// - dense: `[1, 2]`, nested or flat, or hexadecimal digits; either may be the value of `values`;
+/// - one mapped dimension: `{"a": 1}`, with a block instead of the number if other dimensions are indexed;
+///   either may be the value of `cells` or `blocks`;
+/// - any: a list of `{"address": {"x": "a"}, "value": 1}`, which may be the value of `cells`;
+/// - mixed: a list of `{"address": {"x": "a"}, "values": [1, 2]}`, which may be the value of `blocks`.
 ///
-/// A `type` beside the content is skipped. Numbers that the cell type cannot hold are refused.
+/// A `type` beside the content is skipped. Numbers that the cell type cannot represent are errors.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorSeed<'t>(pub &'t TensorType);
 
@@ -43,7 +43,7 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tensor, A::Error> {
         match (Numbers { tensor_type: self.0 }).visit_seq(seq)? {
             Content::Cells(cells) => {
-                // A list without any cell is the empty tensor where a dimension is mapped.
+                // A list without cells is the empty tensor if a dimension is mapped.
                 Tensor::new(self.0.clone(), Vec::new(), cells).map_err(A::Error::custom)
             }
             Content::Tensor(tensor) => Ok(tensor),
@@ -81,13 +81,13 @@ fn not_hex<E: serde::de::Error>(digits: &str, tensor_type: &TensorType) -> E {
     )
 }
 
-/// What a list held: plain numbers in order, or addressed cells.
+/// Content of a list: plain numbers in order, or addressed cells.
 enum Content {
     Cells(Cells),
     Tensor(Tensor),
 }
 
-/// Reads a list of numbers, nested as the indexed dimensions are or flat, or of addressed cells.
+/// Reader of a list of numbers, flat or nested like the indexed dimensions, or of addressed cells.
 struct Numbers<'t> {
     tensor_type: &'t TensorType,
 }
@@ -112,13 +112,13 @@ impl<'de> Visitor<'de> for Numbers<'_> {
     }
 }
 
-/// What a list has held so far.
+/// Content of a list so far.
 struct List<'t> {
     tensor_type: &'t TensorType,
-    /// The cells of one dense subspace; asked for with every number, so kept here.
+    /// Number of cells of one dense subspace, cached because every number needs it.
     dense: usize,
     cells: Cells,
-    /// Of addressed cells, once there is one.
+    /// Builder for addressed cells, created with the first one.
     builder: Option<TensorBuilder<'t>>,
 }
 
@@ -233,9 +233,9 @@ pub(super) fn check_range<E: serde::de::Error>(value: f64, tensor_type: &TensorT
     }
 }
 
-/// `NaN` and the infinities, which JSON has no numbers for.
+/// Parses `NaN` and the infinities, which JSON numbers cannot represent.
 fn special_number(text: &str) -> Option<f64> {
-    // Without a digit: the digits of a block may also spell a number that is too large.
+    // Only names without digits: the digits of a block may also spell a number that is too large.
     let name = !text.bytes().any(|byte| byte.is_ascii_digit());
     if name { text.parse().ok() } else { None }
 }
@@ -334,7 +334,7 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
         if self.key != "cells" && self.key != "blocks" {
             return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
         }
-        // One level down everything is a label, even a label named "cells"; lists and digits there are blocks.
+        // One level down every key is a label, even "cells"; lists and digits there are blocks.
         while let Some(key) = map.next_key_seed(Label)? {
             let block = map.next_value_seed(Block { tensor_type: self.builder.tensor_type() })?;
             self.builder.block(vec![key], &block).map_err(A::Error::custom)?;
@@ -343,7 +343,7 @@ impl<'de> Visitor<'de> for Entry<'_, '_> {
     }
 }
 
-/// The cells of one subspace: a number where it has one cell, a list, or hexadecimal digits.
+/// Cells of one subspace: a number if it has one cell, a list, or hexadecimal digits.
 pub(super) struct Block<'t> {
     pub(super) tensor_type: &'t TensorType,
 }
@@ -403,7 +403,7 @@ pub(super) struct Addressed<'t> {
     pub(super) tensor_type: &'t TensorType,
 }
 
-/// What an [`Addressed`] object held.
+/// Content of an [`Addressed`] object.
 pub(super) struct AddressedCells {
     pairs: Vec<(String, String)>,
     pub(super) value: Option<f64>,

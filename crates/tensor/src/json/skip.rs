@@ -2,10 +2,10 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Reads any JSON value and forgets it.
+/// Reader that discards any JSON value.
 ///
-/// Serde's `IgnoredAny` lets a parser take a path of its own, and that of sonic-rs recurses as deep as the text says; this
-/// takes the path of values that are kept, which every parser bounds.
+/// Serde's `IgnoredAny` lets a parser use a separate code path, and that of sonic-rs recurses as deep as the
+/// text is nested. This reader uses the path of ordinary values, which every parser bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skipped;
 

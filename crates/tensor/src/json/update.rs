@@ -5,8 +5,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use super::read::{Addressed, Block, Label, Pairs, check_range};
 use crate::{Address, CellOperation, Modify, Remove, TensorType};
 
-/// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under `cells`,
-/// `addresses` or `blocks`, in any order.
+/// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under
+/// `cells`, `addresses` or `blocks`, in any order.
 #[derive(Debug, Clone, Copy)]
 pub struct ModifySeed<'t>(pub &'t TensorType);
 
@@ -53,7 +53,8 @@ impl<'de> Visitor<'de> for ModifySeed<'_> {
     }
 }
 
-/// The operands of a modification: addressed cells or blocks in a list, or by the label of the one mapped dimension.
+/// The operands of a modification: addressed cells or blocks in a list, or by the label of the one mapped
+/// dimension.
 struct Operands<'t, 'c> {
     tensor_type: &'t TensorType,
     cells: &'c mut Vec<(Vec<String>, usize, f64)>,
@@ -117,7 +118,8 @@ impl<'de> Visitor<'de> for Operands<'_, '_> {
     }
 }
 
-/// Reads the object of a `remove` update: `{"addresses": [{"x": "a"}]}`, where an address may leave mapped dimensions out.
+/// Reads the object of a `remove` update: `{"addresses": [{"x": "a"}]}`, where an address may omit mapped
+/// dimensions.
 #[derive(Debug, Clone, Copy)]
 pub struct RemoveSeed<'t>(pub &'t TensorType);
 

@@ -4,42 +4,42 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use crate::{Cells, DimensionKind, Tensor};
 
-/// How tensors are written as JSON: the values of `format.tensors` and `presentation.format.tensors`.
+/// JSON format of tensors: the values of `format.tensors` and `presentation.format.tensors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// How the content is written.
+    /// Form of the content.
     pub shape: Shape,
-    /// Write the content alone, not in an object that has the type.
+    /// True to write only the content, false to write an object with the type.
     pub direct: bool,
-    /// With how many digits numbers are written.
+    /// Precision of numbers.
     pub digits: Digits,
 }
 
-/// With how many digits the cells of a tensor are written.
+/// Number of digits of a tensor's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Digits {
-    /// As few as tell the cell from others of its type: `0.1` for a float.
+    /// The fewest digits that distinguish the cell from others of its type: `0.1` for a float.
     OfCell,
-    /// As few as tell the cell's value from other doubles: `0.10000000149011612` for a float of 0.1. Who reads numbers as
-    /// doubles then has the very value.
+    /// The fewest digits that distinguish the value from other doubles: `0.10000000149011612` for a float of
+    /// 0.1. Readers that parse numbers as doubles then get the exact value.
     OfDouble,
 }
 
 impl Format {
-    /// The same, with other digits.
+    /// The same format with another precision.
     pub const fn with_digits(self, digits: Digits) -> Self {
         Format { digits, ..self }
     }
 }
 
-/// How the content of a tensor is written.
+/// Form of a tensor's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// The shortest form that the type allows.
     Short,
     /// A list of addressed cells.
     Long,
-    /// As [`Shape::Short`], with dense cells as hexadecimal digits.
+    /// Like [`Shape::Short`], with dense cells as hexadecimal digits.
     Hex,
 }
 
@@ -71,13 +71,14 @@ impl FromStr for Format {
 }
 
 impl Tensor {
-    /// This tensor, to be serialized as JSON in a format.
+    /// Returns this tensor for serialization as JSON in a format.
     pub const fn rendered(&self, format: Format) -> Rendered<'_> {
         Rendered { tensor: self, format }
     }
 }
 
-/// A tensor and the JSON format to write it in. Numbers that JSON cannot hold are written as `"NaN"`, `"Infinity"`, `"-Infinity"`.
+/// A tensor and its JSON format. Numbers that JSON cannot represent are written as `"NaN"`, `"Infinity"`,
+/// `"-Infinity"`.
 #[derive(Debug, Clone, Copy)]
 pub struct Rendered<'a> {
     tensor: &'a Tensor,
@@ -149,7 +150,7 @@ impl Serialize for Content<'_> {
     }
 }
 
-/// The cells of one subspace: nested lists, digits, or a number where no dimension is indexed.
+/// Cells of one subspace: nested lists, digits, or a number if no dimension is indexed.
 struct Block<'a> {
     of: Rendered<'a>,
     subspace: usize,
@@ -227,7 +228,7 @@ impl Serialize for AddressedBlock<'_> {
     }
 }
 
-/// Dimension names with labels; with those of the indexed dimensions where a cell is meant.
+/// Dimension names with labels; for a cell, those of indexed dimensions, too.
 struct AddressOf<'a> {
     of: Rendered<'a>,
     subspace: usize,
@@ -255,7 +256,7 @@ impl Serialize for AddressOf<'_> {
     }
 }
 
-/// A cell, or the text that stands for a number that JSON cannot hold.
+/// A cell, or the text for a number that JSON cannot represent.
 enum Number {
     Float(f32),
     Double(f64),
@@ -266,7 +267,7 @@ impl Rendered<'_> {
         let (cells, number) = (self.tensor.cells(), self.tensor.cells().get(at));
         match (cells, self.format.digits) {
             (Cells::Double(_), _) | (_, Digits::OfDouble) => Number::Double(number),
-            // The cell is one of these, so nothing is rounded.
+            // The cell has one of these types, so nothing is rounded.
             (Cells::Float(_) | Cells::BFloat16(_) | Cells::Int8(_), Digits::OfCell) => {
                 Number::Float(number as f32)
             }

@@ -1,34 +1,34 @@
-//! The largest sums of many vectors with any of many others, added up: late interaction.
+//! Late interaction: for each of several vectors the largest sum with any of several others, added up.
 //!
-//! 1. The vectors of one side, the query's, are turned so that cell `k` of as many vectors as a register has lanes lies together. A few
-//!    such registers are a block.
-//! 2. Of the other side a few vectors at a time are taken, their cells as `f32`.
-//! 3. For each cell, each of those is spread over a register and multiplied with the block's: a sum in every lane, none of which has ever to
-//!    be added across lanes.
+//! 1. The vectors of one side, the query's, are transposed so that cell `k` of as many vectors as a register
+//!    has lanes is contiguous. A few such registers are a block.
+//! 2. The vectors of the other side are taken a few at a time, their cells as `f32`.
+//! 3. Each of their cells is broadcast to a register and multiplied with the block's: one sum per lane, never
+//!    added across lanes.
 //! 4. Each lane keeps its largest sum; at the end the lanes are added up.
 
 use super::{Lane, Pairs, native};
 
-/// The vectors of one side, made ready to be compared with those of the other.
+/// Vectors of one side, prepared for comparison with those of the other.
 #[derive(Debug, Clone)]
 pub struct MaxSim {
     pub(super) pairs: Pairs,
-    /// Cells of a vector.
+    /// Number of cells per vector.
     pub(super) width: usize,
-    /// How many vectors there are.
+    /// Number of vectors.
     vectors: usize,
-    /// Block after block: `width` times the lanes of its registers. Lanes without a vector are 0.
+    /// Blocks, each with `width` times the lanes of its registers. Lanes without a vector are 0.
     pub(super) packed: Vec<f32>,
-    /// Registers of each block.
+    /// Number of registers of each block.
     pub(super) blocks: Vec<usize>,
-    /// The largest sum of each lane.
+    /// Largest sum of each lane.
     pub(super) best: Vec<f32>,
-    /// The cells of some vectors of the other side.
+    /// Cells of some vectors of the other side.
     pub(super) rows: Vec<f32>,
 }
 
 impl MaxSim {
-    /// Of vectors of `width` cells, one after another; none where `width` is 0.
+    /// Prepares concatenated vectors of `width` cells; no vectors if `width` is 0.
     pub fn new<A: Lane>(pairs: Pairs, vectors: &[A], width: usize) -> Self {
         let lanes = native::lanes();
         let count = vectors.len().checked_div(width).unwrap_or(0);
@@ -53,7 +53,7 @@ impl MaxSim {
         MaxSim { pairs, width, vectors: count, packed, blocks, best, rows: Vec::new() }
     }
 
-    /// For each vector of this side the largest sum with any of `others`, added up; 0 where there are no others.
+    /// For each vector of this side the largest sum with any of `others`, added up; 0 without others.
     pub fn of<B: Lane>(&mut self, others: &[B]) -> f64 {
         if self.width == 0 || others.len() < self.width {
             return 0.0;
@@ -66,7 +66,7 @@ impl MaxSim {
         self.best[..self.vectors].iter().map(|best| f64::from(*best)).sum()
     }
 
-    /// The plain form.
+    /// Plain implementation.
     pub(super) fn of_plain<B: Lane, const DIFFERENCE: bool>(&mut self, others: &[B], lanes: usize) {
         let MaxSim { width, packed, blocks, best, .. } = self;
         let (mut packed, mut best) = (&packed[..], &mut best[..]);
@@ -97,7 +97,8 @@ mod tests {
     use super::*;
     use crate::kernels::sum_pairs_plain;
 
-    /// Against one pair of vectors after another, over whole numbers, where `f32` sums are exact in any order.
+    /// Compares with one pair of vectors at a time, over whole numbers, for which `f32` sums are exact in any
+    /// order.
     fn check<A: Lane, B: Lane>(query: &[A], others: &[B], width: usize) {
         let cells = |row: &[A]| row.iter().map(|cell| f64::from(cell.to_f32())).collect::<Vec<_>>();
         for pairs in [Pairs::Product, Pairs::SquaredDifference] {
@@ -113,7 +114,7 @@ mod tests {
             };
             let mut similarity = MaxSim::new(pairs, query, width);
             assert_eq!(similarity.of(others), twin);
-            // Nothing is left of the run before.
+            // No state is left from the previous run.
             assert_eq!(similarity.of(others), twin);
             if others.len() >= width {
                 similarity.best.fill(f32::NEG_INFINITY);

@@ -1,4 +1,5 @@
-//! NEON, which every 64-bit ARM has. A register is a pair of NEON's, so that eight narrow cells are one load.
+//! NEON, part of every 64-bit ARM processor. A register is a pair of NEON registers, so that eight narrow
+//! cells are one load.
 
 use std::arch::aarch64::*;
 
@@ -9,7 +10,7 @@ use super::{
     wide::{self, Register},
 };
 
-/// [`super::sum_rows`] with NEON; always done: true.
+/// [`super::sum_rows`] with NEON. Always returns true, for done.
 pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
@@ -22,12 +23,12 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     true
 }
 
-/// Lanes of a register, as [`MaxSim`] lays out its vectors.
+/// Lanes of a register, as used in the layout of [`MaxSim`].
 pub(super) const fn lanes() -> usize {
     8
 }
 
-/// The most registers of a block of [`MaxSim`].
+/// Maximum number of registers in a block of [`MaxSim`].
 pub(super) const BLOCK: usize = 4;
 
 /// The sums of [`MaxSim::of`].
@@ -79,7 +80,8 @@ impl Wide for i8 {
     }
 }
 
-// SAFETY of all bodies below: NEON is part of the architecture; arrays have as many cells as the register lanes.
+// SAFETY of all bodies below: NEON is part of the architecture; arrays have as many cells as the register
+// lanes.
 impl Register<8> for Pair {
     const SUMS: usize = 8;
 

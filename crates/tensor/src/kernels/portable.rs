@@ -1,12 +1,12 @@
-//! Machines whose registers are not known here: everything is plain.
+//! Fallback for processors without special kernels: only the plain forms.
 
 use super::{Lane, MaxSim};
 
-/// Nothing to know where there is only the plain form.
+/// An empty requirement, because only the plain form exists.
 pub trait Wide: Copy {}
 impl<T: Copy> Wide for T {}
 
-/// Never done here: false.
+/// Returns false: no kernel for this processor.
 pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     _: &[A],
     _: &[B],
@@ -17,12 +17,12 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     false
 }
 
-/// Lanes of a register, as [`MaxSim`] lays out its vectors.
+/// Lanes of a register, as used in the layout of [`MaxSim`].
 pub(super) const fn lanes() -> usize {
     1
 }
 
-/// The most registers of a block.
+/// Maximum number of registers in a block.
 pub(super) const BLOCK: usize = 1;
 
 /// The sums of [`MaxSim::of`].

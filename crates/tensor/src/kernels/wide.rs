@@ -1,4 +1,4 @@
-//! The body of a kernel over registers of some width; what a register can do is the machine's to say.
+//! Kernel bodies over registers of some width; [`Register`] has the operations of the processor.
 
 use super::{Lane, MaxSim, rest, row_of};
 
@@ -20,9 +20,9 @@ pub(super) unsafe fn rows<R: Register<N>, const N: usize, A: Lane, B: Lane, cons
         let ((a_steps, a_rest), (b_steps, b_rest)) =
             (vector[..len].as_chunks::<N>(), cells[..len].as_chunks::<N>());
         let ((a_rounds, a_steps), (b_rounds, b_steps)) = (a_steps.as_chunks::<4>(), b_steps.as_chunks::<4>());
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller guarantees the instructions.
         let all = unsafe {
-            // Four sums that do not wait for each other.
+            // Four independent sums, which do not wait for each other.
             let mut parts = [R::zero(); 4];
             for (a, b) in a_rounds.iter().zip(b_rounds) {
                 for (part, (a, b)) in parts.iter_mut().zip(a.iter().zip(b)) {
@@ -38,7 +38,7 @@ pub(super) unsafe fn rows<R: Register<N>, const N: usize, A: Lane, B: Lane, cons
     }
 }
 
-/// The sums of [`MaxSim::of`] for registers of `N` lanes, by which its vectors are laid out.
+/// Body of [`MaxSim::of`] for registers of `N` lanes, which also determine the layout of its vectors.
 ///
 /// # Safety
 /// The machine has the instructions of `R`. To be fast it must be inlined into a function that enables them.
@@ -54,7 +54,7 @@ pub(super) unsafe fn max_sim<R: Register<N>, const N: usize, B: Lane, const DIFF
     loop {
         let mut taken = 0;
         for (row, other) in rows.chunks_exact_mut(width).zip(&mut others) {
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller guarantees the instructions.
             unsafe { spread::<R, N, B>(other, row) };
             taken += 1;
         }
@@ -65,7 +65,7 @@ pub(super) unsafe fn max_sim<R: Register<N>, const N: usize, B: Lane, const DIFF
         for registers in blocks.iter() {
             let (block, packed_rest) = packed.split_at(registers * N * width);
             let (of_block, best_rest) = best.split_at_mut(registers * N);
-            // SAFETY: the caller promises the instructions.
+            // SAFETY: the caller guarantees the instructions.
             unsafe {
                 match registers {
                     1 => rows_of_block::<R, N, 1, DIFFERENCE>(block, &rows[..taken * width], width, of_block),
@@ -78,27 +78,27 @@ pub(super) unsafe fn max_sim<R: Register<N>, const N: usize, B: Lane, const DIFF
     }
 }
 
-/// So many vectors of the other side are looked at before the next block is.
+/// Number of vectors of the other side that are compared with a block before the next block.
 const ROWS: usize = 8;
 
-/// Cells as `f32`.
+/// Converts cells to `f32`.
 ///
 /// # Safety
-/// As [`max_sim`].
+/// The conditions of [`max_sim`].
 #[inline(always)]
 unsafe fn spread<R: Register<N>, const N: usize, B: Lane>(cells: &[B], out: &mut [f32]) {
     let ((steps, rest), (out, out_rest)) = (cells.as_chunks::<N>(), out.as_chunks_mut::<N>());
     for (cells, out) in steps.iter().zip(out) {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller guarantees the instructions.
         unsafe { R::load(cells).store(out) };
     }
     out_rest.iter_mut().zip(rest).for_each(|(out, cell)| *out = cell.to_f32());
 }
 
-/// All rows with one block of `T` registers, as many at a time as sums stay in registers.
+/// All rows with one block of `T` registers, as many at a time as have sums that fit into registers.
 ///
 /// # Safety
-/// As [`max_sim`].
+/// The conditions of [`max_sim`].
 #[inline(always)]
 unsafe fn rows_of_block<R: Register<N>, const N: usize, const T: usize, const DIFFERENCE: bool>(
     block: &[f32],
@@ -111,7 +111,7 @@ unsafe fn rows_of_block<R: Register<N>, const N: usize, const T: usize, const DI
         let left = rest.len() / width;
         let at_a_time = [8, 4, 2, 1].into_iter().find(|rows| *rows <= left && rows * T <= R::SUMS);
         let (now, later) = rest.split_at(at_a_time.unwrap_or(1) * width);
-        // SAFETY: the caller promises the instructions; `now` has as many rows as are said.
+        // SAFETY: the caller guarantees the instructions; `now` has as many rows as the function expects.
         unsafe {
             match at_a_time {
                 Some(8) => tile::<R, N, T, 8, DIFFERENCE>(block, now, width, best),
@@ -127,7 +127,7 @@ unsafe fn rows_of_block<R: Register<N>, const N: usize, const T: usize, const DI
 /// `D` rows with one block of `T` registers.
 ///
 /// # Safety
-/// As [`max_sim`].
+/// The conditions of [`max_sim`].
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "see the comment inside")]
 unsafe fn tile<R: Register<N>, const N: usize, const T: usize, const D: usize, const DIFFERENCE: bool>(
@@ -141,10 +141,11 @@ unsafe fn tile<R: Register<N>, const N: usize, const T: usize, const D: usize, c
         rows.len() == D * width && lanes.len() == T * width && best.len() == T,
         "a tile has its rows and its block"
     );
-    // SAFETY: the caller promises the instructions; rows and lanes reach as far as was just seen, and a cell is below `width`.
+    // SAFETY: the caller guarantees the instructions; the lengths of rows and lanes were just checked, and a
+    // cell is below `width`.
     unsafe {
         let mut sums = [[R::zero(); T]; D];
-        // Plain loops over numbers: nothing is to be left that is not inlined here.
+        // Plain loops over numbers, because everything here must be inlined.
         for cell in 0..width {
             for row in 0..D {
                 let other = R::splat(*rows.get_unchecked(row * width + cell));
@@ -170,7 +171,7 @@ unsafe fn tile<R: Register<N>, const N: usize, const T: usize, const D: usize, c
     }
 }
 
-/// `sum` with `N` more pairs in it.
+/// Adds `N` more pairs to `sum`.
 ///
 /// # Safety
 /// The machine has the instructions of `R`.
@@ -180,7 +181,7 @@ unsafe fn step<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENC
     a: &[A; N],
     b: &[B; N],
 ) -> R {
-    // SAFETY: the caller promises the instructions.
+    // SAFETY: the caller guarantees the instructions.
     unsafe {
         let (a, b) = (R::load(a), R::load(b));
         if DIFFERENCE {
@@ -192,12 +193,12 @@ unsafe fn step<R: Register<N>, const N: usize, A: Lane, B: Lane, const DIFFERENC
     }
 }
 
-/// `N` numbers of `f32` that one instruction works on.
+/// A register of `N` `f32` lanes.
 ///
 /// # Safety
-/// Every function of it needs a machine that has the instructions of the register.
+/// All functions need a machine with the instructions of the register.
 pub(super) trait Register<const N: usize>: Copy {
-    /// How many sums fit into registers, with what is added to them.
+    /// Number of sums that fit into registers together with their operands.
     const SUMS: usize;
 
     unsafe fn zero() -> Self;
@@ -206,9 +207,9 @@ pub(super) trait Register<const N: usize>: Copy {
     unsafe fn subtract(self, other: Self) -> Self;
     /// `self × factor + sum`, rounded once.
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
-    /// The same number in all lanes.
+    /// Sets all lanes to the same number.
     unsafe fn splat(number: f32) -> Self;
-    /// The larger in each lane; that of `other` where this is NaN.
+    /// The larger number in each lane; that of `other` if this is NaN.
     unsafe fn max(self, other: Self) -> Self;
     unsafe fn store(self, cells: &mut [f32; N]);
     /// The sum of all lanes.

@@ -9,7 +9,8 @@ use super::{
     wide::{self, Register},
 };
 
-/// [`super::sum_rows`] with the widest registers that this machine has; false, and nothing done, when it has none of them.
+/// [`super::sum_rows`] with the widest registers of this machine. Returns false, without doing anything, if
+/// it has none of them.
 pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     vector: &[A],
     cells: &[B],
@@ -18,11 +19,11 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     sums: &mut [f64],
 ) -> bool {
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the feature that the function needs was just found.
+        // SAFETY: the check above found the CPU feature that the function needs.
         unsafe { rows_avx512::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
         true
     } else if has_avx2() {
-        // SAFETY: the features that the function needs were just found.
+        // SAFETY: the check above found the CPU features that the function needs.
         unsafe { rows_avx2::<A, B, DIFFERENCE>(vector, cells, width, rows, sums) };
         true
     } else {
@@ -30,7 +31,7 @@ pub(super) fn rows<A: Lane, B: Lane, const DIFFERENCE: bool>(
     }
 }
 
-/// Whether [`rows_avx2`] may be called.
+/// True if [`rows_avx2`] may be called.
 pub(super) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
@@ -59,21 +60,21 @@ fn rows_avx512<A: Lane, B: Lane, const DIFFERENCE: bool>(
     unsafe { wide::rows::<__m512, 16, A, B, DIFFERENCE>(vector, cells, width, rows, sums) }
 }
 
-/// Lanes of a register, as [`MaxSim`] lays out its vectors.
+/// Lanes of a register, as used in the layout of [`MaxSim`].
 pub(super) fn lanes() -> usize {
     if is_x86_feature_detected!("avx512f") { 16 } else { 8 }
 }
 
-/// The most registers of a block of [`MaxSim`].
+/// Maximum number of registers in a block of [`MaxSim`].
 pub(super) const BLOCK: usize = 4;
 
 /// The sums of [`MaxSim::of`].
 pub(super) fn max_sim<B: Lane, const DIFFERENCE: bool>(of: &mut MaxSim, others: &[B]) {
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the feature that the function needs was just found.
+        // SAFETY: the check above found the CPU feature that the function needs.
         unsafe { max_sim_avx512::<B, DIFFERENCE>(of, others) }
     } else if has_avx2() {
-        // SAFETY: the features that the function needs were just found.
+        // SAFETY: the check above found the CPU features that the function needs.
         unsafe { max_sim_avx2::<B, DIFFERENCE>(of, others) }
     } else {
         of.of_plain::<B, DIFFERENCE>(others, lanes());
@@ -106,7 +107,8 @@ pub trait Wide: Copy {
     unsafe fn load16(from: *const Self) -> __m512;
 }
 
-// SAFETY of all bodies below: the caller promises enough cells behind the pointer, and the feature; loads are unaligned.
+// SAFETY of all bodies below: the caller guarantees enough cells behind the pointer, and the CPU feature;
+// loads are unaligned.
 impl Wide for f32 {
     #[inline(always)]
     unsafe fn load8(from: *const Self) -> __m256 {
@@ -146,7 +148,8 @@ impl Wide for i8 {
     }
 }
 
-// SAFETY of all bodies below: the caller promises the instructions; arrays have as many cells as the register lanes.
+// SAFETY of all bodies below: the caller guarantees the instructions; arrays have as many cells as the
+// register has lanes.
 impl Register<8> for __m256 {
     const SUMS: usize = 8;
 
