@@ -10,43 +10,43 @@ pub struct BucketId {
 }
 
 impl BucketId {
-    /// The bits that all documents of one group share: a bucket that uses more is a part of a large group (or of several whose names
-    /// have the same digest).
+    /// Bits that all documents of one group share. A bucket that uses more is a part of a large group (or of
+    /// several groups whose names have the same digest).
     pub const GROUP_BITS: u8 = 32;
 
-    /// The bucket of every location.
+    /// The bucket of all locations.
     pub const ROOT: BucketId = BucketId { used_bits: 0, bits: 0 };
 
-    /// The bucket of these lowest bits; higher ones are dropped.
+    /// Creates the bucket of these lowest bits; higher ones are dropped.
     ///
     /// # Panics
-    /// More bits than a location has.
+    /// `used_bits` exceeds the number of bits of a location.
     pub const fn new(used_bits: u8, bits: u64) -> Self {
         assert!(used_bits as u32 <= Location::BITS, "a bucket uses at most the bits of a location");
         BucketId { used_bits, bits: bits & mask(used_bits) }
     }
 
-    /// How many bits it fixes.
+    /// Number of bits that define it.
     pub const fn used_bits(self) -> u8 {
         self.used_bits
     }
 
-    /// The bits it fixes.
+    /// The bits that define it.
     pub const fn bits(self) -> u64 {
         self.bits
     }
 
-    /// Whether `location` falls into it.
+    /// True if it contains `location`.
     pub const fn contains(self, location: Location) -> bool {
         location.bits() & mask(self.used_bits) == self.bits
     }
 
-    /// Whether every location of `other` falls into it.
+    /// True if it contains all locations of `other`.
     pub const fn covers(self, other: BucketId) -> bool {
         other.used_bits >= self.used_bits && other.bits & mask(self.used_bits) == self.bits
     }
 
-    /// Whether documents of `group` can fall into it.
+    /// True if it can contain documents of `group`.
     pub fn intersects(self, group: &Group) -> bool {
         group.location_bits().is_none_or(|low| {
             let common = mask(self.used_bits.min(Self::GROUP_BITS));
@@ -54,7 +54,7 @@ impl BucketId {
         })
     }
 
-    /// The two halves, the one whose next bit is 0 first; `None` when all bits are used.
+    /// The two halves, first the one whose next bit is 0; `None` if all bits are used.
     pub const fn children(self) -> Option<[BucketId; 2]> {
         if self.used_bits as u32 >= Location::BITS {
             return None;
@@ -66,7 +66,7 @@ impl BucketId {
         ])
     }
 
-    /// The bucket this is a half of; `None` for [`BucketId::ROOT`].
+    /// The bucket that it is a half of; `None` for [`BucketId::ROOT`].
     pub const fn parent(self) -> Option<BucketId> {
         if self.used_bits == 0 {
             return None;
@@ -74,7 +74,7 @@ impl BucketId {
         Some(BucketId::new(self.used_bits - 1, self.bits))
     }
 
-    /// The first and last reversed location in it, see [`Location::reversed`].
+    /// First and last reversed location, see [`Location::reversed`].
     pub const fn reversed_range(self) -> (u64, u64) {
         let first = self.bits.reverse_bits();
         let rest = if self.used_bits == 0 { u64::MAX } else { u64::MAX >> self.used_bits };

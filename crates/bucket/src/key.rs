@@ -1,15 +1,15 @@
 use millrace_document::{DocumentId, Group};
 
-/// The place of a document in the order in which documents are stored, as bytes that compare in that order:
+/// Position of a document in the storage order, as bytes that compare in that order:
 ///
-/// | bytes | what |
+/// | bytes | content |
 /// |---|---|
 /// | 4 | the low 32 bits of the location, bit-reversed, big-endian |
-/// | … | [`Group::key`], then a 0 byte (no id has control characters) |
+/// | … | [`Group::key`], then a 0 byte (ids have no control characters) |
 /// | 4 | the other 26 bits of the location, bit-reversed, big-endian, in the top bits |
 /// | … | the id |
 ///
-/// A store that keeps versions adds its own suffix, beginning with a 0 byte.
+/// A store that keeps versions adds its own suffix, which starts with a 0 byte.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SortKey(Vec<u8>);
 
@@ -37,8 +37,8 @@ impl SortKey {
     }
 }
 
-/// The [reversed](millrace_document::Location::reversed) location that a [`SortKey`] has in its two places, by its bytes or those that it begins
-/// with: a place that is not there counts as 0.
+/// The [reversed](millrace_document::Location::reversed) location in a [`SortKey`], given as bytes. The key
+/// may be truncated: missing location bits count as 0.
 pub fn reversed_location(key: &[u8]) -> u64 {
     let bits = |bytes: &[u8]| bytes.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let after_location = key.get(4..).unwrap_or_default();
@@ -46,8 +46,8 @@ pub fn reversed_location(key: &[u8]) -> u64 {
     u64::from(bits(key)) << 32 | u64::from(around_zero.next().map_or(0, bits))
 }
 
-/// What every [`SortKey`] of `group` begins with, and no key of another group does; `None` for [`Group::None`], whose
-/// documents lie everywhere.
+/// Common prefix of the [`SortKey`]s of `group`, and of no other group; `None` for [`Group::None`], whose
+/// documents are in all places.
 pub fn group_prefix(group: &Group) -> Option<Vec<u8>> {
     let low = group.location_bits()?;
     let mut bytes = low.reverse_bits().to_be_bytes().to_vec();

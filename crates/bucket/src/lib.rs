@@ -1,11 +1,12 @@
-//! Buckets: which documents lie together, and the order in which their keys are stored.
+//! Buckets: the unit of placement of documents, and the order in which keys are stored.
 //!
-//! A [`BucketId`] fixes some of the lowest bits of a location; a [`SortKey`] is the order of documents in every file: the low
-//! 32 location bits reversed, then the group, then the other location bits reversed, then the id. So a bucket of at most
-//! 32 bits is one contiguous range of keys, and a group is one contiguous range inside it even where two groups share
-//! their location bits. Splitting and joining are statements about ranges; no document is rewritten for them.
+//! A [`BucketId`] is defined by some of the lowest bits of a location. A [`SortKey`] is the order of
+//! documents in every file: the low 32 location bits reversed, then the group, then the other location bits
+//! reversed, then the id. A bucket of at most 32 bits is therefore one contiguous range of keys, and a group
+//! is one contiguous range inside it even if two groups share their location bits. Splitting and joining only
+//! redefine ranges; no document is rewritten.
 //!
-//! This crate does not know files or nodes.
+//! This crate is independent of files and nodes.
 
 mod id;
 mod key;

@@ -1,4 +1,4 @@
-//! Keys sort so that buckets and groups are contiguous, whatever their names.
+//! Keys sort so that buckets and groups are contiguous, independent of their names.
 
 use millrace_bucket::{BucketId, SortKey, group_prefix};
 use millrace_document::{DocumentId, Group, Location};
@@ -40,7 +40,8 @@ proptest! {
         prop_assert!(changes <= 2 && (changes < 2 || !inside[0]), "{inside:?}");
     }
 
-    /// Past 32 bits a bucket is one range in each group, since nothing but the group comes between the two parts of a location.
+    /// Past 32 bits a bucket is one range in each group, because only the group is between the two parts of a
+    /// location.
     #[test]
     fn past_32_bits_a_bucket_is_one_range_of_each_group(
         names in prop::collection::vec("[a-z]{1,6}", 1..80), used_bits in 33u8..=58, pick in any::<prop::sample::Index>(),
@@ -96,9 +97,9 @@ fn a_part_cannot_run_into_the_next() {
 
 #[test]
 fn a_location_is_what_the_documentation_says() {
-    // n= gives its low 32 bits.
+    // `n=` gives its low 32 bits.
     assert_eq!(id(&Group::Number(0x1_2345_6789), "x").location().bits() as u32, 0x2345_6789);
-    // g= gives the first four bytes of the name's MD5, little-endian: MD5("abc") begins 90 01 50 98.
+    // `g=` gives the first four bytes of the name's MD5, little-endian: MD5("abc") starts with 90 01 50 98.
     assert_eq!(id(&Group::Name("abc".to_owned()), "x").location().bits() as u32, 0x9850_0190);
     // Documents of a group differ in the bits above.
     let group = Group::Number(1);
