@@ -1,26 +1,26 @@
-/// What is wrong with a topology.
+/// Error in a topology.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Two nodes, or two groups of one group, have the same distribution key.
+    /// Two nodes, or two groups within a group, have the same distribution key.
     #[error("distribution key {key} is given to two {what}: give each one of its own, and never change it")]
     Key {
-        /// The key.
+        /// The distribution key.
         key: u16,
         /// Nodes or groups.
         what: &'static str,
     },
-    /// A capacity that says nothing.
+    /// The capacity is not a positive number.
     #[error(
         "node {key} has capacity {capacity}: write a number above 0, twice as high for twice as much data"
     )]
     Capacity {
-        /// The node.
+        /// Distribution key of the node.
         key: u16,
-        /// What was given.
+        /// The given capacity.
         capacity: f64,
     },
-    /// The text is no distribution.
+    /// The text is not a distribution.
     #[error(
         "'{text}' does not say how replicas spread over groups: write * for one group, 1|* for two, 1|1|* for three"
     )]
@@ -28,16 +28,16 @@ pub enum Error {
         /// The text as given.
         text: String,
     },
-    /// A group asks for more replicas than the redundancy allows.
+    /// A group requires more replicas than the redundancy allows.
     #[error(
         "distribution {distribution} places {placed} replicas, but there are {redundancy}: lower its numbers or raise the redundancy"
     )]
     Redundancy {
         /// The distribution.
         distribution: String,
-        /// The sum of its numbers.
+        /// Sum of its numbers.
         placed: u16,
-        /// Replicas that the group has to place.
+        /// Number of replicas that the group has to place.
         redundancy: u16,
     },
 }

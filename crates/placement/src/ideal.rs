@@ -3,9 +3,9 @@ use millrace_bucket::BucketId;
 use crate::draw::{self, TOGETHER};
 use crate::topology::{Group, Members, Node};
 
-/// Which nodes should have each bucket, while a set of nodes is available.
+/// Assignment of buckets to nodes, for a set of available nodes.
 ///
-/// To ask costs well under a nanosecond for each node of the groups that are chosen; the memory is 14 bytes a node.
+/// A lookup costs well under a nanosecond per node of the chosen groups; memory is 14 bytes per node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdealState {
     redundancy: u16,
@@ -17,21 +17,22 @@ impl IdealState {
         IdealState { redundancy, root: Level::new(redundancy, root, 0, available) }
     }
 
-    /// The nodes that should have `bucket`, the most preferred first: as many as the redundancy says, or fewer where there are no more.
+    /// Nodes that should hold `bucket`, most preferred first: as many as the redundancy, or fewer if there
+    /// are fewer nodes.
     pub fn nodes(&self, bucket: BucketId) -> Vec<u16> {
         let mut nodes = Vec::with_capacity(usize::from(self.redundancy));
         self.nodes_into(bucket, &mut nodes);
         nodes
     }
 
-    /// [`IdealState::nodes`] into a list that is there already, which is cleared first.
+    /// [`IdealState::nodes`] into an existing list, which is cleared first.
     pub fn nodes_into(&self, bucket: BucketId, nodes: &mut Vec<u16>) {
         nodes.clear();
         self.root.choose(draw::of_bucket(bucket), self.redundancy, nodes);
     }
 }
 
-/// One group, ready to be asked.
+/// One group, prepared for lookups.
 #[derive(Debug, Clone, PartialEq)]
 enum Level {
     Nodes { draws: Draws, keys: Vec<u16> },
@@ -89,12 +90,12 @@ impl Level {
     }
 }
 
-/// Who draws against each other.
+/// Members of a group that compete in a draw.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Draws {
     members: Vec<u32>,
     capacities: Vec<f64>,
-    /// The largest of them.
+    /// The largest of the capacities.
     capacity: f64,
 }
 
@@ -117,13 +118,14 @@ impl FromIterator<(u32, f64)> for Draws {
 }
 
 impl Draws {
-    /// The places of the `count` members with the best draws for a bucket, best first; the earlier one wins a tie.
+    /// Calls `found` with the indices of the `count` members with the best draws for a bucket, best first;
+    /// the earlier one wins a tie.
     fn best(&self, bucket: u32, count: usize, mut found: impl FnMut(usize)) {
         if count == 0 {
             return;
         }
         let mut best: Vec<(f64, usize)> = Vec::with_capacity(count + 1);
-        // Draws below this cannot be among the best any more, whatever their capacity.
+        // Draws below this can no longer be among the best, with any capacity.
         let mut least = 0;
         let mut draws = [0; TOGETHER];
         for (chunk, members) in self.members.chunks(TOGETHER).enumerate() {

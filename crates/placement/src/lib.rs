@@ -1,16 +1,16 @@
-//! Where buckets belong: the ideal state.
+//! Placement of buckets: the ideal state.
 //!
-//! A [`Topology`] is the tree of groups and nodes that an operator has set up; an [`IdealState`] is that tree with the nodes that
-//! can hold data now. For each bucket it names the nodes that should have a replica, the most preferred first. It is computed and
-//! never stored, on every machine alike.
+//! A [`Topology`] is the tree of groups and nodes configured by an operator; an [`IdealState`] is that tree
+//! reduced to the nodes that can currently hold data. For each bucket it gives the nodes that should have a
+//! replica, most preferred first. It is computed and never stored; all machines get the same result.
 //!
-//! Every node draws a number for every bucket, and the highest win; a capacity makes high numbers likelier. So a node that comes
-//! takes only what it wins, one that goes leaves only what it had, and between the others nothing moves. The same holds for
-//! groups, one level after another.
+//! Every node draws a number for every bucket, and the highest numbers win; a capacity makes high numbers
+//! more likely. A new node therefore takes only the buckets that it wins, a removed node gives up only those
+//! that it had, and nothing moves between the others. The same holds for groups, level by level.
 //!
-//! **The draws never change**: data lies on disks where they said. `tests/golden.txt` holds them fixed.
+//! **The draws never change**: they determine where existing data is stored. `tests/golden.txt` pins them.
 //!
-//! This crate does not know where replicas are, nor how they get to where they belong.
+//! This crate is independent of the actual location of replicas and of their movement.
 
 mod draw;
 mod error;

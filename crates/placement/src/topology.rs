@@ -7,33 +7,33 @@ use crate::{Error, IdealState};
 /// A node that holds data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Node {
-    /// Its distribution key: one node's for ever.
+    /// Distribution key, permanently assigned to this node.
     pub key: u16,
-    /// Its share of the data, in proportion to that of other nodes; above 0.
+    /// Share of the data in proportion to other nodes; above 0.
     pub capacity: f64,
 }
 
-/// Nodes that fail together (a rack, a zone), or groups of such.
+/// Nodes that fail together (a rack, a zone), or groups of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Its distribution key, its own among the groups beside it.
+    /// Distribution key, unique among its sibling groups.
     pub key: u16,
-    /// What is in it.
+    /// Members of the group.
     pub members: Members,
 }
 
-/// What is in a group.
+/// Members of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Members {
-    /// Nodes; replicas are on different ones.
+    /// Nodes; replicas are on different nodes.
     Nodes(Vec<Node>),
-    /// Groups, and how replicas spread over them.
+    /// Groups, and the distribution of replicas over them.
     Groups(Distribution, Vec<Group>),
 }
 
 impl Group {
-    /// The capacity of all nodes in it, whether they are available or not: a failure moves data inside the group that
-    /// it happened in, not between groups.
+    /// Total capacity of its nodes, available or not. A failure thus moves data within its group, not between
+    /// groups.
     pub fn capacity(&self) -> f64 {
         match &self.members {
             Members::Nodes(nodes) => nodes.iter().map(|node| node.capacity).sum(),
@@ -72,8 +72,8 @@ impl Group {
     }
 }
 
-/// How replicas spread over groups: a number for each group that gets so many, `*` for an equal part of the rest. `1|*` is two
-/// groups, of which one has one replica and the other all others.
+/// Distribution of replicas over groups: a number for each group with a fixed count, `*` for an equal share
+/// of the rest. `1|*` means two groups, of which one has one replica and the other all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
     fixed: Vec<u16>,
@@ -81,7 +81,8 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How many replicas of `redundancy` each group gets, the most preferred group first; no more groups than replicas.
+    /// Number of replicas out of `redundancy` for each group, most preferred group first; at most as many
+    /// groups as replicas.
     pub(crate) fn shares(&self, redundancy: u16) -> Vec<u16> {
         let rest = redundancy.saturating_sub(self.fixed.iter().sum());
         let parts = (0..self.rest).map(|part| rest / self.rest + u16::from(part < rest % self.rest));
@@ -108,7 +109,7 @@ impl FromStr for Distribution {
                 }
             }
         }
-        // Somebody has to take what the numbers leave.
+        // A group without a fixed number must exist to take the rest.
         if distribution.rest == 0 || distribution.fixed.len() > 1000 { Err(fail()) } else { Ok(distribution) }
     }
 }
@@ -121,7 +122,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// The nodes and groups of a cluster, and how many replicas a bucket has.
+/// Nodes and groups of a cluster, and the number of replicas per bucket.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     redundancy: u16,
@@ -129,21 +130,21 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Checks a tree of groups.
+    /// Validates a tree of groups.
     ///
     /// # Errors
-    /// Keys that are used twice, capacities that are none, distributions that place too many replicas.
+    /// Duplicate keys, capacities that are not positive, distributions that place too many replicas.
     pub fn new(redundancy: u16, root: Group) -> Result<Self, Error> {
         root.check(redundancy, &mut HashSet::new())?;
         Ok(Topology { redundancy, root })
     }
 
-    /// How many replicas a bucket has where there are enough nodes.
+    /// Number of replicas per bucket if there are enough nodes.
     pub fn redundancy(&self) -> u16 {
         self.redundancy
     }
 
-    /// The ideal state while the nodes for which `available` holds can have data.
+    /// The ideal state for the nodes for which `available` returns true.
     pub fn ideal(&self, available: impl Fn(u16) -> bool) -> IdealState {
         IdealState::new(self.redundancy, &self.root, &available)
     }

@@ -1,4 +1,4 @@
-//! The ideal state as its users need it: the same for ever, moving little, skewed little.
+//! Properties of the ideal state that its users rely on: stability over time, minimal movement, low skew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ fn flat(redundancy: u16, capacities: &[(u16, f64)]) -> IdealState {
     Topology::new(redundancy, Group { key: 0, members: nodes(capacities) }).unwrap().ideal(|_| true)
 }
 
-/// Groups of nodes that all weigh the same; node 7 of group 2 is 207.
+/// Groups of nodes with equal weights; node 7 of group 2 is 207.
 fn grouped(redundancy: u16, distribution: &str, sizes: &[u16]) -> Topology {
     let group = |(key, size): (usize, &u16)| Group {
         key: key as u16,
@@ -96,7 +96,7 @@ fn nodes_get_data_by_capacity() {
     }
     for (key, capacity) in capacities {
         let expected = capacity / 10.0;
-        // Four standard deviations of a binomial draw.
+        // Four standard deviations of the binomial distribution.
         let bound = 4.0 * (expected * (1.0 - expected) / 100_000.0).sqrt();
         assert!((share(counts[&key], 100_000) - expected).abs() < bound, "node {key}: {}", counts[&key]);
     }
@@ -188,9 +188,9 @@ proptest! {
             let with = all.nodes(bucket);
             let without = fewer.nodes(bucket);
             let order: Vec<u16> = with.iter().copied().filter(|node| *node != changed).collect();
-            // The others keep their order, with the node and without it.
+            // The other nodes keep their order, with and without the node.
             prop_assert_eq!(&without[..order.len()], &order[..]);
-            // A node that grows takes from others and gives to nobody.
+            // A node that grows takes from others and gives to none.
             let grown = larger.nodes(bucket);
             let kept: Vec<u16> = grown.iter().copied().filter(|node| *node != changed).collect();
             prop_assert_eq!(&without[..kept.len()], &kept[..]);
@@ -198,7 +198,7 @@ proptest! {
         }
     }
 
-    /// The fast choice against sorting all scores.
+    /// Compares the fast selection with sorting all scores.
     #[test]
     fn the_best_are_the_best(cluster in cluster(), bits: u64, redundancy in 1u16..5) {
         let bucket = BucketId::new(58, bits);
