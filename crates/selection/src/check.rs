@@ -4,10 +4,11 @@ use crate::expression::{FieldReference, Operand, Step};
 use crate::{Error, Selection};
 
 impl Selection {
-    /// Checks that the document types, fields and paths that the selection names exist; `document_type` finds a type by name.
+    /// Checks that the document types, fields and paths in the selection exist; `document_type` finds a type
+    /// by name.
     ///
     /// # Errors
-    /// [`Error::Schema`] with the first that does not.
+    /// [`Error::Schema`] for the first one that does not exist.
     pub fn check<'t>(&self, document_type: impl Fn(&str) -> Option<&'t DocumentType>) -> Result<(), Error> {
         let mut wrong: Option<String> = None;
         let unknown = |name: &str| format!("there is no document type '{name}'");
@@ -35,11 +36,11 @@ impl Selection {
         }
     }
 
-    /// Checks what the selection says of documents of one type: that the fields and paths exist. What it says of documents of
-    /// other types is not looked at.
+    /// Checks the parts of the selection about one document type: its fields and paths must exist. Parts
+    /// about other types are ignored.
     ///
     /// # Errors
-    /// [`Error::Schema`] with the first that does not.
+    /// [`Error::Schema`] for the first one that does not exist.
     pub fn check_of(&self, document_type: &DocumentType) -> Result<(), Error> {
         let mut wrong: Option<String> = None;
         self.root.visit_operands(&mut |operand| {
@@ -53,7 +54,7 @@ impl Selection {
         wrong.map_or(Ok(()), |reason| Err(Error::Schema { selection: self.text.clone(), reason }))
     }
 
-    /// The fields whose values the selection reads, of documents of the named type; what else a document has does not matter.
+    /// Fields of the document type whose values the selection reads; it does not depend on other fields.
     pub fn fields(&self, document_type: &str) -> Vec<&str> {
         let mut fields = Vec::new();
         self.root.visit_operands(&mut |operand| match operand {

@@ -1,23 +1,23 @@
-/// What is wrong with a document selection.
+/// Error in a document selection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is not in the language.
+    /// The text does not follow the syntax.
     #[error("selection '{selection}': {reason} (character {character}); write for example music.year > 1999")]
     Syntax {
         /// The text as given.
         selection: String,
-        /// What was expected and found.
+        /// Expected and actual text.
         reason: String,
-        /// Where, from 1.
+        /// Position in characters, from 1.
         character: usize,
     },
-    /// The text asks for what no document can have.
+    /// The selection refers to something that does not exist in documents.
     #[error("selection '{selection}': {reason}")]
     Schema {
         /// The text as given.
         selection: String,
-        /// What there is not, and what there is.
+        /// The missing name, and the existing ones.
         reason: String,
     },
 }

@@ -7,14 +7,15 @@ use crate::expression::{Comparison, Condition, Operator};
 use crate::operand::Found;
 use crate::{Selection, glob};
 
-/// What a selection says of a document.
+/// Result of a selection for a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is selected.
+    /// The document is selected.
     True,
-    /// It is not.
+    /// The document is not selected.
     False,
-    /// It depends on what the document lacks. It is not selected, and garbage collection keeps it.
+    /// The result depends on something that the document lacks. It is not selected, and garbage collection
+    /// keeps it.
     Invalid,
 }
 
@@ -25,12 +26,12 @@ impl From<bool> for Outcome {
 }
 
 impl Selection {
-    /// What the selection says of a document; `now()` is `now_s`, in seconds since 1970.
+    /// Evaluates the selection for a document; `now()` is `now_s`, in seconds since 1970.
     pub fn evaluate(&self, document: &Document, now_s: i64) -> Outcome {
         self.root.evaluate(document, now_s)
     }
 
-    /// Whether the document is selected.
+    /// True if the document is selected.
     pub fn matches(&self, document: &Document, now_s: i64) -> bool {
         self.evaluate(document, now_s) == Outcome::True
     }
@@ -57,7 +58,7 @@ impl Condition {
     }
 }
 
-/// `decisive` if one part is; else invalid if one part is; else the opposite.
+/// Combines conditions: `decisive` if one part is; else invalid if one part is; else the opposite.
 fn junction(parts: &[Condition], decisive: Outcome, document: &Document, now_s: i64) -> Outcome {
     let mut outcome = Outcome::from(decisive != Outcome::True);
     for part in parts {
@@ -80,7 +81,7 @@ impl Comparison {
                 Outcome::from(self.operator == Operator::NotEqual)
             }
             (Found::Null, _) | (_, Found::Null) => Outcome::Invalid,
-            // Not equal means equal to none; all else holds if it does for one.
+            // "Not equal" means equal to no element; other comparisons hold if they hold for one element.
             (Found::Any(_), _) | (_, Found::Any(_)) if self.operator == Operator::NotEqual => {
                 let equal = Comparison { operator: Operator::Equal, pattern: None, ..self.clone() };
                 match equal.compare(left, right) {
@@ -106,7 +107,7 @@ impl Comparison {
             Operator::Glob => Outcome::from(glob::matches(right, left)),
             Operator::Regex => match &self.pattern {
                 Some(pattern) => Outcome::from(pattern.is_match(left)),
-                // The pattern is another for each document.
+                // The pattern differs between documents.
                 None => Regex::new(right)
                     .map_or(Outcome::Invalid, |pattern| Outcome::from(pattern.is_match(left))),
             },
@@ -114,7 +115,7 @@ impl Comparison {
         }
     }
 
-    /// Two numbers; or a number and a text, which are never equal and have no order.
+    /// Compares two numbers, or a number and a text, which are never equal and have no order.
     fn compare_numbers(&self, left: &Found<'_>, right: &Found<'_>) -> Outcome {
         let order = match (left, right) {
             (Found::Integer(left), Found::Integer(right)) => Some(left.cmp(right)),
@@ -132,7 +133,7 @@ impl Comparison {
         match (self.operator, order) {
             (Operator::Regex, _) => Outcome::False,
             (operator, Some(order)) => Outcome::from(operator.holds(order)),
-            // Not a number is equal to nothing and has no order.
+            // NaN is equal to nothing and has no order.
             (operator, None) => Outcome::from(operator == Operator::NotEqual),
         }
     }

@@ -1,17 +1,17 @@
 use regex::Regex;
 
-/// A document selection, parsed.
+/// A parsed document selection.
 #[derive(Debug, Clone)]
 pub struct Selection {
     pub(crate) text: String,
     pub(crate) root: Condition,
 }
 
-/// What is true, false or invalid of a document.
+/// A condition on a document: true, false or invalid.
 #[derive(Debug, Clone)]
 pub(crate) enum Condition {
     Constant(bool),
-    /// The document is of this type.
+    /// The document has this type.
     Type(String),
     Not(Box<Condition>),
     And(Vec<Condition>),
@@ -24,7 +24,7 @@ pub(crate) struct Comparison {
     pub left: Operand,
     pub operator: Operator,
     pub right: Operand,
-    /// The pattern of `=~`, where it is the same for all documents.
+    /// Pattern of `=~`, if it is the same for all documents.
     pub pattern: Option<Regex>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Operator {
     Regex,
 }
 
-/// What has a value.
+/// An operand with a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Operand {
     Null,
@@ -50,7 +50,7 @@ pub(crate) enum Operand {
     Text(String),
     Now,
     Field(FieldReference),
-    /// A document type alone, which only `version()` can be asked of.
+    /// A document type by itself, valid only for `version()`.
     Type(String),
     Version(String),
     Id(IdPart),
@@ -58,7 +58,7 @@ pub(crate) enum Operand {
     Call(Function, Box<Operand>),
 }
 
-/// A field of documents of one type, and the way into its value.
+/// A field of documents of one type, and the path inside its value.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldReference {
     pub document_type: String,
@@ -116,7 +116,7 @@ impl Condition {
         }
     }
 
-    /// Calls `visit` with every document type that is asked for as such.
+    /// Calls `visit` with every document type used as a condition.
     pub fn visit_types<'c>(&'c self, visit: &mut impl FnMut(&'c str)) {
         match self {
             Condition::Type(name) => visit(name),

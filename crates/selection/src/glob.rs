@@ -1,9 +1,9 @@
-/// Whether `text` is matched by `pattern` from end to end: `*` is any characters, `?` any one.
+/// True if `pattern` matches the whole `text`: `*` is any characters, `?` any one.
 ///
-/// Takes time in proportion to the product of the two lengths at worst, and no memory.
+/// Time is at most proportional to the product of the two lengths; no memory is allocated.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let (mut pattern_rest, mut text_rest) = (pattern, text);
-    // Where to go on when the last `*` has to take one more character.
+    // State to resume from if the last `*` has to take one more character.
     let mut retry: Option<(&str, &str)> = None;
     loop {
         let mut wanted = pattern_rest.chars();

@@ -6,9 +6,10 @@ use crate::Selection;
 use crate::expression::{Comparison, Condition, IdPart, Operand, Operator};
 
 impl Selection {
-    /// The groups that selected documents can be in; `None` where the selection does not say. Empty when it selects nothing.
+    /// Groups that selected documents can be in; `None` if the selection does not restrict them. Empty if it
+    /// selects nothing.
     ///
-    /// A visit need not read any other group: no document outside of them is selected.
+    /// A visit need not read other groups: no document outside of these groups is selected.
     pub fn groups(&self) -> Option<BTreeSet<Group>> {
         self.root.groups()
     }

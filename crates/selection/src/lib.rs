@@ -1,4 +1,4 @@
-//! The document selection language: which documents a visit, a condition or garbage collection means.
+//! The document selection language, which selects documents for visits, conditions and garbage collection.
 //!
 //! ```
 //! use millrace_selection::Selection;
@@ -8,11 +8,11 @@
 //! assert!(Selection::parse("music.year >").unwrap_err().to_string().contains("character 13"));
 //! ```
 //!
-//! Logic has three values: what is asked of a field that a document lacks is [`Outcome::Invalid`], and so is whatever depends
-//! on it. A document is selected when the outcome is [`Outcome::True`]; garbage collection removes it only on
-//! [`Outcome::False`].
+//! Logic has three values: a condition on a field that a document lacks is [`Outcome::Invalid`], and so is
+//! every condition that depends on it. A document is selected if the outcome is [`Outcome::True`]; garbage
+//! collection removes it only on [`Outcome::False`].
 //!
-//! This crate does not know where documents are stored.
+//! This crate is independent of the storage of documents.
 
 mod check;
 mod error;

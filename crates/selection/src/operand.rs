@@ -1,4 +1,4 @@
-//! Values of operands on a document.
+//! Evaluation of operands on a document.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use millrace_document::{Document, Group, Value, scalar};
 
 use crate::expression::{Arithmetic, FieldReference, Function, IdPart, Operand, Step};
 
-/// What an operand is on a document.
+/// Value of an operand on a document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Found<'d> {
-    /// Depends on what is not there; nothing can be said.
+    /// Depends on something missing, so there is no value.
     Invalid,
     /// A field without a value, or `null` itself.
     Null,
     Integer(i128),
     Float(f64),
     Text(Cow<'d, str>),
-    /// A value that is there, but cannot be compared: a tensor, bytes, a position.
+    /// An existing value that cannot be compared: a tensor, bytes, a position.
     Opaque,
-    /// The elements of a collection, the keys of a map: a comparison holds if it does for one of them.
+    /// Elements of a collection, or keys of a map: a comparison holds if it holds for one of them.
     Any(Vec<Found<'d>>),
 }
 
@@ -33,7 +33,7 @@ impl Operand {
             Operand::Text(text) => Found::Text(Cow::Borrowed(text)),
             Operand::Now => Found::Integer(i128::from(now_s)),
             Operand::Field(field) => field.find(document),
-            // No version but the first was ever used.
+            // Only the first version was ever used.
             Operand::Version(name) if name == document.id.document_type() => Found::Integer(0),
             Operand::Version(_) | Operand::Type(_) => Found::Invalid,
             Operand::Id(part) => part.find(document),
@@ -138,7 +138,7 @@ impl IdPart {
 }
 
 impl Arithmetic {
-    /// Numbers are calculated with, texts joined by `+`; everything else is invalid.
+    /// Applies an operator: arithmetic on numbers, `+` concatenates texts; everything else is invalid.
     fn apply<'d>(self, left: Found<'d>, right: Found<'d>) -> Found<'d> {
         let (left, right) = match (left, right) {
             (Found::Integer(left), Found::Integer(right)) => {
@@ -184,7 +184,7 @@ impl Function {
     }
 }
 
-/// The first eight bytes of the MD5, lowest first, as a signed number.
+/// First eight bytes of the MD5, lowest first, as a signed number.
 fn hash<'d>(bytes: &[u8]) -> Found<'d> {
     let digest = Md5::digest(bytes);
     let low = digest.iter().take(8).rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));

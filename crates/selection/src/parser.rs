@@ -1,5 +1,5 @@
-//! The grammar, from what binds least to what binds most. Conditions and values share their parentheses, so both are read by
-//! one chain of functions; where one is needed and the other found, it is turned into it or refused.
+//! The grammar, from lowest to highest precedence. Conditions and values share parentheses, so one chain of
+//! functions parses both; if one is needed and the other found, it is converted or rejected.
 //!
 //! ```text
 //! or         = and { "or" and }
@@ -19,19 +19,19 @@ use crate::expression::{
 };
 use crate::{Error, Selection};
 
-/// Parentheses and `not` are read to this depth, and so many operators of values may stand in one selection: each nests what
-/// is before it.
+/// Maximum nesting of parentheses and `not`, and maximum number of value operators in one selection: each
+/// nests the operands before it.
 const DEPTH: usize = 64;
 const OPERATORS: usize = 256;
 
-/// The largest program of a pattern, so that a hostile one cannot take much memory.
+/// Size limit of a compiled pattern, so that a hostile one cannot use much memory.
 const PATTERN_BYTES: usize = 1 << 20;
 
 impl Selection {
     /// Parses a selection. An empty text selects everything.
     ///
     /// # Errors
-    /// [`Error::Syntax`] with the character where the text stops making sense.
+    /// [`Error::Syntax`] with the position of the first invalid character.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut parser = Parser { text, at: 0, depth: 0, operators: 0 };
         parser.skip_space();
@@ -49,7 +49,7 @@ impl Selection {
     }
 }
 
-/// What has been read: a condition, or a value that begins at a place.
+/// A parsed condition, or a value with its start.
 enum Parsed {
     Condition(Condition),
     Operand(Operand, usize),
@@ -104,7 +104,7 @@ impl<'t> Parser<'t> {
         if self.eat_keyword("in") {
             return self.membership(left);
         }
-        // Longest first, so that `==` is not read as `=`.
+        // Longest first, so that `==` is not parsed as `=`.
         let operators = [
             ("==", Operator::Equal),
             ("!=", Operator::NotEqual),
@@ -126,7 +126,7 @@ impl<'t> Parser<'t> {
             (Operator::Regex, Operand::Text(pattern)) => {
                 let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
                 Some(built.map_err(|error| {
-                    // The reason stands in the last line, under a drawing of the place.
+                    // The last line holds the reason, below a drawing of the position.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
                     self.fail_at(place, &format!("{pattern:?} is no regular expression: {reason}"))
@@ -137,7 +137,7 @@ impl<'t> Parser<'t> {
         Ok(Parsed::Condition(Condition::Compare(Box::new(Comparison { left, operator, right, pattern }))))
     }
 
-    /// `(value, value)` after `in`: equal to one of them.
+    /// Parses `(value, value)` after `in`: equal to one of them.
     fn membership(&mut self, left: Parsed) -> Result<Parsed, Error> {
         let left = self.operand(left)?;
         self.expect("(")?;
@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
         Ok(Operand::Field(FieldReference { document_type: name.to_owned(), field: field.to_owned(), steps }))
     }
 
-    /// `.member`, `{key}` and `[index]`, as many as there are.
+    /// Parses any number of `.member`, `{key}` and `[index]`.
     fn steps(&mut self) -> Result<Vec<Step>, Error> {
         let mut steps = Vec::new();
         loop {
@@ -333,7 +333,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `.name()` after a value.
+    /// Parses `.name()` after a value.
     fn function(&mut self) -> Result<Option<Function>, Error> {
         if !self.rest().starts_with('.') {
             return Ok(None);
@@ -386,7 +386,7 @@ impl<'t> Parser<'t> {
         let rest = self.rest();
         let mut text = String::new();
         let mut chars = rest.char_indices();
-        // Single quotes do as well: they need no escape in JSON.
+        // Single quotes are also valid: they need no escape in JSON.
         let quote = chars.next().map_or('"', |(_, quote)| quote);
         while let Some((at, c)) = chars.next() {
             match c {
@@ -456,7 +456,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The letters, digits and underscores here; empty where there is none.
+    /// Reads letters, digits and underscores; may be empty.
     fn name(&mut self) -> &'t str {
         let rest = self.rest();
         let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
