@@ -11,19 +11,19 @@ use crate::{Language, split};
 /// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// The word, folded and stemmed. Not empty.
+    /// The word, folded and stemmed; not empty.
     pub text: &'a str,
-    /// The word, folded only.
+    /// The word, only folded.
     pub written: &'a str,
-    /// Where it stands in the original text, in bytes.
+    /// Byte range in the original text.
     pub range: Range<usize>,
-    /// How many tokens are before it.
+    /// Number of tokens before it.
     pub position: u32,
 }
 
-/// Turns text into words as one field wants it.
+/// Converter of text to words by the settings of one field.
 ///
-/// Cheap to make; one serves any number of texts and threads.
+/// Creation is cheap; one analyzer serves any number of texts and threads.
 pub struct Analyzer {
     mode: MatchMode,
     folding: Folding,
@@ -34,9 +34,9 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// The analyzer of a field. Nothing is stemmed where case counts, since stemmers know small letters only. `stemming: multiple`
-    /// gives the one stem there is. Where parts of words match by default, nothing is stemmed. With `match: exact` letters keep their
-    /// accents.
+    /// Creates the analyzer of a field. Words are not stemmed if case matters, because stemmers only know
+    /// lower case, or if parts of words match by default. `stemming: multiple` gives the single available
+    /// stem. With `match: exact` letters keep their accents.
     pub fn new(matching: &Matching, language: Language) -> Self {
         let stemmed = matching.mode == MatchMode::Text
             && matching.default_term == DefaultTerm::Word
@@ -57,7 +57,7 @@ impl Analyzer {
         }
     }
 
-    /// The analyzer of a text field without settings of its own.
+    /// Creates the analyzer of a text field without its own settings.
     pub fn text(language: Language) -> Self {
         Analyzer {
             mode: MatchMode::Text,
@@ -69,34 +69,36 @@ impl Analyzer {
         }
     }
 
-    /// The same, but words are left unstemmed: `stem: false` of a query term.
+    /// The same analyzer without stemming: `stem: false` of a query term.
     pub fn without_stemming(mut self) -> Self {
         self.stemming = None;
         self
     }
 
-    /// The same, but letters keep their accents: `accentDrop: false` of a query term.
+    /// The same analyzer, but letters keep their accents: `accentDrop: false` of a query term.
     pub fn with_accents(mut self) -> Self {
         self.folding.accents = false;
         self
     }
 
-    /// The same, but letters keep their case: `normalizeCase: false` of a query term. Nothing is stemmed then.
+    /// The same analyzer, but letters keep their case: `normalizeCase: false` of a query term. Words are then
+    /// not stemmed.
     pub fn with_case(mut self) -> Self {
         self.folding.case = false;
         self.stemming = None;
         self
     }
 
-    /// Whether words are stemmed.
+    /// True if words are stemmed.
     pub const fn is_stemming(&self) -> bool {
         self.stemming.is_some()
     }
 
     /// Calls `sink` with each token of `text` in order.
     ///
-    /// - Text past `max-length` characters, words longer than `max-token-length` characters, and a word's occurrences past
-    ///   `max-occurrences` give no token; the tokens after them move up.
+    /// - There is no token for text past `max-length` characters, for words longer than `max-token-length`
+    ///   characters, and for a word's occurrences past `max-occurrences`; the positions of later tokens
+    ///   decrease accordingly.
     /// - With `match: word` and `match: exact` the whole text is one token.
     pub fn tokens(&self, text: &str, mut sink: impl FnMut(Token<'_>)) {
         let text = self.cut(text);
@@ -126,20 +128,20 @@ impl Analyzer {
         }
     }
 
-    /// The folded form of a whole value, for comparing values. Nothing is split or stemmed.
+    /// Folds a whole value for comparison, without splitting or stemming.
     pub fn fold_value(&self, value: &str) -> String {
         let mut folded = String::with_capacity(value.len());
         self.fold_value_into(value, &mut folded);
         folded
     }
 
-    /// [`Analyzer::fold_value`] appended to `out`, for those who fold many.
+    /// [`Analyzer::fold_value`] appended to `out`, for folding many values.
     pub fn fold_value_into(&self, value: &str, out: &mut String) {
         self.folding.fold(value, out);
     }
 
-    /// The byte ranges of `text` whose tokens `wanted` accepts, in order; ranges that overlap or touch without anything between
-    /// (grams) are one. For bolding and snippets.
+    /// Byte ranges of `text` whose tokens `wanted` accepts, in order. Ranges that overlap or touch (grams)
+    /// are merged. For bolding and snippets.
     pub fn ranges(&self, text: &str, mut wanted: impl FnMut(&str) -> bool) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         self.tokens(text, |token| {
@@ -171,7 +173,7 @@ impl fmt::Debug for Analyzer {
     }
 }
 
-/// Keeps count for one text of what `max-token-length` and `max-occurrences` leave out.
+/// State of the limits `max-token-length` and `max-occurrences` for one text.
 struct Limits {
     max_token_length: usize,
     max_occurrences: u32,
@@ -286,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a query takes from a document's text finds the document.
+        /// A query taken from a document's text finds the document.
         #[test]
         fn a_word_alone_gives_the_token_it_gave_in_its_text(text in "\\PC{0,40}") {
             let analyzer = Analyzer::text(Language::Unknown);

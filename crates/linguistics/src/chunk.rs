@@ -1,19 +1,20 @@
 use unicode_segmentation::UnicodeSegmentation;
 
-/// How a text is cut into chunks.
+/// Method of cutting a text into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chunker {
     /// At the ends of sentences.
     Sentence,
-    /// Into chunks of about so many characters.
+    /// Into chunks of approximately this many characters.
     FixedLength(usize),
 }
 
 impl Chunker {
-    /// The chunker of this name, with what stands behind the name: `sentence`, `fixed-length 500`.
+    /// The chunker with this name and its arguments: `sentence`, `fixed-length 500`.
     ///
     /// # Errors
-    /// Which chunkers there are, and what they need.
+    /// The chunker does not exist or lacks an argument; the text gives the existing ones with their
+    /// arguments.
     pub fn named(name: &str, arguments: &[String]) -> Result<Self, String> {
         match (name, arguments) {
             ("sentence", []) => Ok(Chunker::Sentence),
@@ -34,7 +35,7 @@ impl Chunker {
         }
     }
 
-    /// The chunks of a text, without white space around them; none is empty.
+    /// Chunks of a text, without surrounding white space; none is empty.
     pub fn chunks(self, text: &str) -> Vec<&str> {
         let pieces = match self {
             Chunker::Sentence => text.split_sentence_bounds().collect(),
@@ -44,7 +45,8 @@ impl Chunker {
     }
 }
 
-/// As few pieces of like length as keep to `length`, give or take an eighth, cut where a sentence ends, else where a word does.
+/// Splits a text into the fewest pieces of similar length that are at most an eighth longer or shorter than
+/// `length`, cut at the end of a sentence or else of a word.
 fn of_length(text: &str, length: usize) -> Vec<&str> {
     let mut rest = text.trim();
     let mut pieces = Vec::new();
@@ -60,7 +62,7 @@ fn of_length(text: &str, length: usize) -> Vec<&str> {
     pieces
 }
 
-/// Where to cut near `target` characters: the byte, and the characters before it.
+/// Place to cut near `target` characters: the byte offset, and the number of characters before it.
 fn cut(text: &str, target: usize) -> (usize, usize) {
     let (before_target, after_target) = (target.div_ceil(4), target / 8);
     let (mut sentence, mut word, mut plain) = (None, None, (text.len(), 0));

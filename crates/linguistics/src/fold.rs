@@ -1,11 +1,11 @@
 use unicode_normalization::UnicodeNormalization;
 
-/// What differences between words do not count.
+/// Differences between words that are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Folding {
-    /// Upper and lower case are the same.
+    /// True to ignore case.
     pub case: bool,
-    /// Letters with and without accents are the same.
+    /// True to ignore accents.
     pub accents: bool,
 }
 
@@ -25,8 +25,8 @@ impl Folding {
         }
     }
 
-    /// Case is folded character by character, so that a word folds alike wherever it stands: Greek has a second small sigma
-    /// for ends of words.
+    /// Folds case character by character, so that a word folds the same in any context: Greek has a second
+    /// small sigma for ends of words.
     fn push(self, chars: impl Iterator<Item = char>, out: &mut String) {
         if !self.case {
             out.extend(chars);
@@ -42,7 +42,8 @@ fn final_sigma(c: char) -> char {
     if c == 'ς' { 'σ' } else { c }
 }
 
-/// Combining Diacritical Marks. Marks of other blocks are vowels and the like, without which a word is another word.
+/// True for Combining Diacritical Marks. Marks of other blocks are vowels and similar signs, without which a
+/// word is another word.
 fn is_accent(c: char) -> bool {
     ('\u{300}'..='\u{36f}').contains(&c)
 }

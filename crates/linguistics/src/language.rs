@@ -1,19 +1,20 @@
 use rust_stemmers::Algorithm;
 
-/// The language of a text, as far as it changes how its words are stemmed.
+/// Language of a text, as far as it affects stemming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Language {
-    /// Not said: the script of each word tells, and Latin is taken for English.
+    /// Not given: the script of each word determines the stemmer, with English for Latin.
     #[default]
     Unknown,
-    /// One with a stemmer.
+    /// A language with a stemmer.
     Stemmed(Algorithm),
-    /// One without: words stay as they are.
+    /// A language without a stemmer: words are not changed.
     Unstemmed,
 }
 
 impl Language {
-    /// The language of a BCP 47 tag (`en`, `de-CH`, `pt_BR`); only its first part counts. Empty and `un` are unknown.
+    /// Parses a BCP 47 tag (`en`, `de-CH`, `pt_BR`); only its first part is used. Empty and `un` mean
+    /// unknown.
     pub fn from_tag(tag: &str) -> Self {
         let primary = tag.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
         Language::Stemmed(match primary.as_str() {
@@ -40,12 +41,12 @@ impl Language {
         })
     }
 
-    /// Whether the words of this language have stems.
+    /// True if words of this language have stems.
     pub(crate) fn has_stems(self) -> bool {
         self != Language::Unstemmed
     }
 
-    /// How a word of this language that begins with this character is stemmed; not at all where nobody knows how.
+    /// Stemmer of a word of this language that starts with this character; `None` if there is none.
     pub(crate) fn algorithm(self, first: char) -> Option<Algorithm> {
         let by_script = Script::of(first).algorithm();
         match self {
@@ -59,7 +60,7 @@ impl Language {
     }
 }
 
-/// A script that some language with a stemmer is written in.
+/// Script of a language with a stemmer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Script {
     Latin,
@@ -92,7 +93,7 @@ impl Script {
         }
     }
 
-    /// What a word without a language is stemmed by.
+    /// Stemmer of words in this script whose language is unknown.
     fn algorithm(self) -> Option<Algorithm> {
         match self {
             Script::Latin => Some(Algorithm::English),

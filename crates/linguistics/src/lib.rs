@@ -1,7 +1,8 @@
-//! Text to words, for documents and queries alike.
+//! Conversion of text to words, for documents and queries alike.
 //!
-//! An [`Analyzer`] does what a field's `match`, `stemming` and `normalizing` settings say: it splits text into [`Token`]s, folds
-//! and stems them. The words of a field's documents and those of a query go through the same analyzer, so both sides agree.
+//! An [`Analyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text into
+//! [`Token`]s, folds and stems them. A field's documents and queries use the same analyzer, so both sides
+//! agree.
 //!
 //! ```
 //! use millrace_linguistics::{Analyzer, Language};
@@ -12,18 +13,22 @@
 //! assert_eq!(words, ["the", "cafe", "2", "owner"]);
 //! ```
 //!
-//! - **Split.** Words are those of the Unicode standard (UAX #29), split further at whatever is not a letter, digit or mark:
-//!   `example.com` is two words. Scripts that are written without spaces give a token a character.
-//! - **Fold.** Compatibility forms are replaced (NFKD), combining accents dropped, and upper case is made lower.
-//! - **Stem.** Snowball, by language. Where the language is not known, and for words in another script than its own, by the script of the
-//!   word, Latin being taken for English: then the same word has the same stem wherever it stands.
+//! - **Split.** Words are those of the Unicode standard (UAX #29), split further at every character that is
+//!   not a letter, digit or mark: `example.com` is two words. Scripts without spaces between words give one
+//!   token per character.
+//! - **Fold.** Compatibility forms are replaced (NFKD), combining accents are removed, and upper case is
+//!   converted to lower case.
+//! - **Stem.** Snowball, by language. If the language is unknown, and for words in a script other than its
+//!   own, the script of the word determines the stemmer, with English for Latin: the same word then has the
+//!   same stem in any context.
 //!
-//! What people search in scripts without spaces is taken apart into words by [`segments`].
+//! [`segments`] splits query text in scripts without spaces into words.
 //!
-//! A [`Chunker`] cuts a long text into pieces that are embedded each by itself.
+//! A [`Chunker`] cuts a long text into pieces that are embedded separately.
 //!
-//! This crate does not know documents, columns or queries, and guesses no text's language: a guess about three words is wrong too often,
-//! and documents and queries that were guessed to be of two languages do not meet.
+//! This crate is independent of documents, columns and queries. It does not guess the language of a text: a
+//! guess about three words is wrong too often, and a document does not match a query whose language was
+//! guessed differently.
 
 mod analyzer;
 mod chunk;

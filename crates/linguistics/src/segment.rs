@@ -3,11 +3,11 @@ use std::ops::Range;
 use icu_segmenter::WordSegmenter;
 use icu_segmenter::options::WordBreakInvariantOptions;
 
-/// The words of a text that has some in a script that is written without spaces, by the dictionaries and models of ICU: as a reader would
-/// take them apart. `None` for other text.
+/// Word ranges of a text that contains a script without spaces, determined by the dictionaries and models of
+/// ICU. `None` for other text.
 ///
-/// For what people search. In documents each character of such scripts is a token, so that a word is found wherever it stands, and
-/// however the dictionary would have read its surroundings.
+/// Intended for query text. In documents each character of such scripts is a token, so that a word is found
+/// in any context, independent of the segmentation of its surroundings.
 ///
 /// ```
 /// use millrace_linguistics::segments;
@@ -33,7 +33,7 @@ pub fn segments(text: &str) -> Option<Vec<Range<usize>>> {
     Some(words)
 }
 
-/// Whether words of a character's script stand together without anything between.
+/// True if a character's script has no separators between words.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         // Thai and Lao, Burmese, Khmer.

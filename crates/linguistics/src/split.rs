@@ -7,7 +7,7 @@ pub(crate) fn words(text: &str, mut word: impl FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        // No word goes across white space, so each piece between can take the quick way or the thorough one.
+        // Words do not cross white space, so each piece in between can use the fast path or the thorough one.
         let mut end = at;
         let mut seen = 0;
         while end < bytes.len() && !bytes[end].is_ascii_whitespace() {
@@ -38,8 +38,8 @@ fn ascii_words(bytes: &[u8], piece: Range<usize>, word: &mut impl FnMut(Range<us
     }
 }
 
-/// Words of UAX #29, cut where a character is neither letter nor digit and belongs to none: `.` in `example.com`. A mark
-/// belongs to the letter before it.
+/// Words of UAX #29, further cut at characters that are neither a letter nor a digit nor a mark after one:
+/// `.` in `example.com`.
 fn unicode_words(text: &str, piece: Range<usize>, word: &mut impl FnMut(Range<usize>)) {
     for (offset, segment) in text[piece.clone()].unicode_word_indices() {
         let base = piece.start + offset;
@@ -48,7 +48,7 @@ fn unicode_words(text: &str, piece: Range<usize>, word: &mut impl FnMut(Range<us
             if c.is_alphanumeric() && !is_mark(c) {
                 start.get_or_insert(at);
             } else if continues(c) {
-                // Part of the word if there is one; a mark without a letter before it is none.
+                // A mark is part of the word before it; without one it is not a word.
             } else if let Some(start) = start.take() {
                 word(base + start..base + at);
             }
@@ -59,7 +59,7 @@ fn unicode_words(text: &str, piece: Range<usize>, word: &mut impl FnMut(Range<us
     }
 }
 
-/// Whether a character that is no letter still belongs to the word that it stands in.
+/// True if a character that is not a letter continues the word before it.
 pub(crate) fn continues(c: char) -> bool {
     is_mark(c) || matches!(c, '\u{200c}' | '\u{200d}' | '\u{ad}')
 }
@@ -68,8 +68,8 @@ fn is_mark(c: char) -> bool {
     unicode_normalization::char::is_combining_mark(c)
 }
 
-/// Calls `gram` with the byte range of each `size`-gram of the word that `word` covers; a shorter word is one gram. A letter
-/// counts with the marks after it.
+/// Calls `gram` with the byte range of each `size`-gram of the word in `word`; a shorter word is one gram. A
+/// letter is counted together with its marks.
 pub(crate) fn grams(text: &str, word: Range<usize>, size: usize, mut gram: impl FnMut(Range<usize>)) {
     let letters: Vec<usize> = text[word.clone()]
         .char_indices()

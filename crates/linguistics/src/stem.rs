@@ -4,18 +4,18 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use crate::Language;
 
-/// Stems words of one language, and those of other scripts by these, and remembers those that it met lately: a stemmer takes longer than everything else that is
-/// done to a word, and most of a text is a few hundred words again and again.
+/// Stemmer of one language, and of other scripts by their own stemmers, with a cache of recent words.
+/// Stemming takes longer than all other processing of a word, and most text repeats a few hundred words.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stemming(Language);
 
 impl Stemming {
-    /// None for a language whose words have no stems.
+    /// Returns `None` for a language whose words have no stems.
     pub(crate) fn new(language: Language) -> Option<Self> {
         language.has_stems().then_some(Stemming(language))
     }
 
-    /// Replaces a folded word by its stem. Words with digits, and those of a single letter, are their own stem.
+    /// Replaces a folded word by its stem. Words with digits and one-letter words are their own stem.
     pub(crate) fn stem(&self, word: &mut String) {
         if word.len() < 2 || word.bytes().any(|b| b.is_ascii_digit()) {
             return;
@@ -45,11 +45,12 @@ impl Stemming {
     }
 }
 
-/// How many words each thread remembers; with 32 bytes each, 512 KB at most.
+/// Number of cached words per thread; at 32 bytes each, at most 512 KB.
 const RECENT_WORDS: usize = 1 << 14;
 
 thread_local! {
-    /// Words and what makes stems of them, each at the place that its hash names; a later word takes an earlier one's place.
+    /// Cached words with the change to their stem, at the index given by their hash; a later word replaces an
+    /// earlier one.
     static RECENT: RefCell<Vec<Remembered>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -59,7 +60,7 @@ struct Remembered {
     change: Change,
 }
 
-/// A word of at most 22 bytes, in a language.
+/// A word of at most 22 bytes, with its language.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Key {
     word: [u8; 22],
@@ -86,7 +87,7 @@ impl Key {
     }
 }
 
-/// What makes a stem of a word: how much of it stays, and what comes after that.
+/// Change from a word to its stem: length of the common prefix, and the following bytes.
 #[derive(Clone, Copy, Default)]
 struct Change {
     keep: u8,
@@ -95,7 +96,7 @@ struct Change {
 }
 
 impl Change {
-    /// `None` where the end does not fit in.
+    /// Returns `None` if the following bytes do not fit.
     fn between(word: &str, stem: &str) -> Option<Self> {
         let same = |at: &usize| {
             word.is_char_boundary(*at) && stem.is_char_boundary(*at) && word[..*at] == stem[..*at]
@@ -109,7 +110,7 @@ impl Change {
 
     fn apply(self, word: &mut String) {
         word.truncate(usize::from(self.keep));
-        // The end was cut from text at the beginning of a character.
+        // The bytes were cut from text at a character boundary.
         word.push_str(std::str::from_utf8(&self.end[..usize::from(self.len)]).unwrap_or_default());
     }
 }
