@@ -1,4 +1,4 @@
-//! Rule bases with what they include, checked.
+//! Validated rule bases with their includes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::matching::DEPTH_MAX;
 use crate::parser;
 use crate::syntax::{Condition, File, Made, Rule, Statement};
 
-/// Where the rule bases of a package lie.
+/// Folder of the rule bases in a package.
 const FOLDER: &str = "rules/";
 const SUFFIX: &str = ".sr";
-/// The most rules of a rule base, with those that it includes.
+/// Maximum number of rules of a rule base, including included ones.
 const RULES_MAX: usize = 100_000;
-/// How deep rule bases include each other.
+/// Maximum depth of includes.
 const INCLUDED_MAX: usize = 50;
 
 /// The rule bases of an application package.
@@ -26,7 +26,7 @@ pub struct RuleBases {
     default: Option<String>,
 }
 
-/// Rules that are applied together.
+/// A set of rules that are applied together.
 #[derive(Debug)]
 pub struct RuleBase {
     pub(crate) name: String,
@@ -34,13 +34,13 @@ pub struct RuleBase {
     pub(crate) conditions: BTreeMap<String, Arc<Condition>>,
     stemming: bool,
     language: Language,
-    /// The terms of conditions, as the words that they are compared by.
+    /// Terms of conditions, with the words used to compare them.
     words: HashMap<String, Vec<String>>,
 }
 
 impl RuleBases {
-    /// Reads the files `rules/NAME.sr` of a package; `files` are all of it, by path. Other files in `rules/` are warned of. A rule base with a
-    /// mistake is left out, and those that include it.
+    /// Reads the files `rules/NAME.sr` of a package; `files` has all files of the package, by path. Other
+    /// files in `rules/` cause a warning. An invalid rule base is omitted, and so are those that include it.
     pub fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> Self {
         let mut parsed = BTreeMap::new();
         let mut broken = BTreeSet::new();
@@ -89,24 +89,24 @@ impl RuleBases {
                 Err(error) => drop(wrong.insert(name, error)),
             }
         }
-        // What is wrong with an included rule base is told with that one alone.
+        // An error of an included rule base is reported only for that one.
         let told =
             wrong.iter().filter(|(name, _)| !includes[*name].iter().any(|base| wrong.contains_key(base)));
         told.for_each(|(_, error)| findings.tell(error.clone()));
         RuleBases { bases, default }
     }
 
-    /// The rule base of this name.
+    /// The rule base with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<RuleBase>> {
         self.bases.get(name.strip_suffix(SUFFIX).unwrap_or(name))
     }
 
-    /// The rule base that says `@default`.
+    /// The rule base marked `@default`.
     pub fn default_base(&self) -> Option<&Arc<RuleBase>> {
         self.bases.get(self.default.as_deref()?)
     }
 
-    /// The names of all, in order.
+    /// Names of all rule bases, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.bases.keys().map(String::as_str)
     }
@@ -118,7 +118,7 @@ fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
     Error::Syntax { place, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
 }
 
-/// Leaves out what includes what is broken, and so on.
+/// Removes rule bases that include a broken one, transitively.
 fn pass_over(files: &mut BTreeMap<String, File>, broken: &mut BTreeSet<String>) {
     let lacks = |file: &&File, broken: &BTreeSet<String>| file.includes().any(|base| broken.contains(base));
     while let Some(name) = files.values().find(|file| lacks(file, broken)).map(|file| file.name.clone()) {
@@ -137,23 +137,23 @@ fn default_of(files: &BTreeMap<String, File>) -> Result<Option<String>, Error> {
     Ok(first.map(|(name, _)| name.clone()))
 }
 
-/// A rule base with what it includes.
+/// A rule base with its includes.
 struct Resolved {
     conditions: BTreeMap<String, (Arc<Condition>, Place)>,
     rules: Vec<Arc<Rule>>,
 }
 
 struct Resolving {
-    /// Those that are not resolved yet.
+    /// Rule bases that are not resolved yet.
     files: BTreeMap<String, File>,
-    /// A rule base that cannot work is so for all that include it, for the same reason.
+    /// Results so far. An invalid rule base makes all that include it invalid, for the same reason.
     resolved: BTreeMap<String, Result<Arc<Resolved>, Error>>,
-    /// The names of those that include each other, outermost first.
+    /// Names of the rule bases that are being resolved, outermost first.
     under_way: Vec<String>,
 }
 
 impl Resolving {
-    /// The rule base of a name that is there.
+    /// Resolves the rule base with this name, which must exist.
     fn base(&mut self, name: &str, warnings: &mut Vec<String>) -> Result<Arc<Resolved>, Error> {
         if let Some(resolved) = self.resolved.get(name) {
             return resolved.clone();
@@ -239,23 +239,23 @@ impl Resolving {
 }
 
 impl RuleBase {
-    /// Its name.
+    /// Name of the rule base.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The words of a query's term, as those of conditions are compared with.
+    /// Analyzer that converts a query's terms to words for comparison with conditions.
     pub(crate) fn analyzer(&self) -> Analyzer {
         let analyzer = Analyzer::text(self.language);
         if self.stemming { analyzer } else { analyzer.without_stemming() }
     }
 
-    /// The words by which a term of a condition is compared.
+    /// Words used to compare a term of a condition.
     pub(crate) fn words_of(&self, term: &str) -> &[String] {
         self.words.get(term).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether all that is referred to is there, and nothing refers to itself.
+    /// Checks that all references exist, and that there are no cycles.
     fn check(&self) -> Result<(), Error> {
         let mut depths = BTreeMap::new();
         for condition in self.conditions.values() {
@@ -279,7 +279,8 @@ impl RuleBase {
         Ok(())
     }
 
-    /// How deep conditions are within a condition, those that it refers to among them. So many are around it.
+    /// Nesting depth of a condition, including conditions that it refers to; `around` is the depth outside
+    /// it.
     fn depth<'c>(
         &'c self,
         condition: &'c Condition,
@@ -327,7 +328,7 @@ impl RuleBase {
         Ok(most)
     }
 
-    /// The names by which productions can refer to what a condition takes.
+    /// Collects the names under which productions can refer to the matched terms.
     fn names_in<'c>(&'c self, condition: &'c Condition, names: &mut Vec<&'c str>, seen: &mut Vec<&'c str>) {
         match condition {
             Condition::Named { name, .. } => names.push(name),
@@ -362,7 +363,7 @@ impl RuleBase {
     }
 }
 
-/// A term as the words that it is compared by.
+/// Converts a term to the words used to compare it.
 pub(crate) fn words_of(analyzer: &Analyzer, text: &str) -> Vec<String> {
     let mut words = Vec::new();
     analyzer.tokens(text, |token| words.push(token.text.to_owned()));

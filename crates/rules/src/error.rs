@@ -1,23 +1,23 @@
 use millrace_schema::{Mistake, Place};
 
-/// What is wrong with a rule base.
+/// Error in a rule base.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rule base does not follow the syntax.
     #[error("{place}: {reason}")]
     Syntax {
-        /// Where.
+        /// Location of the error.
         place: Place,
-        /// What was expected and found, and how it is written right.
+        /// Expected and actual text, with the correct form.
         reason: String,
     },
-    /// The syntax is right, but it cannot work.
+    /// The syntax is valid, but the rule base cannot work.
     #[error("{place}: {reason}")]
     Invalid {
-        /// Where.
+        /// Location of the error.
         place: Place,
-        /// Why, and what would work.
+        /// Cause and remedy.
         reason: String,
     },
 }

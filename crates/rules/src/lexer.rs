@@ -1,4 +1,4 @@
-//! The text of a rule base to tokens with places.
+//! Lexer of rule bases: text to tokens with locations.
 
 use std::fmt;
 
@@ -30,23 +30,23 @@ impl fmt::Display for Token {
     }
 }
 
-/// A token and where it begins.
+/// A token and its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     pub(crate) token: Token,
     pub(crate) place: Place,
 }
 
-/// Longer ones come before those that they begin with.
+/// A symbol comes before its own prefixes.
 const SYMBOLS: &[&str] = &[
     "...", ":-", "->", "+>", "<=", ">=", "=~", "[", "]", "(", ")", ",", ";", ":", "/", "!", "&", ".", "=",
     "<", ">", "+", "-", "$", "?", "*", "@",
 ];
 
-/// All tokens of a file; the last is [`Token::End`].
+/// All tokens of a file; the last one is [`Token::End`].
 ///
 /// # Errors
-/// A character that has no meaning, quotes that are not closed.
+/// An unknown character, or quotes without an end.
 pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<Placed>, Error> {
     let mut tokens = Vec::new();
     let (mut line, mut column) = (1, 1);
@@ -95,7 +95,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || (!c.is_ascii() && !c.is_whitespace() && c != '…')
 }
 
-/// A dash or a dot belongs to a word where the word goes on behind it.
+/// Length of the word at the start of the text. A dash or a dot belongs to a word if the word continues after
+/// it.
 fn word_length(text: &str) -> usize {
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {

@@ -1,7 +1,8 @@
-//! Semantic rules: rule bases read, and queries rewritten by them.
+//! Semantic rules: reading of rule bases, and rewriting of queries by them.
 //!
-//! [`RuleBases`] are the files `rules/NAME.sr` of an application package, parsed and checked once. A [`RuleBase`] turns a query tree, whose
-//! typed text was taken apart, into another: [`RuleBase::rewrite`] gives a [`Rewriting`], or nothing where no rule matches.
+//! [`RuleBases`] are the files `rules/NAME.sr` of an application package, parsed and validated once. A
+//! [`RuleBase`] rewrites a query tree whose typed text was already parsed: [`RuleBase::rewrite`] returns a
+//! [`Rewriting`], or `None` if no rule matches.
 //!
 //! ```
 //! use millrace_query::{Item, Match};
@@ -20,11 +21,12 @@
 //! assert_eq!(rewriting.root, term("color"));
 //! ```
 //!
-//! - **Read**: `lexer` and `parser` make statements of a file, `base` puts in what is included and checks what is referred to.
-//! - **Rewritten**: `tree` is a query tree that can be edited, `matching` finds where a condition holds in it, `rewriting` carries out what
-//!   the rules produce.
+//! - **Reading**: `lexer` and `parser` convert a file to statements, `base` resolves includes and checks
+//!   references.
+//! - **Rewriting**: `tree` is an editable query tree, `matching` finds matches of conditions in it,
+//!   `rewriting` applies the productions of rules.
 //!
-//! This crate knows nothing of requests, nor of what a schema's fields are.
+//! This crate is independent of requests and of a schema's fields.
 
 mod base;
 mod error;

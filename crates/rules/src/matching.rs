@@ -1,7 +1,8 @@
-//! Where a condition holds among the children of a group.
+//! Matching of conditions against the children of a group.
 //!
-//! A condition is tried at a place, and given what is to hold after it; so whatever comes later can make it try otherwise. All of it is
-//! bounded: a query has so many steps, and conditions within conditions go so deep.
+//! A condition is tried at a position together with its continuation, so later conditions can make it try
+//! alternatives. The search is bounded: a query has a limited number of steps, and conditions a limited
+//! nesting.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +12,28 @@ use crate::base::RuleBase;
 use crate::syntax::{Comparison, Condition};
 use crate::tree::{Kind, Node};
 
-/// How many conditions may be under way at the same time, and within each other.
+/// Maximum number of conditions in progress at a time, nested or pending.
 pub(crate) const DEPTH_MAX: usize = 400;
 
-/// Where a condition holds.
+/// A match of a condition.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// The places of the children that belong to the match, ascending.
+    /// Indices of the matched children, ascending.
     pub(crate) taken: Vec<usize>,
-    /// What can be referred to, in order.
+    /// Named parts of the match, in order.
     pub(crate) referred: Vec<Referred>,
 }
 
-/// Children that a named part of a condition has taken.
+/// Children matched by a named part of a condition.
 #[derive(Debug, Clone)]
 pub(crate) struct Referred {
     pub(crate) name: String,
     pub(crate) taken: Vec<usize>,
-    /// The named condition of which all terms are meant.
+    /// The named condition whose terms are all meant.
     pub(crate) all: Option<String>,
 }
 
-/// Tries conditions at the children of one group.
+/// Matcher of conditions against the children of one group.
 pub(crate) struct Matcher<'m> {
     base: &'m RuleBase,
     parameters: &'m BTreeMap<String, String>,
@@ -44,12 +45,12 @@ pub(crate) struct Matcher<'m> {
     referred: Vec<Referred>,
 }
 
-/// What is to hold after a condition: at this place, the condition having had this value.
+/// Continuation of a condition: called with the position after it and the condition's value.
 type Then<'t, 'm> = &'t mut dyn FnMut(&mut Matcher<'m>, usize, Option<String>) -> bool;
 
 impl<'m> Matcher<'m> {
-    /// Over the children of this group; none where it is none. Each condition that is tried takes one of `steps`; where there are
-    /// none left, nothing holds.
+    /// Creates a matcher for the children of this group; `None` if the node is not a group. Each tried
+    /// condition uses one of `steps`; without remaining steps, nothing matches.
     pub(crate) fn new(
         base: &'m RuleBase,
         parameters: &'m BTreeMap<String, String>,
@@ -69,7 +70,7 @@ impl<'m> Matcher<'m> {
         })
     }
 
-    /// The first place from which the condition holds in a way that is wanted.
+    /// The first position from which the condition has a match that `wanted` accepts.
     pub(crate) fn find(
         &mut self,
         condition: &'m Condition,
@@ -80,7 +81,7 @@ impl<'m> Matcher<'m> {
             self.referred.clear();
             let mut found = None;
             self.holds(condition, at, None, &mut |matcher, _, _| {
-                // To look at a match costs as much as it has terms.
+                // The cost of examining a match is its number of terms.
                 *matcher.steps = matcher.steps.saturating_sub(matcher.taken.len());
                 let mut taken = matcher.taken.clone();
                 taken.sort_unstable();
@@ -191,12 +192,12 @@ impl<'m> Matcher<'m> {
                 end == matcher.children.len() && !matcher.is_phrase && then(matcher, end, value)
             }),
             Condition::Included(condition) => self.holds(condition, at, label, then),
-            // There is none left in a rule base that was checked.
+            // A validated rule base has none left.
             Condition::Super(_) => false,
         }
     }
 
-    /// The text of the term at a place, if it is this one.
+    /// Text of the term at a position, if it is this one.
     fn term(&self, term: &str, at: usize, label: Option<&str>) -> Option<String> {
         let Some(Node::Term(found)) = self.children.get(at) else { return None };
         let words = self.base.words_of(term);
@@ -255,7 +256,7 @@ impl<'m> Matcher<'m> {
 }
 
 impl Comparison {
-    /// Numbers are compared as numbers where both are; a value that is not there is like none.
+    /// Compares as numbers if both are numbers; false if a value is missing.
     fn holds(self, left: Option<&str>, right: Option<&str>) -> bool {
         let (Some(left), Some(right)) = (left, right) else { return false };
         let numbers = left.trim().parse::<f64>().ok().zip(right.trim().parse::<f64>().ok());

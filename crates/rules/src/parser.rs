@@ -1,4 +1,4 @@
-//! Tokens of a rule base to statements.
+//! Parser of rule bases: tokens to statements.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::Error;
 use crate::lexer::{Placed, Token, tokens};
 use crate::syntax::{Comparison, Condition, File, Made, Production, Rule, RuleKind, Statement, TermType};
 
-/// How deep conditions may be nested.
+/// Maximum nesting of conditions.
 const DEPTH_MAX: usize = 50;
-/// The namespace of the request's parameters, with its dot.
+/// Namespace of the request's parameters, with its dot.
 const PARAMETER: &str = "parameter.";
 
-/// Reads the rule base `name` in the file `path`.
+/// Parses the rule base `name` in the file `path`.
 ///
 /// # Errors
-/// The first thing in it that is not as it must be written.
+/// The first syntax error.
 pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<File, Error> {
     let mut parser = Parser { tokens: tokens(path, text)?, at: 0, depth: 0 };
     let mut file =
@@ -51,7 +51,7 @@ impl Parser {
         self.tokens[self.at].place.clone()
     }
 
-    /// Goes on to the next token. The end is never passed.
+    /// Advances to the next token, at most to the end.
     fn next(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
@@ -87,7 +87,7 @@ impl Parser {
         Ok(word)
     }
 
-    /// A directive after its `@`, outside of statements.
+    /// Parses a directive after its `@`, outside of statements.
     fn directive(&mut self, file: &mut File) -> Result<(), Error> {
         let place = self.tokens[self.at - 1].place.clone();
         let invalid = |reason: &str| Err(Error::Invalid { place: place.clone(), reason: reason.to_owned() });
@@ -168,7 +168,7 @@ impl Parser {
         Ok(Statement::Rule(Arc::new(Rule { place, condition, kind, productions })))
     }
 
-    /// The name of the condition that a statement defines, where it begins so.
+    /// Name of the condition that a statement defines, if it is a definition.
     fn named_condition(&mut self) -> Option<String> {
         let ahead = |offset: usize| self.tokens.get(self.at + offset).map(|placed| &placed.token);
         match (ahead(0), ahead(1), ahead(2), ahead(3)) {
@@ -279,7 +279,7 @@ impl Parser {
         })
     }
 
-    /// A word that this symbol follows.
+    /// Reads a word followed by this symbol.
     fn prefix(&mut self, symbol: &str) -> Option<String> {
         let (Token::Word(word), Token::Symbol(found)) = (self.peek(), self.peek_after()) else { return None };
         if *found != symbol {
@@ -290,7 +290,8 @@ impl Parser {
         Some(word)
     }
 
-    /// A condition without name and label; where it stands in brackets, what is in them, and the condition of which all terms are meant.
+    /// Parses a condition without name and label. For one in brackets, returns its content, and the condition
+    /// whose terms are all meant.
     #[expect(clippy::type_complexity, reason = "the two parts have one reader, right above")]
     fn bare(&mut self) -> Result<(Condition, Option<(String, Option<String>)>), Error> {
         let place = self.place();
@@ -446,7 +447,7 @@ impl Parser {
     }
 }
 
-/// A term of the query; what has a dot in it would be in another namespace.
+/// Checks a term of the query; a dot would put it into another namespace.
 fn in_query(word: String, place: Place) -> Result<String, Error> {
     match word.split_once('.') {
         Some((namespace, _)) => {
@@ -467,7 +468,7 @@ fn one_or(mut conditions: Vec<Condition>, many: impl FnOnce(Vec<Condition>) -> C
     if conditions.len() == 1 { conditions.remove(0) } else { many(conditions) }
 }
 
-/// An ellipsis that nothing follows takes all there is.
+/// Marks a final ellipsis, which matches everything up to the end.
 fn mark_last(condition: &mut Condition) {
     match condition {
         Condition::Ellipsis { last, .. } => *last = true,

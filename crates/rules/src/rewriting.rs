@@ -1,8 +1,9 @@
-//! The rules of a base carried out on a query, one after another.
+//! Application of a base's rules to a query, one after another.
 //!
-//! A rule is carried out wherever its condition holds until it holds nowhere any more; then comes the next. What a rule has produced is
-//! no reason to carry it out again, and an adding rule is carried out once for each term that a match begins with, so every rule comes to
-//! an end. How often a rule is carried out, how large the query gets and how much is tried is bounded beside that.
+//! A rule is applied wherever its condition matches until there are no matches left; then the next rule is
+//! applied. The output of a rule does not trigger the same rule, and an adding rule is applied once for each
+//! term at which a match starts, so every rule terminates. In addition, the number of applications, the size
+//! of the query and the number of steps are bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,49 +14,49 @@ use crate::matching::{Found, Matcher};
 use crate::syntax::{Condition, Made, Production, Rule, RuleKind, TermType};
 use crate::tree::{Builder, DEFAULT_FIELD, Group, Kind, Node, group};
 
-/// How many conditions are tried for a query.
+/// Maximum number of conditions tried per query.
 const STEPS_MAX: usize = 1_000_000;
-/// The most terms of a rewritten query.
+/// Maximum number of terms of a rewritten query.
 const TERMS_MAX: usize = 10_000;
-/// How often a rule is carried out in any query, and how often for each term of it.
+/// Number of applications of a rule allowed in every query, and per term of it.
 const TIMES_MIN: usize = 15;
 const TIMES_PER_TERM: usize = 3;
 
-/// What a rule base made of a query.
+/// Result of applying a rule base to a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewriting {
-    /// The query tree; [`Item::False`] where the rules leave nothing of it.
+    /// The query tree; [`Item::False`] if the rules leave nothing of it.
     pub root: Item,
-    /// Parameters that rules have set.
+    /// Parameters set by rules.
     pub set: BTreeMap<String, String>,
-    /// What was done, in order; at least one step.
+    /// Applied steps in order; at least one.
     pub steps: Vec<Step>,
 }
 
-/// A rule carried out, or why no more were.
+/// An applied rule, or the reason for stopping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The rule at a place in the package made the query so, in short.
+    /// A rule was applied.
     Applied {
-        /// File, line and column of the rule.
+        /// File, line and column of the rule in the package.
         place: String,
-        /// The query after it, where that was asked for.
+        /// Short form of the query after it, if requested.
         query: Option<String>,
     },
-    /// A bound was reached: the rules after this are left out.
+    /// A limit was reached: the remaining rules are not applied.
     Stopped {
-        /// Which.
+        /// The limit.
         reason: String,
     },
 }
 
 impl RuleBase {
-    /// Rewrites a query tree, in which typed text was taken apart ([`Item::Typed`]), under the request's parameters. Nothing where no
-    /// rule holds.
+    /// Rewrites a query tree whose typed text was already parsed ([`Item::Typed`]), with the request's
+    /// parameters. Returns `None` if no rule matches.
     ///
-    /// `explains` has each step tell the query after it.
+    /// With `explains`, each step contains the query after it.
     ///
-    /// Cost: at most one million conditions are tried; the result has at most some ten thousand terms.
+    /// Cost: tries at most one million conditions; the result has at most about ten thousand terms.
     pub fn rewrite(
         &self,
         root: &Item,
@@ -91,17 +92,17 @@ struct Rewriter<'b> {
     root: Node,
     parameters: BTreeMap<String, String>,
     set: BTreeMap<String, String>,
-    /// How many conditions may still be tried.
+    /// Number of conditions that may still be tried.
     left: usize,
     explains: bool,
     steps: Vec<Step>,
 }
 
-/// Something made, and how it is put to the query.
+/// A produced node, and the way it is added to the query.
 type Piece = (TermType, Node);
 
 impl Rewriter<'_> {
-    /// Carries a rule out as often as it holds.
+    /// Applies a rule as often as it matches.
     fn carry_out(&mut self, number: usize, rule: &Rule) -> Result<(), String> {
         let most = (self.root.size() * TIMES_PER_TERM).max(TIMES_MIN);
         let mut begun = BTreeSet::new();
@@ -130,7 +131,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// The next match of a rule, and the place of the group it is in.
+    /// The next match of a rule, with the path of its group.
     fn find(
         &mut self,
         number: usize,
@@ -166,7 +167,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Makes what a rule says, and puts it to the group at a place.
+    /// Creates the nodes of a rule's productions, and adds them to the group at a path.
     fn produce(&mut self, number: usize, rule: &Rule, place: &[usize], found: &Found) {
         let children = self.children(place).to_vec();
         let mut pieces: Vec<Piece> = Vec::new();
@@ -182,7 +183,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Joins a piece to the group at a place: in the group around it, where that joins so already.
+    /// Combines a piece with the group at a path; in the enclosing group if that already combines its
+    /// children the same way.
     fn put_around(&mut self, place: &[usize], term_type: TermType, piece: Node) {
         if let Some((last, outer)) = place.split_last()
             && let Some(Node::Group(outer)) = self.root.at_mut(outer)
@@ -257,7 +259,7 @@ impl Rewriter<'_> {
         group(Kind::Phrase { field, annotations: weighted(Annotations::default(), weight) }, children)
     }
 
-    /// A term that was matched, once more.
+    /// Copies a matched term.
     fn copy(&mut self, rule: usize, node: &Node, label: Option<&str>, weight: Option<i32>) -> Node {
         let Node::Term(term) = node else { return node.clone() };
         let mut item = term.item.clone();
@@ -275,7 +277,7 @@ fn weighted(annotations: Annotations, weight: Option<i32>) -> Annotations {
     Annotations { weight: weight.unwrap_or(annotations.weight), ..annotations }
 }
 
-/// The terms that were matched together, as pieces of a type: what is inserted as one thing stays together.
+/// Converts terms that were matched together to pieces of a type; terms inserted as a unit stay together.
 fn as_pieces(term_type: TermType, mut nodes: Vec<Node>) -> Vec<Piece> {
     match term_type {
         TermType::Context | TermType::And => nodes.into_iter().map(|node| (term_type, node)).collect(),
@@ -286,7 +288,7 @@ fn as_pieces(term_type: TermType, mut nodes: Vec<Node>) -> Vec<Piece> {
     }
 }
 
-/// Terms as one: a phrase, where they are of one field.
+/// Combines terms into one: a phrase if they have the same field.
 fn together(mut nodes: Vec<Node>) -> Node {
     if nodes.len() == 1 {
         return nodes.remove(0);
@@ -301,7 +303,7 @@ fn together(mut nodes: Vec<Node>) -> Node {
     }
 }
 
-/// The terms that a condition lists, each as its words.
+/// Terms listed by a condition, each as its words.
 fn terms_of(condition: &Condition) -> Vec<Vec<String>> {
     match condition {
         Condition::Term(term) => vec![vec![term.clone()]],
@@ -314,7 +316,7 @@ fn terms_of(condition: &Condition) -> Vec<Vec<String>> {
     }
 }
 
-/// A group with what a rule has made in it, and what is to be put around it.
+/// A group with the output of a rule inserted, and the pieces to put around it.
 fn edited(
     Group { kind, mut children }: Group,
     rule: RuleKind,
@@ -345,7 +347,7 @@ fn edited(
         }
         here.insert(0, equiv(equivalents));
     }
-    // A phrase has nothing but words of its own field.
+    // A phrase consists only of words of its own field.
     let fits = |node: &Node| match &kind {
         Kind::Phrase { field, .. } => {
             matches!(node, Node::Term(term) if term.field() == field && is_plain(&term.item))

@@ -1,14 +1,14 @@
-//! What stands in a rule base.
+//! Syntax tree of rule bases.
 
 use std::sync::Arc;
 
 use millrace_schema::Place;
 
-/// A rule base as written.
+/// A parsed rule base.
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) name: String,
-    /// Where it says `@default`.
+    /// Location of `@default`, if present.
     pub(crate) default: Option<Place>,
     /// `@stemming`.
     pub(crate) stemming: bool,
@@ -18,7 +18,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The names of the rule bases that it includes.
+    /// Names of the included rule bases.
     pub(crate) fn includes(&self) -> impl Iterator<Item = &str> {
         self.statements.iter().filter_map(|statement| match statement {
             Statement::Include { base, .. } => Some(base.as_str()),
@@ -55,33 +55,35 @@ pub(crate) enum RuleKind {
 pub(crate) enum Condition {
     /// A term of the query.
     Term(String),
-    /// Words one after another in a phrase of the query.
+    /// Words in sequence within a phrase of the query.
     Phrase(Vec<String>),
     /// `parameter.NAME`.
     Parameter(String),
-    /// A value to compare with.
+    /// A value for comparison.
     Literal(String),
     /// A named condition.
     Reference {
         name: String,
         place: Place,
     },
-    /// What it takes can be referred to by this name; with `all`, so can all terms of this named condition.
+    /// A condition whose match can be referred to by this name; with `all`, so can all terms of this named
+    /// condition.
     Named {
         name: String,
         all: Option<String>,
         condition: Box<Condition>,
     },
-    /// `…`, and `[…]`, whose terms belong to the match. The last in a rule takes all there is.
+    /// `…`, or `[…]`, whose terms belong to the match. The last one in a rule matches everything up to the
+    /// end.
     Ellipsis {
         referable: bool,
         last: bool,
     },
-    /// Only of terms with this label.
+    /// A condition on terms with this label.
     Labelled(String, Box<Condition>),
     Sequence(Vec<Condition>),
     Choice(Vec<Condition>),
-    /// All at the same place.
+    /// Conditions that all hold at the same position.
     And(Vec<Condition>),
     Not(Box<Condition>),
     Comparison {
@@ -89,13 +91,13 @@ pub(crate) enum Condition {
         operator: Comparison,
         right: Box<Condition>,
     },
-    /// At the beginning of the query.
+    /// A condition at the start of the query.
     Start(Box<Condition>),
-    /// Up to the end of the query.
+    /// A condition that extends to the end of the query.
     End(Box<Condition>),
-    /// The condition of the same name in an included rule base.
+    /// The condition with the same name in an included rule base.
     Super(Place),
-    /// That condition, put in.
+    /// That condition, resolved.
     Included(Arc<Condition>),
 }
 
@@ -106,18 +108,18 @@ pub(crate) enum Comparison {
     AtLeast,
     Less,
     More,
-    /// The left has the right in it.
+    /// The left value contains the right one.
     Contains,
 }
 
-/// What a rule makes.
+/// Output of a rule.
 #[derive(Debug)]
 pub(crate) struct Production {
     pub(crate) term_type: TermType,
-    /// The field of what is made.
+    /// Field of the output.
     pub(crate) label: Option<String>,
     pub(crate) made: Made,
-    /// In percent.
+    /// Weight in percent.
     pub(crate) weight: Option<i32>,
 }
 
@@ -125,12 +127,12 @@ pub(crate) struct Production {
 pub(crate) enum Made {
     Term(String),
     Phrase(Vec<String>),
-    /// A parameter set to a value.
+    /// Sets a parameter to a value.
     Parameter {
         name: String,
         value: String,
     },
-    /// What was matched under this name; with `all`, all terms of the condition that it names.
+    /// The terms matched under this name; with `all`, all terms of the condition that it names.
     Reference {
         name: String,
         all: bool,
@@ -138,10 +140,10 @@ pub(crate) enum Made {
     },
 }
 
-/// How what is made is put to the query.
+/// Way in which output is added to the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TermType {
-    /// As what is around it.
+    /// Like its surroundings.
     Context,
     Or,
     Equiv,
@@ -151,7 +153,7 @@ pub(crate) enum TermType {
 }
 
 impl Condition {
-    /// The conditions right inside it; not those that it names.
+    /// Conditions directly inside it, without those that it refers to.
     pub(crate) fn inner(&self) -> Vec<&Condition> {
         match self {
             Condition::Term(_)
@@ -174,7 +176,7 @@ impl Condition {
         }
     }
 
-    /// Replaces every `@super` inside by what `included` gives for its place.
+    /// Replaces every `@super` inside by the result of `included` for its location.
     pub(crate) fn with_super<E>(
         self,
         included: &mut dyn FnMut(Place) -> Result<Arc<Condition>, E>,

@@ -1,4 +1,4 @@
-//! A query tree that can be edited: groups of nodes, and terms that conditions can be about.
+//! Editable query tree: groups of nodes, and terms that conditions can match.
 
 use millrace_linguistics::Analyzer;
 use millrace_query::{Annotations, Item, Match, PhraseWord};
@@ -6,26 +6,26 @@ use millrace_query::{Annotations, Item, Match, PhraseWord};
 use crate::base::words_of;
 use crate::syntax::TermType;
 
-/// The field of terms without a label.
+/// Field of terms without a label.
 pub(crate) const DEFAULT_FIELD: &str = "default";
 
 #[derive(Debug, Clone)]
 pub(crate) enum Node {
     Term(Term),
     Group(Group),
-    /// What rules do not look into.
+    /// A part of the query that rules do not examine.
     Other(Item),
 }
 
-/// A term that conditions can be about.
+/// A term that conditions can match.
 #[derive(Debug, Clone)]
 pub(crate) struct Term {
-    /// Its own number in the tree; that of a copy is its own too.
+    /// Unique number in the tree; a copy gets its own.
     pub(crate) id: usize,
     pub(crate) item: Item,
-    /// What conditions compare.
+    /// Words compared with conditions.
     pub(crate) words: Vec<String>,
-    /// The number of the rule that has produced it.
+    /// Number of the rule that produced it.
     pub(crate) by: Option<usize>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) enum Kind {
         target_hits: u32,
         annotations: Annotations,
     },
-    /// The first child, a group, decides.
+    /// The first child, a group, determines the match.
     Rank,
-    /// The first child, a group, must match, the others must not.
+    /// The first child, a group, must match; the others must not.
     Not,
     Phrase {
         field: String,
@@ -54,11 +54,11 @@ pub(crate) enum Kind {
     Equiv {
         annotations: Annotations,
     },
-    /// What a person typed: one child, a group.
+    /// Text typed by a user: one child, a group.
     Typed,
 }
 
-/// Makes a tree, and numbers its terms.
+/// Builder of a tree; numbers its terms.
 pub(crate) struct Builder {
     analyzer: Analyzer,
     next: usize,
@@ -69,7 +69,7 @@ impl Builder {
         Builder { analyzer, next: 0 }
     }
 
-    /// The tree of an item, whose root is a group.
+    /// Tree of an item; its root is a group.
     pub(crate) fn tree(&mut self, item: &Item) -> Node {
         let node = self.node(item);
         grouped(node)
@@ -124,7 +124,7 @@ impl Builder {
         group(kind, children)
     }
 
-    /// A term of its own.
+    /// A new term.
     pub(crate) fn term(&mut self, item: Item, by: Option<usize>) -> Node {
         self.next += 1;
         let words = match &item {
@@ -139,7 +139,7 @@ pub(crate) fn group(kind: Kind, children: Vec<Node>) -> Node {
     Node::Group(Group { kind, children })
 }
 
-/// What is no group becomes one of its own.
+/// Wraps a node that is not a group into one.
 fn grouped(node: Node) -> Node {
     match node {
         Node::Group(_) => node,
@@ -162,7 +162,7 @@ impl Term {
         }
     }
 
-    /// Whether it is in the field that a label says; without one, in that of terms without a label.
+    /// True if it is in the field given by a label, or without a label in the default field.
     pub(crate) fn has_label(&self, label: Option<&str>) -> bool {
         let field = self.field();
         match label {
@@ -173,7 +173,7 @@ impl Term {
 }
 
 impl Node {
-    /// The item it is; none where nothing is left of it.
+    /// Converts to an item; `None` if nothing is left of it.
     pub(crate) fn item(&self) -> Option<Item> {
         match self {
             Node::Term(term) => Some(term.item.clone()),
@@ -182,7 +182,7 @@ impl Node {
         }
     }
 
-    /// How many terms it has, with all else that is no group.
+    /// Number of its terms and of other leaves.
     pub(crate) fn size(&self) -> usize {
         match self {
             Node::Group(group) => group.children.iter().map(Node::size).sum(),
@@ -190,7 +190,7 @@ impl Node {
         }
     }
 
-    /// Whether this rule has produced all of its terms.
+    /// True if this rule produced all of its terms.
     pub(crate) fn is_by(&self, rule: usize) -> bool {
         match self {
             Node::Term(term) => term.by == Some(rule),
@@ -199,7 +199,7 @@ impl Node {
         }
     }
 
-    /// The number of its first term.
+    /// Number of its first term.
     pub(crate) fn first_id(&self) -> Option<usize> {
         match self {
             Node::Term(term) => Some(term.id),
@@ -208,7 +208,7 @@ impl Node {
         }
     }
 
-    /// The places of all groups whose children conditions are about, outer ones first.
+    /// Paths of all groups whose children conditions can match, outer ones first.
     pub(crate) fn places(&self) -> Vec<Vec<usize>> {
         fn collect(node: &Node, way: &mut Vec<usize>, places: &mut Vec<Vec<usize>>) {
             let Node::Group(group) = node else { return };
@@ -226,7 +226,7 @@ impl Node {
         places
     }
 
-    /// The node at a place.
+    /// The node at a path.
     pub(crate) fn at(&self, place: &[usize]) -> Option<&Node> {
         match (place.split_first(), self) {
             (None, node) => Some(node),
@@ -235,7 +235,7 @@ impl Node {
         }
     }
 
-    /// The node at a place, to be changed.
+    /// Mutable access to the node at a path.
     pub(crate) fn at_mut(&mut self, place: &[usize]) -> Option<&mut Node> {
         match (place.split_first(), self) {
             (None, node) => Some(node),
@@ -244,7 +244,7 @@ impl Node {
         }
     }
 
-    /// Both, as a type of term says.
+    /// Combines both nodes in the way of a term type.
     pub(crate) fn combined(self, term_type: TermType, other: Node) -> Node {
         let is_empty = matches!(&self, Node::Group(group) if group.children.is_empty());
         if is_empty && term_type != TermType::Not {
@@ -270,7 +270,7 @@ impl Node {
 }
 
 impl Kind {
-    /// Whether it joins its children as a type of term says.
+    /// True if it combines its children in the way of a term type.
     pub(crate) fn joins(&self, term_type: TermType) -> bool {
         match term_type {
             TermType::And => matches!(self, Kind::And),
@@ -312,7 +312,7 @@ impl Group {
                         Some(Item::Rank(rest))
                     }
                     (Some(first), false) => Some(Item::Not { positive: Box::new(first), negatives: rest }),
-                    // Those that only ranked have to find something, once nothing else does.
+                    // Children that were only for ranking must match if no other child is left.
                     (None, true) => several(rest, Item::Or),
                     (None, false) => None,
                 }
@@ -341,12 +341,12 @@ fn phrase(field: &str, annotations: &Annotations, children: &[Node]) -> Option<I
     }
 }
 
-/// Whether all of them match as their field has it.
+/// True if all of them match by their field's defaults.
 fn is_plain(words: &[PhraseWord]) -> bool {
     words.iter().all(|word| word.matching == Match::Word)
 }
 
-/// Equivalents are of one field; those of several are alternatives.
+/// Equivalents have one field; terms of several fields are alternatives.
 fn equivalents(annotations: &Annotations, mut items: Vec<Item>) -> Option<Item> {
     fn field(item: &Item) -> Option<&str> {
         match item {

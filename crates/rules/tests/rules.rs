@@ -9,7 +9,7 @@ use millrace_schema::{Findings, Mistakes};
 
 const FIELDS: [&str; 7] = ["title", "brand", "company", "category", "name", "place", "artist"];
 
-/// What a person typed, all of whose words must match.
+/// Typed text whose words must all match.
 fn typed(text: &str) -> Item {
     let grammar = Grammar { composite: Composite::And, syntax: Syntax::Simple, ..Grammar::default() };
     composed(text, grammar)
@@ -34,7 +34,7 @@ fn package(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     files.iter().map(|(name, text)| (format!("rules/{name}"), text.as_bytes().to_vec())).collect()
 }
 
-/// The rule bases of a package and its warnings, or all that is wrong.
+/// Rule bases of a package with its warnings, or all of its errors.
 fn read(files: &BTreeMap<String, Vec<u8>>) -> Result<(RuleBases, Vec<String>), Mistakes> {
     let mut findings = Findings::default();
     let bases = RuleBases::read(files, &mut findings);
@@ -53,7 +53,7 @@ fn rewriting(rules: &str, query: &Item, parameters: &[(&str, &str)]) -> Option<R
     bases(&[("x.sr", rules)]).get("x").expect("the rule base").rewrite(query, &parameters, true)
 }
 
-/// The query in short after the rules, with the parameters that they set; unchanged where no rule holds.
+/// Short form of the query after the rules, with the parameters that they set; unchanged if no rule matches.
 fn rewritten(rules: &str, query: &Item, parameters: &[(&str, &str)]) -> String {
     match rewriting(rules, query, parameters) {
         Some(Rewriting { root, set, .. }) => {
@@ -439,7 +439,7 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         &format!("{}({}a) -> b;", "!".repeat(30), "!".repeat(30)),
         "1:51: '!' is repeated too often: once is enough",
     );
-    // Each of them is well, but they are within each other.
+    // Each of them is valid, but they are nested.
     let nested = |number: usize| format!("[c{number}] :- {}[c{}];\n", "!".repeat(45), number + 1);
     let deep: String = (0..20).map(nested).chain(["[c20] :- x;\n[c0] -> y;".to_owned()]).collect();
     wrong(
