@@ -1,4 +1,4 @@
-//! An embedder of services.xml, ready to embed.
+//! Embedders of services.xml, ready for use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,19 +17,19 @@ use crate::remote::Remote;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Shape, execution, pooling};
 
-/// Where the files of an embedder lie.
+/// Locations of an embedder's files.
 pub type Files = BTreeMap<ModelFile, PathBuf>;
 
-/// What is embedded.
+/// Text to embed.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'t> {
-    /// One text: one embedding.
+    /// One text with one embedding.
     One(&'t str),
-    /// An embedding for each, with its place as label.
+    /// Texts with one embedding each; the index of a text is its label.
     Chunks(&'t [&'t str]),
 }
 
-/// Text to tensors.
+/// Converter of text to tensors.
 pub struct Embedder {
     id: String,
     prepend: Prepend,
@@ -38,23 +38,23 @@ pub struct Embedder {
 
 enum Means {
     Model(Transformer),
-    /// The tokens themselves.
+    /// The token ids.
     Tokens(Tokenizer),
-    /// A model of another service.
+    /// A model of an external service.
     Remote(Remote),
 }
 
-/// What embedders are made with.
+/// Dependencies of embedders.
 pub struct Services<'a> {
-    /// Runs models.
+    /// Scheduler of model runs.
     pub scheduler: &'a Scheduler,
-    /// Asks other services.
+    /// Creates the client of external services.
     pub http: &'a dyn Fn() -> Result<Http, String>,
     /// The secret of this name.
     pub secret: &'a dyn Fn(&str) -> Result<String, String>,
 }
 
-/// A model and its tokenizer.
+/// A model with its tokenizer.
 struct Transformer {
     kind: EmbedderKind,
     tokenizer: Tokenizer,
@@ -63,10 +63,10 @@ struct Transformer {
 }
 
 impl Embedder {
-    /// Loads the files and checks them.
+    /// Loads and validates the files.
     ///
     /// # Errors
-    /// The model or the tokenizer cannot be used; the message says why.
+    /// The model or the tokenizer cannot be used; the message gives the reason.
     pub fn load(config: &schema::Embedder, files: &Files, services: &Services<'_>) -> Result<Self, Error> {
         let path = |file: &ModelFile| {
             files.get(file).ok_or_else(|| Error::TokenizerFile {
@@ -95,15 +95,16 @@ impl Embedder {
         Ok(Embedder { id: config.id.clone(), prepend: config.prepend.clone(), means })
     }
 
-    /// Its id.
+    /// Id of the embedder.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How a tensor of this type holds an embedding of one text, or with `chunks` of several; `arguments` stand behind the id.
+    /// Shape of the embedding of one text, or with `chunks` of several, in a tensor of this type; `arguments`
+    /// follow the embedder's id.
     ///
     /// # Errors
-    /// What the type should be.
+    /// The type is not suitable; the text gives the required type.
     pub fn shape(&self, target: &TensorType, chunks: bool, arguments: &[String]) -> Result<Shape, String> {
         match &self.means {
             Means::Model(model) => Shape::of(&model.kind, target, chunks, arguments, model.model.width()),
@@ -112,10 +113,11 @@ impl Embedder {
         }
     }
 
-    /// The embedding. What it is for says which text is put before it, and who else waits for the model.
+    /// Embeds a text. The purpose of the call determines the text put before it, and its priority at the
+    /// model.
     ///
     /// # Errors
-    /// The type cannot hold it, or the model does not come through.
+    /// The type cannot hold the embedding, or the model fails.
     pub fn embed(
         &self,
         text: Text<'_>,
@@ -161,7 +163,8 @@ impl Embedder {
         Ok(builder.finish())
     }
 
-    /// Lets the model go if nothing was embedded for so long; the next text loads it again.
+    /// Unloads the model if nothing was embedded for this time; the next text loads it again. Returns true if
+    /// it was unloaded.
     pub fn unload_idle(&self, idle: Duration) -> bool {
         match &self.means {
             Means::Model(model) => model.model.unload_idle(idle),
@@ -169,7 +172,7 @@ impl Embedder {
         }
     }
 
-    /// Whether a model of its own is in memory.
+    /// True if a local model is in memory.
     pub fn is_loaded(&self) -> bool {
         match &self.means {
             Means::Model(model) => model.model.is_loaded(),
@@ -177,7 +180,7 @@ impl Embedder {
         }
     }
 
-    /// What the model has done; none where there is no model of its own.
+    /// Usage of the local model; `None` without a local model.
     pub fn usage(&self) -> Option<Usage> {
         match &self.means {
             Means::Model(model) => Some(model.lane.usage()),
@@ -185,7 +188,7 @@ impl Embedder {
         }
     }
 
-    /// What was asked of another service; none where none is asked.
+    /// Usage of the external service; `None` without an external service.
     pub fn asked(&self) -> Option<millrace_remote::Usage> {
         match &self.means {
             Means::Remote(remote) => Some(remote.usage()),
@@ -237,7 +240,7 @@ impl Transformer {
         }
     }
 
-    /// Adds what the states of text `number` come to.
+    /// Adds the embedding of text `number`, computed from its states.
     fn add(
         &self,
         builder: &mut TensorBuilder<'_>,

@@ -1,34 +1,34 @@
 use std::path::PathBuf;
 
-/// Why a text cannot be embedded, or an embedder cannot be used.
+/// Error while embedding a text, or in an embedder.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The model.
+    /// Error of the model.
     #[error(transparent)]
     Model(#[from] millrace_model::Error),
-    /// Another service's model.
+    /// Error of an external service's model.
     #[error(transparent)]
     Remote(#[from] millrace_remote::Error),
-    /// Other services cannot be asked.
+    /// The client of external services could not be created.
     #[error("{0}")]
     Setup(String),
-    /// The tokenizer's file cannot be read.
+    /// The tokenizer's file could not be read.
     #[error("{}: {reason}", path.display())]
     TokenizerFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: String,
     },
     /// The tokenizer failed on a text.
     #[error("the text cannot be split into tokens: {0}")]
     Tokenizer(String),
-    /// The tensor that is asked for cannot hold what the embedder makes.
+    /// The target tensor cannot hold the embedding.
     #[error("embedder '{embedder}': {reason}")]
     Shape {
-        /// The embedder's id.
+        /// Id of the embedder.
         embedder: String,
-        /// What was asked for, and what would work.
+        /// Requested type, and a suitable one.
         reason: String,
     },
 }

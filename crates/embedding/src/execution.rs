@@ -1,7 +1,7 @@
 use millrace_model::{ExecutionMode, Threads};
 use millrace_schema::Execution;
 
-/// How a model is executed, in the words of those who do it.
+/// Execution settings of a model, converted to thread settings.
 pub fn execution(config: &Execution) -> Threads {
     Threads {
         intra_op: config.intra_op_threads,

@@ -1,10 +1,12 @@
-//! Embedders: a text becomes tokens, the tokens' states are computed by a model, and the states become a tensor.
+//! Embedders: text is converted to tokens, a model computes the tokens' states, and the states become a
+//! tensor.
 //!
-//! An [`Embedder`] is one of services.xml with its model and tokenizer loaded. What it makes is shaped by the type of the tensor that is asked
-//! for ([`Shape`]): a vector or one per chunk, whole or its first cells, numbers or one bit per cell.
+//! An [`Embedder`] is one embedder of services.xml with its model and tokenizer loaded. The type of the
+//! target tensor determines the form of the embedding ([`Shape`]): one vector or one per chunk, whole or its
+//! first cells, numbers or one bit per cell.
 //!
-//! This crate does not know where files come from, nor documents and queries; models are run by [`millrace_model`], and
-//! those of other services asked by [`millrace_remote`].
+//! This crate is independent of the source of files, and of documents and queries. [`millrace_model`] runs
+//! local models, [`millrace_remote`] calls external services.
 
 mod embedder;
 mod error;

@@ -1,9 +1,9 @@
-//! Rows of states to the numbers of a tensor.
+//! Pooling of states to the numbers of a tensor.
 
 use millrace_model::States;
 use millrace_schema::Pooling;
 
-/// One vector of the states of a text.
+/// Pools the states of a text to one vector.
 pub(crate) fn pool(states: &States, pooling: Pooling) -> Vec<f32> {
     match pooling {
         Pooling::Cls | Pooling::None => states.rows().next().unwrap_or_default().to_vec(),
@@ -19,7 +19,7 @@ pub(crate) fn pool(states: &States, pooling: Pooling) -> Vec<f32> {
     }
 }
 
-/// Brings a vector to length 1; one without length stays as it is.
+/// Scales a vector to length 1; a zero vector is not changed.
 pub(crate) fn normalize(vector: &mut [f32]) {
     let length = vector.iter().map(|&cell| f64::from(cell) * f64::from(cell)).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -27,14 +27,15 @@ pub(crate) fn normalize(vector: &mut [f32]) {
     }
 }
 
-/// One bit per cell, set where it is above 0; the first cell is the highest bit of the first byte.
+/// One bit per cell, set if the cell is above 0; the first cell is the highest bit of the first byte.
 pub(crate) fn bits(vector: &[f32]) -> impl Iterator<Item = i8> + '_ {
     vector
         .chunks_exact(8)
         .map(|cells| cells.iter().fold(0_u8, |byte, &cell| byte << 1 | u8::from(cell > 0.0)).cast_signed())
 }
 
-/// How much each token of the vocabulary matters to a text: the largest over its tokens of ln(1 + state), with what is above `threshold`.
+/// Weight of each vocabulary token for a text: the maximum over the text's tokens of ln(1 + state). Returns
+/// the weights above `threshold`.
 pub(crate) fn splade(states: &States, threshold: f32) -> Vec<(usize, f32)> {
     let mut largest = vec![0.0_f32; states.width];
     for row in states.rows() {

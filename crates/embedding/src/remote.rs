@@ -1,4 +1,4 @@
-//! Models of other services.
+//! Models of external services.
 
 use millrace_model::Caller;
 use millrace_remote::{Cells, Dialect, Embeddings, Error, Http, Options, Usage};
@@ -7,14 +7,14 @@ use millrace_tensor::{CellType, TensorType};
 
 use crate::Shape;
 
-/// A model of another service, and what its vectors' cells are.
+/// A model of an external service, and the cell type of its vectors.
 pub(crate) struct Remote {
     embeddings: Embeddings,
     quantization: Quantization,
 }
 
 impl Remote {
-    /// A model, of which nothing is asked yet.
+    /// Creates the model without calling the service.
     pub fn new(config: &RemoteModel, secret: Option<String>, http: Http) -> Self {
         let options = Options {
             dialect: match config.service {
@@ -32,10 +32,10 @@ impl Remote {
         Remote { embeddings: Embeddings::new(options, http), quantization: config.quantization }
     }
 
-    /// How a tensor of this type holds a vector, and what cells the service is asked for.
+    /// Shape of a vector in a tensor of this type, and the cell type to request from the service.
     ///
     /// # Errors
-    /// What the type should be.
+    /// The type is not suitable; the text gives the required type.
     pub fn shape(
         &self,
         target: &TensorType,
@@ -66,7 +66,7 @@ impl Remote {
         };
         match cells {
             None => Ok((Shape::of_vectors(target, chunks, arguments, dimensions)?, Cells::Float)),
-            // They come as the tensor has them.
+            // The service returns them in the form of the tensor.
             Some(cells) => {
                 let shape = Shape::of_vectors(target, chunks, arguments, size.saturating_mul(8))?;
                 Ok((Shape { cells: size, binary: false, ..shape }, cells))
@@ -74,12 +74,12 @@ impl Remote {
         }
     }
 
-    /// The vectors of texts, in their order. Waits.
+    /// Vectors of texts, in their order. Blocks.
     pub fn embed(&self, texts: Vec<String>, cells: Cells, caller: &Caller) -> Result<Vec<Vec<f32>>, Error> {
         self.embeddings.embed(texts, cells, caller)
     }
 
-    /// What was asked of it.
+    /// Usage of the service.
     pub fn usage(&self) -> Usage {
         self.embeddings.usage()
     }

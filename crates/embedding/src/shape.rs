@@ -3,23 +3,23 @@ use millrace_tensor::{CellType, Cells, TensorBuilder, TensorType};
 
 use crate::pooling;
 
-/// How a tensor of some type holds what an embedder makes.
+/// Form of an embedder's output in a tensor type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Where the labels of chunks stand among those of a subspace; none for a single text.
+    /// Index of the chunk label among the labels of a subspace; `None` for a single text.
     pub(crate) chunk: Option<usize>,
-    /// Cells of a vector that are kept; 0 where there are no vectors.
+    /// Number of cells of a vector to keep; 0 if there are no vectors.
     pub(crate) cells: usize,
-    /// Whether a cell of the tensor holds eight of the vector's, a bit each.
+    /// True if a cell of the tensor holds eight cells of the vector, one bit each.
     pub(crate) binary: bool,
 }
 
 impl Shape {
-    /// How `target` holds the embedding of a text, or with `chunks` of an array of texts. `width` is that of the model's vectors, where it is
-    /// known; `arguments` stand behind the embedder's id.
+    /// Shape of the embedding of a text, or with `chunks` of an array of texts, in `target`. `width` is that
+    /// of the model's vectors, if it is known; `arguments` follow the embedder's id.
     ///
     /// # Errors
-    /// What the type should be.
+    /// The type is not suitable; the text gives the required type.
     pub fn of(
         kind: &EmbedderKind,
         target: &TensorType,
@@ -76,10 +76,10 @@ impl Shape {
         }
     }
 
-    /// As [`Shape::of`], for an embedder that gives a vector of this width.
+    /// Like [`Shape::of`], for an embedder with vectors of this width.
     ///
     /// # Errors
-    /// What the type should be.
+    /// The type is not suitable; the text gives the required type.
     pub fn of_vectors(
         target: &TensorType,
         chunks: bool,
@@ -90,10 +90,11 @@ impl Shape {
         Shape::of(&vector, target, chunks, arguments, Some(width))
     }
 
-    /// How `target` holds the tokens of a text, or with `chunks` of an array of texts: as many as it has cells, zeros after them.
+    /// Shape of the tokens of a text, or with `chunks` of an array of texts, in `target`: as many tokens as
+    /// it has cells, padded with zeros.
     ///
     /// # Errors
-    /// What the type should be.
+    /// The type is not suitable; the text gives the required type.
     pub fn of_tokens(target: &TensorType, chunks: bool) -> Result<Shape, String> {
         let indexed: Vec<usize> = target.indexed().map(|(_, size)| size).collect();
         match (indexed.as_slice(), target.mapped().count() == usize::from(chunks)) {
@@ -105,7 +106,7 @@ impl Shape {
         }
     }
 
-    /// The labels of a subspace: the chunk's, and the token's where it has one.
+    /// Labels of a subspace: the chunk's, and the token's if there is one.
     pub(crate) fn labels(&self, chunk: usize, token: Option<String>) -> Vec<String> {
         let mut labels: Vec<String> = token.into_iter().collect();
         if let Some(at) = self.chunk {
@@ -114,7 +115,7 @@ impl Shape {
         labels
     }
 
-    /// Adds a vector: rounded to the cells of the type, or a bit each.
+    /// Adds a vector: rounded to the cell type, or one bit per cell.
     pub(crate) fn add(
         &self,
         builder: &mut TensorBuilder<'_>,

@@ -1,4 +1,4 @@
-//! Text to token ids.
+//! Conversion of text to token ids.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use tokenizers::utils::truncation::TruncationParams;
 
 use crate::Error;
 
-/// A word gives a token; of words and the white space between them nobody needs more than so many characters. What is cut off could only
-/// have given tokens past the limit.
+/// Number of characters per token that are passed to the tokenizer. A word gives at least one token, so the
+/// rest of the text, including white space, could only give tokens past the limit.
 const CHARACTERS_PER_TOKEN: usize = 64;
 
-/// Tokens of a text that is not given to a model: more than any tensor of them is made for.
+/// Maximum number of tokens of a text without a model: more than token tensors are made for.
 const PLAIN_TOKENS: usize = 1 << 16;
 
-/// What ColBERT leaves out of documents.
+/// Characters that ColBERT omits from documents.
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/// A tokenizer with a limit.
+/// A tokenizer with a length limit.
 pub(crate) struct Tokenizer {
     inner: tokenizers::Tokenizer,
     max: usize,
@@ -43,7 +43,7 @@ impl Tokenizer {
         Ok(Tokenizer { inner, max })
     }
 
-    /// Reads `tokenizer.json`, for the tokens themselves.
+    /// Reads `tokenizer.json` for output of the token ids.
     pub fn plain(path: &Path) -> Result<Self, Error> {
         let fail = |reason: String| Error::TokenizerFile { path: path.to_owned(), reason };
         let mut inner = tokenizers::Tokenizer::from_file(path).map_err(|error| fail(error.to_string()))?;
@@ -64,19 +64,19 @@ impl Tokenizer {
         self.inner.encode_fast(self.cut(text), special).map_err(|error| Error::Tokenizer(error.to_string()))
     }
 
-    /// The tokens of a text, without the special ones.
+    /// Tokens of a text, without special tokens.
     pub fn ids(&self, text: &str) -> Result<Vec<i64>, Error> {
         Ok(self.encode(text, false)?.get_ids().iter().map(|&id| i64::from(id)).collect())
     }
 
-    /// The tokens of a text with the special ones that the tokenizer puts around them.
+    /// Tokens of a text with the special tokens that the tokenizer adds.
     pub fn text(&self, text: &str) -> Result<Sequence, Error> {
         let encoding = self.encode(text, true)?;
         let wide = |values: &[u32]| values.iter().map(|&value| i64::from(value)).collect();
         Ok(Sequence { ids: wide(encoding.get_ids()), types: wide(encoding.get_type_ids()), unattended: 0 })
     }
 
-    /// The tokens of a text between these two.
+    /// Tokens of a text between these two.
     pub fn between(&self, text: &str, start: i64, end: i64) -> Result<Sequence, Error> {
         let mut ids = vec![start];
         ids.extend(self.ids(text)?);
@@ -85,7 +85,7 @@ impl Tokenizer {
         Ok(Sequence { ids, ..Sequence::default() })
     }
 
-    /// A query as ColBERT takes it: marked, and filled up with masks.
+    /// A query in ColBERT's form: marked, and padded with mask tokens.
     pub fn colbert_query(&self, text: &str, tokens: &ColbertTokens) -> Result<Sequence, Error> {
         let mut ids = self.ids(text)?;
         ids.truncate(tokens.query_max.saturating_sub(3));
@@ -95,7 +95,7 @@ impl Tokenizer {
         Ok(Sequence { ids, unattended, ..Sequence::default() })
     }
 
-    /// A document as ColBERT takes it: marked, and without punctuation.
+    /// A document in ColBERT's form: marked, and without punctuation.
     pub fn colbert_document(&self, text: &str, tokens: &ColbertTokens) -> Result<Sequence, Error> {
         let punctuation = |id: &i64| {
             let token = u32::try_from(*id).ok().and_then(|id| self.inner.id_to_token(id));
@@ -107,7 +107,7 @@ impl Tokenizer {
         Ok(Sequence { ids: marked(tokens, tokens.document, ids), ..Sequence::default() })
     }
 
-    /// The text of one token of the vocabulary.
+    /// Text of a vocabulary token.
     pub fn token(&self, id: usize) -> Option<String> {
         u32::try_from(id).ok().and_then(|id| self.inner.id_to_token(id))
     }
@@ -117,7 +117,7 @@ fn marked(tokens: &ColbertTokens, mark: i64, ids: Vec<i64>) -> Vec<i64> {
     [tokens.start, mark].into_iter().chain(ids).chain([tokens.end]).collect()
 }
 
-/// BERT's tokenizer over a vocabulary with a token a line.
+/// BERT's tokenizer over a vocabulary with one token per line.
 fn word_piece(path: &Path) -> tokenizers::Result<tokenizers::Tokenizer> {
     let model = WordPiece::from_file(&path.to_string_lossy()).unk_token("[UNK]".to_owned()).build()?;
     let mut tokenizer = tokenizers::Tokenizer::new(model);

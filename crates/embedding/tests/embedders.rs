@@ -1,4 +1,4 @@
-//! Embedders over a tiny model with random weights, and over MiniLM where `scripts/models` has made it.
+//! Embedders over a tiny model with random weights, and over MiniLM if `scripts/models` has created it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,10 @@ use millrace_model::{Caller, Error as ModelError, Purpose, Scheduler, SchedulerO
 use millrace_schema::Application;
 use millrace_tensor::{Tensor, TensorType};
 
-/// Word pieces of the tiny tokenizer: a token each.
+/// Word pieces of the tiny tokenizer: one token each.
 const WORDS: &str = "the slow ferry runs fast";
 
-/// ONNX Runtime, which models need: fetched where it is not there yet.
+/// Provides ONNX Runtime, which models need; downloads it if it is missing.
 fn onnxruntime() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -55,7 +55,7 @@ fn load(directory: &Path, embedder: &str, settings: &str) -> Result<Embedder, Er
     Embedder::load(config, &files, &services)
 }
 
-/// One for all tests of the process.
+/// A scheduler shared by all tests of the process.
 fn scheduler() -> &'static Scheduler {
     static SCHEDULER: OnceLock<Scheduler> = OnceLock::new();
     SCHEDULER.get_or_init(|| Scheduler::new(SchedulerOptions::default()).expect("threads"))
@@ -146,7 +146,7 @@ fn a_long_text_is_cut() {
 
 #[test]
 fn a_text_that_the_model_fails_on_fails_alone() {
-    // The model has 64 positions: 65 tokens are beyond it.
+    // The model has 64 positions: 65 tokens exceed it.
     let embedder = load(&data(), "hugging-face-embedder", "<transformer-token-type-ids/>").expect("it loads");
     let long = "mill ".repeat(80);
     let error =
@@ -175,7 +175,7 @@ fn other_embedders_make_other_tensors() {
     let colbert = format!(
         "{output}{tokens}<transformer-mask-token>4</transformer-mask-token><max-query-tokens>12</max-query-tokens>"
     );
-    // [CLS] mark the slow mill ##s [UNK] [SEP]: punctuation is left out of documents.
+    // [CLS] mark the slow mill ##s [UNK] [SEP]: documents are tokenized without punctuation.
     let document = of("colbert-embedder", &colbert, "tensor<int8>(token{},x[2])", Purpose::Feed);
     assert_eq!(document.subspaces(), 8);
     let query = of("colbert-embedder", &colbert, "tensor<float>(token{},x[16])", Purpose::Query);
@@ -225,7 +225,7 @@ fn a_model_that_does_not_fit_is_refused_with_what_was_expected_and_found() {
     let model = std::fs::read(data().join("model.onnx")).expect("the model");
     let tokenizer = std::fs::read(data().join("tokenizer.json")).expect("the tokenizer");
     assert_eq!(with(&model, &tokenizer), None);
-    // Heads of seven cells, where eight are given: this shows when it runs.
+    // Heads of seven cells instead of eight: detected when the model runs.
     let (heads, wrong) =
         ([0_i64, 0, 2, 8].map(i64::to_le_bytes).concat(), [0_i64, 0, 2, 7].map(i64::to_le_bytes).concat());
     let at = model.windows(heads.len()).position(|bytes| bytes == heads).expect("the model splits heads");
@@ -263,7 +263,7 @@ fn a_caller_without_time_is_told_so() {
     assert!(matches!(error, Error::Model(ModelError::Deadline { .. })), "{error}");
 }
 
-/// What the Python package that carries MiniLM's weights answers for these texts: the first cells.
+/// Expected first cells for these texts, from the Python package with MiniLM's weights.
 const MINILM: [(&str, [f64; 6]); 3] = [
     ("Millrace reads one person's documents.", [-0.02327, 0.07797, -0.0909, -0.01609, -0.05862, -0.02619]),
     ("invoice for the workshop in Oslo", [-0.07884, 0.10819, -0.00692, -0.01668, -0.07524, 0.01147]),

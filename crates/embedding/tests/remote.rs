@@ -1,4 +1,5 @@
-//! Embedders that ask another service, which this test plays over real sockets: what is asked follows the tensor.
+//! Embedders that call an external service, played by this test over real sockets. The request depends on the
+//! tensor type.
 
 #[path = "../../remote/tests/twin/mod.rs"]
 mod twin;
@@ -11,7 +12,7 @@ use millrace_tensor::TensorType;
 use serde_json::json;
 use twin::{Reply, Request, Twin};
 
-/// A service whose vectors count from -2, as numbers, halved, or as they are asked for.
+/// A service whose vectors count from -2, as numbers, halved, or in the requested form.
 fn service() -> Twin {
     Twin::start(|request: &Request| {
         let body = request.json();
