@@ -16,45 +16,45 @@ use crate::{
 };
 use crate::{overrides, parse, resolve, services, xml};
 
-/// An application package, checked.
+/// A validated application package.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Application {
     /// Schemas by name.
     pub schemas: BTreeMap<Arc<str>, Arc<Schema>>,
-    /// The content clusters of services.xml.
+    /// Content clusters of services.xml.
     pub content: Vec<ContentCluster>,
-    /// The names beside those of schemas that queries may give as sources: local providers and their sources, each also as
-    /// `source@provider`, and the content clusters that no provider stands for.
+    /// Names other than schemas that queries may give as sources: local providers and their sources, each
+    /// also as `source@provider`, and the content clusters that no provider represents.
     pub sources: BTreeMap<String, Source>,
-    /// The search chains that say themselves which sources they ask, by id.
+    /// Search chains that list their own sources, by id.
     pub federations: BTreeMap<String, Federation>,
     /// The container cluster of services.xml that serves queries and feeds.
     pub container: Container,
-    /// How rare words are in large collections, by the models that services.xml names.
+    /// Word rarity in large collections, from the models named in services.xml.
     pub significance: SignificanceModels,
-    /// Query profiles by id, what they inherit already put in.
+    /// Query profiles by id, with inherited values resolved.
     pub query_profiles: QueryProfiles,
-    /// What validation-overrides.xml allows.
+    /// Permissions of validation-overrides.xml.
     pub overrides: Vec<ValidationOverride>,
-    /// What people should know, though it works: each names its place.
+    /// Warnings about a valid package, each with its location.
     pub warnings: Vec<String>,
     /// All files of the package, by path with forward slashes.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
-/// An application as far as its package can be read, on the way to an [`Application`].
+/// The readable part of an application package, from which an [`Application`] is created.
 ///
-/// What has a mistake, or depends on what has one, is left out, so that whoever compiles the rest finds only mistakes that people made,
-/// and tells them with those found here.
+/// Invalid parts, and parts that depend on them, are omitted. Compiling the rest therefore only finds errors
+/// made by the user, which are reported together with the findings here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
-    /// What is sound; without its warnings.
+    /// The valid part; without its warnings.
     pub application: Application,
-    /// What was found so far.
+    /// Findings so far.
     pub findings: Findings,
-    /// Whether what the container clusters say is known: which embedders and language models there are.
+    /// True if the container clusters are valid, so that all embedders and language models are known.
     pub containers_known: bool,
-    /// Whether what the content clusters say is known: which schemas have documents.
+    /// True if the content clusters are valid, so that all schemas with documents are known.
     pub content_known: bool,
 }
 
@@ -62,15 +62,15 @@ impl Draft {
     /// Reads a package in a zip archive.
     ///
     /// # Errors
-    /// The archive cannot be read. What is wrong with the package itself is among the findings.
+    /// The archive cannot be read. Errors in the package itself are among the findings.
     pub fn from_zip(archive: &[u8]) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_zip(archive)?))
     }
 
-    /// Reads a package in a tar archive compressed by gzip.
+    /// Reads a package in a gzipped tar archive.
     ///
     /// # Errors
-    /// As [`Draft::from_zip`].
+    /// See [`Draft::from_zip`].
     pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_tar_gz(archive)?))
     }
@@ -124,17 +124,17 @@ impl Draft {
         Draft { application, findings, containers_known, content_known }
     }
 
-    /// The application.
+    /// Returns the application.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All errors in the package.
     pub fn finish(self) -> Result<Application, Mistakes> {
         let warnings = self.findings.finish()?;
         Ok(Application { warnings, ..self.application })
     }
 }
 
-/// Nothing is wrong with it.
+/// A valid application, as a draft without findings.
 impl From<Application> for Draft {
     fn from(mut application: Application) -> Self {
         let mut findings = Findings::default();
@@ -144,40 +144,40 @@ impl From<Application> for Draft {
 }
 
 impl Application {
-    /// Reads and checks a package in a zip archive.
+    /// Reads and validates a package in a zip archive.
     ///
     /// # Errors
-    /// All that cannot be read or cannot work, with file, line and column.
+    /// All errors with file, line and column.
     pub fn from_zip(archive: &[u8]) -> Result<Self, Mistakes> {
         Draft::from_zip(archive)?.finish()
     }
 
-    /// Reads and checks a package in a tar archive compressed by gzip.
+    /// Reads and validates a package in a gzipped tar archive.
     ///
     /// # Errors
-    /// As [`Application::from_zip`].
+    /// See [`Application::from_zip`].
     pub fn from_tar_gz(archive: &[u8]) -> Result<Self, Mistakes> {
         Draft::from_tar_gz(archive)?.finish()
     }
 
-    /// Reads and checks a package in a directory; see [`Draft::from_dir`].
+    /// Reads and validates a package in a directory; see [`Draft::from_dir`].
     ///
     /// # Errors
-    /// As [`Application::from_zip`].
+    /// See [`Application::from_zip`].
     pub fn from_dir(directory: &Path) -> Result<Self, Mistakes> {
         Draft::from_dir(directory)?.finish()
     }
 
-    /// Checks a package given as files by path.
+    /// Validates a package given as files by path.
     ///
     /// # Errors
-    /// As [`Application::from_zip`].
+    /// See [`Application::from_zip`].
     pub fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, Mistakes> {
         Draft::from_files(files).finish()
     }
 
-    /// The nodes of all content clusters together, which are the same: those that the first cluster lists that lists any. There are as
-    /// many replicas as the cluster with the most of them wants.
+    /// Common nodes of all content clusters, which must be the same: those of the first cluster that lists
+    /// any. The number of replicas is the highest of all clusters.
     pub fn topology(&self) -> Configuration {
         let listing = self.content.iter().find(|cluster| !cluster.topology.nodes.is_empty());
         let topology = listing.or(self.content.first()).map(|cluster| cluster.topology.clone());
@@ -185,14 +185,14 @@ impl Application {
         Configuration { redundancy: redundancy.unwrap_or(1), ..topology.unwrap_or_default() }
     }
 
-    /// The cluster that documents of this type belong to; the first of several.
+    /// The cluster of a document type; the first one of several.
     pub fn cluster_of(&self, document_type: &str) -> Option<&ContentCluster> {
         self.content.iter().find(|cluster| cluster.document(document_type).is_some())
     }
 }
 
-/// Makes query features that query profile types declare inputs of all rank profiles, as far as these do not declare them. Where those
-/// are not known, rank profiles with query features cannot be judged.
+/// Adds query features declared in query profile types to the inputs of all rank profiles, unless these
+/// declare them. If the types are unknown (`None`), rank profiles with query features cannot be validated.
 fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorType>>) {
     let Some(features) = features else {
         let mut unknown = Broken::default();
@@ -216,70 +216,72 @@ fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorTyp
 /// The container cluster of services.xml.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Container {
-    /// Its id; `default` or `container` where services.xml says none.
+    /// Id; by default `default` or `container`.
     pub id: String,
-    /// The port of its http server, if it says one.
+    /// Port of its http server, if given.
     pub port: Option<u16>,
-    /// `<search>` is there.
+    /// True if `<search>` is present.
     pub search: bool,
-    /// `<document-api>` is there.
+    /// True if `<document-api>` is present.
     pub document_api: bool,
-    /// The rate limiting searcher is in a chain: queries are refused when their client asks more than they say it may.
+    /// True if the rate limiting searcher is in a chain: queries over their client's stated quota are
+    /// rejected.
     pub limits_rates: bool,
-    /// The searcher that checks texts is in a chain: queries are refused whose text looks encoded as UTF-8 twice.
+    /// True if the input checking searcher is in a chain: queries whose text appears to be UTF-8 encoded
+    /// twice are rejected.
     pub checks_encoding: bool,
-    /// The handler of the Model Context Protocol is there: assistants can search at `/mcp/`.
+    /// True if the handler of the Model Context Protocol is present: assistants can search at `/mcp/`.
     pub assistants: bool,
     /// `ignore-undefined-fields` of the document API.
     pub ignore_undefined_fields: bool,
     /// `max-document-size` of the document API in bytes.
     pub document_size_max: Option<u64>,
-    /// Its embedders, of all container clusters.
+    /// Embedders of all container clusters.
     pub embedders: Vec<Embedder>,
-    /// Its language models, likewise.
+    /// Language models of all container clusters.
     pub language_models: Vec<LanguageModel>,
-    /// Its field generators, likewise.
+    /// Field generators of all container clusters.
     pub generators: Vec<FieldGenerator>,
-    /// Its search chains, likewise.
+    /// Search chains of all container clusters.
     pub chains: Vec<SearchChain>,
-    /// Where `<model-evaluation/>` is there: how the models are executed of which it says so, by name.
+    /// Execution settings of models by name, if `<model-evaluation/>` is present.
     pub model_evaluation: Option<BTreeMap<String, Execution>>,
 }
 
 /// A content cluster of services.xml.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContentCluster {
-    /// Its id.
+    /// Cluster id.
     pub id: Arc<str>,
-    /// How many replicas there are (the greater of `redundancy` and `min-redundancy`, at least 1), and the nodes and groups they are
-    /// spread over.
+    /// Number of replicas (the greater of `redundancy` and `min-redundancy`, at least 1), and the nodes and
+    /// groups that hold them.
     pub topology: Configuration,
-    /// Its document types.
+    /// Document types of the cluster.
     pub documents: Vec<ClusterDocument>,
-    /// `documents selection`: what every document of the cluster must match.
+    /// `documents selection`: condition on every document of the cluster.
     pub selection: Option<String>,
-    /// `garbage-collection`: documents that stop matching their selections are removed.
+    /// `garbage-collection`: documents that no longer match their selections are removed.
     pub garbage_collection: bool,
     /// `garbage-collection-interval` in seconds; 3600 by default.
     pub garbage_interval_s: u64,
     /// Limits that differ from the defaults.
     pub tuning: Tuning,
-    /// How long dynamic summaries get.
+    /// Size of dynamic summaries.
     pub snippets: Snippets,
 }
 
-/// How long dynamic summaries get, where services.xml says it. Lengths are in bytes.
+/// Size of dynamic summaries, as far as services.xml sets it. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Snippets {
-    /// The most snippets of a text.
+    /// Maximum number of snippets per text.
     pub max_matches: Option<usize>,
-    /// The wanted length of all snippets of a text together.
+    /// Target length of all snippets of a text together.
     pub length: Option<usize>,
-    /// The most text on each side of what a snippet is around.
+    /// Maximum length of the context on each side of a match.
     pub surround_max: Option<usize>,
-    /// Texts up to this length are shown whole.
+    /// Texts up to this length are returned whole.
     pub min_length: Option<usize>,
-    /// Whether a text without any word of the query is shown by its beginning.
+    /// True to return the start of a text without query words.
     pub prefix: Option<bool>,
 }
 
@@ -289,8 +291,9 @@ impl ContentCluster {
         self.documents.iter().find(|document| &*document.document_type == document_type)
     }
 
-    /// The document selection that documents of this type must match to be fed and, with
-    /// [`ContentCluster::garbage_collection`], to stay: that of the cluster and that of the type. None: all belong.
+    /// The document selection that documents of this type must match to be accepted and, with
+    /// [`ContentCluster::garbage_collection`], to be kept: that of the cluster and that of the type. `None`
+    /// if there is no condition.
     pub fn belongs(&self, document_type: &str) -> Option<String> {
         let own = self.document(document_type).and_then(|document| document.selection.as_deref());
         match (self.selection.as_deref(), own) {
@@ -303,39 +306,39 @@ impl ContentCluster {
 /// A document type in a content cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterDocument {
-    /// The document type; also the name of its schema.
+    /// Name of the document type and of its schema.
     pub document_type: Arc<str>,
-    /// How it is searched.
+    /// Search mode.
     pub mode: DocumentMode,
-    /// Its own selection.
+    /// Selection of the type itself.
     pub selection: Option<String>,
 }
 
-/// How a document type is searched.
+/// Search mode of a document type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentMode {
-    /// By streaming. `index` is read as this too, with a warning: everything is exact here.
+    /// Streaming search. `index` is also read as this, with a warning: all search is exact here.
     Streaming,
-    /// Stored only.
+    /// Stored only, without search.
     StoreOnly,
 }
 
-/// Limits of a content cluster that services.xml sets; `None` where it does not.
+/// Limits of a content cluster in services.xml; `None` if not set.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuning {
     /// `max-document-size` in bytes.
     pub document_size_max: Option<u64>,
-    /// `resource-limits`: the share of the disk at which writes are refused.
+    /// `resource-limits`: share of used disk space at which writes are rejected.
     pub disk_limit: Option<f64>,
-    /// `removed-db`: how long removed documents are remembered, in seconds.
+    /// `removed-db`: retention of removed documents in seconds.
     pub removed_age_s: Option<u64>,
-    /// `removed-db`: how often those that need not be remembered any more are looked for, in seconds.
+    /// `removed-db`: interval of the search for expired removals in seconds.
     pub removed_prune_interval_s: Option<u64>,
-    /// `bucket-splitting`: documents of a bucket before it is split.
+    /// `bucket-splitting`: number of documents at which a bucket is split.
     pub bucket_documents_max: Option<u64>,
-    /// `bucket-splitting`: bytes of a bucket before it is split.
+    /// `bucket-splitting`: number of bytes at which a bucket is split.
     pub bucket_bytes_max: Option<u64>,
-    /// `bucket-splitting`: the fewest bits that buckets use.
+    /// `bucket-splitting`: minimum number of bits of buckets.
     pub bucket_bits_min: Option<u8>,
     /// `query-timeout` in seconds.
     pub query_timeout_s: Option<f64>,
@@ -355,7 +358,7 @@ fn find_services(files: &Files) -> Result<&str, Error> {
     }))
 }
 
-/// Parses the schemas of a package, and adds the rank profiles that lie in files of their own.
+/// Parses the schemas of a package, and adds the rank profiles from separate files.
 fn parse_schemas(files: &Files, findings: &mut Findings) -> Declared {
     let mut declared = Declared::default();
     for (path, name, bytes) in
@@ -372,7 +375,7 @@ fn parse_schemas(files: &Files, findings: &mut Findings) -> Declared {
             let reason = format!("schema '{own}' lies in {path}: name the file {own}.sd");
             findings.tell(Error::Invalid { place, reason });
             declared.broken.add(name);
-            // Two of one name would only be told of again.
+            // A second schema with this name would only be reported again.
             if files.contains_key(&format!("schemas/{own}.sd")) {
                 continue;
             }
@@ -406,7 +409,7 @@ fn parse_schemas(files: &Files, findings: &mut Findings) -> Declared {
     declared
 }
 
-/// The name that the schema in this file must have; none for other files.
+/// The name required for the schema in this file; `None` for other files.
 fn schema_name(path: &str) -> Option<&str> {
     let name =
         path.strip_prefix("schemas/").or(path.strip_prefix("searchdefinitions/"))?.strip_suffix(".sd")?;

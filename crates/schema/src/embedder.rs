@@ -2,21 +2,21 @@ use std::fmt;
 
 use crate::Place;
 
-/// An embedder of services.xml: a component that turns text into tensors.
+/// An embedder of services.xml: a component that converts text to tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedder {
-    /// Its id.
+    /// Id of the embedder.
     pub id: String,
-    /// What turns text into tensors.
+    /// Implementation of the embedder.
     pub means: EmbedderMeans,
-    /// What is put before a text.
+    /// Prefix of a text.
     pub prepend: Prepend,
-    /// Where it stands.
+    /// Location in services.xml.
     pub place: Place,
 }
 
 impl Embedder {
-    /// The files that it needs.
+    /// Files of the embedder.
     pub fn files(&self) -> Vec<&ModelFile> {
         match &self.means {
             EmbedderMeans::Transformer(transformer) => vec![&transformer.model, &transformer.tokenizer],
@@ -26,54 +26,54 @@ impl Embedder {
     }
 }
 
-/// What turns text into tensors.
+/// Implementation of an embedder.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EmbedderMeans {
-    /// A model of its own.
+    /// A local model.
     Transformer(Transformer),
-    /// `hugging-face-tokenizer`, with its `tokenizer.json`: the tokens themselves.
+    /// `hugging-face-tokenizer`, with its `tokenizer.json`: outputs the token ids.
     Tokenizer(ModelFile),
-    /// `openai-embedder`, `voyage-ai-embedder`, `mistral-embedder`: another service.
+    /// `openai-embedder`, `voyage-ai-embedder`, `mistral-embedder`: an external service.
     Remote(RemoteModel),
 }
 
 /// A transformer and its tokenizer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transformer {
-    /// How tokens become a tensor, and the settings that only one kind has.
+    /// Conversion of tokens to a tensor, with the settings specific to it.
     pub kind: EmbedderKind,
     /// The ONNX file.
     pub model: ModelFile,
     /// The tokenizer: `tokenizer.json`, or the vocabulary of a [`EmbedderKind::Bert`].
     pub tokenizer: ModelFile,
-    /// A longer text is cut to so many tokens.
+    /// Maximum number of tokens; longer texts are truncated.
     pub max_tokens: usize,
-    /// What the inputs and the output of the transformer are called.
+    /// Names of the transformer's inputs and output.
     pub names: TransformerNames,
-    /// How the transformer is executed.
+    /// Execution settings of the transformer.
     pub execution: Execution,
 }
 
-/// A model of another service.
+/// A model of an external service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteModel {
-    /// Whose protocol is spoken.
+    /// Protocol of the service.
     pub service: EmbeddingService,
-    /// Its name there.
+    /// Name of the model in the service.
     pub model: String,
-    /// Cells of its vectors.
+    /// Number of dimensions of its vectors.
     pub dimensions: usize,
-    /// Where it is asked.
+    /// URL of the service.
     pub endpoint: String,
-    /// The name of the secret that is sent along; none is where this is not set.
+    /// Name of the secret to send; `None` to send none.
     pub secret: Option<String>,
-    /// Texts that are asked for at once, at the most.
+    /// Maximum number of texts per request.
     pub batch_max: usize,
-    /// What the cells of its vectors are.
+    /// Cell type of its vectors.
     pub quantization: Quantization,
 }
 
-/// Whose embeddings protocol a service speaks.
+/// Embeddings protocol of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmbeddingService {
     /// OpenAI's.
@@ -82,107 +82,107 @@ pub enum EmbeddingService {
     Mistral,
     /// VoyageAI's.
     Voyage {
-        /// Whether texts that are too long are cut; else they are refused.
+        /// True to truncate texts that are too long; otherwise they are errors.
         truncates: bool,
-        /// Whether the texts of an array are embedded together, each in the context of the others.
+        /// True to embed the texts of an array together, each in the context of the others.
         in_context: bool,
     },
 }
 
-/// What the cells of a service's vectors are.
+/// Cell type of a service's vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantization {
-    /// What the type of the tensor says.
+    /// Determined by the type of the tensor.
     Auto,
-    /// Numbers.
+    /// Floating-point numbers.
     Float,
-    /// Whole numbers of eight bits.
+    /// Signed 8-bit numbers.
     Int8,
-    /// A bit for each dimension, eight in a cell.
+    /// One bit per dimension, eight per cell.
     Binary,
 }
 
-/// What an embedder makes of the states of a text's tokens.
+/// Conversion of the states of a text's tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EmbedderKind {
     /// `hugging-face-embedder`: one vector.
     HuggingFace {
-        /// How states become one vector.
+        /// Pooling of states to one vector.
         pooling: Pooling,
-        /// Whether the vector is brought to length 1.
+        /// True to scale the vector to length 1.
         normalize: bool,
     },
-    /// `bert-embedder`: one vector, by a word piece vocabulary.
+    /// `bert-embedder`: one vector, with a word piece vocabulary.
     Bert {
-        /// How states become one vector.
+        /// Pooling of states to one vector.
         pooling: Pooling,
-        /// The token that begins a text.
+        /// Token at the start of a text.
         start_token: i64,
-        /// The token that ends it.
+        /// Token at the end of a text.
         end_token: i64,
     },
-    /// `colbert-embedder`: a vector for each token.
+    /// `colbert-embedder`: one vector per token.
     Colbert(ColbertTokens),
-    /// `splade-embedder`: a weight for each token of the vocabulary that matters.
+    /// `splade-embedder`: a weight for each relevant token of the vocabulary.
     Splade {
-        /// Weights that are not above this are left out.
+        /// Weights that do not exceed this are omitted.
         threshold: f32,
     },
 }
 
-/// How the states of a text's tokens become one vector.
+/// Pooling of the states of a text's tokens to one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
     /// Their mean.
     Mean,
     /// The state of the first token.
     Cls,
-    /// The model has pooled them itself.
+    /// None: the model itself pools them.
     None,
 }
 
-/// The tokens that a ColBERT model knows beside those of the text.
+/// Special tokens of a ColBERT model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColbertTokens {
-    /// Vectors of a query: shorter ones are filled up with masks.
+    /// Number of vectors of a query; shorter ones are padded with mask tokens.
     pub query_max: usize,
-    /// Vectors of a document.
+    /// Maximum number of vectors of a document.
     pub document_max: usize,
-    /// What a query is filled up with.
+    /// Padding token of a query.
     pub mask: i64,
-    /// What begins a text.
+    /// Token at the start of a text.
     pub start: i64,
-    /// What ends it.
+    /// Token at the end of a text.
     pub end: i64,
-    /// What marks a query.
+    /// Token that marks a query.
     pub query: i64,
-    /// What marks a document.
+    /// Token that marks a document.
     pub document: i64,
 }
 
-/// What the inputs and the output of a transformer are called.
+/// Names of a transformer's inputs and output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransformerNames {
     /// Token ids.
     pub ids: String,
-    /// What tells tokens from padding.
+    /// Attention mask, which distinguishes tokens from padding.
     pub mask: String,
-    /// Token types; `None` for a model without.
+    /// Token types; `None` for a model without them.
     pub types: Option<String>,
     /// The output.
     pub output: String,
 }
 
-/// What is put before a text, without a space between.
+/// Prefixes of texts, added without a space in between.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Prepend {
-    /// Before that of a query.
+    /// Prefix of a query.
     pub query: String,
-    /// Before that of a document.
+    /// Prefix of a document.
     pub document: String,
 }
 
-/// Where the file of a model comes from.
+/// Source of a model file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelFile {
     /// A path in the package.
@@ -199,15 +199,15 @@ impl fmt::Display for ModelFile {
     }
 }
 
-/// How a model is executed; what is not set is left to the scheduler.
+/// Execution settings of a model; the scheduler chooses settings that are not given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Execution {
-    /// Threads of its own for the parts of an operation.
+    /// Number of dedicated threads within an operation.
     pub intra_op_threads: Option<usize>,
-    /// Threads of its own for operations side by side.
+    /// Number of dedicated threads for parallel operations.
     pub inter_op_threads: Option<usize>,
-    /// Whether operations run side by side.
+    /// True to run operations in parallel.
     pub parallel: bool,
-    /// The number of the graphics processor that it runs on, where there is one.
+    /// Number of the GPU to use, if there is one.
     pub gpu_device: Option<i32>,
 }

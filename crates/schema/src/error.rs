@@ -1,18 +1,18 @@
 use std::fmt;
 
-/// A place in a file of the application package.
+/// A location in a file of the application package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
-    /// The path in the package.
+    /// Path in the package.
     pub file: String,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// From 1.
+    /// Column, from 1.
     pub column: usize,
 }
 
 impl Place {
-    /// The first place of a file.
+    /// First position of a file.
     pub fn start_of(file: &str) -> Self {
         Place { file: file.to_owned(), line: 1, column: 1 }
     }
@@ -24,32 +24,32 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with an application package, or with a request by its query profiles.
+/// An error in an application package, or in a request checked by its query profiles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file does not follow its syntax.
     #[error("{place}: {reason}")]
     Syntax {
-        /// Where.
+        /// Location of the error.
         place: Place,
-        /// What was expected and found, and how it is written right.
+        /// Expected and actual text, with the correct form.
         reason: String,
     },
-    /// The syntax is right, but it cannot work.
+    /// The syntax is valid, but the content cannot work.
     #[error("{place}: {reason}")]
     Invalid {
-        /// Where.
+        /// Location of the error.
         place: Place,
-        /// Why, and what would work.
+        /// Cause and remedy.
         reason: String,
     },
-    /// A request has what a query profile does not permit.
+    /// A request contains a parameter that a query profile does not permit.
     #[error("parameter '{name}': {reason}")]
     Parameter {
-        /// The parameter.
+        /// Name of the parameter.
         name: String,
-        /// What is wrong, and what would work.
+        /// Cause and remedy.
         reason: String,
     },
     /// The archive cannot be read.
@@ -58,15 +58,15 @@ pub enum Error {
     /// The change from the running application needs an explicit permission.
     #[error("{reason}; to allow it, add <allow until='YYYY-MM-DD'>{id}</allow> to validation-overrides.xml")]
     Override {
-        /// The validation id.
+        /// Validation id.
         id: &'static str,
-        /// What would change.
+        /// Description of the change.
         reason: String,
     },
 }
 
 impl Error {
-    /// Where in the package it is; none where it is not in one file.
+    /// Location in the package; `None` if it is not in a single file.
     pub fn place(&self) -> Option<&Place> {
         match self {
             Error::Syntax { place, .. } | Error::Invalid { place, .. } => Some(place),

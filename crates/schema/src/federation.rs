@@ -1,39 +1,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a name leads to that queries may give as a source.
+/// Meaning of a source name in queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The chain that answers for it.
+    /// The chain that answers by default.
     pub leader: SourceChain,
-    /// The chains that a query may choose instead, by their providers (`source.NAME.provider`).
+    /// Chains that a query may select instead, by their providers (`source.NAME.provider`).
     pub participants: Vec<SourceChain>,
-    /// Whether queries ask it that name no sources.
+    /// True if it is searched by queries that name no sources.
     pub is_default: bool,
 }
 
-/// A chain that answers for a source: it asks one content cluster.
+/// A chain that answers for a source by searching one content cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceChain {
-    /// The id of its provider; of the cluster itself where no provider stands for that.
+    /// Id of its provider; that of the cluster if no provider represents it.
     pub provider: Arc<str>,
-    /// The content cluster.
+    /// Name of the content cluster.
     pub cluster: Arc<str>,
-    /// How it is waited for.
+    /// Wait options.
     pub options: FederationOptions,
 }
 
-/// How a source is waited for (`<federationoptions>`).
+/// Wait options of a source (`<federationoptions>`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FederationOptions {
-    /// How long it may take, where that is less than the query may.
+    /// Timeout, if it is shorter than that of the query.
     pub timeout: Option<Duration>,
-    /// Whether it is waited for no longer than others are; it is where nothing is said.
+    /// True to wait no longer than for the other sources; the default is false.
     pub optional: Option<bool>,
 }
 
 impl FederationOptions {
-    /// Both together: what these say not, those below say.
+    /// Combines both: these options take precedence over those of `below`.
     pub fn over(self, below: FederationOptions) -> FederationOptions {
         FederationOptions {
             timeout: self.timeout.or(below.timeout),
@@ -42,20 +42,20 @@ impl FederationOptions {
     }
 }
 
-/// Which sources a search chain asks, and what it makes of their results.
+/// Sources of a search chain, and the form of their results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Federation {
-    /// Its sources; queries may choose among them.
+    /// Its sources; queries may select among them.
     pub sources: Vec<FederatedSource>,
-    /// Whether all hits become one list; else each source's stay by themselves, in a group.
+    /// True to merge all hits into one list; otherwise each source's hits stay separate, in a group.
     pub blends: bool,
 }
 
 /// A source of a search chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FederatedSource {
-    /// The source's name.
+    /// Name of the source.
     pub name: String,
-    /// How this chain waits for it; over what the source says itself.
+    /// Wait options of this chain; they override those of the source.
     pub options: FederationOptions,
 }

@@ -4,28 +4,29 @@ use std::sync::Arc;
 
 use crate::{Place, Sourced};
 
-/// What a schema says of one field, defaults resolved.
+/// Settings of one field in a schema, with defaults resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaField {
-    /// The name.
+    /// Field name.
     pub name: Arc<str>,
-    /// What it holds.
+    /// Type of its values.
     pub data_type: DataType,
-    /// Declared outside the document block: its value is made by its indexing statements.
+    /// True for a field outside the document block: its value is created by its indexing statements.
     pub synthetic: bool,
-    /// The indexing statements as text; none for a field that is only stored.
+    /// Indexing statements as text; `None` for a field that is only stored.
     pub indexing: Option<Sourced<String>>,
-    /// `indexing: … index`: text that is split into words (or a whole value, by [`Matching::mode`]).
+    /// `indexing: … index`: text that is split into words (or a whole value, depending on
+    /// [`Matching::mode`]).
     pub index: Option<IndexSettings>,
     /// `indexing: … attribute`: a value for ranking, sorting, grouping.
     pub attribute: Option<Attribute>,
-    /// `indexing: … summary`: in the default summary.
+    /// `indexing: … summary`: the field is part of the default summary.
     pub in_summary: bool,
     /// `bolding: on`.
     pub bolding: bool,
-    /// How the `summary` of the field itself is made.
+    /// Form of the field in its own `summary`.
     pub summary: SummaryMode,
-    /// How query terms match.
+    /// Matching of query terms.
     pub matching: Matching,
     /// `rank: filter`.
     pub rank_filter: bool,
@@ -33,46 +34,49 @@ pub struct SchemaField {
     pub rank_type: Option<String>,
     /// `weight`; 100 by default.
     pub weight: i32,
-    /// `linguistics`: the profiles for indexing and searching.
+    /// `linguistics`: profiles for indexing and searching.
     pub linguistics: Option<LinguisticsProfile>,
     /// `query-command`s, as written.
     pub query_commands: Vec<String>,
     /// `alias` names, and index and attribute names that differ from the field's.
     pub aliases: Vec<String>,
-    /// Settings of parts, by path relative to this field (`key`, `value.name`, …); their names are full paths. Those of a
-    /// `struct-field`, and where the field is `index`, those that its other members take from it.
+    /// Settings of parts, by path relative to this field (`key`, `value.name`, …); their names are full
+    /// paths. These are the parts with a `struct-field` and, if the field is `index`, the other members,
+    /// which inherit its settings.
     pub struct_fields: Vec<(String, SchemaField)>,
-    /// Where it is declared.
+    /// Location of the declaration.
     pub place: Place,
 }
 
 impl SchemaField {
-    /// Whether query text is split into words for this field.
+    /// True if query text is split into words for this field.
     ///
-    /// Fields of structs and maps are not text themselves: their parts are, by [`SchemaField::struct_fields`].
+    /// Fields of structs and maps are not text themselves; their parts in [`SchemaField::struct_fields`] may
+    /// be.
     pub fn is_text(&self) -> bool {
         self.index.is_some()
             && matches!(self.matching.mode, MatchMode::Text | MatchMode::Gram { .. })
             && holds_text(&self.data_type)
     }
 
-    /// Whether it is a number inside of a struct or map that can be searched: features of text take each for a word.
+    /// True for a searchable number inside a struct or map; features of text treat each such number as a
+    /// word.
     pub fn is_number_word(&self) -> bool {
         let is_searched = self.index.is_some() || self.attribute.is_some();
         is_searched && self.name.contains('.') && holds_numbers(&self.data_type)
     }
 
-    /// A part of the field by its path in it (`name`, `value.name`), where it has settings.
+    /// A part of the field by its path (`name`, `value.name`), if it has settings.
     pub fn part(&self, path: &str) -> Option<&SchemaField> {
         self.struct_fields.iter().find(|(known, _)| known == path).map(|(_, part)| part)
     }
 
-    /// The field itself and its parts that have settings.
+    /// The field itself, and its parts with settings.
     pub fn with_parts(&self) -> impl Iterator<Item = &SchemaField> {
         std::iter::once(self).chain(self.struct_fields.iter().map(|(_, part)| part))
     }
 
-    /// The columns that segments keep for the field.
+    /// Columns stored in segments for the field.
     pub fn columns(&self) -> Vec<ColumnKey> {
         let texts = self.with_parts().filter(|field| field.is_text());
         std::iter::once(ColumnKey::value(&self.name))
@@ -81,7 +85,7 @@ impl SchemaField {
     }
 }
 
-/// Whether values are numbers, or collections of numbers.
+/// True if values are numbers, or collections of numbers.
 fn holds_numbers(data_type: &DataType) -> bool {
     match data_type {
         DataType::Byte | DataType::Int | DataType::Long => true,
@@ -91,7 +95,7 @@ fn holds_numbers(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether values are strings, or collections of strings.
+/// True if values are strings, or collections of strings.
 pub(crate) fn holds_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::String | DataType::Uri => true,
@@ -100,18 +104,18 @@ pub(crate) fn holds_text(data_type: &DataType) -> bool {
     }
 }
 
-/// How query terms match a field.
+/// Matching of query terms in a field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matching {
-    /// The unit that is matched.
+    /// Unit of matching.
     pub mode: MatchMode,
-    /// `cased`: upper and lower case differ.
+    /// `cased`: true if case matters.
     pub cased: bool,
     /// `prefix`, `substring`, `suffix` as the field's default for terms.
     pub default_term: DefaultTerm,
     /// `exact-terminator`.
     pub exact_terminator: Option<String>,
-    /// `max-length` of text that is looked at, in characters.
+    /// `max-length` of indexed text in characters.
     pub max_length: Option<usize>,
     /// `max-occurrences`.
     pub max_occurrences: Option<usize>,
@@ -119,18 +123,18 @@ pub struct Matching {
     pub max_token_length: Option<usize>,
     /// `stemming`.
     pub stemming: Stemming,
-    /// `normalizing`: accents are dropped.
+    /// `normalizing`: true to drop accents.
     pub normalizing: bool,
 }
 
 impl Matching {
-    /// What ends the text of a term of `match: exact` in query strings.
+    /// Text that ends a term of `match: exact` in query strings.
     pub fn terminator(&self) -> &str {
         self.exact_terminator.as_deref().unwrap_or("@@")
     }
 }
 
-/// What a plain term means for a field.
+/// Meaning of a plain term for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultTerm {
     /// A whole word.
@@ -144,14 +148,14 @@ pub enum DefaultTerm {
     Suffix,
 }
 
-/// The unit that is matched.
+/// Unit of matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatchMode {
     /// Words of the text. The default of `index` fields.
     Text,
     /// The whole value as one word. The default of string attributes.
     Word,
-    /// The whole value, to the letter (case folded unless cased).
+    /// The whole value exactly (case is folded unless `cased`).
     Exact,
     /// All n-grams of the text.
     Gram {
@@ -163,7 +167,7 @@ pub enum MatchMode {
 /// `stemming`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stemming {
-    /// Words as they are.
+    /// Unchanged words.
     None,
     /// The best stem. The default.
     #[default]
@@ -177,16 +181,16 @@ pub enum Stemming {
 /// `index` settings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct IndexSettings {
-    /// `enable-bm25`; has no effect, bm25 always works here.
+    /// `enable-bm25`; no effect, because bm25 is always available.
     pub enable_bm25: bool,
-    /// `stemming` of the index, where it says one.
+    /// `stemming` of the index, if given.
     pub stemming: Option<Stemming>,
 }
 
 /// `attribute` settings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attribute {
-    /// `fast-search` and others that change nothing here, kept for what reports them.
+    /// `fast-search`; this and others without effect are kept for reporting.
     pub fast_search: bool,
     /// `fast-access`.
     pub fast_access: bool,
@@ -209,31 +213,31 @@ pub struct Dictionary {
     pub cased: bool,
 }
 
-/// How far apart two vectors are.
+/// Distance of two vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum DistanceMetric {
-    /// Straight line. The default.
+    /// Euclidean distance. The default.
     #[default]
     Euclidean,
     /// Angle, in radians.
     Angular,
     /// Negative dot product, for maximum inner product search.
     DotProduct,
-    /// One minus the dot product of vectors that have length 1.
+    /// One minus the dot product of vectors of length 1.
     PrenormalizedAngular,
-    /// Great circle of latitude and longitude in degrees; kilometres.
+    /// Great-circle distance of latitude and longitude in degrees; in kilometres.
     GeoDegrees,
-    /// Bits that differ.
+    /// Number of differing bits.
     Hamming,
 }
 
-/// How a summary field is made from its source.
+/// Form of a summary field.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum SummaryMode {
-    /// The value.
+    /// The whole value.
     #[default]
     Full,
-    /// Parts around the query's words: `dynamic`.
+    /// Snippets around the query's words: `dynamic`.
     Dynamic,
     /// `matched-elements-only`.
     MatchedElements,
@@ -246,8 +250,8 @@ pub enum SummaryMode {
 /// `linguistics { profile … }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinguisticsProfile {
-    /// For the field's text.
+    /// Profile for the field's text.
     pub index: String,
-    /// For query text.
+    /// Profile for query text.
     pub search: String,
 }

@@ -1,46 +1,47 @@
 use crate::Place;
 
-/// A language model of another service, which speaks OpenAI's chat protocol. What is not set is left to the service.
+/// A language model of an external service with OpenAI's chat protocol. The service chooses settings that are
+/// not given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LanguageModel {
-    /// What searchers call it by.
+    /// Id used by searchers.
     pub id: String,
-    /// The address of the service.
+    /// URL of the service.
     pub endpoint: String,
-    /// The name of the secret that lets one in.
+    /// Name of the secret for authentication.
     pub secret: Option<String>,
-    /// Its name there.
+    /// Name of the model in the service.
     pub model: String,
-    /// Tokens of an answer, at the most.
+    /// Maximum number of tokens of an answer.
     pub tokens_max: Option<u64>,
-    /// How much chance is in its answers.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// How much it thinks.
+    /// Reasoning effort.
     pub reasoning_effort: Option<String>,
-    /// Whether it is to keep to a query's JSON schema to the letter.
+    /// True to enforce a query's JSON schema exactly.
     pub strict_schema: bool,
-    /// Where its component stands.
+    /// Location of its component.
     pub place: Place,
 }
 
-/// A field generator of services.xml: a component that has a language model write values of fields.
+/// A field generator of services.xml: a component that creates field values with a language model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldGenerator {
-    /// What statements call it by.
+    /// Id used by statements.
     pub id: String,
-    /// The id of the model.
+    /// Id of the model.
     pub model: String,
-    /// What the model is asked.
+    /// Prompt for the model.
     pub template: PromptTemplate,
-    /// Whether the answer is JSON of the field's type; else it is the value, a text.
+    /// True if the answer is JSON of the field's type; otherwise the answer is the value, a text.
     pub structured: bool,
-    /// What is done about an answer that is no value of the field's type.
+    /// Handling of an answer that is not a value of the field's type.
     pub on_misfit: OnMisfit,
-    /// Where its component stands.
+    /// Location of its component.
     pub place: Place,
 }
 
-/// A prompt with places for what it is about, `{input}`, and for the form of the answer, `{jsonSchema}`.
+/// A prompt with placeholders for the input, `{input}`, and for the form of the answer, `{jsonSchema}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptTemplate(Vec<PromptPart>);
 
@@ -55,7 +56,7 @@ impl PromptTemplate {
     const INPUT: &str = "{input}";
     const JSON_SCHEMA: &str = "{jsonSchema}";
 
-    /// The template in a text; none where it has no place for the input.
+    /// Parses a template; `None` if it has no placeholder for the input.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -73,12 +74,12 @@ impl PromptTemplate {
         parts.contains(&PromptPart::Input).then_some(PromptTemplate(parts))
     }
 
-    /// The template that is nothing but the input.
+    /// The template that consists only of the input.
     pub(crate) fn input() -> Self {
         PromptTemplate(vec![PromptPart::Input])
     }
 
-    /// The prompt about an input, to be answered in the form of a JSON schema. What they contain is no template.
+    /// Prompt for an input, with the JSON schema of the answer. Placeholders in these texts are not expanded.
     pub fn fill(&self, input: &str, json_schema: &str) -> String {
         let text = |part| match part {
             &PromptPart::Input => input,
@@ -89,35 +90,35 @@ impl PromptTemplate {
     }
 }
 
-/// What is done about an answer that is no value of the field's type.
+/// Handling of an answer that is not a value of the field's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnMisfit {
     /// The field stays empty.
     Discard,
-    /// The field stays empty, and the log says so.
+    /// The field stays empty, with a log entry.
     Warn,
-    /// The document is refused.
+    /// The document is rejected.
     Fail,
 }
 
 /// A search chain of services.xml.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchChain {
-    /// What queries call it by.
+    /// Id used by queries.
     pub id: String,
-    /// Whether and how its queries ask a language model.
+    /// Use of a language model, if any.
     pub asks: Option<Asking>,
 }
 
-/// How the queries of a chain ask a language model.
+/// Use of a language model by the queries of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asking {
-    /// The id of the model.
+    /// Id of the model.
     pub model: String,
-    /// What the names of its parameters begin with.
+    /// Prefix of its parameter names.
     pub prefix: String,
-    /// Whether the answer is passed on while it is made.
+    /// True to stream the answer while it is generated.
     pub streams: bool,
-    /// Whether it is asked about what the query finds (retrieval-augmented generation), or by the prompt alone.
+    /// True to include the query's hits (retrieval-augmented generation), false to use only the prompt.
     pub about_hits: bool,
 }

@@ -1,14 +1,16 @@
-//! An application package, parsed and checked: schemas, services, and the files beside them.
+//! An application package, parsed and validated: schemas, services, and accompanying files.
 //!
-//! The chief type is [`Application`], whose [`Schema`]s say what a document is ([`millrace_document::DocumentType`]), what is
-//! done with each field ([`SchemaField`]), and how documents are ranked and shown. Ranking expressions and indexing statements
-//! stay text here, with the place where they stand; `ranking` and `indexing` compile them.
+//! The main type is [`Application`]. Its [`Schema`]s define the documents
+//! ([`millrace_document::DocumentType`]), the settings of each field ([`SchemaField`]), and ranking and
+//! document summaries. Ranking expressions and indexing statements stay text here, with their location; the
+//! crates `ranking` and `indexing` compile them.
 //!
-//! A package goes through three steps, each in a folder of its own: `parse` reads files to declarations with places,
-//! `resolve` puts in what is inherited and what is left out, `services` reads the clusters. A mistake in a part ends the reading of that part:
-//! it goes to the [`Findings`], and what depends on the part is passed over. What is left is a [`Draft`], which others compile and tell
-//! of in the same way, so that a package is refused with all its [`Mistakes`]. Then [`change::compare`] says what a new version of an
-//! application needs.
+//! A package passes three steps, each in its own folder: `parse` converts files to declarations with
+//! locations, `resolve` adds inherited settings and defaults, `services` reads the clusters. An error in a
+//! part ends the reading of that part: it is added to the [`Findings`], and everything that depends on the
+//! part is skipped. The rest is a [`Draft`], which other crates compile and report on in the same way, so
+//! that a package is rejected with all of its [`Mistakes`]. Finally, [`change::compare`] determines the
+//! effects of a new version of an application.
 //!
 //! ```
 //! let files = [
@@ -21,7 +23,7 @@
 //! # Ok::<(), millrace_schema::Mistakes>(())
 //! ```
 //!
-//! This crate does not know documents' values, queries, or where anything is stored.
+//! This crate is independent of documents' values, queries, and storage.
 
 mod application;
 pub mod change;

@@ -5,15 +5,15 @@ use crate::{Error, Place, xml};
 /// A permission of validation-overrides.xml.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationOverride {
-    /// The validation id.
+    /// Validation id.
     pub id: String,
-    /// The last day it holds, in days since 1970-01-01 (UTC).
+    /// Last day of validity, in days since 1970-01-01 (UTC).
     pub until_day: i64,
-    /// Where it stands.
+    /// Location in the file.
     pub place: Place,
 }
 
-/// The path of the file.
+/// Path of the file.
 pub(crate) const FILE: &str = "validation-overrides.xml";
 
 /// Reads the file.
@@ -52,7 +52,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<ValidationOverride>, Error> {
     Ok(overrides)
 }
 
-/// The days from 1970-01-01 to `YYYY-MM-DD`; none if that is not a day of the Gregorian calendar.
+/// Days from 1970-01-01 to `YYYY-MM-DD`; `None` if that is not a day of the Gregorian calendar.
 fn day_of(text: &str) -> Option<i64> {
     let mut parts = text.trim().splitn(3, '-').map(|part| part.parse::<i64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
@@ -66,7 +66,7 @@ fn day_of(text: &str) -> Option<i64> {
     if !(1970..=9999).contains(&year) || !(1..=length).contains(&day) {
         return None;
     }
-    // Years begin in March here, so the leap day comes last.
+    // Years start in March here, so the leap day comes last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = (153 * month + 2) / 5 + day - 1;
     Some(year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468)

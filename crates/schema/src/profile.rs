@@ -4,27 +4,27 @@ use millrace_tensor::TensorType;
 
 use crate::{Broken, Constant, OnnxModel, Place};
 
-/// Text of another language, and where it stands.
+/// Text of another language with its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sourced<T> {
     /// The text.
     pub value: T,
-    /// Where it begins.
+    /// Location of its start.
     pub place: Place,
 }
 
-/// A rank profile, what it inherits already put in.
+/// A rank profile with inherited settings resolved.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RankProfile {
     /// The name.
     pub name: String,
-    /// The names it inherits from, nearest first.
+    /// Names of the profiles it inherits from, nearest first.
     pub inherits: Vec<String>,
     /// Functions by name.
     pub functions: BTreeMap<String, FunctionDef>,
     /// Query features by name (without `query()`).
     pub inputs: BTreeMap<String, InputDef>,
-    /// Constants by name; those of the schema are not repeated.
+    /// Constants by name, without those of the schema.
     pub constants: BTreeMap<String, Constant>,
     /// `first-phase`.
     pub first_phase: Phase,
@@ -52,18 +52,18 @@ pub struct RankProfile {
     pub diversity: Option<(String, usize)>,
     /// `use-significance-model`.
     pub use_significance_model: bool,
-    /// `onnx-model` blocks by name; those of the schema are not repeated.
+    /// `onnx-model` blocks by name, without those of the schema.
     pub onnx_models: BTreeMap<String, OnnxModel>,
     /// `rank <field> { element-gap: … }`; fields without one have an infinite gap.
     pub element_gaps: BTreeMap<String, u32>,
     /// `ignore-default-rank-features`.
     pub ignore_default_rank_features: bool,
-    /// Where it is declared.
+    /// Location of the declaration.
     pub place: Place,
 }
 
 impl RankProfile {
-    /// Whether one of its expressions names what is broken.
+    /// True if one of its expressions refers to an invalid part.
     pub fn depends_on(&self, broken: &Broken) -> bool {
         let functions = self.functions.values().map(|function| &function.body);
         let phases = [&self.first_phase, &self.second_phase, &self.global_phase];
@@ -79,7 +79,7 @@ impl RankProfile {
 /// One ranking phase.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Phase {
-    /// The expression; the default of the phase where there is none.
+    /// The expression; `None` for the phase's default.
     pub expression: Option<Sourced<String>>,
     /// `total-rerank-count` or `rerank-count`.
     pub rerank_count: Option<usize>,
@@ -96,16 +96,16 @@ pub struct FunctionDef {
     pub parameters: Vec<String>,
     /// The expression.
     pub body: Sourced<String>,
-    /// Declared `inline`.
+    /// True if declared `inline`.
     pub inline: bool,
 }
 
-/// A query feature that a profile declares.
+/// A query feature declared in a profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputDef {
-    /// Its type.
+    /// Declared type.
     pub input_type: InputType,
-    /// The default as text (a number or tensor literal).
+    /// Default as text (a number or tensor literal).
     pub default: Option<Sourced<String>>,
 }
 

@@ -9,44 +9,44 @@ use crate::{
     SummaryMode,
 };
 
-/// A schema, checked, with what it inherits put in.
+/// A validated schema with inheritance resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
-    /// The name; also that of its document type.
+    /// Name of the schema and of its document type.
     pub name: Arc<str>,
-    /// What feeds may set.
+    /// Type of the fields that feeds may set.
     pub document_type: Arc<DocumentType>,
-    /// All fields by name, those outside the document included.
+    /// All fields by name, including those outside the document.
     pub fields: BTreeMap<Arc<str>, SchemaField>,
     /// Fieldsets by name.
     pub fieldsets: BTreeMap<String, Fieldset>,
-    /// Document summaries by name; `default` is always there.
+    /// Document summaries by name; `default` always exists.
     pub summaries: BTreeMap<String, DocumentSummary>,
-    /// Rank profiles by name; `default` and `unranked` are always there.
+    /// Rank profiles by name; `default` and `unranked` always exist.
     pub rank_profiles: BTreeMap<String, RankProfile>,
     /// Constants by name.
     pub constants: BTreeMap<String, Constant>,
     /// `onnx-model` blocks by name.
     pub onnx_models: BTreeMap<String, OnnxModel>,
-    /// The files of `models/` that are text, by path below it: what `xgboost` and `lightgbm` read.
+    /// Text files in `models/`, by path below it: input of `xgboost` and `lightgbm`.
     pub models: Arc<BTreeMap<String, String>>,
-    /// The document types that this one inherits, nearest first, those that they inherit included.
+    /// Inherited document types, nearest first, including indirect ones.
     pub ancestors: Vec<Arc<str>>,
     /// `raw-as-base64-in-summary`; true by default.
     pub raw_as_base64: bool,
-    /// The default of `stemming`.
+    /// Default of `stemming`.
     pub stemming: Stemming,
-    /// Where it is declared.
+    /// Location of the declaration.
     pub place: Place,
 }
 
 impl Schema {
-    /// The columns that segments keep for documents of this type, sorted.
+    /// Columns stored in segments for documents of this type, sorted.
     pub fn columns(&self) -> Vec<ColumnKey> {
         self.fields.values().flat_map(SchemaField::columns).collect()
     }
 
-    /// A field by its name, or a part of one with settings by its path (`person.name`).
+    /// A field by name, or a part of one with settings by path (`person.name`).
     pub fn field_or_part(&self, path: &str) -> Option<&SchemaField> {
         match path.split_once('.') {
             None => self.fields.get(path),
@@ -54,19 +54,19 @@ impl Schema {
         }
     }
 
-    /// Whether indexing statements say of what language texts are.
+    /// True if indexing statements set the language of texts.
     pub fn sets_languages(&self) -> bool {
         let statements = self.fields.values().filter_map(|field| field.indexing.as_ref());
         statements.into_iter().any(|statements| statements.value.contains("set_language"))
     }
 }
 
-/// Fields that are searched as one.
+/// Fields that are searched together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fieldset {
-    /// The fields.
+    /// Names of the fields.
     pub fields: Vec<String>,
-    /// How query text is processed for it; that of the first field where it is not said.
+    /// Processing of query text; by default that of the first field.
     pub matching: Option<Matching>,
 }
 
@@ -84,15 +84,15 @@ pub struct DocumentSummary {
 /// A field of a document summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryField {
-    /// The name in results.
+    /// Name in results.
     pub name: Arc<str>,
-    /// The document field it shows.
+    /// The document field with its value.
     pub source: Arc<str>,
-    /// Fields to show, in this order, where `source` has no value.
+    /// Substitute fields, in this order, if `source` has no value.
     pub fallbacks: Vec<Arc<str>>,
-    /// How it is made.
+    /// Form of the value.
     pub mode: SummaryMode,
-    /// Whether the query's words are bolded in it.
+    /// True if query words are bolded.
     pub bolding: bool,
 }
 
@@ -101,19 +101,19 @@ pub struct SummaryField {
 pub struct Constant {
     /// Its type.
     pub constant_type: InputType,
-    /// The value as text: a literal, or the JSON of the constant's file.
+    /// Value as text: a literal, or the JSON of the constant's file.
     pub value: Sourced<String>,
 }
 
 /// An `onnx-model` block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnnxModel {
-    /// Where the model comes from.
+    /// Source of the model.
     pub file: Sourced<ModelFile>,
-    /// ONNX input names with the ranking expressions that feed them.
+    /// ONNX input names with the ranking expressions of their values.
     pub inputs: Vec<(String, Sourced<String>)>,
-    /// ONNX output names with the names they have in expressions.
+    /// ONNX output names with their names in expressions.
     pub outputs: Vec<(String, String)>,
-    /// How it is executed.
+    /// Execution settings.
     pub execution: Execution,
 }

@@ -1,17 +1,17 @@
-//! How rare words are in large collections: the models that `<significance>` in services.xml names.
+//! Word rarity in large collections: the models named by `<significance>` in services.xml.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-/// Models of how rare words are, by language.
+/// Models of word rarity, by language.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SignificanceModels {
     languages: BTreeMap<String, Arc<WordFrequencies>>,
 }
 
-/// In how many documents of a collection each word occurs.
+/// Number of documents in a collection that contain each word.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub struct WordFrequencies {
     #[serde(rename = "document-count")]
@@ -27,18 +27,18 @@ struct Model {
     languages: BTreeMap<String, WordFrequencies>,
 }
 
-/// What models call the language of text whose language is not known.
+/// Language name that models use for text of unknown language.
 const UNKNOWN: &str = "un";
-/// Languages to fall back to where none is said.
+/// Fallback languages if none is given.
 const WITHOUT_LANGUAGE: [&str; 2] = [UNKNOWN, "en"];
 
 impl SignificanceModels {
-    /// Adds the languages of a model file; they replace those of the models before.
+    /// Adds the languages of a model file; they replace those of earlier models.
     ///
     /// # Errors
-    /// What is wrong with the file, and where.
+    /// The file is invalid; the text gives cause and position.
     pub(crate) fn add(&mut self, file: &[u8]) -> Result<(), String> {
-        /// The first bytes of what Zstandard compressed.
+        /// First bytes of Zstandard data.
         const COMPRESSED: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
         if file.starts_with(COMPRESSED) {
             return Err("compressed models are not read: put what 'zstd -d' makes of it here".to_owned());
@@ -60,12 +60,12 @@ impl SignificanceModels {
         Ok(())
     }
 
-    /// Whether there is none.
+    /// True if there are no models.
     pub fn is_empty(&self) -> bool {
         self.languages.is_empty()
     }
 
-    /// The model of a language (`en`, `zh-hant`); where none is said, that of texts of unknown language, or the English one.
+    /// The model of a language (`en`, `zh-hant`); without a language, that of unknown text, or else English.
     pub fn of_language(&self, tag: Option<&str>) -> Option<&WordFrequencies> {
         let find = |tag: &str| self.languages.get(tag).map(|found| &**found);
         match tag.map(|tag| tag.replace('_', "-").to_ascii_lowercase()) {
@@ -74,14 +74,15 @@ impl SignificanceModels {
         }
     }
 
-    /// The languages, for messages.
+    /// Names of the languages, for messages.
     pub fn languages(&self) -> impl Iterator<Item = &str> {
         self.languages.keys().map(String::as_str)
     }
 }
 
 impl WordFrequencies {
-    /// The share of documents that have a word in lower case; a word that is not known counts as one that a single document has.
+    /// Share of documents that contain a word in lower case; an unknown word counts as occurring in one
+    /// document.
     pub fn share(&self, word: &str) -> f64 {
         let frequency = self.frequencies.get(word).copied().unwrap_or(1);
         (frequency as f64 / self.documents.max(1) as f64).min(1.0)

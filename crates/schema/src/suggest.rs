@@ -1,6 +1,6 @@
-//! "Did you mean": the known name nearest to one that is not known.
+//! "Did you mean": the known name nearest to an unknown one.
 
-/// ` (did you mean 'x'?)` when a known name is near enough, else nothing.
+/// ` (did you mean 'x'?)` if a known name is near enough, otherwise empty.
 pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let limit = given.chars().count().div_ceil(3);
     known
@@ -22,7 +22,8 @@ pub(crate) fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// Insertions, deletions and changes of one letter between two names; names longer than 64 letters are far apart.
+/// Number of insertions, deletions and changes of one letter between two names; names longer than 64 letters
+/// count as far apart.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(65).collect(), b.chars().take(65).collect());
     if a.len() > 64 || b.len() > 64 {

@@ -1,13 +1,13 @@
-//! Steps that all XML files of a package share.
+//! Functions shared by all XML files of a package.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::{Error, Place};
 
-/// The largest XML file that is read, in bytes, and the most elements in one.
+/// Maximum size of an XML file in bytes, and maximum number of elements.
 const SIZE_MAX: usize = 4 << 20;
 const NODES_MAX: u32 = 200_000;
-/// Elements in elements.
+/// Maximum nesting of elements.
 const DEPTH_MAX: usize = 64;
 
 /// Parses a file of the package.
@@ -34,7 +34,7 @@ pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, Error
     })
 }
 
-/// Where the text nests elements too deep, counted by tags without understanding them.
+/// Offset at which elements are nested too deep, determined by counting tags without parsing.
 fn too_deep(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut depth = 0_usize;
@@ -66,7 +66,7 @@ pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Error> {
     })
 }
 
-/// Where a node begins.
+/// Start of a node.
 pub(crate) fn place(file: &str, node: Node<'_, '_>) -> Place {
     let position = node.document().text_pos_at(node.range().start);
     Place { file: file.to_owned(), line: position.row as usize, column: position.col as usize }
@@ -77,27 +77,27 @@ pub(crate) fn invalid<T>(file: &str, node: Node<'_, '_>, reason: impl Into<Strin
     Err(Error::Invalid { place: place(file, node), reason: reason.into() })
 }
 
-/// The elements in a node.
+/// Child elements of a node.
 pub(crate) fn elements<'a, 'i>(node: Node<'a, 'i>) -> impl Iterator<Item = Node<'a, 'i>> {
     node.children().filter(Node::is_element)
 }
 
-/// The elements of this name in a node.
+/// Child elements of a node with this name.
 pub(crate) fn named<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
     elements(node).filter(move |element| element.tag_name().name() == name)
 }
 
-/// The first element of this name in a node.
+/// First child element of a node with this name.
 pub(crate) fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     elements(node).find(|element| element.tag_name().name() == name)
 }
 
-/// The node that a path such as `engine/proton` leads to.
+/// The node at a path, for example `engine/proton`.
 pub(crate) fn at_path<'a, 'i>(node: Node<'a, 'i>, path: &str) -> Option<Node<'a, 'i>> {
     path.split('/').try_fold(node, child)
 }
 
-/// The text in an element, without white space around it.
+/// Text of an element, without surrounding white space.
 pub(crate) fn content<'a>(node: Node<'a, '_>) -> &'a str {
     node.text().unwrap_or_default().trim()
 }

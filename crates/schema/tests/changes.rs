@@ -1,4 +1,4 @@
-//! What a redeployment needs.
+//! Effects of a redeployment.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn application(fields: &str, mode: &str, overrides: &str) -> Application {
     Application::from_files(files).unwrap()
 }
 
-/// The actions, or the refusal, of changing the fields of a document.
+/// Checks the actions, or the error, of changing the fields of a document.
 fn check(old: &str, new: &str, expected: &str) {
     check_all((old, "streaming"), (new, "streaming", ""), expected);
 }

@@ -1,11 +1,11 @@
-//! Text that nobody would write: every parser answers, none panics or runs out of stack.
+//! Hostile text: every parser returns a result, without a panic or a stack overflow.
 
 use std::collections::BTreeMap;
 
 use millrace_schema::Application;
 use proptest::prelude::*;
 
-/// Deploys a package of these files; what it answers does not matter.
+/// Deploys a package of these files; the result does not matter.
 fn deploy(schema: &str, services: &str, other: (&str, &str)) {
     let files = [("schemas/x.sd", schema), ("services.xml", services), other];
     let files: BTreeMap<String, Vec<u8>> =
@@ -17,7 +17,7 @@ const SERVICES: &str =
     "<services><content id='c'><documents><document type='x' mode='index'/></documents></content></services>";
 const SCHEMA: &str = "schema x { document x { struct s { field n type string {} } field f type array<s> { indexing: index | summary\n struct-field n { match { gram gram-size: 2 } } } } fieldset f { fields: f } rank-profile p inherits p { first-phase { expression: \"}\" + 1 } match-features { a(b) c } inputs { query(q) tensor<float>(x[2]): {x:1} } } document-summary d { summary f { dynamic } } }";
 
-/// Pieces of schemas in any order.
+/// Parts of schemas in any order.
 fn pieces() -> impl Strategy<Value = String> {
     let words =
         prop::sample::select(SCHEMA.split_inclusive(|c: char| !c.is_alphanumeric()).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Packages with several mistakes: all that people made are told, in the order of files and lines, and nothing that follows.
+//! Packages with several errors: all of the user's errors are reported, in the order of files and lines,
+//! without consequential ones.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ const SERVICES: &str = "<services>
 <document type='x' mode='streaming'/>
 </documents></content></services>";
 
-/// What is told of a package of these files; `services.xml` is there if it is not among them.
+/// Checks the report for a package of these files; a `services.xml` is added if it is missing.
 #[track_caller]
 fn check(files: &[(&str, &str)], expected: &[&str]) {
     let mut all: BTreeMap<String, Vec<u8>> = BTreeMap::from([("services.xml".to_owned(), SERVICES.into())]);
@@ -19,7 +20,8 @@ fn check(files: &[(&str, &str)], expected: &[&str]) {
     assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{told}");
 }
 
-/// A schema `x` with this in its document, from line 3 on, and this beside it, from the line after that on.
+/// A schema `x` with this text in its document, from line 3 on, and this text beside it, from the following
+/// line on.
 fn schema(document: &str, beside: &str) -> String {
     format!(
         "schema x {{ document x {{\nfield title type string {{ indexing: index }}\n{document}\n}}\n{beside}\n}}"
@@ -86,7 +88,7 @@ onnx-model m { file: none.onnx }";
     );
 }
 
-/// What would be told of a part, were what it depends on only not there.
+/// Parts whose dependency is invalid are not reported, even if they would be without that dependency.
 #[test]
 fn what_follows_is_not_told() {
     let unknown = |place: &str| {
@@ -95,7 +97,7 @@ fn what_follows_is_not_told() {
         )
     };
     let broken = "field a type nosuch { summary-to: made }";
-    // What names a broken field.
+    // Parts that refer to an invalid field.
     let beside = "fieldset default { fields: a, title }
 index a { stemming: none }
 rank-profile p { rank a: filter
@@ -105,7 +107,7 @@ document-summary d { summary a {}
 summary b { source: a } }
 document-summary e inherits made {}";
     check(&[("schemas/x.sd", &schema(broken, beside))], &[&unknown("x.sd:3:14")]);
-    // What uses a broken struct, or one that contains itself.
+    // Parts that use an invalid struct, or one that contains itself.
     let structs = "struct s { field a type nosuch {} }
 struct t { field s type s {} }
 field f type array<t> { struct-field s { indexing: attribute } }
@@ -116,7 +118,7 @@ field g type u {}";
         &[("schemas/x.sd", &schema(structs, ""))],
         &[&unknown("x.sd:3:25"), "schemas/x.sd:6:8: struct 'u' contains itself"],
     );
-    // Who inherits what is broken, or inherits in a circle.
+    // Parts that inherit an invalid one, or inherit in a cycle.
     let circles = "rank-profile p inherits nosuch {}
 rank-profile q inherits p {}
 rank-profile r inherits s {}
@@ -140,7 +142,7 @@ document-summary e inherits d {}";
         assert_eq!(told.lines().count(), count, "{told}");
     };
     told(&[("services.xml", SERVICES), ("schemas/x.sd", &inheriting), ("schemas/x/p.profile", profile)], 1);
-    // A schema, its heirs, the cluster that has it, and rank profiles beside it.
+    // A schema, the schemas that inherit it, the cluster that contains it, and rank profiles beside it.
     told(
         &[
             ("services.xml", &services),
@@ -158,7 +160,7 @@ document-summary e inherits d {}";
         ],
         1,
     );
-    // What is inherited is broken where it is declared.
+    // An inherited part is invalid in its own declaration.
     check(
         &[
             ("schemas/x.sd", &schema("field a type nosuch {}", "rank-profile p inherits nosuch {}")),

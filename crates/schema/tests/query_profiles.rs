@@ -1,4 +1,4 @@
-//! Packages with query profiles, and what requests get from them.
+//! Packages with query profiles, and their values for requests.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use millrace_schema::Application;
 
 const SERVICES: &str = "<services><content id='mail'><documents><document type='mail' mode='streaming'/></documents></content></services>";
 
-/// An application with these profiles; those that begin with `<query-profile-type` are types.
+/// An application with these profiles; texts that start with `<query-profile-type` are types.
 fn application(profiles: &[&str]) -> Result<Application, String> {
     let mut files = vec![
         ("services.xml".to_owned(), SERVICES),
@@ -20,7 +20,7 @@ fn application(profiles: &[&str]) -> Result<Application, String> {
     Application::from_files(files).map_err(|error| error.to_string())
 }
 
-/// The values for a request, which is written `a=b&c=d`; `name!=value` for what a request cannot override.
+/// Values for a request given as `a=b&c=d`; `name!=value` for values that a request cannot override.
 fn values(profiles: &[&str], request: &str) -> String {
     let application = application(profiles).expect("the package is right");
     let request: BTreeMap<String, String> = request

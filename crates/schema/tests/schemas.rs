@@ -1,4 +1,4 @@
-//! Schemas: text in, a summary of the resolved schema or the refusal out.
+//! Schemas: text in, a summary of the resolved schema or the error out.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn schema(text: &str) -> Schema {
     Schema::clone(&application.schemas["x"])
 }
 
-/// The refusal, or its part, of a schema.
+/// Checks the error of a schema, or part of it.
 fn refuses(text: &str, expected: &str) {
     match application(text, &[]) {
         Ok(_) => panic!("is not refused: {text}"),
@@ -33,7 +33,7 @@ fn refuses(text: &str, expected: &str) {
     }
 }
 
-/// One line for a field: type, what it is used for, how it matches.
+/// One line per field: type, uses, matching.
 fn describe(schema: &Schema, name: &str) -> String {
     let field = &schema.fields[name];
     let mut words = vec![field.data_type.to_string()];
@@ -495,7 +495,7 @@ fn the_hybrid_profile_is_made_of_the_fields_of_a_schema() {
         let error = schema(fields, "rank-profile mine inherits hybrid { }").unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
-    // One that is declared is what it says.
+    // A declared profile replaces the built-in one.
     let declared =
         "rank-profile hybrid { first-phase { expression: 3 } } rank-profile mine inherits hybrid { }";
     let found = schema(vector, declared).unwrap();

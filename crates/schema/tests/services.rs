@@ -1,4 +1,4 @@
-//! services.xml and the files beside it.
+//! services.xml and the accompanying files.
 
 use std::collections::BTreeMap;
 
@@ -156,8 +156,8 @@ fn a_type_may_be_in_several_clusters_and_clusters_have_names() {
     assert!(warnings.contains("JSONDebugSearcher' has no effect"), "{warnings}");
 }
 
-/// Each source in a line: its name, the clusters that answer for it (with their providers, where others may be chosen), how it is waited for;
-/// in parentheses if only those get it who ask for it.
+/// One line per source: its name, the clusters that answer for it (with their providers, if others can be
+/// selected), its wait options; in parentheses if only queries that name it use it.
 fn sources(application: &Application) -> Vec<String> {
     let of = |(name, source): (&String, &Source)| {
         let mut line = format!("{name} {}", source.leader.cluster);
@@ -176,7 +176,7 @@ fn waited_for(options: FederationOptions) -> String {
     timeout + &optional
 }
 
-/// Each chain that says what it asks, and how it waits.
+/// Each chain that lists its sources, with its wait options.
 fn federations(application: &Application) -> Vec<String> {
     let of = |(id, federation): (&String, &Federation)| {
         let asked: Vec<String> = federation
@@ -189,7 +189,7 @@ fn federations(application: &Application) -> Vec<String> {
     application.federations.iter().map(of).collect()
 }
 
-/// Two clusters, `c` and `d`, and a container with this in its `<search>`.
+/// Two clusters, `c` and `d`, and a container with this text in its `<search>`.
 fn searching(search: &str) -> String {
     format!(
         "<services><container id='front'><search>{search}</search></container>{MAIL}{}</services>",

@@ -1,4 +1,4 @@
-//! The nodes and groups of services.xml.
+//! Nodes and groups of services.xml.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn topology(content: &str) -> Configuration {
     read(content).unwrap_or_else(|error| panic!("{content}: {error}")).topology()
 }
 
-/// The nodes as `key:name`, with `*capacity` where it is not 1, and groups in parentheses with their keys and partitions.
+/// Nodes as `key:name`, with `*capacity` if it is not 1, and groups in parentheses with their keys and
+/// partitions.
 fn shown(configuration: &Configuration) -> String {
     fn layout(configuration: &Configuration, shown: &Layout) -> String {
         match shown {

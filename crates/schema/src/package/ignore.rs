@@ -1,4 +1,4 @@
-//! `.vespaignore`: patterns of paths that are left out.
+//! `.vespaignore`: patterns of paths to skip.
 
 use crate::Error;
 
@@ -8,10 +8,10 @@ pub(super) struct Ignore {
 }
 
 impl Ignore {
-    /// One pattern a line; lines that begin with `#` are comments.
+    /// Parses one pattern per line; lines that start with `#` are comments.
     ///
     /// # Errors
-    /// Negation and `**`, which the format does not have.
+    /// Negation and `**`, which the format does not support.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut patterns = Vec::new();
         for (number, line) in text.lines().map(str::trim).enumerate() {
@@ -30,17 +30,18 @@ impl Ignore {
         Ok(Ignore { patterns })
     }
 
-    /// Whether the file or directory at this path, relative to services.xml, is left out.
+    /// True if the file or directory at this path, relative to services.xml, is skipped.
     pub(super) fn matches(&self, path: &str, is_dir: bool) -> bool {
         self.patterns.iter().any(|(pattern, only_dir)| (is_dir || !only_dir) && glob(pattern, path))
     }
 }
 
-/// `*` and `?` match within a part of the path, `[abc]` and `[a-z]` one letter, `\` takes the next letter as it is.
+/// Matches a pattern: `*` and `?` stay within a part of the path, `[abc]` and `[a-z]` match one letter, `\`
+/// makes the next letter literal.
 fn glob(pattern: &str, path: &str) -> bool {
     let (pattern, path): (Vec<char>, Vec<char>) = (pattern.chars().collect(), path.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where to go on after the last `*`, when what follows it does not match.
+    // State to resume from after the last `*`, if the rest does not match.
     let mut retry: Option<(usize, usize)> = None;
     while t < path.len() {
         if pattern.get(p) == Some(&'*') {
@@ -64,7 +65,7 @@ fn glob(pattern: &str, path: &str) -> bool {
     pattern[p..].iter().all(|&c| c == '*')
 }
 
-/// How much of the pattern matches the letter; none if it does not.
+/// Length of the part of the pattern that matches the letter; `None` if it does not match.
 fn one(pattern: &[char], letter: char) -> Option<usize> {
     match *pattern.first()? {
         '?' if letter != '/' => Some(1),

@@ -1,6 +1,7 @@
-//! The files of an application package, from an archive or a directory.
+//! Files of an application package, from an archive or a directory.
 //!
-//! Archives come from the network: paths must stay inside the package, and what they unpack to is bounded by their own size.
+//! Archives come from the network: paths must stay inside the package, and the unpacked size is bounded by
+//! the size of the archive.
 
 mod ignore;
 
@@ -15,15 +16,16 @@ use ignore::Ignore;
 /// Files of a package by path, with forward slashes.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// The most files of a package.
+/// Maximum number of files of a package.
 pub const FILES_MAX: usize = 10_000;
-/// Bytes of all files together.
+/// Maximum size of all files together, in bytes.
 const BYTES_MAX: u64 = 2 << 30;
-/// Bytes that any archive may unpack to; above it, only [`RATIO_MAX`] times its own size.
+/// Unpacked size in bytes allowed for any archive; a larger size must not exceed [`RATIO_MAX`] times the
+/// archive.
 const UNPACKED_FREE: u64 = 64 << 20;
-/// How many times its own size an archive may unpack to.
+/// Maximum ratio of the unpacked size to the size of the archive.
 const RATIO_MAX: u64 = 50;
-/// Directories in directories.
+/// Maximum nesting of directories.
 const DEPTH_MAX: usize = 32;
 
 /// Reads a zip archive.
@@ -52,7 +54,7 @@ pub(crate) fn from_zip(archive: &[u8]) -> Result<Files, Error> {
     files.finish()
 }
 
-/// Reads a tar archive compressed by gzip.
+/// Reads a gzipped tar archive.
 pub(crate) fn from_tar_gz(archive: &[u8]) -> Result<Files, Error> {
     let broken = |error: std::io::Error| Error::Package(format!("read the tar archive: {error}"));
     let mut files = Collected::new(archive.len());
@@ -71,9 +73,9 @@ pub(crate) fn from_tar_gz(archive: &[u8]) -> Result<Files, Error> {
     files.finish()
 }
 
-/// Reads a directory. Names that begin with a dot are left out, and what `.vespaignore` says.
+/// Reads a directory. Names that start with a dot are skipped, and so are the paths in `.vespaignore`.
 ///
-/// A Maven project is read from `src/main/application` where it has no services.xml itself.
+/// A Maven project without services.xml in its root is read from `src/main/application`.
 pub(crate) fn from_dir(directory: &Path) -> Result<Files, Error> {
     let nested = directory.join("src/main/application");
     let root = if !directory.join("services.xml").exists() && nested.join("services.xml").exists() {
@@ -130,7 +132,7 @@ fn link(path: &str) -> Error {
     Error::Package(format!("'{path}' is a link: put the file itself into the archive"))
 }
 
-/// Files read so far, within the limits.
+/// Files read so far, with the remaining limits.
 struct Collected {
     files: Files,
     left: u64,
@@ -144,7 +146,7 @@ impl Collected {
 
     fn add(&mut self, path: &str, content: impl Read) -> Result<(), Error> {
         let path = inside(path)?;
-        // `ext/` is for people's own files.
+        // `ext/` is reserved for the user's own files.
         if path.starts_with("ext/") {
             return Ok(());
         }

@@ -1,15 +1,16 @@
-//! The steps that all constructs of a schema file share: words, names, lines, blocks, and the place of each.
+//! Lexical elements shared by all constructs of a schema file: words, names, lines, blocks, with their
+//! locations.
 
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, Place, Sourced};
 
-/// A name and where it stands.
+/// A name with its location.
 pub(crate) type Name = Sourced<String>;
 
-/// Blocks inside blocks, and types inside types, that are followed before a file is refused.
+/// Maximum nesting of blocks and of types.
 const DEPTH_MAX: usize = 32;
 
-/// A place in the text of one file.
+/// A position in the text of one file.
 pub(crate) struct Cursor<'a> {
     file: &'a str,
     text: &'a str,
@@ -19,14 +20,14 @@ pub(crate) struct Cursor<'a> {
     warnings: Vec<String>,
 }
 
-/// What follows the head of a construct.
+/// Form of a construct after its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     /// `: value`, to the end of the line.
     Line,
     /// `{ … }`.
     Block,
-    /// Nothing.
+    /// No body.
     None,
 }
 
@@ -36,7 +37,7 @@ impl<'a> Cursor<'a> {
         Cursor { file, text, line_starts, at: 0, depth: 0, warnings: Vec::new() }
     }
 
-    /// What people should know of the text read so far.
+    /// Returns the warnings about the text so far.
     pub(crate) fn into_warnings(self) -> Vec<String> {
         self.warnings
     }
@@ -45,7 +46,7 @@ impl<'a> Cursor<'a> {
         self.warnings.push(format!("{place}: {message}"));
     }
 
-    /// The place of what comes next, after white space.
+    /// Location of the next token, after white space.
     pub(crate) fn place(&mut self) -> Place {
         self.skip();
         self.place_at(self.at)
@@ -62,7 +63,7 @@ impl<'a> Cursor<'a> {
         Err(Error::Syntax { place, reason: reason.into() })
     }
 
-    /// A syntax error at what comes next: what was expected, and what is there.
+    /// A syntax error at the next token: expected and actual text.
     pub(crate) fn expected<T>(&mut self, what: &str) -> Result<T, Error> {
         let place = self.place();
         let found = self.found();
@@ -83,7 +84,7 @@ impl<'a> Cursor<'a> {
         self.text[self.at..].chars().next()
     }
 
-    /// Passes white space, line ends and comments.
+    /// Skips white space, line ends and comments.
     pub(crate) fn skip(&mut self) {
         loop {
             let rest = &self.text[self.at..];
@@ -96,20 +97,20 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes white space within the line.
+    /// Skips white space within the line.
     fn skip_in_line(&mut self) {
         while self.peek_char().is_some_and(|c| c.is_whitespace() && c != '\n') {
             self.at += self.peek_char().map_or(0, char::len_utf8);
         }
     }
 
-    /// Whether everything is read.
+    /// True at the end of the text.
     pub(crate) fn at_end(&mut self) -> bool {
         self.skip();
         self.at == self.text.len()
     }
 
-    /// Passes `c` if it comes next.
+    /// Consumes `c` if it is next.
     pub(crate) fn eat(&mut self, c: char) -> bool {
         self.skip();
         let found = self.peek_char() == Some(c);
@@ -119,24 +120,24 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Passes `c`, or says that it is missing.
+    /// Consumes `c`, or fails if it is missing.
     pub(crate) fn expect(&mut self, c: char) -> Result<(), Error> {
         if self.eat(c) { Ok(()) } else { self.expected(&format!("'{c}'")) }
     }
 
-    /// Whether `c` comes next.
+    /// True if `c` is next.
     pub(crate) fn sees(&mut self, c: char) -> bool {
         self.skip();
         self.peek_char() == Some(c)
     }
 
-    /// Whether something other than `:`, `{`, `}` follows in this line.
+    /// True if a character other than `:`, `{`, `}` follows in this line.
     pub(crate) fn sees_more_in_line(&mut self) -> bool {
         self.skip_in_line();
         self.peek_char().is_some_and(|c| !matches!(c, '\n' | ':' | '{' | '}' | '#'))
     }
 
-    /// Passes the word if exactly it comes next.
+    /// Consumes the word if it is next as a whole.
     pub(crate) fn eat_word(&mut self, word: &str) -> bool {
         self.skip();
         let rest = &self.text[self.at..];
@@ -147,7 +148,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// The next run of letters, digits, `_`, `-` and `.`; none if something else comes.
+    /// Reads the next run of letters, digits, `_`, `-` and `.`; `None` if there is none.
     pub(crate) fn word(&mut self) -> Option<Name> {
         self.skip();
         let rest = &self.text[self.at..];
@@ -160,7 +161,7 @@ impl<'a> Cursor<'a> {
         Some(Name { value: rest[..length].to_owned(), place })
     }
 
-    /// A name: of a field, a profile, a summary.
+    /// Reads the name of a field, a profile, a summary.
     pub(crate) fn name(&mut self, what: &str) -> Result<Name, Error> {
         let Some(name) = self.word() else { return self.expected(&format!("the name of the {what}")) };
         let begins_well = name.value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -173,7 +174,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// `a, b, c`.
+    /// Reads `a, b, c`.
     pub(crate) fn names(&mut self, what: &str) -> Result<Vec<Name>, Error> {
         let mut names = vec![self.name(what)?];
         while self.eat(',') {
@@ -182,12 +183,12 @@ impl<'a> Cursor<'a> {
         Ok(names)
     }
 
-    /// `inherits a, b`, if it comes next.
+    /// Reads `inherits a, b`, if it is next.
     pub(crate) fn inherits(&mut self, what: &str) -> Result<Vec<Name>, Error> {
         if self.eat_word("inherits") { self.names(what) } else { Ok(Vec::new()) }
     }
 
-    /// Text in double quotes, with `\"` and `\\`, if a quote comes next.
+    /// Reads text in double quotes, with `\"` and `\\`, if a quote is next.
     pub(crate) fn quoted(&mut self) -> Result<Option<Name>, Error> {
         if !self.sees('"') {
             return Ok(None);
@@ -212,7 +213,7 @@ impl<'a> Cursor<'a> {
         self.error_at(place, "this text is not closed: put a \" before the end of the line")
     }
 
-    /// One value: quoted text, or everything up to the next space, comma or bracket.
+    /// Reads one value: quoted text, or everything up to the next space, comma or bracket.
     pub(crate) fn value(&mut self, what: &str) -> Result<Name, Error> {
         self.skip_in_line();
         if let Some(quoted) = self.quoted()? {
@@ -230,7 +231,7 @@ impl<'a> Cursor<'a> {
         Ok(Name { value: rest[..length].to_owned(), place })
     }
 
-    /// `: value` parsed as a number.
+    /// Reads `: value` as a number.
     pub(crate) fn number<T: std::str::FromStr>(&mut self, keyword: &Name, what: &str) -> Result<T, Error> {
         self.expect(':')?;
         let value = self.value(what)?;
@@ -242,14 +243,14 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// `: true` or `: false`; `on` and `off` are read too.
+    /// Reads `: true` or `: false`; `on` and `off` are also valid.
     pub(crate) fn switch(&mut self) -> Result<bool, Error> {
         self.expect(':')?;
         let value = self.value("'true' or 'false'")?;
         self.choose("value", &value, &[("true", true), ("false", false), ("on", true), ("off", false)])
     }
 
-    /// What `name` stands for in the table; an error that lists it otherwise.
+    /// Looks up `name` in the table; the error lists its entries.
     pub(crate) fn choose<T: Clone>(&self, what: &str, name: &Name, table: &[(&str, T)]) -> Result<T, Error> {
         match table.iter().find(|(known, _)| *known == name.value) {
             Some((_, meaning)) => Ok(meaning.clone()),
@@ -263,14 +264,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The error for a word that is none of the known ones.
+    /// The error for an unknown word.
     pub(crate) fn unknown<T>(&self, what: &str, name: &Name, known: &[&str]) -> Result<T, Error> {
         let hint = did_you_mean(&name.value, known.iter().copied());
         let list = one_of(known.iter().copied());
         self.error_at(name.place.clone(), format!("unknown {what} '{}'{hint}: expected {list}", name.value))
     }
 
-    /// What follows the head of a construct; the `:` or `{` is not passed.
+    /// Form of the construct after its head; the `:` or `{` is not consumed.
     pub(crate) fn body(&mut self) -> Body {
         if self.sees(':') {
             Body::Line
@@ -281,7 +282,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// `{ item … }`: calls `item` with each word that begins one.
+    /// Reads `{ item … }`: calls `item` with the first word of each item.
     pub(crate) fn block(
         &mut self,
         what: &str,
@@ -307,7 +308,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Runs `read` one level further down.
+    /// Runs `read` one nesting level deeper.
     pub(crate) fn deeper<T>(
         &mut self,
         place: &Place,
@@ -322,7 +323,8 @@ impl<'a> Cursor<'a> {
         result
     }
 
-    /// Text of another language: `: text` to the end of the line, or `{ text }`. Comments become spaces, so places hold.
+    /// Reads text of another language: `: text` to the end of the line, or `{ text }`. Comments become
+    /// spaces, so positions stay valid.
     pub(crate) fn foreign(&mut self, keyword: &Name) -> Result<Sourced<String>, Error> {
         match self.body() {
             Body::Line => {
@@ -334,7 +336,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Everything to the end of the line, or to a `}` that closes what is around it; never empty.
+    /// Reads up to the end of the line, or to a `}` that closes the enclosing block; never empty.
     pub(crate) fn line(&mut self, what: &str) -> Result<Sourced<String>, Error> {
         self.skip_in_line();
         let text = self.scan(Until::LineEnd);
@@ -347,7 +349,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// `{ text }` with balanced braces.
+    /// Reads `{ text }` with balanced braces.
     pub(crate) fn block_text(&mut self, what: &str) -> Result<Sourced<String>, Error> {
         let opened = self.place();
         self.expect('{')?;
@@ -361,8 +363,8 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// Text up to an unmatched `}` or the line's end, quotes passed as one, comments made spaces, white space around it
-    /// dropped.
+    /// Reads text up to an unmatched `}` or the line's end. Quoted text is one unit, comments become spaces,
+    /// surrounding white space is dropped.
     fn scan(&mut self, until: Until) -> Sourced<String> {
         let start = self.at;
         let mut kept = String::new();
@@ -402,7 +404,8 @@ impl<'a> Cursor<'a> {
             kept.push_str(&rest[..length]);
             self.at += length;
         }
-        // Comments became as many spaces as they had characters, so characters tell where the text begins.
+        // Comments were replaced by as many spaces as they had characters, so counting characters gives the
+        // start of the text.
         let lead = kept.len() - kept.trim_start().len();
         let skipped = kept[..lead].chars().count();
         let at = self.text[start..].char_indices().nth(skipped).map_or(self.text.len(), |(at, _)| start + at);
@@ -410,23 +413,23 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Where foreign text ends.
+/// End of embedded text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// At the line's end, or at a `}` that closes what is around it.
+    /// The line's end, or a `}` that closes the enclosing block.
     ///
-    /// A line goes on in the next where braces are open, and where it ends or the next begins with `|`.
+    /// A line continues in the next if braces are open, or if it ends or the next one starts with `|`.
     LineEnd,
-    /// At a `}` that closes what is around it.
+    /// A `}` that closes the enclosing block.
     Brace,
 }
 
-/// Letters of words: names, keywords, numbers.
+/// True for characters of words: names, keywords, numbers.
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// The length of the quoted text that `rest` begins with; 1 where the quote is not closed in its line.
+/// Length of the quoted text at the start of `rest`; 1 if the quote is not closed in its line.
 fn closing_quote(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {

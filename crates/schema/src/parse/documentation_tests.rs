@@ -1,9 +1,9 @@
-//! Schemas in Vespa's documentation are read, where the variable `VESPA_DOCS` names a checkout of it.
+//! Schemas in Vespa's documentation can be read; runs if the variable `VESPA_DOCS` names a checkout of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a snippet stands in.
+/// Context of a snippet.
 const SCHEMA: &str = "schema x { document x {} @ }";
 const DOCUMENT: &str = "schema x { document x { @ } }";
 const PROFILE: &str = "schema x { document x {} rank-profile p { @ } }";
@@ -33,7 +33,7 @@ fn snippets_of_the_documentation_are_read() {
         fs::write(path, refused.join("\n-----\n")).unwrap();
     }
     println!("{read} snippets read, {} refused", refused.len());
-    // Those refused have placeholders, ellipses, typing errors, or show what Vespa refuses too.
+    // The rejected ones have placeholders, ellipses, typing errors, or show errors that Vespa also rejects.
     assert!(
         refused.len() * 8 < read,
         "{} of {} refused:\n{}",
@@ -55,7 +55,7 @@ fn collect(directory: &Path, pages: &mut Vec<PathBuf>) {
     pages.sort();
 }
 
-/// The text of `<pre>` elements and of code between fences.
+/// Text of `<pre>` elements and of fenced code.
 fn snippets(page: &str) -> Vec<String> {
     let mut snippets = Vec::new();
     for part in page.split("<pre").skip(1) {
@@ -74,7 +74,7 @@ fn snippets(page: &str) -> Vec<String> {
     snippets
 }
 
-/// HTML without its tags and entities, and without the site's own directives.
+/// HTML without tags, entities, and the site's own directives.
 fn plain(html: &str) -> String {
     let mut text = String::new();
     let mut rest = html;
@@ -98,7 +98,7 @@ fn plain(html: &str) -> String {
     text
 }
 
-/// A snippet with what is around it in a schema; none if it is no part of one.
+/// A snippet with its context in a schema; `None` if it is not part of one.
 fn wrap(snippet: &str) -> Option<String> {
     let head = snippet.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
     let word: String = head.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();

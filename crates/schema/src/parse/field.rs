@@ -1,11 +1,11 @@
-//! `field` and `struct-field`.
+//! Parser of `field` and `struct-field`.
 
 use super::cursor::{Body, Cursor, Name};
 use super::syntax::{FieldDecl, MatchDecl};
 use super::{matching, summary, types};
 use crate::{Error, Sourced};
 
-/// What follows `field`.
+/// Parses the text after `field`.
 pub(super) fn field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
     let name = cursor.name("field")?;
     if !cursor.eat_word("type") {
@@ -18,7 +18,7 @@ pub(super) fn field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
     body(cursor, FieldDecl::new(name, Some(data_type)))
 }
 
-/// What follows `struct-field`.
+/// Parses the text after `struct-field`.
 fn struct_field(cursor: &mut Cursor<'_>) -> Result<FieldDecl, Error> {
     let name = cursor.name("struct-field")?;
     body(cursor, FieldDecl::new(name, None))
@@ -65,7 +65,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result
         "bolding" => field.bolding = Some(Sourced { value: cursor.switch()?, place: word.place }),
         "rank" => rank(cursor, &word, field)?,
         "rank-type" => {
-            // The field's own name may be written out.
+            // The field's own name may be given.
             if !cursor.sees(':') {
                 let name = cursor.name("rank-type")?;
                 if name.value != field.name.value {
@@ -94,7 +94,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result
         })?,
         "alias" => alias(cursor, field)?,
         "query-command" => field.query_commands.push(query_command(cursor)?),
-        // Fields are told apart by name; numbers are not needed.
+        // Fields are identified by name; numbers are not needed.
         "id" => cursor.number::<u32>(&word, "a positive whole number").map(drop)?,
         "summary" => {
             let decl = summary::summary(cursor, &word)?;
@@ -135,7 +135,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, field: &mut FieldDecl) -> Result
     Ok(())
 }
 
-/// `attribute other_name: …` and `index other_name: …`: the name is kept as an alias of the field.
+/// Parses `attribute other_name: …` and `index other_name: …`; the name is kept as an alias of the field.
 fn own_name(cursor: &mut Cursor<'_>, field: &mut FieldDecl, what: &str) -> Result<(), Error> {
     if cursor.body() != Body::None {
         return Ok(());
@@ -151,7 +151,7 @@ fn own_name(cursor: &mut Cursor<'_>, field: &mut FieldDecl, what: &str) -> Resul
     Ok(())
 }
 
-/// `alias: name`, or `alias component: name` of a uri.
+/// Parses `alias: name`, or `alias component: name` of a uri.
 fn alias(cursor: &mut Cursor<'_>, field: &mut FieldDecl) -> Result<(), Error> {
     if cursor.body() == Body::None {
         let component = cursor.name("component")?;
@@ -180,7 +180,7 @@ fn rank(cursor: &mut Cursor<'_>, keyword: &Name, field: &mut FieldDecl) -> Resul
     })
 }
 
-/// The name of a rank type.
+/// Parses the name of a rank type.
 pub(super) fn rank_type(cursor: &mut Cursor<'_>) -> Result<String, Error> {
     let name = cursor.value("a rank type")?;
     let table =
@@ -189,13 +189,13 @@ pub(super) fn rank_type(cursor: &mut Cursor<'_>) -> Result<String, Error> {
     Ok(name.value)
 }
 
-/// `: name` or `: "text"`.
+/// Parses `: name` or `: "text"`.
 pub(super) fn query_command(cursor: &mut Cursor<'_>) -> Result<String, Error> {
     cursor.expect(':')?;
     Ok(cursor.value("a command")?.value)
 }
 
-/// What follows `fieldset`.
+/// Parses the text after `fieldset`.
 pub(super) fn fieldset(cursor: &mut Cursor<'_>) -> Result<super::syntax::FieldsetDecl, Error> {
     let name = cursor.name("fieldset")?;
     let mut fieldset =

@@ -1,4 +1,5 @@
-//! `match`, `index`, `attribute`, `sorting`, `dictionary`, `linguistics`: how a field is matched and ordered.
+//! Parser of `match`, `index`, `attribute`, `sorting`, `dictionary`, `linguistics`: matching and order of a
+//! field.
 
 use super::cursor::{Body, Cursor, Name};
 use super::syntax::{AttributeDecl, IndexDecl, MatchDecl};
@@ -6,7 +7,7 @@ use crate::{
     DefaultTerm, Dictionary, DistanceMetric, Error, LinguisticsProfile, MatchMode, Sourced, Stemming,
 };
 
-/// Reads `: property` or `{ property … }`, calling `property` with the word that each begins with.
+/// Parses `: property` or `{ property … }`; calls `property` with the first word of each.
 pub(super) fn properties(
     cursor: &mut Cursor<'_>,
     keyword: &Name,
@@ -87,7 +88,7 @@ pub(super) fn index(cursor: &mut Cursor<'_>, keyword: &Name, decl: &mut IndexDec
         match word.value.as_str() {
             "enable-bm25" => decl.enable_bm25 = true,
             "stemming" => decl.stemming = Some(stemming(cursor)?),
-            // Words are searched by their beginnings whatever this says.
+            // Words can always be searched by prefix.
             "prefix" => {}
             "hnsw" => {
                 decl.hnsw = Some(word.place.clone());
@@ -141,7 +142,7 @@ pub(super) fn attribute(
             "fast-access" => decl.fast_access = true,
             "paged" => decl.paged = true,
             "mutable" => decl.mutable = true,
-            // Tensors are always kept in the form that ranking reads; bit vectors are not kept at all.
+            // Tensors are always stored in the form that ranking reads; bit vectors are not stored.
             "fast-rank" | "enable-bit-vectors" | "enable-only-bit-vector" => {}
             "sorting" => sorting(cursor, &word, sorting_decl)?,
             "distance-metric" => {
@@ -176,7 +177,7 @@ pub(super) fn attribute(
     })
 }
 
-/// Settings of the order, as pairs of property and value.
+/// Parses sort settings, as pairs of property and value.
 pub(super) fn sorting(
     cursor: &mut Cursor<'_>,
     keyword: &Name,
@@ -228,7 +229,7 @@ pub(super) fn dictionary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Dict
     let mut dictionary = Dictionary::default();
     properties(cursor, keyword, |cursor, word| {
         match word.value.as_str() {
-            // Dictionaries are derived from columns; their structure is not a choice.
+            // Dictionaries are derived from columns; their structure cannot be selected.
             "btree" | "hash" => {}
             "cased" => dictionary.cased = true,
             "uncased" => dictionary.cased = false,
@@ -239,7 +240,7 @@ pub(super) fn dictionary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Dict
     Ok(dictionary)
 }
 
-/// `linguistics { profile: x }` or `linguistics { profile { index: x search: y } }`.
+/// Parses `linguistics { profile: x }` or `linguistics { profile { index: x search: y } }`.
 pub(super) fn linguistics(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<LinguisticsProfile, Error> {
     let mut profile = LinguisticsProfile { index: String::new(), search: String::new() };
     properties(cursor, keyword, |cursor, word| {
@@ -266,7 +267,7 @@ pub(super) fn linguistics(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Lin
     Ok(profile)
 }
 
-/// `: none`, `: best`, …
+/// Parses `: none`, `: best`, …
 pub(super) fn stemming(cursor: &mut Cursor<'_>) -> Result<Stemming, Error> {
     cursor.expect(':')?;
     let name = cursor.value("a kind of stemming")?;

@@ -1,7 +1,7 @@
-//! Schema files: text to [`SchemaDecl`], one room per construct.
+//! Parser of schema files: text to [`SchemaDecl`], with one module per construct.
 //!
-//! The language is regular: a keyword, mostly a name, then `: value` to the end of the line or `{ … }`. What stands in it of
-//! other languages (ranking expressions, indexing statements) is kept as text with its place.
+//! The language is regular: a keyword, usually a name, then `: value` to the end of the line or `{ … }`.
+//! Embedded text of other languages (ranking expressions, indexing statements) is kept with its location.
 
 mod cursor;
 mod field;
@@ -23,10 +23,10 @@ use syntax::{ProfileDecl, SchemaDecl};
 
 use crate::Error;
 
-/// The largest schema file that is read, in bytes.
+/// Maximum size of a schema file in bytes.
 const FILE_SIZE_MAX: usize = 4 << 20;
 
-/// Parses a schema (or document) file; what people should know is added to `warnings`.
+/// Parses a schema (or document) file; adds its warnings to `warnings`.
 pub(crate) fn schema_file(file: &str, text: &str, warnings: &mut Vec<String>) -> Result<SchemaDecl, Error> {
     read(file, text, warnings, schema::file)
 }

@@ -1,4 +1,4 @@
-//! `constant`, `constants`, `inputs`, `onnx-model`: what expressions use that is not in documents.
+//! Parser of `constant`, `constants`, `inputs`, `onnx-model`: inputs of expressions other than documents.
 
 use millrace_tensor::TensorType;
 
@@ -7,7 +7,7 @@ use super::syntax::{ConstantDecl, TextOrFile};
 use super::types;
 use crate::{Error, Execution, InputDef, InputType, ModelFile, OnnxModel, Sourced};
 
-/// What follows `constant` in a schema: a name, a file and a type.
+/// Parses the text after `constant` in a schema: a name, a file and a type.
 pub(super) fn constant(cursor: &mut Cursor<'_>) -> Result<ConstantDecl, Error> {
     let name = feature_name(cursor, "constant")?;
     let (mut value, mut constant_type) = (None, None);
@@ -38,12 +38,12 @@ pub(super) fn constant(cursor: &mut Cursor<'_>) -> Result<ConstantDecl, Error> {
     }
 }
 
-/// `constants { name type: value … }`.
+/// Parses `constants { name type: value … }`.
 pub(super) fn constants(cursor: &mut Cursor<'_>, constants: &mut Vec<ConstantDecl>) -> Result<(), Error> {
     cursor.block("constants", |cursor, word| {
         let name = argument(cursor, word, "constant")?;
         if cursor.sees('{') {
-            // The older form: name { type: … value: … }
+            // The older form: `name { type: … value: … }`.
             constants.push(old_constant(cursor, name)?);
             return Ok(());
         }
@@ -82,7 +82,7 @@ fn old_constant(cursor: &mut Cursor<'_>, name: Name) -> Result<ConstantDecl, Err
     }
 }
 
-/// `inputs { query(name) type: default … }`.
+/// Parses `inputs { query(name) type: default … }`.
 pub(super) fn inputs(cursor: &mut Cursor<'_>, inputs: &mut Vec<(Name, InputDef)>) -> Result<(), Error> {
     cursor.block("inputs", |cursor, word| {
         let name = argument(cursor, word, "query")?;
@@ -98,7 +98,7 @@ pub(super) fn inputs(cursor: &mut Cursor<'_>, inputs: &mut Vec<(Name, InputDef)>
     })
 }
 
-/// A type in the same line, or a plain number.
+/// Parses a type in the same line; the default is a plain number.
 fn optional_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
     if cursor.sees_more_in_line() {
         types::input_type(cursor)
@@ -114,7 +114,7 @@ fn feature_name(cursor: &mut Cursor<'_>, feature: &str) -> Result<Name, Error> {
     }
 }
 
-/// `name`, or the full form `feature(name)`.
+/// Parses `name`, or the full form `feature(name)`.
 fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, Error> {
     if word.value == feature && cursor.eat('(') {
         let name = cursor.name(feature)?;
@@ -128,7 +128,7 @@ fn argument(cursor: &mut Cursor<'_>, word: Name, feature: &str) -> Result<Name, 
     Ok(word)
 }
 
-/// What follows `onnx-model`.
+/// Parses the text after `onnx-model`.
 pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), Error> {
     let name = cursor.name("onnx-model")?;
     let mut file = None;
@@ -197,7 +197,7 @@ pub(super) fn onnx_model(cursor: &mut Cursor<'_>) -> Result<(Name, OnnxModel), E
     }
 }
 
-/// The name that an ONNX model gives an input or output, mostly quoted.
+/// Parses the name of an ONNX model's input or output, usually quoted.
 fn onnx_name(cursor: &mut Cursor<'_>) -> Result<String, Error> {
     match cursor.quoted()? {
         Some(name) => Ok(name.value),

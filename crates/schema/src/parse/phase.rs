@@ -1,10 +1,10 @@
-//! `first-phase`, `second-phase`, `global-phase`, and lists of features.
+//! Parser of `first-phase`, `second-phase`, `global-phase`, and of lists of features.
 
 use super::cursor::{Body, Cursor, Name};
 use super::syntax::{FeaturesDecl, PhaseDecl, TextOrFile};
 use crate::{Error, Sourced};
 
-/// The body of a phase.
+/// Parses the body of a phase.
 pub(super) fn phase(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<PhaseDecl, Error> {
     let mut phase = PhaseDecl::default();
     cursor.block(&keyword.value, |cursor, word| {
@@ -41,7 +41,7 @@ pub(super) fn phase(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<PhaseDecl
     Ok(phase)
 }
 
-/// What follows `expression`: text, or `file:name`.
+/// Parses the text after `expression`: text, or `file:name`.
 pub(super) fn expression(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<TextOrFile, Error> {
     let text = cursor.foreign(keyword)?;
     if text.value.is_empty() {
@@ -53,14 +53,14 @@ pub(super) fn expression(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Text
     })
 }
 
-/// What follows `match-features` and its like: `: a b`, or `inherits p { a b }`.
+/// Parses the text after `match-features` and similar keywords: `: a b`, or `inherits p { a b }`.
 pub(super) fn features(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<FeaturesDecl, Error> {
     let inherits = cursor.inherits("rank-profile")?;
     let text = match cursor.body() {
         Body::None if !inherits.is_empty() => None,
         Body::Line => {
             cursor.expect(':')?;
-            // An empty list takes away what is inherited.
+            // An empty list removes the inherited features.
             if cursor.sees_more_in_line() { Some(cursor.line(&keyword.value)?) } else { None }
         }
         Body::Block | Body::None => Some(cursor.foreign(keyword)?),
@@ -69,7 +69,7 @@ pub(super) fn features(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Featur
     Ok(FeaturesDecl { inherits, features: split(&text) })
 }
 
-/// Features are separated by white space outside of parentheses and quotes.
+/// Splits a list of features at white space outside of parentheses and quotes.
 fn split(text: &Sourced<String>) -> Vec<Sourced<String>> {
     let mut features: Vec<Sourced<String>> = Vec::new();
     let mut place = text.place.clone();

@@ -1,11 +1,11 @@
-//! `rank-profile`.
+//! Parser of `rank-profile`.
 
 use super::cursor::{Body, Cursor, Name};
 use super::syntax::{FunctionDecl, ProfileDecl, RankDecl};
 use super::{field, matching, model, phase};
 use crate::Error;
 
-/// A `.profile` file: one rank profile.
+/// Parses a `.profile` file: one rank profile.
 pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<ProfileDecl, Error> {
     if !cursor.eat_word("rank-profile") {
         return cursor.expected("'rank-profile', which a .profile file holds");
@@ -13,7 +13,7 @@ pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<ProfileDecl, Error> {
     rank_profile(cursor, None)
 }
 
-/// What follows `rank-profile`; an inner profile is named after the one around it.
+/// Parses the text after `rank-profile`; the name of an inner profile is prefixed by that of the outer one.
 pub(super) fn rank_profile(cursor: &mut Cursor<'_>, outer: Option<&str>) -> Result<ProfileDecl, Error> {
     let mut name = cursor.name("rank-profile")?;
     if let Some(outer) = outer {
@@ -97,7 +97,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, profile: &mut ProfileDecl) -> Re
     Ok(())
 }
 
-/// Elements of a rank profile that say something here.
+/// Elements of a rank profile with an effect.
 const ELEMENTS: &[&str] = &[
     "function",
     "inputs",
@@ -123,7 +123,8 @@ const ELEMENTS: &[&str] = &[
     "rank-profile",
 ];
 
-/// Numbers that tune what does not exist here (threads of one search, approximate indexes, posting lists): read and dropped.
+/// Numeric tuning of features that do not exist here (threads of one search, approximate indexes, posting
+/// lists): read and ignored.
 const TUNING: &[&str] = &[
     "num-threads-per-search",
     "num-search-partitions",
@@ -139,7 +140,7 @@ const TUNING: &[&str] = &[
     "prefetch-tensors",
 ];
 
-/// What follows `function`: `inline name(a, b) { expression … }`.
+/// Parses the text after `function`: `inline name(a, b) { expression … }`.
 fn function(cursor: &mut Cursor<'_>) -> Result<FunctionDecl, Error> {
     let mut name = cursor.name("function")?;
     let inline = name.value == "inline" && !cursor.sees('(');
@@ -172,7 +173,7 @@ fn function(cursor: &mut Cursor<'_>) -> Result<FunctionDecl, Error> {
     }
 }
 
-/// `rank-properties { key: value … }`; keys may hold parentheses and quotes.
+/// Parses `rank-properties { key: value … }`; keys may contain parentheses and quotes.
 fn properties(cursor: &mut Cursor<'_>, properties: &mut Vec<(String, String)>) -> Result<(), Error> {
     let opened = cursor.place();
     cursor.expect('{')?;
@@ -246,7 +247,8 @@ fn diversity(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<Option<(Name, us
     }
 }
 
-/// `match-phase` bounds what is ranked by an attribute; all that matches is ranked here, so only its diversity is kept.
+/// Parses `match-phase`, which limits ranking by an attribute. All matches are ranked here, so only its
+/// diversity is kept.
 fn match_phase(cursor: &mut Cursor<'_>, keyword: &Name, profile: &mut ProfileDecl) -> Result<(), Error> {
     cursor.block("match-phase", |cursor, word| {
         match word.value.as_str() {

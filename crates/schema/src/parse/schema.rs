@@ -1,11 +1,11 @@
-//! `schema` (or `search`), `document`, `struct`.
+//! Parser of `schema` (or `search`), `document`, `struct`.
 
 use super::cursor::{Cursor, Name};
 use super::syntax::{DocumentDecl, SchemaDecl, StructDecl};
 use super::{field, matching, model, profile, summary};
 use crate::Error;
 
-/// A schema file: a schema, or a document by itself.
+/// Parses a schema file: a schema, or a separate document.
 pub(super) fn file(cursor: &mut Cursor<'_>) -> Result<SchemaDecl, Error> {
     match cursor.word() {
         Some(word) if matches!(word.value.as_str(), "schema" | "search") => schema(cursor),
@@ -76,7 +76,7 @@ fn element(cursor: &mut Cursor<'_>, word: Name, schema: &mut SchemaDecl) -> Resu
         "documentid" => {
             cursor.expect(':')?;
             let setting = cursor.value("'from-disk' or 'attribute'")?;
-            // Ids are a column like any other: read when needed, whatever this says.
+            // Ids are a column like any other and always read on demand.
             cursor.choose("documentid setting", &setting, &[("from-disk", ()), ("attribute", ())])?;
         }
         "annotation" => annotation(cursor, &word)?,

@@ -1,11 +1,11 @@
-//! `document-summary`, and `summary` in it and in fields.
+//! Parser of `document-summary`, and of `summary` inside it and in fields.
 
 use super::cursor::{Body, Cursor, Name};
 use super::syntax::{SummaryDecl, SummaryFieldDecl};
 use super::types;
 use crate::{Error, SummaryMode};
 
-/// What follows `document-summary`.
+/// Parses the text after `document-summary`.
 pub(super) fn document_summary(cursor: &mut Cursor<'_>) -> Result<SummaryDecl, Error> {
     let name = cursor.name("document-summary")?;
     let inherits = cursor.inherits("document-summary")?;
@@ -28,7 +28,7 @@ pub(super) fn document_summary(cursor: &mut Cursor<'_>) -> Result<SummaryDecl, E
                 }
                 decl.fields.push(field);
             }
-            // Columns are read from disk in any case.
+            // Columns are always read from disk.
             "from-disk" => {}
             "omit-summary-features" => decl.omit_summary_features = true,
             _ => {
@@ -44,14 +44,14 @@ pub(super) fn document_summary(cursor: &mut Cursor<'_>) -> Result<SummaryDecl, E
     Ok(decl)
 }
 
-/// What follows `summary`: `: dynamic`, `title type string { … }`, `title: dynamic`, `{ … }`.
+/// Parses the text after `summary`: `: dynamic`, `title type string { … }`, `title: dynamic`, `{ … }`.
 pub(super) fn summary(cursor: &mut Cursor<'_>, keyword: &Name) -> Result<SummaryFieldDecl, Error> {
     let name = match cursor.body() {
         Body::None => Some(cursor.name("summary")?),
         Body::Line | Body::Block => None,
     };
     if cursor.eat_word("type") {
-        // The type is that of the source; it was once needed here.
+        // The type is that of the source; older schemas repeat it here.
         types::field_type(cursor)?;
     }
     let mut decl = SummaryFieldDecl {

@@ -1,4 +1,4 @@
-//! A schema file as it is written: nothing inherited, no defaults.
+//! Declarations of a schema file as written: without inheritance and defaults.
 
 use super::cursor::Name;
 use crate::{
@@ -13,7 +13,7 @@ pub(crate) struct SchemaDecl {
     pub name: Name,
     pub inherits: Option<Name>,
     pub document: Option<DocumentDecl>,
-    /// Declared beside the document; they belong to it all the same.
+    /// Structs declared beside the document; they also belong to it.
     pub structs: Vec<StructDecl>,
     pub fields: Vec<FieldDecl>,
     pub indexes: Vec<(Name, IndexDecl)>,
@@ -41,7 +41,7 @@ pub(crate) struct StructDecl {
     pub fields: Vec<FieldDecl>,
 }
 
-/// A type as it is written.
+/// A type as written.
 #[derive(Debug, Clone)]
 pub(crate) enum TypeDecl {
     Named(Name),
@@ -56,7 +56,7 @@ pub(crate) enum TypeDecl {
 #[derive(Debug, Clone)]
 pub(crate) struct FieldDecl {
     pub name: Name,
-    /// None for a struct-field, whose struct has the type.
+    /// Type; `None` for a struct-field, whose type is that of the struct.
     pub data_type: Option<TypeDecl>,
     pub indexing: Option<Sourced<String>>,
     pub attribute: Option<AttributeDecl>,
@@ -68,7 +68,7 @@ pub(crate) struct FieldDecl {
     pub stemming: Option<Stemming>,
     pub normalizing: Option<bool>,
     pub bolding: Option<Sourced<bool>>,
-    /// `rank: filter` is true, `rank: normal` false.
+    /// True for `rank: filter`, false for `rank: normal`.
     pub rank_filter: Option<bool>,
     pub rank_type: Option<String>,
     pub weight: Option<i32>,
@@ -158,7 +158,7 @@ pub(crate) struct SummaryDecl {
 /// `summary …`, in a field or a document-summary.
 #[derive(Debug, Clone)]
 pub(crate) struct SummaryFieldDecl {
-    /// None for `summary: …` in a field.
+    /// Name; `None` for `summary: …` in a field.
     pub name: Option<Name>,
     pub sources: Vec<Name>,
     pub to: Vec<Name>,
@@ -203,7 +203,7 @@ pub(crate) struct ProfileDecl {
     pub diversity: Option<(Name, usize)>,
     pub use_significance_model: Option<bool>,
     pub ignore_default_rank_features: bool,
-    /// Inner profiles, by their full names.
+    /// Inner profiles, with full names.
     pub inner: Vec<ProfileDecl>,
 }
 
@@ -247,7 +247,7 @@ pub(crate) struct FunctionDecl {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RankDecl {
     pub filter: Option<bool>,
-    /// None: not said; `Some(None)`: infinite.
+    /// `None` if not given; `Some(None)` for an infinite gap.
     pub element_gap: Option<Option<u32>>,
 }
 

@@ -1,4 +1,4 @@
-//! Field types.
+//! Parser of field types.
 
 use millrace_tensor::TensorType;
 
@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::syntax::TypeDecl;
 use crate::{Error, InputType};
 
-/// `string`, `array<person>`, `tensor<float>(x[3])`, …
+/// Parses `string`, `array<person>`, `tensor<float>(x[3])`, …
 pub(super) fn field_type(cursor: &mut Cursor<'_>) -> Result<TypeDecl, Error> {
     let place = cursor.place();
     let Some(name) = cursor.word() else {
@@ -55,7 +55,7 @@ pub(super) fn field_type(cursor: &mut Cursor<'_>) -> Result<TypeDecl, Error> {
     Ok(parsed)
 }
 
-/// The type of an input or constant: `double` and other numbers, `string`, or a tensor type.
+/// Parses the type of an input or constant: `double` and other numbers, `string`, or a tensor type.
 pub(super) fn input_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
     let Some(name) = cursor.word() else { return cursor.expected("'double' or a tensor type") };
     if name.value == "tensor" {
@@ -73,7 +73,7 @@ pub(super) fn input_type(cursor: &mut Cursor<'_>) -> Result<InputType, Error> {
     cursor.choose("type", &name, &table)
 }
 
-/// What follows the word `tensor`: `<float>(x[3],y{})`.
+/// Parses the text after the word `tensor`: `<float>(x[3],y{})`.
 pub(super) fn tensor(cursor: &mut Cursor<'_>, keyword: super::Name) -> Result<TensorType, Error> {
     let mut spec = keyword.value;
     if cursor.eat('<') {

@@ -1,8 +1,8 @@
-//! `search/query-profiles/*.xml`: named values for request parameters, and the types that say what values there may be.
+//! `search/query-profiles/*.xml`: named values for request parameters, and the types that restrict them.
 //!
-//! [`QueryProfiles::values`] is what a request gets. Values are looked for in this order, and the first one holds: in the variants
-//! of a profile that the request's dimensions match, the most specific first, each followed by what it inherits; in the profile
-//! itself; in what it inherits, from left to right.
+//! [`QueryProfiles::values`] returns the values for a request. The first value in this order is used: the
+//! variants of a profile that match the request's dimensions, most specific first, each followed by the
+//! profiles that it inherits; the profile itself; the profiles that it inherits, from left to right.
 
 mod read;
 mod types;
@@ -19,19 +19,19 @@ use crate::{Error, Findings, Place};
 pub use self::values::ProfileValue;
 
 const DIRECTORY: &str = "search/query-profiles/";
-/// How deep profiles inherit and refer to each other before the package is refused.
+/// Maximum depth of inheritance and references of profiles.
 const DEPTH_MAX: usize = 16;
-/// Profiles that one profile takes in, each counted as often as it is reached.
+/// Maximum number of profiles included by one profile, counting each as often as it is reached.
 const STEPS_MAX: usize = 1_000;
 
-/// All query profiles of an application, and their types.
+/// All query profiles and query profile types of an application.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueryProfiles {
     profiles: BTreeMap<Id, Profile>,
     types: BTreeMap<Id, ProfileType>,
 }
 
-/// `name:major.minor.micro.qualifier`; numbers that are left out are 0.
+/// `name:major.minor.micro.qualifier`; omitted numbers are 0.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Id {
     name: String,
@@ -40,7 +40,7 @@ struct Id {
 }
 
 impl Id {
-    /// None where the version is no version.
+    /// Parses an id; `None` if its version is invalid.
     fn parse(text: &str) -> Option<Self> {
         let (name, version) = text.split_once(':').unwrap_or((text, ""));
         let mut id = Id { name: name.to_owned(), version: [0; 3], qualifier: String::new() };
@@ -65,7 +65,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// The newest of those that `reference` names: a version may be given in part, or not at all.
+/// The newest version that matches `reference`, whose version may be partial or omitted.
 fn find<'m, T>(all: &'m BTreeMap<Id, T>, reference: &str) -> Option<&'m T> {
     let (name, version) = reference.split_once(':').unwrap_or((reference, ""));
     let parts: Vec<&str> = version.splitn(4, '.').filter(|part| !part.is_empty()).collect();
@@ -80,8 +80,8 @@ fn find<'m, T>(all: &'m BTreeMap<Id, T>, reference: &str) -> Option<&'m T> {
 }
 
 impl QueryProfiles {
-    /// Reads all query profiles and types of a package, and checks what they say of each other. Those with a mistake are left out, and those
-    /// that use them. Also says whether no type is left out.
+    /// Reads all query profiles and types of a package, and validates their references. Invalid ones are
+    /// omitted, and so are those that use them. The second value is true if no type was omitted.
     pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut Findings) -> (Self, bool) {
         let mut all = QueryProfiles::default();
         let (mut broken, mut broken_types) = (LeftOut::default(), LeftOut::default());
@@ -122,7 +122,7 @@ impl QueryProfiles {
         (all, broken_types.is_empty())
     }
 
-    /// Leaves out what uses what is left out, and so on.
+    /// Removes profiles and types that use an omitted one, transitively.
     fn pass_over(&mut self, broken: &mut LeftOut, broken_types: &mut LeftOut) {
         while let Some(id) = self.types.iter().find_map(|(id, of)| {
             let lacks = |name: &str| broken_types.has(name) && self.type_named(name).is_none();
@@ -144,12 +144,12 @@ impl QueryProfiles {
         }
     }
 
-    /// Whether there is none.
+    /// True if there are no query profiles.
     pub fn is_empty(&self) -> bool {
         self.profiles.is_empty()
     }
 
-    /// Whether requests that name no profile get one.
+    /// True if there is a profile for requests that name none.
     pub fn has_default(&self) -> bool {
         self.profile("default").is_some()
     }
@@ -158,7 +158,8 @@ impl QueryProfiles {
         self.profiles.keys().map(Id::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// The profile that a name means: itself, or, where types say that names are paths, the one at the longest part of its path.
+    /// The profile denoted by a name: itself or, if types say that names are paths, the one at the longest
+    /// prefix of its path.
     fn profile(&self, reference: &str) -> Option<&Profile> {
         let by_path = |path: &str| {
             let profile = find(&self.profiles, path)?;
@@ -176,8 +177,8 @@ impl QueryProfiles {
         })
     }
 
-    /// Checks that everything a profile takes in is there, and that it ends. `way` are those that take it in; where there is a mistake, it
-    /// ends with what has it. Those of `left_out` have been told of.
+    /// Checks that all included profiles exist, and that there are no cycles. `way` is the chain of including
+    /// profiles; on an error, it ends with the faulty one. Errors in `left_out` were already reported.
     fn check(
         &self,
         profile: &Profile,
@@ -219,12 +220,12 @@ impl QueryProfiles {
     }
 }
 
-/// What has mistakes among profiles or types.
+/// Invalid profiles or types.
 #[derive(Default)]
 struct LeftOut {
-    /// Those whose names are known.
+    /// Those with a known name.
     names: BTreeSet<String>,
-    /// What files say and are called that could not be read: somewhere in it is a name.
+    /// Texts and names of unreadable files; they contain the name.
     texts: Vec<String>,
 }
 
@@ -238,7 +239,7 @@ impl LeftOut {
         self.names.is_empty() && self.texts.is_empty()
     }
 
-    /// Whether a reference that leads nowhere may mean one of these.
+    /// True if an unresolved reference may denote one of these.
     fn has(&self, reference: &str) -> bool {
         let (name, _) = reference.split_once(':').unwrap_or((reference, ""));
         self.names.contains(name) || self.texts.iter().any(|text| text.contains(name))

@@ -1,44 +1,44 @@
-//! Query profiles as they are written.
+//! Query profiles as written.
 
 use roxmltree::Node;
 
 use super::Id;
 use crate::{Error, Place, xml};
 
-/// A query profile as it is written.
+/// A query profile as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) name: String,
     pub(super) type_name: Option<String>,
-    /// The request parameters that variants are chosen by.
+    /// Request parameters that select variants.
     pub(super) dimensions: Vec<String>,
     pub(super) own: Part,
-    /// The most specific first.
+    /// Variants, most specific first.
     pub(super) variants: Vec<Variant>,
     pub(super) place: Place,
 }
 
-/// Values, and the profiles that more of them come from.
+/// Values, and the profiles that supply further values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Part {
     pub(super) entries: Vec<Entry>,
     pub(super) inherits: Vec<String>,
 }
 
-/// Values for requests of one kind.
+/// Values for requests with certain dimensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Variant {
-    /// For each dimension the value that it is for; none for any.
+    /// Required value of each dimension; `None` for any.
     pub(super) dimensions: Vec<Option<String>>,
     pub(super) part: Part,
 }
 
-/// A parameter, with dots for what is nested.
+/// A parameter; nested names are separated by dots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) content: Content,
-    /// None where the type decides.
+    /// Explicit setting; `None` to use that of the type.
     pub(super) overridable: Option<bool>,
     pub(super) place: Place,
 }
@@ -51,7 +51,7 @@ pub(super) enum Content {
 }
 
 impl Profile {
-    /// The names of all profiles that this one may take in.
+    /// Names of all profiles that this one may include.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
         let parts = std::iter::once(&self.own).chain(self.variants.iter().map(|variant| &variant.part));
         parts.flat_map(|part| {
@@ -93,7 +93,7 @@ pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, Profile), Error> {
             }
         }
     }
-    // What is said of dimensions further left counts more; of two alike the first one does.
+    // A value for a dimension further left is more specific; of two equal variants the first wins.
     let width = profile.variants.iter().map(|variant| variant.dimensions.len()).max().unwrap_or_default();
     profile.variants.sort_by_cached_key(|variant| {
         let is_any = |at| variant.dimensions.get(at).is_none_or(Option::is_none);
@@ -102,7 +102,7 @@ pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(Id, Profile), Error> {
     Ok((id, profile))
 }
 
-/// The id of a profile or type, whose element has this name.
+/// Id of a profile or type with this element name.
 pub(super) fn id(path: &str, root: Node<'_, '_>, name: &str) -> Result<Id, Error> {
     let found = root.tag_name().name();
     if found != name {
@@ -141,7 +141,8 @@ fn variant(path: &str, node: Node<'_, '_>) -> Result<Variant, Error> {
     Ok(Variant { dimensions, part })
 }
 
-/// Reads a field, or the fields of the profile inside it; as deep as the XML, which is bounded.
+/// Reads a field, or the fields of the profile inside it. Recursion is bounded by the depth of the XML, which
+/// is limited.
 fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut Part) -> Result<(), Error> {
     let Some(name) = node.attribute("name") else {
         return xml::invalid(path, node, "<field> needs the attribute 'name'");

@@ -1,4 +1,4 @@
-//! Query profile types: which parameters there may be, and what values they have.
+//! Query profile types: permitted parameters, and the types of their values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::{DEPTH_MAX, Id, QueryProfiles, STEPS_MAX, find};
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, Findings, Place, xml};
 
-/// Types that are always there: they permit the parameters of the query API.
+/// Predefined types, which permit the parameters of the query API.
 const BUILT_IN: &[&str] = &["native", "model", "ranking", "presentation", "root", "DefaultQueryProfileType"];
 
-/// A query profile type as it is written.
+/// A query profile type as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ProfileType {
     pub(super) name: String,
@@ -25,7 +25,7 @@ pub(super) struct ProfileType {
 }
 
 impl ProfileType {
-    /// The names of all types that it needs.
+    /// Names of all types that it uses.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
         let inner = self.fields.iter().filter_map(|field| match &field.kind {
             Kind::Profile(Some(name)) => Some(name.as_str()),
@@ -43,11 +43,11 @@ pub(super) struct FieldType {
     kind: Kind,
     pub(super) mandatory: bool,
     pub(super) overridable: bool,
-    /// In lower case.
+    /// Aliases in lower case.
     pub(super) aliases: Vec<String>,
 }
 
-/// What values a parameter has.
+/// Type of a parameter's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     String,
@@ -57,7 +57,7 @@ enum Kind {
     Double,
     Boolean,
     Tensor(TensorType),
-    /// The parameters below this name are those of a profile, of this type where one is named.
+    /// The parameters below this name are those of a profile, optionally of this type.
     Profile(Option<String>),
 }
 
@@ -65,8 +65,10 @@ const KINDS: &[&str] =
     &["string", "integer", "long", "float", "double", "boolean", "tensor(…)", "query-profile:TYPE"];
 
 impl Kind {
+    /// Parses the type of a value.
+    ///
     /// # Errors
-    /// What types there are, or what is wrong with that of a tensor.
+    /// The type is unknown, or its tensor type is invalid; the text gives the known types or the cause.
     fn parse(text: &str) -> Result<Self, String> {
         Ok(match text {
             "string" => Kind::String,
@@ -88,7 +90,7 @@ impl Kind {
         })
     }
 
-    /// What is wrong with a value.
+    /// Error in a value, if it does not fit.
     fn fault(&self, value: &str) -> Option<&'static str> {
         let value = value.trim();
         match self {
@@ -147,7 +149,7 @@ fn field(path: &str, node: Node<'_, '_>) -> Result<FieldType, Error> {
     })
 }
 
-/// The query feature that a parameter gives a value.
+/// The query feature that a parameter sets.
 fn query_feature(parameter: &str) -> Option<&str> {
     let families = ["ranking.features.", "input.", "rankfeature."];
     let feature = families.iter().find_map(|family| parameter.strip_prefix(family))?;
@@ -155,8 +157,8 @@ fn query_feature(parameter: &str) -> Option<&str> {
 }
 
 impl QueryProfiles {
-    /// The query features whose tensor types the types declare, as in `ranking.features.query(user)`, by name (without `query()`). None, and told,
-    /// where two types declare one feature differently.
+    /// Query features whose tensor types are declared by the types, as in `ranking.features.query(user)`, by
+    /// name (without `query()`). `None`, with an error, if two types declare one feature differently.
     pub(crate) fn query_features(&self, findings: &mut Findings) -> Option<BTreeMap<&str, &TensorType>> {
         let told = findings.told();
         let mut found: BTreeMap<&str, (&TensorType, &ProfileType)> = BTreeMap::new();
@@ -184,7 +186,7 @@ impl QueryProfiles {
         find(&self.types, name)
     }
 
-    /// The type of a profile: its own, or that of the first profile it inherits which has one.
+    /// The type of a profile: its own, or that of the first inherited profile that has one.
     pub(super) fn type_of(&self, profile: &Profile, depth: usize) -> Option<&ProfileType> {
         match &profile.type_name {
             Some(name) => self.type_named(name),
@@ -207,7 +209,7 @@ impl QueryProfiles {
         of.strict || self.parents(of).any(|parent| self.is_strict(parent))
     }
 
-    /// Whether the parameters of the query API are permitted: a built-in type is inherited.
+    /// True if the parameters of the query API are permitted because a built-in type is inherited.
     fn is_native(&self, of: &ProfileType) -> bool {
         of.inherits.iter().any(|name| BUILT_IN.contains(&name.as_str()))
             || self.parents(of).any(|parent| self.is_native(parent))
@@ -226,7 +228,8 @@ impl QueryProfiles {
         fields
     }
 
-    /// What a type says of a parameter, whose name may go into nested profiles. `Err` where it is not permitted.
+    /// Declaration of a parameter in a type; its name may refer to nested profiles. `Err` if it is not
+    /// permitted.
     pub(super) fn declared<'s>(
         &'s self,
         of: &'s ProfileType,
@@ -257,7 +260,8 @@ impl QueryProfiles {
         }
     }
 
-    /// Checks that what a type inherits and refers to is there, and that it ends. `left_out` and `way` as for profiles.
+    /// Checks that all inherited and referenced types exist, and that there are no cycles. `left_out` and
+    /// `way` as for profiles.
     pub(super) fn check_type(
         &self,
         of: &ProfileType,
@@ -295,7 +299,7 @@ impl QueryProfiles {
         let parts = std::iter::once(&profile.own).chain(profile.variants.iter().map(|variant| &variant.part));
         for entry in parts.flat_map(|part| &part.entries) {
             let Content::Value(value) = &entry.content else { continue };
-            // What is put in is known when a request comes.
+            // Substituted text is only known for a request.
             let fault = match value.contains("%{") {
                 true => None,
                 false => self.fault(of, &entry.name, value, &|_| true),
@@ -307,7 +311,7 @@ impl QueryProfiles {
         }
     }
 
-    /// What is wrong with a parameter by a type.
+    /// Error in a parameter according to a type, if any.
     pub(super) fn fault(
         &self,
         of: &ProfileType,

@@ -1,4 +1,4 @@
-//! What a request gets from query profiles.
+//! Query profile values for a request.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +13,38 @@ pub struct ProfileValue {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// Whether a value in the request takes its place.
+    /// True if a value in the request overrides it.
     pub overridable: bool,
 }
 
-/// How deep values are put into values.
+/// Maximum depth of substitutions.
 const SUBSTITUTIONS_MAX: usize = 8;
-/// Parts of a profile that a request may replace.
+/// Maximum number of profile parts that a request may replace.
 const REFERENCES_MAX: usize = 32;
-/// Bytes of a value with everything put in.
+/// Maximum size of a value after substitution, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// What was found of a parameter first.
+/// The first value found for a parameter.
 struct Found {
     value: String,
     overridable: Option<bool>,
-    /// The names beside it begin so.
+    /// Common prefix of the names beside it.
     prefix: String,
 }
 
-/// A collection of values while it goes on.
+/// State of collecting values.
 struct Collection<'r> {
     request: &'r BTreeMap<String, String>,
     found: BTreeMap<String, Found>,
 }
 
 impl QueryProfiles {
-    /// The values of the profile that a request names as `queryProfile`, or of the one called `default`. `is_built_in` tells
-    /// the names of the query API.
+    /// Values of the profile that a request names as `queryProfile`, or of the profile `default`.
+    /// `is_built_in` returns true for the names of the query API.
     ///
     /// # Errors
-    /// There is no such profile, or the request has what the profile's type does not permit.
+    /// The profile does not exist, or the request contains a parameter that the profile's type does not
+    /// permit.
     pub fn values(
         &self,
         request: &BTreeMap<String, String>,
@@ -63,7 +64,7 @@ impl QueryProfiles {
             },
         };
         let mut collection = Collection { request, found: BTreeMap::new() };
-        // A part of the profile that the request replaces by another goes before what it replaces.
+        // A profile part that the request replaces takes precedence over the original.
         let references = request.iter().filter_map(|(name, value)| Some((name, value.strip_prefix("ref:")?)));
         for (name, reference) in references.take(REFERENCES_MAX) {
             let other = self
@@ -96,7 +97,7 @@ impl QueryProfiles {
                     return Err(parameter(&field.name, reason));
                 }
             }
-            // Aliases of the type are the request's words for its parameters.
+            // Requests may use the type's aliases for parameters.
             for (name, value) in request {
                 if let Ok(Some(field)) = self.declared(of, name, is_built_in)
                     && field.name != *name
@@ -113,7 +114,8 @@ impl QueryProfiles {
         Ok(values)
     }
 
-    /// Adds the values of a profile below `prefix`, where none was found before. Ends, since the package was checked.
+    /// Adds the values of a profile below `prefix`, unless one was found before. Terminates, because the
+    /// package was checked for cycles.
     fn collect(&self, profile: &Profile, prefix: &str, collection: &mut Collection<'_>) {
         let dimensions = self.dimensions(profile);
         for variant in &profile.variants {
@@ -131,7 +133,7 @@ impl QueryProfiles {
     }
 
     fn collect_part(&self, part: &Part, prefix: &str, collection: &mut Collection<'_>) {
-        // Of a name that is written twice the last one holds.
+        // Of several values for one name, the last wins.
         for entry in part.entries.iter().rev() {
             let name = format!("{prefix}{}", entry.name);
             match &entry.content {
@@ -158,7 +160,7 @@ impl QueryProfiles {
         }
     }
 
-    /// The dimensions of a profile: its own, or those of the first profile it inherits which has some.
+    /// Dimensions of a profile: its own, or those of the first inherited profile that has some.
     fn dimensions<'s>(&'s self, profile: &'s Profile) -> &'s [String] {
         if !profile.dimensions.is_empty() {
             return &profile.dimensions;
@@ -169,7 +171,8 @@ impl QueryProfiles {
 }
 
 impl Collection<'_> {
-    /// The value with `%{name}` replaced by the request's value of the name, or the profile's; `%{.name}` by the value beside it.
+    /// Substitutes `%{name}` by the value of that name in the request or the profile, and `%{.name}` by the
+    /// sibling value.
     fn substituted(&self, value: &str, prefix: &str, depth: usize) -> String {
         let mut out = String::with_capacity(value.len());
         let mut rest = value;

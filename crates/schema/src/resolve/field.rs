@@ -1,4 +1,4 @@
-//! Fields as they are written to fields with their defaults.
+//! Resolution of declared fields: defaults and settings.
 
 use millrace_document::DataType;
 
@@ -10,7 +10,7 @@ use crate::{
     Stemming, SummaryMode,
 };
 
-/// Words of the indexing language, and names that results use for other things.
+/// Words of the indexing language, and names that results use for other purposes.
 const RESERVED: &[&str] = &[
     "attribute",
     "case",
@@ -25,13 +25,13 @@ const RESERVED: &[&str] = &[
     "tokenize",
 ];
 
-/// What fields take from their schema.
+/// Settings that fields take from their schema.
 pub(super) struct Defaults<'a> {
     pub stemming: Stemming,
     pub schema: &'a SchemaDecl,
 }
 
-/// A field of the document, or (`synthetic`) beside it.
+/// Resolves a field of the document, or (`synthetic`) one outside of it.
 pub(super) fn resolve<'a>(
     decl: &'a FieldDecl,
     types: &mut Types<'a>,
@@ -65,21 +65,22 @@ pub(super) fn resolve<'a>(
     Ok(field)
 }
 
-/// Adds the settings of those members of an `index` field's structs and maps that no `struct-field` is about: the field's own.
+/// Adds settings for those members of an `index` field's structs and maps that have no `struct-field`: the
+/// field's own settings.
 fn searched_members(decl: &FieldDecl, field: &mut SchemaField, defaults: &Defaults<'_>) -> Result<(), Error> {
     for (path, data_type) in types::members(&field.data_type) {
         if field.part(&path).is_some() {
             continue;
         }
         let full_name = format!("{}.{path}", field.name);
-        // What there is to warn of was said of the field.
+        // Warnings were already given for the field.
         let part = with_type(decl, &full_name, data_type, field.synthetic, defaults, &mut Vec::new())?;
         field.struct_fields.push((path, SchemaField { aliases: Vec::new(), ..part }));
     }
     Ok(())
 }
 
-/// Adds the settings of a part of `field` and of the parts inside it.
+/// Adds the settings of a part of `field` and of its nested parts.
 fn struct_field(
     decl: &FieldDecl,
     prefix: &str,
@@ -121,7 +122,7 @@ fn with_type(
         );
     }
     let parts = matches!(types::bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
-    // Numbers and tensors are not split into words: for them `index` means what `attribute` does.
+    // Numbers and tensors are not split into words: for them `index` means the same as `attribute`.
     let text_index = outputs.index && (holds_text(&data_type) || parts);
     let shared =
         defaults.schema.indexes.iter().find(|(index, _)| index.value == name).map(|(_, index)| index);
@@ -172,7 +173,7 @@ fn with_type(
     })
 }
 
-/// Warns of what is read and changes nothing.
+/// Warns of settings that are read but have no effect.
 fn warn_of_no_effect(decl: &FieldDecl, name: &str, warnings: &mut Vec<String>) {
     if let Some(hnsw) = decl.index.as_ref().and_then(|index| index.hnsw.as_ref()) {
         warnings.push(format!("{hnsw}: hnsw has no effect: nearest neighbours are found exactly"));
@@ -185,7 +186,7 @@ fn warn_of_no_effect(decl: &FieldDecl, name: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// How a field's own summary shows it.
+/// Form of a field in its own summary.
 fn shown(
     own: &SummaryFieldDecl,
     name: &str,
@@ -268,7 +269,7 @@ fn matching(
     override_matching(base, &decl.matching)
 }
 
-/// `base` with what a `match` says put over it.
+/// `base` with the settings of a `match` applied.
 pub(super) fn override_matching(base: Matching, decl: &MatchDecl) -> Matching {
     let mode = decl.mode.unwrap_or(base.mode);
     Matching {
@@ -284,7 +285,7 @@ pub(super) fn override_matching(base: Matching, decl: &MatchDecl) -> Matching {
     }
 }
 
-/// Where indexing statements put their value.
+/// Destinations of the values of indexing statements.
 struct Outputs {
     index: bool,
     attribute: bool,
@@ -292,7 +293,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// Reads the words of the statements, quoted text aside.
+    /// Scans the words of the statements, except quoted text.
     fn of(indexing: &str) -> Self {
         let mut outputs = Outputs { index: false, attribute: false, summary: false };
         let unquoted = indexing.split('"').step_by(2);

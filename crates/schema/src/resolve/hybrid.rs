@@ -1,7 +1,8 @@
-//! The profile `hybrid`, which schemas can inherit without declaring it: words, vectors and age, fused.
+//! The built-in profile `hybrid`, which schemas can inherit without declaring it: a combination of words,
+//! vectors and age.
 //!
-//! It is written in the schema language, with the schema's own fields in it, so that whoever inherits it can put functions in the place of its
-//! own.
+//! It is generated in the schema language with the schema's own fields, so that an inheriting profile can
+//! override its functions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,13 +15,13 @@ use crate::{DistanceMetric, Fieldset, SchemaField};
 
 type Fields = BTreeMap<Arc<str>, SchemaField>;
 
-/// Names of fields that say when a document was made, best first.
+/// Names of fields with a document's date, by preference.
 const DATES: [&str; 8] = ["date", "timestamp", "sent", "published", "created", "modified", "updated", "time"];
 
-/// Its text for a schema with these fields.
+/// Text of the profile for a schema with these fields.
 ///
 /// # Errors
-/// What the schema lacks.
+/// The schema lacks a required field; the text gives the requirement.
 pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<String, String> {
     let is_in = |field: &SchemaField| {
         fieldset.is_none_or(|set| set.fields.iter().any(|name| name.as_str() == &*field.name))
@@ -41,7 +42,7 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
     let date = DATES.iter().find_map(|name| {
         fields.get(*name).filter(|field| field.attribute.is_some() && field.data_type == DataType::Long)
     });
-    // Of a document's fields the one that has the words best: a word in two of them is not twice as telling.
+    // The best field of a document counts: a word in two fields is not twice as significant.
     let scores = words.iter().map(|field| format!("bm25({})", field.name));
     let text_score = scores.reduce(|all, score| format!("max({all}, {score})")).unwrap_or_default();
     let (name, sizes) = (&vector.name, sizes(tensor_type));
@@ -65,7 +66,7 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
             match-features: text_score vector_score age_score\n"
     );
     if let Some(date) = date {
-        // Five years, and half of the weight after half a year.
+        // Five years, with half of the weight after half a year.
         let _ = writeln!(
             text,
             "rank-properties {{\n freshness({0}).maxAge: 157680000\n freshness({0}).halfResponse: 15768000\n }}",
@@ -76,7 +77,7 @@ pub(super) fn text(fields: &Fields, fieldset: Option<&Fieldset>) -> Result<Strin
     Ok(text)
 }
 
-/// The vectors of a field, where it has some.
+/// The field's vectors, if it has any.
 fn vector(field: &SchemaField) -> Option<(&SchemaField, &TensorType)> {
     let DataType::Tensor(tensor_type) = &field.data_type else { return None };
     let metric = field.attribute.as_ref()?.distance_metric;

@@ -1,6 +1,6 @@
-//! Declarations to schemas: what is inherited is put in, defaults are filled in, names are looked up.
+//! Resolution of declarations to schemas: inheritance, defaults, and name lookup.
 //!
-//! A schema is resolved after the schema and the documents that it inherits.
+//! A schema is resolved after the schemas and documents that it inherits.
 
 mod field;
 mod hybrid;
@@ -20,25 +20,25 @@ use crate::suggest::did_you_mean;
 use crate::{Broken, Constant, Error, Fieldset, Findings, Place, Schema, SchemaField, Stemming};
 use sources::Sources;
 
-/// How deep schemas, documents, structs and profiles inherit before a package is refused.
+/// Maximum depth of inheritance of schemas, documents, structs and profiles.
 const INHERITANCE_MAX: usize = 32;
 
-/// The schemas of a package as they are declared.
+/// Declared schemas of a package.
 #[derive(Default)]
 pub(crate) struct Declared {
     pub schemas: Vec<SchemaDecl>,
-    /// Those that could not be read.
+    /// Names of schemas that could not be read.
     pub broken: Broken,
-    /// Rank profiles of files that could not be read, by schema.
+    /// Rank profiles in unreadable files, by schema.
     pub broken_profiles: BTreeMap<String, Broken>,
 }
 
-/// The schemas of a package, without what has mistakes.
+/// Schemas of a package, without invalid parts.
 pub(crate) struct Schemas {
     pub sound: BTreeMap<Arc<str>, Arc<Schema>>,
-    /// Those that are not there at all.
+    /// Names of schemas that are omitted.
     pub broken: Broken,
-    /// Names that the others lack.
+    /// Names of parts that the other schemas lack.
     pub broken_names: Broken,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn schemas(
     Schemas { sound, broken: resolver.broken, broken_names }
 }
 
-/// A resolved schema, and the declarations that its heirs need.
+/// A resolved schema, with the declarations that inheriting schemas need.
 struct Resolved {
     schema: Arc<Schema>,
     document_fields: Vec<FieldDecl>,
@@ -84,10 +84,10 @@ struct Resolved {
     broken: BrokenParts,
 }
 
-/// What of a schema has mistakes, by name.
+/// Names of the invalid parts of a schema.
 #[derive(Debug, Clone, Default)]
 struct BrokenParts {
-    /// Fields, fieldsets, constants and models: what expressions and statements name.
+    /// Fields, fieldsets, constants and models: names used in expressions and statements.
     names: Broken,
     profiles: Broken,
     summaries: Broken,
@@ -111,8 +111,8 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    /// Resolves the schema of this name after those it inherits; `within` are those that wait for it. None where it, or one that it inherits,
-    /// has no sense.
+    /// Resolves the schema with this name after those it inherits; `within` is the chain of dependent
+    /// schemas. `None` if it, or one that it inherits, is invalid.
     fn visit(&mut self, name: &Name, within: &mut Vec<&'a str>) -> Option<()> {
         if self.done.contains_key(&name.value) {
             return Some(());
@@ -139,7 +139,7 @@ impl<'a> Resolver<'a> {
         Some(())
     }
 
-    /// The declaration of this name, if the schemas that wait for it can do so.
+    /// The declaration with this name; an error if the chain of dependent schemas has a cycle or is too long.
     fn find(&self, name: &Name, within: &[&'a str]) -> Result<(&'a str, &'a SchemaDecl), Error> {
         let Some((&key, &decl)) = self.decls.get_key_value(name.value.as_str()) else {
             let hint = did_you_mean(&name.value, self.decls.keys().copied());
@@ -160,7 +160,7 @@ impl<'a> Resolver<'a> {
         Ok((key, decl))
     }
 
-    /// The schema without those of its parts that have mistakes, which are told.
+    /// The schema without its invalid parts, whose errors are reported.
     fn resolve(&mut self, decl: &SchemaDecl) -> Result<Resolved, Error> {
         let Some(document) = &decl.document else {
             return invalid(
@@ -251,14 +251,14 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What is wrong with the parts of a schema: told, and remembered by name.
+/// Errors in the parts of a schema: reported, and recorded by name.
 struct Faults<'f> {
     findings: &'f mut Findings,
     broken: BrokenParts,
 }
 
 impl Faults<'_> {
-    /// What could be read of a field, fieldset, constant or model. Where it has a mistake, its name is broken.
+    /// Returns a field, fieldset, constant or model, or records its name as invalid.
     fn keep<T>(&mut self, name: &str, read: Result<T, Error>) -> Option<T> {
         if read.is_err() {
             self.broken.names.add(name);
@@ -267,7 +267,7 @@ impl Faults<'_> {
     }
 }
 
-/// Takes out of a schema what depends on what is broken; that is broken then too.
+/// Removes the parts of a schema that depend on invalid ones; they then count as invalid, too.
 fn pass_over(schema: &mut Schema, mut broken: BrokenParts) -> BrokenParts {
     for (name, model) in &schema.onnx_models {
         if model.inputs.iter().any(|(_, source)| broken.names.is_in(&source.value)) {
@@ -287,18 +287,18 @@ fn pass_over(schema: &mut Schema, mut broken: BrokenParts) -> BrokenParts {
     broken
 }
 
-/// The schemas and documents that a schema inherits.
+/// Schemas and documents that a schema inherits.
 fn parents(decl: &SchemaDecl) -> impl Iterator<Item = &Name> {
     decl.inherits.iter().chain(decl.document.iter().flat_map(|document| &document.inherits))
 }
 
-/// Adds what a parent has; of two parents with one name the first holds.
+/// Adds the entries of a parent; of two parents' entries with one name the first wins.
 fn add_inherited<T: Clone>(all: &mut Vec<T>, inherited: &[T], name: fn(&T) -> &Name) {
     let known: BTreeSet<String> = all.iter().map(|item| name(item).value.clone()).collect();
     all.extend(inherited.iter().filter(|item| !known.contains(&name(item).value)).cloned());
 }
 
-/// Adds what is declared, in place of what is inherited; twice in one schema is an error.
+/// Adds declared entries, replacing inherited ones. Two entries with one name in one schema are an error.
 fn add_own<T: Clone>(
     all: &mut Vec<T>,
     own: &[T],
@@ -368,7 +368,7 @@ fn resolve_fields(
     fields
 }
 
-/// What feeds may set, in the order of declaration.
+/// Type of the fields that feeds may set, in the order of declaration.
 fn document_type(name: &Name, decls: &[FieldDecl], fields: &BTreeMap<Arc<str>, SchemaField>) -> DocumentType {
     let fields = decls
         .iter()
@@ -424,7 +424,7 @@ fn resolve_fieldset(
     Ok(Fieldset { fields, matching })
 }
 
-/// The constants of a schema by name, files read.
+/// Constants of a schema by name, with their files read.
 fn resolve_constants(
     decl: &SchemaDecl,
     sources: &Sources<'_>,
@@ -440,7 +440,7 @@ fn resolve_constants(
     constants
 }
 
-/// The field that `name` (or its first part) names.
+/// The field denoted by `name` or its first part.
 fn find_field<'f>(
     name: &Name,
     fields: &'f BTreeMap<Arc<str>, SchemaField>,
@@ -458,7 +458,7 @@ fn find_field<'f>(
     Ok(field)
 }
 
-/// Checks the fields that rank profiles name.
+/// Checks the fields used in rank profiles.
 fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut Faults<'_>) {
     for profile in &decl.profiles {
         let user = format!("rank-profile '{}'", profile.name.value);

@@ -1,4 +1,4 @@
-//! Rank profiles with what they inherit put in.
+//! Resolution of rank profiles with inheritance.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,14 @@ use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
 use crate::{Constant, Error, FunctionDef, Phase, Place, RankProfile, Sourced};
 
-/// A profile that is made of a schema's fields for whoever inherits it.
+/// A profile that is generated from a schema's fields when it is inherited.
 const HYBRID: &str = "hybrid";
 
 type Profiles = BTreeMap<String, RankProfile>;
 
-/// All profiles of a schema: `inherited` from its parent, and declared; `default` and `unranked` are added. `hybrid` is the text of the profile of
-/// that name, for whoever inherits it without declaring it. A profile with a mistake is left out, and those that inherit it.
+/// All profiles of a schema: `inherited` from its parent, and declared ones; `default` and `unranked` are
+/// added. `hybrid` is the text of the profile of that name, used if it is inherited but not declared. An
+/// invalid profile is omitted, and so are those that inherit it.
 pub(super) fn resolve(
     declared: &[ProfileDecl],
     inherited: &Profiles,
@@ -39,7 +40,7 @@ pub(super) fn resolve(
             }
         }
     }
-    // Vectors and words in fields that are broken are not seen by it.
+    // It ignores vectors and words of invalid fields.
     if !faults.broken.names.is_empty() && !pending.contains_key(HYBRID) {
         faults.broken.profiles.add(HYBRID);
     }
@@ -56,12 +57,12 @@ pub(super) fn resolve(
     profiles
 }
 
-/// A profile and those inside it.
+/// A profile with its inner profiles.
 fn flatten(profile: &ProfileDecl) -> Vec<&ProfileDecl> {
     std::iter::once(profile).chain(profile.inner.iter().flat_map(flatten)).collect()
 }
 
-/// The profiles that are there without being declared.
+/// Profiles that exist without a declaration.
 fn built_in(name: &str, place: &Place) -> RankProfile {
     let mut profile = RankProfile { name: name.to_owned(), place: place.clone(), ..RankProfile::default() };
     if name == "unranked" {
@@ -71,7 +72,7 @@ fn built_in(name: &str, place: &Place) -> RankProfile {
     profile
 }
 
-/// Whether the profiles that wait for this one can do so.
+/// Checks the chain of dependent profiles for cycles and length.
 fn waits(decl: &ProfileDecl, within: &[&str]) -> Result<(), Error> {
     let name = decl.name.value.as_str();
     if within.contains(&name) {
@@ -100,7 +101,7 @@ struct Resolver<'a, 'f> {
 }
 
 impl<'a> Resolver<'a, '_> {
-    /// Resolves a declared profile after those it inherits; `within` are those that wait for it.
+    /// Resolves a declared profile after those it inherits; `within` is the chain of dependent profiles.
     fn declared(&mut self, name: &'a str, within: &mut Vec<&'a str>) {
         let Some(decl) = self.pending.get(name).copied() else { return };
         if self.is_broken(name) {
@@ -137,7 +138,8 @@ impl<'a> Resolver<'a, '_> {
         self.faults.broken.profiles.has(name)
     }
 
-    /// A profile to inherit: of this schema, else of its parent; a profile that inherits its own name means the parent's.
+    /// A profile to inherit: of this schema, or else of its parent. A profile that inherits its own name
+    /// refers to the parent's.
     fn parent(&self, parent: &Name, child: &str) -> Result<RankProfile, Error> {
         let own = self.done.get(&parent.value).filter(|_| parent.value != child);
         if let Some(profile) = own.or_else(|| self.inherited.get(&parent.value)) {
@@ -251,7 +253,7 @@ impl<'a> Resolver<'a, '_> {
         })
     }
 
-    /// Features are inherited where none are written, or where the list says `inherits`.
+    /// Resolves features. They are inherited if none are given, or if the list says `inherits`.
     fn features(
         &self,
         decl: Option<&FeaturesDecl>,
@@ -283,14 +285,14 @@ impl<'a> Resolver<'a, '_> {
     }
 }
 
-/// What a profile takes from its parents.
+/// Inheritance of settings from a profile's parents.
 struct Inherit<'a> {
     child: &'a Name,
     parents: &'a [RankProfile],
 }
 
 impl Inherit<'_> {
-    /// Own entries, and those of parents; two parents that differ in an entry contradict each other.
+    /// Own entries, and those of parents; parents with different values of an entry are an error.
     fn map<T: Clone + PartialEq>(
         &self,
         what: &str,
@@ -310,7 +312,7 @@ impl Inherit<'_> {
         Ok(all)
     }
 
-    /// The own value, else that of the parents.
+    /// The own value, or else that of the parents.
     fn value<T: Clone + PartialEq>(
         &self,
         what: &str,
@@ -339,7 +341,7 @@ impl Inherit<'_> {
     }
 }
 
-/// Constants by name, files read.
+/// Constants by name, with their files read.
 fn constants(decls: &[ConstantDecl], sources: &Sources<'_>) -> Result<BTreeMap<String, Constant>, Error> {
     let mut constants = Vec::new();
     for decl in decls {
@@ -348,13 +350,13 @@ fn constants(decls: &[ConstantDecl], sources: &Sources<'_>) -> Result<BTreeMap<S
     unique("constant", constants.into_iter())
 }
 
-/// A constant, its file read.
+/// A constant, with its file read.
 pub(super) fn constant(decl: &ConstantDecl, sources: &Sources<'_>) -> Result<Constant, Error> {
     let value = sources.constant(&decl.value)?;
     Ok(Constant { constant_type: decl.constant_type.clone(), value })
 }
 
-/// A map of named things, each name once.
+/// A map by name; duplicate names are an error.
 fn unique<'a, T>(
     what: &str,
     items: impl Iterator<Item = (&'a Name, T)>,
@@ -366,7 +368,7 @@ fn unique<'a, T>(
     Ok(map)
 }
 
-/// Adds a named thing, whose name is not there yet.
+/// Adds an entry; a duplicate name is an error.
 pub(super) fn add_once<T>(
     map: &mut BTreeMap<String, T>,
     what: &str,
@@ -379,7 +381,7 @@ pub(super) fn add_once<T>(
     Ok(())
 }
 
-/// Own properties after inherited ones; a key that is set again is replaced.
+/// Inherited properties, then own ones; setting a key again replaces its value.
 fn properties(decl: &ProfileDecl, parents: &[RankProfile]) -> Vec<(String, String)> {
     let own_keys: std::collections::BTreeSet<&str> =
         decl.properties.iter().map(|(key, _)| key.as_str()).collect();

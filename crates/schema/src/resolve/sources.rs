@@ -1,4 +1,4 @@
-//! What schemas keep in other files of the package.
+//! Parts of schemas in other files of the package.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::parse::syntax::TextOrFile;
 use crate::suggest::did_you_mean;
 use crate::{Error, ModelFile, Place, Schema, Sourced};
 
-/// Text that schemas keep in files of the package.
+/// Reader of schema parts in files of the package.
 pub(super) struct Sources<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
     pub(super) models: Arc<BTreeMap<String, String>>,
@@ -24,7 +24,7 @@ impl<'a> Sources<'a> {
         Sources { models: Arc::new(models.collect()), files }
     }
 
-    /// An expression, read from `name.expression` beside the schema where it says `file:`.
+    /// An expression; for `file:` it is read from `name.expression` beside the schema.
     pub(super) fn expression(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
         let file = match text {
             TextOrFile::Text(text) => return Ok(text.clone()),
@@ -51,7 +51,7 @@ impl<'a> Sources<'a> {
         invalid(file, format!("there is no file {} in the package", candidates[0]))
     }
 
-    /// The text of a constant: a literal, or the JSON of its file.
+    /// Text of a constant: a literal, or the JSON of its file.
     pub(super) fn constant(&self, text: &TextOrFile) -> Result<Sourced<String>, Error> {
         let file = match text {
             TextOrFile::Text(text) => return Ok(text.clone()),
@@ -81,7 +81,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Checks that the files of ONNX models are there.
+    /// Checks that the files of ONNX models exist.
     pub(super) fn check_models(&self, schema: &Schema, faults: &mut Faults<'_>) {
         let of_profiles = schema.rank_profiles.values().flat_map(|profile| &profile.onnx_models);
         for (name, model) in schema.onnx_models.iter().chain(of_profiles) {

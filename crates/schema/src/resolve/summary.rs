@@ -1,4 +1,4 @@
-//! Document summaries: those that fields make, those that are declared, and what they inherit.
+//! Resolution of document summaries: those created by fields, declared ones, and inheritance.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::{DocumentSummary, Error, SchemaField, SummaryField, SummaryMode};
 type Fields = BTreeMap<Arc<str>, SchemaField>;
 type Summaries = BTreeMap<String, DocumentSummary>;
 
-/// Fields of every document that no schema declares.
+/// Fields of every document, without a declaration.
 const IMPLICIT_SOURCES: &[&str] = &["documentid", "sddocname"];
 
-/// All summaries of a schema: `inherited` from its parent, declared, and made by fields (in the order of `field_decls`). A summary with a
-/// mistake is left out, and those that inherit it.
+/// All summaries of a schema: `inherited` from its parent, declared, and created by fields (in the order of
+/// `field_decls`). An invalid summary is omitted, and so are those that inherit it.
 pub(super) fn resolve(
     declared: &[SummaryDecl],
     field_decls: &[&FieldDecl],
@@ -44,7 +44,8 @@ pub(super) fn resolve(
         }
     }
     from_fields(field_decls, fields, &mut summaries, faults);
-    // Each round resolves the summaries whose parents are known; a round without progress means a cycle or an unknown name.
+    // Each round resolves the summaries with known parents; a round without progress means a cycle or an
+    // unknown name.
     while !pending.is_empty() {
         let names: Vec<&str> = pending.iter().map(|decl| decl.name.value.as_str()).collect();
         let waits = |decl: &SummaryDecl| {
@@ -77,7 +78,7 @@ pub(super) fn resolve(
     summaries
 }
 
-/// `summary` in indexing, and `summary` and `summary-to` in fields.
+/// Summaries from `summary` in indexing statements, and from `summary` and `summary-to` in fields.
 fn from_fields(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summaries, faults: &mut Faults<'_>) {
     summary_named("default", summaries);
     for decl in decls {
@@ -147,7 +148,7 @@ fn declared_summary(
     Ok(())
 }
 
-/// The field that `decl` shows; without a `source` it is `implied`. None where its source is broken.
+/// The field shown by `decl`; its default `source` is `implied`. `None` if its source is invalid.
 fn summary_field(
     decl: &SummaryFieldDecl,
     name: &Name,
@@ -179,7 +180,7 @@ fn summary_field(
     }
     let source = sources.remove(0);
     let field = fields.get(&source);
-    // A field is shown as it says itself, unless it is renamed or the summary says otherwise.
+    // A field keeps its own form, unless it is renamed or the summary specifies one.
     let own = field.filter(|field| *field.name == *name.value);
     let mode = decl.mode.clone().or(own.map(|field| field.summary.clone())).unwrap_or_default();
     if let (SummaryMode::Dynamic, Some(field)) = (&mode, field)
@@ -196,7 +197,7 @@ fn summary_field(
     Ok(Some(SummaryField { name: name.value.as_str().into(), source, fallbacks: sources, mode, bolding }))
 }
 
-/// The default summary also has what other summaries make of fields that are no attributes.
+/// Adds to the default summary the fields of other summaries that are not attributes.
 fn complete_default(fields: &Fields, summaries: &mut Summaries) {
     let is_attribute =
         |shown: &SummaryField| fields.get(&shown.source).is_none_or(|field| field.attribute.is_some());
@@ -226,7 +227,7 @@ fn summary_named<'a>(name: &str, summaries: &'a mut Summaries) -> &'a mut Docume
     })
 }
 
-/// Adds a field, in place of one with the same name.
+/// Adds a field, replacing one with the same name.
 fn put(summary: &mut DocumentSummary, field: SummaryField) {
     match summary.fields.iter_mut().find(|other| other.name == field.name) {
         Some(other) => *other = field,

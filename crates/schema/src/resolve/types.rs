@@ -1,4 +1,4 @@
-//! Types as they are written to types as documents have them.
+//! Resolution of declared types to document types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::parse::syntax::{FieldDecl, StructDecl, TypeDecl};
 use crate::suggest::did_you_mean;
 use crate::{Error, Findings, Place};
 
-/// Types of these names can hold a single value.
+/// Names of single-value types.
 const PRIMITIVES: &[(&str, DataType)] = &[
     ("string", DataType::String),
     ("bool", DataType::Bool),
@@ -26,15 +26,16 @@ const PRIMITIVES: &[(&str, DataType)] = &[
     ("predicate", DataType::Predicate),
 ];
 
-/// The struct types of one document type, each resolved once.
+/// Struct types of one document type, each resolved once.
 pub(super) struct Types<'a> {
     declared: BTreeMap<&'a str, &'a StructDecl>,
-    /// A struct that cannot work is so for all that use it, for the same reason.
+    /// Results so far. An invalid struct makes all that use it invalid, for the same reason.
     resolved: BTreeMap<&'a str, Result<Arc<StructType>, Error>>,
 }
 
 impl<'a> Types<'a> {
-    /// Resolves all structs, and tells of those that contain or inherit themselves, have an unknown type, or a name that stands twice.
+    /// Resolves all structs. Reports those that contain or inherit themselves, have an unknown type, or a
+    /// duplicate name.
     pub(super) fn new(structs: &'a [StructDecl], findings: &mut Findings) -> Self {
         let mut types = Types { declared: BTreeMap::new(), resolved: BTreeMap::new() };
         for decl in structs {
@@ -54,7 +55,7 @@ impl<'a> Types<'a> {
         types
     }
 
-    /// The type of a document field.
+    /// Type of a document field.
     pub(super) fn resolve(&mut self, decl: &'a TypeDecl, field: &'a FieldDecl) -> Result<DataType, Error> {
         self.data_type(decl, &field.name.place, field, &mut Vec::new())
     }
@@ -116,7 +117,7 @@ impl<'a> Types<'a> {
             return Ok(DataType::Struct(self.struct_type(decl, within)?));
         }
         let reason = match name.value.as_str() {
-            // A weighted set of tags is what the name once stood for.
+            // The former name of a weighted set of tags.
             "tag" => {
                 return Ok(DataType::WeightedSet {
                     element: Box::new(DataType::String),
@@ -190,7 +191,7 @@ impl<'a> Types<'a> {
     }
 }
 
-/// A single value that can be compared.
+/// True for single values that can be compared.
 fn is_primitive(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -205,7 +206,8 @@ fn is_primitive(data_type: &DataType) -> bool {
     )
 }
 
-/// The type at `path` inside values of `data_type`: struct fields by name, `key` and `value` of maps; arrays are passed.
+/// The type at `path` inside values of `data_type`: struct fields by name, `key` and `value` of maps; arrays
+/// are traversed without a name.
 pub(super) fn at_path(data_type: &DataType, path: &str) -> Result<DataType, String> {
     let mut here = data_type.clone();
     for part in path.split('.') {
@@ -235,8 +237,8 @@ pub(super) fn at_path(data_type: &DataType, path: &str) -> Result<DataType, Stri
     Ok(here)
 }
 
-/// The members of structs and maps in a type that hold strings, numbers or truth values (or arrays and sets of them), by their
-/// paths; none of a type without structs and maps.
+/// Paths and types of the struct and map members in a type that hold strings, numbers or truth values (or
+/// arrays and sets of them); empty for a type without structs and maps.
 pub(super) fn members(data_type: &DataType) -> Vec<(String, DataType)> {
     let mut found = Vec::new();
     add_members(data_type, "", &mut found);
@@ -270,7 +272,7 @@ fn add_members(data_type: &DataType, path: &str, found: &mut Vec<(String, DataTy
     }
 }
 
-/// The type inside arrays and weighted sets.
+/// Element type inside nested arrays and weighted sets.
 pub(super) fn bottom(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Array(element) | DataType::WeightedSet { element, .. } => bottom(element),

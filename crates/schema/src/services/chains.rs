@@ -1,17 +1,17 @@
-//! What search chains inherit from each other.
+//! Inheritance of search chains.
 
 use roxmltree::Node;
 
-/// A chain, and all that it inherits.
+/// A chain with all chains that it inherits.
 pub(super) struct Lineage<'a, 'i> {
-    /// Itself first.
+    /// The chains, itself first.
     pub(super) chains: Vec<Node<'a, 'i>>,
-    /// What is inherited and is none of services.xml's chains: those that every application has.
+    /// Inherited names that are not chains of services.xml: those of built-in chains.
     pub(super) built_in: Vec<&'a str>,
 }
 
 impl<'a, 'i> Lineage<'a, 'i> {
-    /// Of a chain, where these are all of the container.
+    /// Inheritance of a chain; `all` are the chains of the container.
     pub(super) fn of(chain: Node<'a, 'i>, all: &[Node<'a, 'i>]) -> Self {
         let (mut chains, mut built_in, mut next) = (Vec::new(), Vec::new(), vec![chain]);
         while let Some(chain) = next.pop() {

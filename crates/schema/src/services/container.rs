@@ -1,4 +1,4 @@
-//! Container clusters.
+//! Reader of container clusters.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::{
     Container, Embedder, Error, Execution, FieldGenerator, Findings, LanguageModel, SearchChain, xml,
 };
 
-/// A container cluster, without what has mistakes.
+/// A container cluster, without invalid parts.
 pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Container {
     let components = components(node, files, findings);
-    // Inside of config, an element of this name is something else.
+    // Inside of config, an element with this name has another meaning.
     let is_searcher = |child: &Node<'_, '_>| {
         child.tag_name().name() == "searcher"
             && child.parent().is_some_and(|parent| {
@@ -52,7 +52,7 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -
     }
 }
 
-/// The components of a container, and the chains that ask them.
+/// Components of a container, and the chains that use them.
 #[derive(Default)]
 struct Components {
     embedders: Vec<Embedder>,
@@ -85,7 +85,7 @@ fn components(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Com
         };
         findings.keep(added);
     }
-    // Whatever is wrong above may have been meant as the model that is asked.
+    // An invalid component may have been the model that is used.
     if findings.told() > told {
         return read;
     }
@@ -99,7 +99,7 @@ fn components(node: Node<'_, '_>, files: &Files, findings: &mut Findings) -> Com
     read
 }
 
-/// Adds a component, whose id no other of its kind has.
+/// Adds a component; its id must be unique within its kind.
 fn add<T>(
     all: &mut Vec<T>,
     one: T,
@@ -114,7 +114,7 @@ fn add<T>(
     Ok(())
 }
 
-/// `<model-evaluation/>`, with how single models are executed.
+/// `<model-evaluation/>`, with the execution settings of single models.
 fn model_evaluation(node: Node<'_, '_>) -> Result<BTreeMap<String, Execution>, Error> {
     let models = xml::at_path(node, "onnx/models").into_iter().flat_map(xml::elements);
     models
@@ -155,7 +155,7 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Em
     xml::invalid(FILE, node, reason)
 }
 
-/// Searchers of the platform that only show what is there, on demand: without them all answers are the same.
+/// Searchers of the platform that do not change results: they only display or check data.
 const HARMLESS_SEARCHERS: &[&str] = &[
     "com.yahoo.prelude.searcher.JSONDebugSearcher",
     "com.yahoo.prelude.statistics.StatisticsSearcher",
@@ -164,12 +164,12 @@ const HARMLESS_SEARCHERS: &[&str] = &[
     "com.yahoo.search.searchers.ValidateFuzzySearcher",
 ];
 
-/// The platform's handler of the Model Context Protocol, which the node answers itself.
+/// The platform's handler of the Model Context Protocol, which the node implements itself.
 const ASSISTANTS: &str = "ai.vespa.mcp.McpRequestHandler";
-/// The platform's component that offers search by that protocol: it is always offered.
+/// The platform's component for search by that protocol, which is always available.
 const ASSISTANTS_SEARCH: &str = "com.yahoo.search.mcp.McpSearchSpecProvider";
 
-/// The class of a handler that there is.
+/// Class of a supported handler.
 fn handler<'a>(node: Node<'a, '_>) -> Result<&'a str, Error> {
     match class_of(node) {
         ASSISTANTS => Ok(ASSISTANTS),
@@ -182,13 +182,13 @@ fn handler<'a>(node: Node<'a, '_>) -> Result<&'a str, Error> {
     }
 }
 
-/// The platform's searcher that refuses queries of clients that ask too many, which the node does itself.
+/// The platform's searcher for rate limits, which the node implements itself.
 const RATE_LIMITING: &str = "com.yahoo.search.searchers.RateLimitingSearcher";
 
-/// The platform's searcher that refuses queries whose text was encoded twice, which the node does itself.
+/// The platform's searcher that rejects text encoded twice, which the node implements itself.
 const CHECKING: &str = "com.yahoo.search.searchers.InputCheckingSearcher";
 
-/// The class of a component.
+/// Class of a component.
 pub(super) fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
     let id = component.attribute("id").or(component.attribute("idref")).unwrap_or_default();
     component.attribute("class").unwrap_or(id)
@@ -202,7 +202,7 @@ fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error>
     let search = node.ancestors().find(|above| above.tag_name().name() == "search");
     if node.has_attribute("idref") && search.is_some_and(|search| search.children().any(|one| is_meant(&one)))
     {
-        // What it refers to is looked at where it stands.
+        // The target of the reference is checked where it is defined.
         return Ok(());
     }
     if [RATE_LIMITING, CHECKING].contains(&class_of(node)) || language::is_searcher(class_of(node)) {

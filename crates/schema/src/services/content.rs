@@ -1,4 +1,4 @@
-//! Content clusters.
+//! Reader of content clusters.
 
 use std::sync::Arc;
 
@@ -54,14 +54,14 @@ pub(super) fn read(
     Ok(cluster)
 }
 
-/// The selection of an element; none where it is about what is broken in a schema.
+/// Selection of an element; `None` if it refers to an invalid part of a schema.
 fn selection(node: Node<'_, '_>, schemas: &Schemas) -> Option<String> {
     let text = node.attribute("selection")?;
     let depends = schemas.broken.is_in(text) || schemas.broken_names.is_in(text);
     (!depends).then(|| text.to_owned())
 }
 
-/// A document type of a cluster; none where its schema is broken.
+/// A document type of a cluster; `None` if its schema is invalid.
 fn document(
     node: Node<'_, '_>,
     schemas: &Schemas,
@@ -107,7 +107,7 @@ fn document(
     }))
 }
 
-/// Who keeps the documents is told where several nodes are meant to.
+/// Warns if several nodes are configured: they only share documents if they run with `--cluster`.
 fn check_nodes(node: Node<'_, '_>, warnings: &mut Vec<String>) {
     let listed = node.descendants().filter(|element| element.tag_name().name() == "node").count();
     let counted = xml::child(node, "nodes")

@@ -1,22 +1,22 @@
-//! Which elements services.xml may hold, and what each means here.
+//! Elements that services.xml may contain, and their meaning.
 
-/// An element that is known.
+/// A known element.
 pub(super) struct Element {
     pub name: &'static str,
     pub meaning: Meaning,
     pub children: &'static [Element],
 }
 
-/// What an element does here.
+/// Effect of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It is read, or works the same whatever it says.
+    /// It is read, or has the same effect with any content.
     Known,
-    /// Known, and what is inside is of no interest here.
+    /// Known; its content is not checked.
     Closed,
     /// It has no effect, for this reason.
     NoEffect(&'static str),
-    /// It cannot work, for this reason.
+    /// It is not supported, for this reason.
     Refused(&'static str),
 }
 
@@ -40,7 +40,7 @@ const JAVA: &str = "Java components do not run here: remove it, and do its work 
 const CONFIG: &str = "config overrides are not read: settings are in millrace's own configuration";
 const ONE_PROCESS: &str = "the process scales its threads itself";
 
-/// What `services` may hold.
+/// Elements of `services`.
 pub(super) const SERVICES: &[Element] = &[
     known("container", CONTAINER),
     known("content", CONTENT),
@@ -85,9 +85,9 @@ const CONTAINER: &[Element] = &[
         ],
     ),
     known("components", &[closed("component"), closed("include")]),
-    // Components are told apart by type and class.
+    // Components are distinguished by type and class.
     closed("component"),
-    // Handlers are told apart by class.
+    // Handlers are distinguished by class.
     closed("handler"),
     refused("server", JAVA),
     no_effect("clients", "access is not restricted by services.xml: see the server's own configuration"),
@@ -132,14 +132,14 @@ const SEARCH: &[Element] = &[
             closed("inherits"),
             closed("phase"),
             closed("exclude"),
-            // Searchers are told apart by class.
+            // Searchers are distinguished by class.
             closed("searcher"),
             known("federation", FEDERATION),
         ],
     ),
     closed("searcher"),
     known("federation", FEDERATION),
-    // Providers are told apart by type.
+    // Providers are distinguished by type.
     known("provider", PROVIDER),
     refused("renderer", JAVA),
     known("significance", &[closed("model")]),
@@ -168,7 +168,7 @@ const PROVIDER: &[Element] = &[
     ),
     closed("inherits"),
     closed("phase"),
-    // Searchers are told apart by class.
+    // Searchers are distinguished by class.
     closed("searcher"),
     closed("nodes"),
     no_effect("config", CONFIG),

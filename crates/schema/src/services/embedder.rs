@@ -1,4 +1,4 @@
-//! Embedders: components of known types, with their settings.
+//! Reader of embedders: components of known types, with their settings.
 
 use roxmltree::Node;
 
@@ -10,10 +10,10 @@ use crate::embedder::{
 use crate::suggest::did_you_mean;
 use crate::{Error, xml};
 
-/// Texts in a request to another service where nothing is said.
+/// Default number of texts per request to an external service.
 const REMOTE_BATCH: usize = 64;
 
-/// Settings that embedders with a model of their own have.
+/// Settings of all embedders with a local model.
 const COMMON: &[&str] = &[
     "transformer-model",
     "max-tokens",
@@ -27,7 +27,7 @@ const COMMON: &[&str] = &[
     "prepend",
 ];
 
-/// The settings that a type has beside those.
+/// Additional settings of a type.
 fn own_settings(component_type: &str) -> &'static [&'static str] {
     match component_type {
         "hugging-face-embedder" => {
@@ -56,7 +56,7 @@ fn own_settings(component_type: &str) -> &'static [&'static str] {
     }
 }
 
-/// Types of components that turn text into tensors.
+/// Types of components that convert text to tensors.
 pub(super) const TYPES: &[&str] = &[
     "hugging-face-embedder",
     "bert-embedder",
@@ -87,7 +87,7 @@ pub(super) fn read(node: Node<'_, '_>, component_type: &str) -> Result<Embedder,
     Ok(Embedder { id: id.to_owned(), means, prepend: settings.prepend(), place: xml::place(FILE, node) })
 }
 
-/// A service's type of component, what it may say beside what all may, and where the service is.
+/// Component type of a service: its additional settings, and its default URL.
 fn service_of(component_type: &str) -> Option<(&'static [&'static str], &'static str)> {
     Some(match component_type {
         "openai-embedder" => (&["endpoint", "prepend"], "https://api.openai.com/v1/embeddings"),
@@ -99,11 +99,11 @@ fn service_of(component_type: &str) -> Option<(&'static [&'static str], &'static
     })
 }
 
-/// Settings that all embedders of other services have.
+/// Settings of all embedders of external services.
 const REMOTE: &[&str] = &["model", "dimensions", "api-key-secret-ref", "batching"];
-/// Dimensions that VoyageAI's vectors may have.
+/// Numbers of dimensions that VoyageAI supports.
 const VOYAGE_DIMENSIONS: &[usize] = &[256, 512, 1024, 1536, 2048];
-/// Where VoyageAI embeds the chunks of a document together.
+/// VoyageAI's URL for embedding the chunks of a document together.
 const VOYAGE_IN_CONTEXT: &str = "https://api.voyageai.com/v1/contextualizedembeddings";
 
 fn remote(
@@ -237,13 +237,13 @@ fn kind(settings: &Settings<'_, '_>, component_type: &str, max_tokens: usize) ->
     })
 }
 
-/// The settings in a component.
+/// Settings in a component.
 pub(super) struct Settings<'a, 'i> {
     pub node: Node<'a, 'i>,
 }
 
 impl<'a> Settings<'a, '_> {
-    /// Refuses settings that are not among these.
+    /// Rejects settings that are not in `known`.
     fn only(&self, component_type: &str, known: &[&str]) -> Result<(), Error> {
         for child in xml::elements(self.node) {
             let name = child.tag_name().name();
@@ -259,7 +259,7 @@ impl<'a> Settings<'a, '_> {
         Ok(())
     }
 
-    /// The text of a setting; the default where it is not there.
+    /// Text of a setting, or the default.
     fn text(&self, name: &str, default: &'a str) -> &'a str {
         xml::child(self.node, name).map_or(default, xml::content)
     }
@@ -284,7 +284,7 @@ impl<'a> Settings<'a, '_> {
         one_of_these(child, values)
     }
 
-    /// Where a model's file comes from.
+    /// Source of a model's file.
     fn model(&self, name: &str) -> Result<ModelFile, Error> {
         let Some(child) = xml::child(self.node, name) else {
             let reason = format!(
@@ -313,7 +313,7 @@ impl<'a> Settings<'a, '_> {
         Prepend { query: of("query"), document: of("document") }
     }
 
-    /// How a model is executed, from settings whose names begin so.
+    /// Execution settings of a model; the names of the settings start with `prefix`.
     pub fn execution(&self, prefix: &str) -> Result<Execution, Error> {
         let name = |name: &str| format!("{prefix}{name}");
         let threads = |name: &str| -> Result<Option<usize>, Error> {

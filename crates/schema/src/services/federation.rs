@@ -1,4 +1,5 @@
-//! Federation: the sources that providers of services.xml make of content clusters, and the chains that ask several of them.
+//! Federation: sources that providers in services.xml define over content clusters, and chains that query
+//! several of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +14,15 @@ use crate::{
     ContentCluster, Error, FederatedSource, Federation, FederationOptions, Source, SourceChain, xml,
 };
 
-/// The chains, by both their names, that make one list of all hits, unless this searcher is excluded from them.
+/// The two names of the chain that merges all hits into one list, unless it excludes the blending searcher.
 const BLENDING_CHAINS: [&str; 2] = ["vespa", "default"];
 const BLENDING: &str = "com.yahoo.prelude.searcher.BlendingSearcher";
-/// The only set of sources: those that queries ask which name none.
+/// The only set of sources: the default for queries that name none.
 const DEFAULT_SET: &str = "default";
 
 type Sources = BTreeMap<String, Source>;
 
-/// The names that queries may give as sources. Several containers repeat what they share: what the first says holds.
+/// Source names for queries. Containers may repeat shared definitions; the first one wins.
 pub(super) fn sources<'n>(
     containers: impl Iterator<Item = Node<'n, 'n>>,
     content: &[ContentCluster],
@@ -44,7 +45,7 @@ pub(super) fn sources<'n>(
     Ok(all)
 }
 
-/// Those of one container.
+/// Sources of one container.
 fn of_search(
     search: Node<'_, '_>,
     content: &[ContentCluster],
@@ -90,7 +91,7 @@ fn of_search(
     Ok(all)
 }
 
-/// Adds a source that the element `node` names.
+/// Adds a source named by the element `node`.
 fn add(
     all: &mut Sources,
     node: Node<'_, '_>,
@@ -137,7 +138,7 @@ fn provider(
     Ok(SourceChain { provider: id.into(), cluster: Arc::clone(&cluster.id), options })
 }
 
-/// The chains that say which sources they ask, or that leave out what makes one list of their hits.
+/// Chains that list their sources, or that exclude the merging of hits into one list.
 pub(super) fn federations<'n>(
     containers: impl Iterator<Item = Node<'n, 'n>>,
     sources: &Sources,
@@ -165,7 +166,7 @@ pub(super) fn federations<'n>(
     Ok(federations)
 }
 
-/// The definition of a federation, which may stand beside the chains that refer to it.
+/// The definition of a federation, which may be outside of the chains that refer to it.
 fn defined<'a, 'i>(node: Node<'a, 'i>, shared: &[Node<'a, 'i>]) -> Result<Node<'a, 'i>, Error> {
     let second = node.next_siblings().skip(1).find(|other| other.tag_name() == node.tag_name());
     if let Some(second) = second {
@@ -181,7 +182,7 @@ fn defined<'a, 'i>(node: Node<'a, 'i>, shared: &[Node<'a, 'i>]) -> Result<Node<'
     }
 }
 
-/// The sources that a federation asks.
+/// Sources that a federation queries.
 fn asked(
     node: Node<'_, '_>,
     sources: &Sources,
@@ -213,7 +214,7 @@ fn asked(
             "<federation> names no sources: add <source idref='…'/>, or <source-set inherits='default'/>";
         return xml::invalid(FILE, node, reason);
     }
-    // What a source says of itself goes before what the set says of it.
+    // Settings of a source take precedence over those of the set.
     let mut kept: Vec<FederatedSource> = Vec::with_capacity(asked.len());
     for source in asked {
         match kept.iter_mut().find(|known| known.name == source.name) {
@@ -229,7 +230,7 @@ fn default_set(sources: &Sources) -> impl Iterator<Item = FederatedSource> {
     in_it.map(|(name, _)| FederatedSource { name: name.clone(), options: FederationOptions::default() })
 }
 
-/// The `<federationoptions>` of an element; without any, nothing is said.
+/// `<federationoptions>` of an element; without them, nothing is set.
 fn options_in(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<FederationOptions, Error> {
     let Some(element) = xml::child(node, "federationoptions") else { return Ok(Default::default()) };
     let mut options = FederationOptions::default();
@@ -263,7 +264,7 @@ fn options_in(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Federati
     Ok(options)
 }
 
-/// Seconds, or milliseconds where it says `ms`; more than none, less than a day.
+/// A duration in seconds, or milliseconds with `ms`; more than zero, less than a day.
 fn duration(node: Node<'_, '_>, attribute: &str, text: &str) -> Result<Duration, Error> {
     const DAY_S: f64 = 86_400.0;
     let text = text.trim();
@@ -285,7 +286,8 @@ fn excludes<'a>(chain: Node<'a, '_>) -> impl Iterator<Item = &'a str> {
     chain.attribute("excludes").unwrap_or_default().split_whitespace()
 }
 
-/// Warns of what a chain leaves out that is not in it anyhow; `blends` for chains that would make one list of hits.
+/// Warns of excluded searchers that are not in the chain anyway; `blends` for chains that would merge all
+/// hits into one list.
 fn warn_of_excludes(chain: Node<'_, '_>, blends: bool, warnings: &mut Vec<String>) {
     for class in excludes(chain).filter(|class| !(blends && *class == BLENDING)) {
         let place = xml::place(FILE, chain);

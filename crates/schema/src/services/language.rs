@@ -1,4 +1,4 @@
-//! Language models of other services, the chains in which they are asked, and the field generators that ask them.
+//! Reader of language models in external services, of the chains that use them, and of field generators.
 
 use roxmltree::Node;
 
@@ -10,25 +10,25 @@ use crate::package::Files;
 use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, xml};
 
-/// The client of services that speak OpenAI's protocol.
+/// Client of services with OpenAI's protocol.
 const CLIENT: &str = "ai.vespa.llm.clients.OpenAI";
-/// A model inside of the process.
+/// A model inside the process.
 const LOCAL: &str = "ai.vespa.llm.clients.LocalLLM";
-/// The searcher that asks about what was found.
+/// Searcher that includes the query's hits in the prompt.
 const ABOUT_HITS: &str = "ai.vespa.search.llm.RAGSearcher";
-/// The searcher that asks by a prompt alone.
+/// Searcher that uses only a prompt.
 const ALONE: &str = "ai.vespa.search.llm.LLMSearcher";
 
-/// What has a model write values of fields.
+/// Component that creates field values with a model.
 const GENERATOR: &str = "ai.vespa.llm.generation.LanguageModelFieldGenerator";
 
-/// Where OpenAI's own service is, and the model that is asked there.
+/// URL of OpenAI's own service, and its default model.
 const OPENAI: &str = "https://api.openai.com/v1/";
 const OPENAI_MODEL: &str = "gpt-4o-mini";
-/// What parameters of queries begin with where nothing is said.
+/// Default prefix of query parameters.
 const PREFIX: &str = "llm";
 
-/// Settings of a client and of a searcher.
+/// Settings of a client, and of a searcher.
 const CLIENT_SETTINGS: &[&str] = &[
     "apiKeySecretRef",
     "apiKeySecretName",
@@ -48,12 +48,12 @@ const GENERATOR_SETTINGS: &[&str] = &[
 ];
 const SEARCHER_SETTINGS: &[&str] = &["providerId", "propertyPrefix", "stream"];
 
-/// Whether a class is that of a searcher that asks a language model.
+/// True if a class is a searcher that uses a language model.
 pub(super) fn is_searcher(class: &str) -> bool {
     [ABOUT_HITS, ALONE].contains(&class)
 }
 
-/// The language model in a component; none where it is something else.
+/// The language model in a component; `None` if it is something else.
 pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModel>, Error> {
     let id = node.attribute("id").unwrap_or_default();
     match class_of(node) {
@@ -88,12 +88,12 @@ pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModel>, Error> 
     }))
 }
 
-/// Whether a component is a field generator.
+/// True if a component is a field generator.
 pub(super) fn is_generator(component: Node<'_, '_>) -> bool {
     class_of(component) == GENERATOR
 }
 
-/// The field generator in a component that is one, which asks one of these models.
+/// The field generator in a component; it must use one of these models.
 pub(super) fn generator(
     node: Node<'_, '_>,
     models: &[LanguageModel],
@@ -113,7 +113,7 @@ pub(super) fn generator(
     })
 }
 
-/// What a generator asks: the file goes before the text.
+/// Prompt of a generator: a file takes precedence over text.
 fn template(node: Node<'_, '_>, settings: &Settings<'_, '_>, files: &Files) -> Result<PromptTemplate, Error> {
     let text = match settings.text("promptTemplateFile") {
         None => settings.text("promptTemplate"),
@@ -129,7 +129,7 @@ fn template(node: Node<'_, '_>, settings: &Settings<'_, '_>, files: &Files) -> R
     )
 }
 
-/// The chains of a container, which ask these models.
+/// Chains of a container, which use these models.
 pub(super) fn chains(container: Node<'_, '_>, models: &[LanguageModel]) -> Result<Vec<SearchChain>, Error> {
     let Some(search) = xml::child(container, "search") else { return Ok(Vec::new()) };
     let all: Vec<Node<'_, '_>> = xml::named(search, "chain").collect();
@@ -141,13 +141,13 @@ pub(super) fn chains(container: Node<'_, '_>, models: &[LanguageModel]) -> Resul
         .collect()
 }
 
-/// The searcher of a chain that asks a language model: its own, or else that of a chain it inherits.
+/// The language model searcher of a chain: its own, or else that of an inherited chain.
 fn searcher_of<'a, 'i>(
     search: Node<'a, 'i>,
     chain: Node<'a, 'i>,
     all: &[Node<'a, 'i>],
 ) -> Option<Node<'a, 'i>> {
-    // Searchers that several chains share stand beside the chains.
+    // Shared searchers are defined beside the chains.
     let shared = |node: Node<'a, 'i>| match node.attribute("idref") {
         Some(id) => xml::named(search, "searcher").find(|shared| shared.attribute("id") == Some(id)),
         None => Some(node),
@@ -169,7 +169,7 @@ fn asking(node: Node<'_, '_>, models: &[LanguageModel]) -> Result<Asking, Error>
     })
 }
 
-/// The model that `providerId` names, or the first where it is not said.
+/// The model given by `providerId`; by default the first.
 fn provider<'m>(
     node: Node<'_, '_>,
     settings: &Settings<'_, '_>,
@@ -193,11 +193,11 @@ fn provider<'m>(
     }
 }
 
-/// What the `<config>` of a component says.
+/// Content of a component's `<config>`.
 struct Settings<'a, 'i>(Option<Node<'a, 'i>>);
 
 impl<'a, 'i> Settings<'a, 'i> {
-    /// Those of the configuration whose name ends so, which may have these settings.
+    /// The configuration whose name ends in `name_end`; only these settings are allowed.
     fn of(component: Node<'a, 'i>, name_end: &str, known: &[&str]) -> Result<Self, Error> {
         let mut settings = Settings(None);
         for config in xml::named(component, "config") {
@@ -223,7 +223,7 @@ impl<'a, 'i> Settings<'a, 'i> {
         xml::child(self.0?, name)
     }
 
-    /// The text of a setting, where there is any.
+    /// Text of a setting, if present.
     fn text(&self, name: &str) -> Option<&'a str> {
         self.node(name).map(xml::content).filter(|text| !text.is_empty())
     }

@@ -1,7 +1,7 @@
-//! services.xml: which clusters there are, and what they hold.
+//! services.xml: the clusters and their content.
 //!
-//! Every element is first looked up in [`elements`], so one that is unknown or cannot work is refused with its place; then
-//! those that mean something are read.
+//! Every element is first looked up in [`elements`], so that unknown and unsupported ones are rejected with
+//! their location. Then the elements with an effect are read.
 
 mod chains;
 mod container;
@@ -28,10 +28,10 @@ use crate::{
 };
 use elements::{Element, Meaning};
 
-/// The path of the file.
+/// Path of the file.
 pub(crate) const FILE: &str = "services.xml";
 
-/// What services.xml says.
+/// Content of services.xml.
 #[derive(Default)]
 pub(crate) struct Services {
     pub container: Container,
@@ -39,13 +39,14 @@ pub(crate) struct Services {
     pub sources: BTreeMap<String, Source>,
     pub federations: BTreeMap<String, Federation>,
     pub significance: SignificanceModels,
-    /// Whether no container cluster has a mistake.
+    /// True if all container clusters are valid.
     pub containers_known: bool,
-    /// Whether no content cluster has one.
+    /// True if all content clusters are valid.
     pub content_known: bool,
 }
 
-/// Reads the file, without what has mistakes; schemas and files are those of the package. None where it is no services.xml at all.
+/// Reads the file, without invalid parts; schemas and files are those of the package. `None` if it is not a
+/// services.xml at all.
 pub(crate) fn read(
     text: &str,
     schemas: &Schemas,
@@ -78,7 +79,7 @@ pub(crate) fn read(
                 content.extend(read.map(|cluster_read| (cluster, cluster_read)));
                 services.content_known &= is_sound && findings.told() == told;
             }
-            // It may have been meant as one of both.
+            // It may have been meant as either kind of cluster.
             _ if !is_sound => {
                 services.containers_known = false;
                 services.content_known = false;
@@ -133,7 +134,7 @@ pub(crate) fn read(
     Some(services)
 }
 
-/// The models of `<search><significance>`, the later ones before the earlier.
+/// Models of `<search><significance>`; later ones come before earlier ones.
 fn significance<'a, 'i: 'a>(
     containers: impl Iterator<Item = Node<'a, 'i>>,
     files: &Files,
@@ -164,7 +165,7 @@ fn warn_of_profiles_without_models(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, wa
     }
 }
 
-/// Those of all clusters, each once: clusters that share one repeat it.
+/// Components of all clusters, each once: clusters repeat shared ones.
 fn once<'a, T: Clone + 'a>(all: impl Iterator<Item = &'a T>, id: fn(&T) -> &String) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for one in all {
@@ -175,7 +176,8 @@ fn once<'a, T: Clone + 'a>(all: impl Iterator<Item = &'a T>, id: fn(&T) -> &Stri
     kept
 }
 
-/// One process serves everything, so of several container clusters the one that searches gives its name and port.
+/// One process serves everything, so of several container clusters the searching one determines name and
+/// port.
 fn choose_container(containers: Vec<(Node<'_, '_>, Container)>, warnings: &mut Vec<String>) -> Container {
     if containers.is_empty() {
         warnings.push(format!(
@@ -236,14 +238,15 @@ fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)], findings: &mut Fi
     }
 }
 
-/// Whether an element of the root and all in it may be there. What must not is told.
+/// True if a root element and all elements inside it are allowed; reports those that are not.
 fn has_known_elements(cluster: Node<'_, '_>, findings: &mut Findings) -> bool {
     let told = findings.told();
     check_element(cluster, elements::SERVICES, findings);
     findings.told() == told
 }
 
-/// Refuses elements that are unknown or cannot work, and warns of those without effect. As deep as the table.
+/// Rejects unknown and unsupported elements, and warns of those without effect. Recursion is bounded by the
+/// depth of the table.
 fn check_element(element: Node<'_, '_>, known: &[Element], findings: &mut Findings) {
     let name = qualified_name(element);
     let parent = element.parent().map_or("", |parent| parent.tag_name().name());
@@ -269,7 +272,7 @@ fn check_element(element: Node<'_, '_>, known: &[Element], findings: &mut Findin
     }
 }
 
-/// The name of an element, with `preprocess:` where it is of that namespace.
+/// Name of an element, prefixed by `preprocess:` if it is in that namespace.
 fn qualified_name(node: Node<'_, '_>) -> String {
     let name = node.tag_name().name();
     match node.tag_name().namespace() {
@@ -278,7 +281,7 @@ fn qualified_name(node: Node<'_, '_>) -> String {
     }
 }
 
-/// An attribute that must be there.
+/// A required attribute.
 fn required<'a>(node: Node<'a, '_>, attribute: &str) -> Result<&'a str, Error> {
     match node.attribute(attribute) {
         Some(value) => Ok(value),
@@ -304,7 +307,7 @@ fn number<T: std::str::FromStr>(node: Node<'_, '_>, text: &str) -> Result<T, Err
     })
 }
 
-/// What an element says, of these values.
+/// Value of an element, which must be one of these.
 fn one_of_these<T: Copy>(node: Node<'_, '_>, values: &[(&str, T)]) -> Result<T, Error> {
     let (name, given) = (node.tag_name().name(), xml::content(node));
     match values.iter().find(|(value, _)| *value == given) {
@@ -316,7 +319,7 @@ fn one_of_these<T: Copy>(node: Node<'_, '_>, values: &[(&str, T)]) -> Result<T, 
     }
 }
 
-/// The content of a `max-document-size`: whole MiB, rounded.
+/// Value of `max-document-size`, rounded to whole MiB.
 fn document_size(node: Node<'_, '_>) -> Result<u64, Error> {
     const MIB: u64 = 1 << 20;
     let size = bytes(node, xml::content(node))?;
@@ -326,7 +329,7 @@ fn document_size(node: Node<'_, '_>) -> Result<u64, Error> {
     Ok((size + MIB / 2) / MIB * MIB)
 }
 
-/// A number of bytes such as `10MiB` or `1024`.
+/// A number of bytes, for example `10MiB` or `1024`.
 fn bytes(node: Node<'_, '_>, text: &str) -> Result<u64, Error> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,23 +1,25 @@
-//! `preprocess:include` and `preprocess:properties`: what is done to the text before it is read.
+//! `preprocess:include` and `preprocess:properties`: processing of the text before parsing.
 
 use super::{FILE, qualified_name, required};
 use crate::package::Files;
 use crate::{Error, Place, xml};
 
-/// Files are included in files to this depth.
+/// Maximum nesting of included files.
 const DEPTH_MAX: usize = 8;
-/// With all files in place the text has at most so many bytes.
+/// Maximum size of the text with all files included, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The text as it is read: with the files that it includes, and the values of its properties.
+/// Returns the text with included files and substituted properties.
 ///
 /// # Errors
-/// A file is not in the package, files include each other, a property has no value, or what comes of it is too large.
+/// A file is not in the package, files include each other, a property has no value, or the result is too
+/// large.
 pub(super) fn run(text: &str, files: &Files) -> Result<String, Error> {
     substitute(include(text, files)?)
 }
 
-/// Puts files where `preprocess:include` names them. The lines stay what they are: what a file says stands in the line that includes it.
+/// Replaces each `preprocess:include` by its file. Line numbers are unchanged: the content of a file is put
+/// on the line that includes it.
 fn include(text: &str, files: &Files) -> Result<String, Error> {
     let mut text = text.to_owned();
     for depth in 0.. {
@@ -56,7 +58,7 @@ fn include(text: &str, files: &Files) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A file without what says that it is XML.
+/// A file without its XML declaration.
 fn on_one_line(file: &str) -> String {
     let content = match file.trim_start().strip_prefix("<?xml") {
         Some(rest) => rest.split_once("?>").map_or("", |(_, content)| content),
@@ -65,7 +67,7 @@ fn on_one_line(file: &str) -> String {
     content.replace(['\r', '\n'], " ")
 }
 
-/// Puts the values of `preprocess:properties` in place of `${name}`.
+/// Substitutes the values of `preprocess:properties` for `${name}`.
 fn substitute(text: String) -> Result<String, Error> {
     if !text.contains("${") {
         return Ok(text);

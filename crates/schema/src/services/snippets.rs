@@ -1,4 +1,4 @@
-//! How long dynamic summaries get: `<config name='vespa.config.search.summary.juniperrc'>`.
+//! Size of dynamic summaries: `<config name='vespa.config.search.summary.juniperrc'>`.
 
 use roxmltree::Node;
 
@@ -7,12 +7,12 @@ use crate::{Error, Snippets, xml};
 
 const NAME: &str = "vespa.config.search.summary.juniperrc";
 
-/// Whether this is the element that is read here.
+/// True if this is the element to read.
 pub(super) fn is_config(node: Node<'_, '_>) -> bool {
     node.tag_name().name() == "config" && node.attribute("name") == Some(NAME)
 }
 
-/// What a content cluster says, or services.xml for all of them.
+/// Settings of a content cluster, or of services.xml for all of them.
 pub(super) fn read(cluster: Node<'_, '_>) -> Result<Snippets, Error> {
     let mut snippets = Snippets::default();
     let around = cluster.parent().into_iter().flat_map(xml::elements);

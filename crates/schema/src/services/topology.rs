@@ -1,4 +1,4 @@
-//! The nodes of a content cluster, and how replicas are spread over them.
+//! Nodes of a content cluster, and the distribution of replicas over them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use roxmltree::Node;
 use super::{FILE, number, required};
 use crate::{Error, Tuning, xml};
 
-/// Reads what a `<content>` says of nodes. Where it lists none, whoever comes is a node.
+/// Reads the nodes of a `<content>`. If none are listed, every joining node is accepted.
 pub(super) fn read(
     content: Node<'_, '_>,
     tuning: &Tuning,
@@ -50,7 +50,7 @@ pub(super) fn read(
     }
 }
 
-/// The replicas in all: the greater of both elements, at least 1.
+/// Total number of replicas: the greater of both elements, at least 1.
 fn redundancy(content: Node<'_, '_>) -> Result<u16, Error> {
     let mut replicas = 1;
     for name in ["redundancy", "min-redundancy"] {
@@ -61,7 +61,7 @@ fn redundancy(content: Node<'_, '_>) -> Result<u16, Error> {
     Ok(replicas)
 }
 
-/// A share of something; 0 where nothing is said.
+/// A share; 0 by default.
 fn share(element: Option<Node<'_, '_>>) -> Result<f64, Error> {
     let Some(element) = element else { return Ok(0.0) };
     let share: f64 = number(element, xml::content(element))?;
@@ -81,14 +81,14 @@ fn seconds(element: Node<'_, '_>) -> Result<Duration, Error> {
     xml::invalid(FILE, element, format!("<{name}> is a number of seconds from 0 to {DAY}"))
 }
 
-/// The nodes that were listed up to here.
+/// Nodes listed so far.
 struct Listed<'a> {
     nodes: BTreeMap<NodeKey, ConfiguredNode>,
     warnings: &'a mut Vec<String>,
 }
 
 impl Listed<'_> {
-    /// A `<group>`: of nodes, or of groups. The recursion is as deep as the file, which has a bound.
+    /// A `<group>` of nodes, or of groups. Recursion is bounded by the depth of the file, which is limited.
     fn group(&mut self, group: Node<'_, '_>, path: &str) -> Result<Layout, Error> {
         let is = |name: &'static str| move |node: &Node<'_, '_>| node.tag_name().name() == name;
         let Some(first) = xml::elements(group).find(is("group")) else {
@@ -119,7 +119,7 @@ impl Listed<'_> {
         Ok(Layout::Groups { partitions: required(distribution, "partitions")?.to_owned(), groups })
     }
 
-    /// The `<node>` elements of one that holds nothing but them.
+    /// The `<node>` elements of an element that contains nothing else.
     fn nodes(&mut self, parent: Node<'_, '_>, path: &str) -> Result<Layout, Error> {
         let mut keys = Vec::new();
         let only = xml::elements(parent).filter(|node| node.tag_name().name() == "node").count() == 1;

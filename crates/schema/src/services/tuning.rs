@@ -1,4 +1,4 @@
-//! What services.xml sets of a content cluster's limits.
+//! Limits of a content cluster in services.xml.
 
 use roxmltree::Node;
 
@@ -8,10 +8,10 @@ use crate::{Error, Tuning, xml};
 /// Each bucket has files of its own: smaller ones would be mostly overhead.
 const BUCKET_DOCUMENTS_MIN: u64 = 1024;
 const BUCKET_BYTES_MIN: u64 = 1 << 20;
-/// Each bucket stands in the store's manifest, however few documents it has.
+/// Each bucket has an entry in the store's manifest, even if it has few documents.
 const BUCKET_BITS_MAX: u8 = 12;
 
-/// The longest `query-timeout`, in seconds.
+/// Maximum `query-timeout` in seconds.
 const QUERY_TIMEOUT_MAX_S: f64 = 600.0;
 
 /// Reads the limits of a `<content>`.
@@ -20,7 +20,7 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Tun
         document_size_max: xml::at_path(node, "tuning/max-document-size").map(document_size).transpose()?,
         ..Tuning::default()
     };
-    // Where both are set, that of the cluster counts: it is the one that stops feeding.
+    // If both are set, that of the cluster is used: it is the one that stops feeding.
     for path in ["engine/proton/resource-limits/disk", "tuning/resource-limits/disk"] {
         if let Some(limit) = xml::at_path(node, path) {
             let share: f64 = number(limit, xml::content(limit))?;
