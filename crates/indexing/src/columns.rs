@@ -10,8 +10,8 @@ use millrace_store::Layout;
 
 use crate::languages::{Spoken, languages};
 
-/// Which columns documents of each type have, and how they are built: what a store needs to know of an application. The default
-/// is that of no application: no type is known.
+/// Columns of each document type, and their construction: the information about an application that a store
+/// needs. The default is that of no application, without document types.
 #[derive(Default)]
 pub struct Columns {
     types: HashMap<Arc<str>, TypeColumns>,
@@ -29,7 +29,7 @@ struct FieldColumns {
 }
 
 impl Columns {
-    /// The columns of an application's document types.
+    /// Columns of an application's document types.
     pub fn new(application: &Application) -> Self {
         let types = application
             .schemas
@@ -39,7 +39,7 @@ impl Columns {
         Columns { types }
     }
 
-    /// A field by its name, or a part of one by its path.
+    /// A field by name, or a part of one by path.
     fn field(&self, document_type: &str, path: &str) -> Option<&FieldColumns> {
         self.types.get(document_type)?.fields.get(path)
     }
@@ -99,7 +99,8 @@ impl Layout for Columns {
                 documents.iter().for_each(|document| builder.push(Some(document.id.as_str().as_bytes())));
                 Column::Bytes(builder.finish())
             }
-            // Of a field that the type lacks no document has a value. The columns of no field are the store's own.
+            // Documents have no value in a field that the type lacks. Columns without a field belong to the
+            // store.
             (Form::Value | Form::Tokens, None) | (Form::Timestamp | Form::Removed | Form::Rest, _) => {
                 let mut builder = BytesBuilder::new();
                 documents.iter().for_each(|_| builder.push(None));
@@ -113,7 +114,7 @@ impl Layout for Columns {
         if key.form != Form::Tokens {
             return None;
         }
-        // What another field says of the language is not known here: words are stemmed by their scripts then.
+        // A language set by another field is not known here: words are then stemmed by script.
         let analyzer = field.analyzer(match &field.spoken {
             Spoken::Always(language) => *language,
             Spoken::AsSaidBy(_) => Language::Unknown,
@@ -139,12 +140,12 @@ impl FieldColumns {
     }
 }
 
-/// The names of members on the way from a field's value to the text of a column.
+/// Names of members from a field's value to the text of a column.
 fn path_in_value(key: &ColumnKey) -> Vec<&str> {
     key.field.split('.').skip(1).collect()
 }
 
-/// Adds the words of what is at the end of `path` in one document's value; the elements of collections are separated.
+/// Adds the words at the end of `path` in one document's value; elements of collections are separated.
 fn add_document(analyzer: &Analyzer, value: Option<&Value>, path: &[&str], builder: &mut TokensBuilder) {
     let mut first = true;
     if let Some(value) = value {

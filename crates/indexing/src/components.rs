@@ -5,61 +5,63 @@ use std::time::Instant;
 use millrace_document::{DataType, Value};
 use millrace_tensor::{Tensor, TensorType};
 
-/// How a statement names a component: `embed colbert chunk` has the id `colbert` and one argument.
+/// Reference of a statement to a component: `embed colbert chunk` has the id `colbert` and one argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComponentCall {
-    /// The component's id; `None` where the only one there is is meant.
+    /// Id of the component; `None` for the only one.
     pub id: Option<String>,
-    /// What follows the id.
+    /// Arguments after the id.
     pub arguments: Vec<String>,
 }
 
-/// What a generator is to make.
+/// Output requested from a generator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
-    /// Its type.
+    /// Type of the output.
     pub data_type: DataType,
-    /// The field that it is for, as in `passage.questions`: what a model is told that it makes.
+    /// Name of the target field, as in `passage.questions`; models get it as a description of the output.
     pub name: String,
 }
 
-/// Who waits for a document to be processed, and until when.
+/// The caller that waits for a document to be processed, with its deadline.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// When the document is of no use any more.
+    /// Time after which the result is not needed.
     pub deadline: Option<Instant>,
-    /// Set by someone else when nobody waits any more.
+    /// Set by another thread when the caller no longer waits.
     pub gone: Arc<AtomicBool>,
 }
 
-/// Why a component gave nothing.
+/// The reason for missing output of a component.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The input cannot be worked on: change it.
+    /// The input cannot be processed and has to be changed.
     #[error("{0}")]
     Input(String),
-    /// Too much waits for the component: try again later.
+    /// The component's queue is full; the caller should try again later.
     #[error("{0}")]
     Overloaded(String),
-    /// The caller's time was up.
+    /// The deadline passed.
     #[error("{0}")]
     Timeout(String),
 }
 
-/// The components of an application that statements call by name.
+/// Components of an application that statements refer to by name.
 ///
-/// The `check` methods are asked when an application is deployed; their error is shown with the place of the statement.
+/// The `check` methods are called when an application is deployed; their errors are shown with the location
+/// of the statement.
 pub trait Components: Send + Sync {
-    /// Whether texts can be embedded into tensors of this type: one text, or with `chunks` an array of them.
+    /// Checks that texts can be embedded into tensors of this type: one text, or with `chunks` an array of
+    /// them.
     ///
     /// # Errors
-    /// What is missing, and what would work.
+    /// The missing part, with a remedy.
     fn check_embed(&self, call: &ComponentCall, chunks: bool, target: &TensorType) -> Result<(), String>;
 
-    /// The embedding of a string, or of the elements of an array of strings.
+    /// Embedding of a string, or of the elements of an array of strings.
     ///
     /// # Errors
-    /// Why the input was not embedded.
+    /// The input could not be embedded.
     fn embed(
         &self,
         call: &ComponentCall,
@@ -68,29 +70,29 @@ pub trait Components: Send + Sync {
         caller: &Caller,
     ) -> Result<Tensor, Failure>;
 
-    /// Whether texts can be cut into chunks.
+    /// Checks that texts can be cut into chunks.
     ///
     /// # Errors
-    /// What is missing, and what would work.
+    /// The missing part, with a remedy.
     fn check_chunk(&self, call: &ComponentCall) -> Result<(), String>;
 
-    /// The chunks of a text, in order.
+    /// Chunks of a text, in order.
     ///
     /// # Errors
-    /// Why the text cannot be cut.
+    /// The text cannot be cut.
     fn chunk(&self, call: &ComponentCall, text: &str) -> Result<Vec<String>, String>;
 
-    /// Whether values of this type can be generated from text.
+    /// Checks that values of this type can be generated from text.
     ///
     /// # Errors
-    /// What is missing, and what would work.
+    /// The missing part, with a remedy.
     fn check_generate(&self, call: &ComponentCall, wanted: &Wanted) -> Result<(), String>;
 
-    /// A value generated from a string; or an array, with an element for each string of an array. None where the
-    /// generator gives nothing that is of use, and leaves the field empty for it.
+    /// A value generated from a string; or an array, with an element for each string of an array. `None` if
+    /// the generator has no usable output and leaves the field empty.
     ///
     /// # Errors
-    /// Why nothing can be generated.
+    /// Nothing could be generated.
     fn generate(
         &self,
         call: &ComponentCall,
@@ -100,7 +102,7 @@ pub trait Components: Send + Sync {
     ) -> Result<Option<Value>, Failure>;
 }
 
-/// No components: statements that call one are refused.
+/// An environment without components: statements that use one are rejected.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoComponents;
 

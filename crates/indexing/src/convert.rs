@@ -1,4 +1,4 @@
-//! Conversions between values: the functions of the language that ask nothing but their input.
+//! Value conversions: functions of the language that depend only on their input.
 
 use std::hash::Hasher;
 
@@ -11,11 +11,11 @@ use crate::script::Function;
 use crate::strings::{map_text, normalize, substring};
 use crate::tensors;
 
-/// Keys of the hash that `hash` has always used; they are part of stored values.
+/// Fixed keys of `hash`; its results are part of stored values.
 const HASH_KEYS: (u64, u64) = (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
 
 impl Function {
-    /// The value made of `value`; `None` where there is none.
+    /// The converted value; `None` if there is none.
     pub fn apply(&self, value: Value) -> Result<Option<Value>, String> {
         Ok(Some(match self {
             Function::Convert(to) => convert(value, to)?,
@@ -81,7 +81,7 @@ impl Function {
     }
 }
 
-/// A value as one of another type: itself where it is one, else what its text spells.
+/// Converts a value to another type: unchanged if it has that type, otherwise by parsing its text.
 pub(crate) fn convert(value: Value, to: &DataType) -> Result<Value, String> {
     match (&value, to) {
         (_, DataType::Bool) => {
@@ -112,7 +112,7 @@ pub(crate) fn convert(value: Value, to: &DataType) -> Result<Value, String> {
     scalar::parse(&text_of(&value)?, to)
 }
 
-/// A value that a field can hold, where it differs from the field's type only in width.
+/// Converts a value for a field whose type differs only in width.
 pub(crate) fn fit(value: Value, to: &DataType) -> Result<Value, String> {
     match (value, to) {
         (Value::Array(elements), DataType::Array(element)) => {
@@ -143,7 +143,7 @@ pub(crate) fn fit(value: Value, to: &DataType) -> Result<Value, String> {
     }
 }
 
-/// Whether the kind of a value is that of a type, without looking into collections.
+/// True if a value has the kind of a type, without checking elements of collections.
 const fn is_of(value: &Value, data_type: &DataType) -> bool {
     matches!(
         (value, data_type),
@@ -160,12 +160,12 @@ const fn is_of(value: &Value, data_type: &DataType) -> bool {
     )
 }
 
-/// The text of a single value.
+/// Text of a single value.
 pub(crate) fn text_of(value: &Value) -> Result<String, String> {
     scalar::to_text(value).ok_or_else(|| "a single value is needed; use for_each or join".to_owned())
 }
 
-/// The number a value is.
+/// Number of a numeric value.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     Some(match value {
         Value::Byte(value) => f64::from(*value),
@@ -177,7 +177,7 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     })
 }
 
-/// The hash of a text: SipHash-2-4; of 32 bits the lower half.
+/// Hash of a text: SipHash-2-4; its lower half for 32 bits.
 pub(crate) fn hash(text: &str, long: bool) -> Value {
     let mut hasher = SipHasher24::new_with_keys(HASH_KEYS.0, HASH_KEYS.1);
     hasher.write(text.as_bytes());
@@ -185,7 +185,7 @@ pub(crate) fn hash(text: &str, long: bool) -> Value {
     if long { Value::Long(hash as i64) } else { Value::Int(hash as i32) }
 }
 
-/// The number that up to eight bytes in base64 are, lowest byte first.
+/// Decodes up to eight bytes in base64 as a number, lowest byte first.
 fn base64_decode(text: &str) -> Result<i64, String> {
     let wrong = || format!("'{text}' is not base64 of at most eight bytes");
     let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
@@ -236,13 +236,14 @@ fn epoch_second(text: &str) -> Option<i64> {
     valid.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
 }
 
-/// At most nine digits, so that nothing made of them overflows.
+/// Parses at most nine digits, so that calculations with the number cannot overflow.
 fn digits(text: &str) -> Option<i64> {
     let plain = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
 }
 
-/// Days of the Gregorian calendar, years beginning in March so that the leap day is a year's last.
+/// Days of the Gregorian calendar since 1970. Years start in March so that the leap day is the last day of a
+/// year.
 const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let era = year.div_euclid(400);

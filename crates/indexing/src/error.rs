@@ -2,40 +2,40 @@ use millrace_schema::{Mistake, Place};
 
 use crate::Failure;
 
-/// Why indexing statements are refused, or a document cannot be processed by them.
+/// Error in indexing statements, or in a document that they process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The statements do not follow the language, or cannot work on the schema.
+    /// The statements do not follow the syntax, or do not fit the schema.
     #[error("{place}: field '{field}': indexing: {reason}")]
     Script {
-        /// Where.
+        /// Location of the error.
         place: Place,
-        /// The field whose statements these are.
+        /// Field of the statements.
         field: String,
-        /// What was expected and found, and what would work.
+        /// Expected and actual text, with a remedy.
         reason: String,
     },
     /// The statements failed on this document.
     #[error("field '{field}': indexing: {reason}")]
     Document {
-        /// The field whose statements these are.
+        /// Field of the statements.
         field: String,
-        /// What the value is, and what it should be.
+        /// Actual and expected value.
         reason: String,
     },
-    /// A component that the statements call gave nothing.
+    /// A component used by the statements failed.
     #[error("field '{field}': indexing: {failure}")]
     Component {
-        /// The field whose statements these are.
+        /// Field of the statements.
         field: String,
-        /// Why.
+        /// Cause of the failure.
         failure: Failure,
     },
 }
 
 impl Error {
-    /// The field whose statements these are.
+    /// Field of the statements.
     pub fn field(&self) -> &str {
         let (Error::Script { field, .. } | Error::Document { field, .. } | Error::Component { field, .. }) =
             self;

@@ -7,32 +7,32 @@ use crate::convert::{fit, hash, number, text_of};
 use crate::script::{BinaryOperator, Comparison, Expression, If, Script, Statement, Step, Switch};
 use crate::{Caller, ComponentCall, Components, Failure, Surroundings};
 
-/// The state of one document on its way through the statements.
+/// State of one document during execution of the statements.
 pub(crate) struct Execution<'a> {
     pub schema: &'a Schema,
     pub components: &'a dyn Components,
     pub surroundings: &'a Surroundings,
-    /// The document as it was given.
+    /// The original document.
     pub document: &'a Document,
-    /// What has been written, by field name, in order.
+    /// Values written so far, by field name, in order.
     pub outputs: Vec<(String, Value)>,
-    /// Of the field whose statements run.
+    /// Variables of the current field's statements.
     pub variables: HashMap<String, Value>,
-    /// What `set_language` has said.
+    /// Language set by `set_language`.
     pub language: Option<String>,
-    /// What components have made.
+    /// Results of components.
     pub made: Made,
     pub caller: &'a Caller,
-    /// Why a component gave nothing, where that is not the document's fault.
+    /// Failure of a component that is not caused by the document.
     pub failure: Option<Failure>,
 }
 
-/// What components have made of what for one document, the first [`Made::MOST`]: the same is asked for once.
+/// Results of components for one document, the first [`Made::MOST`]: equal calls are made once.
 #[derive(Default)]
 pub(crate) struct Made(Vec<(ComponentCall, DataType, Value, Current)>);
 
 impl Made {
-    /// Each is compared with what is made next.
+    /// Maximum number of results: each is compared with every later call.
     const MOST: usize = 256;
 
     fn find(&self, call: &ComponentCall, made: &DataType, from: &Value) -> Option<Current> {
@@ -47,11 +47,11 @@ impl Made {
     }
 }
 
-/// The value that goes through a pipe; none where a field has none.
+/// The value in a pipe; `None` for a field without a value.
 type Current = Option<Value>;
 
 impl Execution<'_> {
-    /// The value of the last statement.
+    /// Runs the script; returns the value of the last statement.
     pub fn script(&mut self, script: &Script, input: &Current) -> Result<Current, String> {
         let mut last = None;
         for statement in &script.statements {
@@ -177,7 +177,7 @@ impl Execution<'_> {
         }
     }
 
-    /// What a component makes of a value, unless it did so before.
+    /// Calls a component, unless the result of an equal call exists.
     fn component(
         &mut self,
         call: &ComponentCall,
@@ -201,7 +201,8 @@ impl Execution<'_> {
         }
     }
 
-    /// The value of a field, or of a member of a struct in it. Fields beside the document have what was written so far.
+    /// Value of a field, or of a struct member in it. Fields outside the document have the values written so
+    /// far.
     fn field(&self, path: &[String]) -> Current {
         let (name, members) = path.split_first()?;
         let written = || self.outputs.iter().rev().find(|(field, _)| field == name).map(|(_, value)| value);
@@ -288,7 +289,7 @@ fn entry<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     entries.iter().find(|(name, _)| text_of(name).is_ok_and(|name| name == key)).map(|(_, value)| value)
 }
 
-/// Two arrays become one, of which either may be missing; everything else becomes text.
+/// Concatenates two arrays, either of which may be missing; all other values are concatenated as text.
 fn concat(left: Current, right: Current) -> Result<Current, String> {
     match (left, right) {
         (Some(Value::Array(mut left)), Some(Value::Array(right))) => {
@@ -302,7 +303,7 @@ fn concat(left: Current, right: Current) -> Result<Current, String> {
 }
 
 impl BinaryOperator {
-    /// Whole numbers as long as both are; of 32 bits as long as both are and the result is.
+    /// Whole numbers give a whole number; 32-bit numbers a 32-bit number if the result fits.
     fn apply(self, left: &Value, right: &Value) -> Result<Value, String> {
         if let (Some(a), Some(b)) = (whole(left), whole(right)) {
             let result = match self {
@@ -347,7 +348,7 @@ const fn whole(value: &Value) -> Option<i64> {
 }
 
 impl Comparison {
-    /// Numbers by size, everything else by its text.
+    /// Compares numbers by size, all other values by text.
     fn holds(self, left: &Value, right: &Value) -> Result<bool, String> {
         let order = match (whole(left), whole(right), number(left), number(right)) {
             (Some(left), Some(right), ..) => Some(left.cmp(&right)),

@@ -1,4 +1,4 @@
-//! Of what language the texts of each field are, as `set_language` says before their statements.
+//! Language of each field's texts, as set by `set_language` before their statements.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::parser;
 use crate::script::Expression;
 use crate::scripts::in_order;
 
-/// The language of a field's texts.
+/// Language of a field's texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Spoken {
-    /// The same in all documents; unknown where no statement says.
+    /// The same in all documents; unknown if no statement sets it.
     Always(Language),
-    /// As another field of the document says.
+    /// Set by another field of the document.
     AsSaidBy(String),
 }
 
 impl Spoken {
-    /// The language in a document.
+    /// Language in a document.
     pub fn of(&self, document: &Document) -> Language {
         match self {
             Spoken::Always(language) => *language,
@@ -33,10 +33,10 @@ impl Spoken {
     }
 }
 
-/// The languages of those fields that have one.
+/// Languages of the fields that have one.
 ///
-/// What `set_language` says counts for all statements after it: those of its own field, and those of the fields that are declared later. It
-/// says a constant, or what a field has; a language that is computed otherwise is not known.
+/// `set_language` applies to all later statements: those of its own field, and those of fields that are
+/// declared later. Its input is a constant or a field; a language computed in another way is unknown.
 pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, Spoken> {
     let mut languages = HashMap::new();
     if !schema.sets_languages() {
@@ -45,7 +45,7 @@ pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, Spoken> {
     let unknown = Spoken::Always(Language::Unknown);
     let mut current = unknown.clone();
     for field in as_declared(schema) {
-        // Statements that are none were refused when the application was deployed.
+        // Invalid statements were rejected when the application was deployed.
         let Some(script) = field.indexing.as_ref().and_then(|source| parser::parse(source, &field.name).ok())
         else {
             continue;
@@ -75,7 +75,7 @@ pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, Spoken> {
     languages
 }
 
-/// The fields in the order in which they stand in the file: those beside the document may stand before it.
+/// Fields in the order of the schema file: those outside the document may precede it.
 fn as_declared(schema: &Schema) -> Vec<&SchemaField> {
     let mut fields = in_order(schema);
     let first = fields.iter().find(|field| !field.synthetic).map(|field| field.place.clone());

@@ -1,21 +1,21 @@
 use millrace_schema::{Place, Sourced};
 
-/// A word of the language.
+/// Kind of a token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     Name(String),
     Text(String),
     Integer(i64),
-    /// With the suffix `L`, or too large for 32 bits.
+    /// Number with the suffix `L`, or too large for 32 bits.
     Long(i64),
     Double(f64),
-    /// With the suffix `f`.
+    /// Number with the suffix `f`.
     Float(f32),
     Symbol(&'static str),
     End,
 }
 
-/// A word, and where it stands in the text.
+/// A token with its offset in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     pub kind: Kind,
@@ -23,16 +23,16 @@ pub(crate) struct Token {
     pub end: usize,
 }
 
-/// Longest first, so that `||` is not read as two.
+/// Longest first, so that `||` is not read as two symbols.
 const SYMBOLS: [&str; 24] = [
     "||", "==", "!=", "<=", ">=", "|", ";", "{", "}", "(", ")", ":", ".", "+", "-", "*", "/", "%", "<", ">",
     "=", ",", "[", "]",
 ];
 
-/// The words of a text, the last of which is [`Kind::End`].
+/// Tokens of a text; the last one is [`Kind::End`].
 ///
 /// # Errors
-/// The offset of what is no word, and why.
+/// Offset of an invalid token, with the cause.
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -61,7 +61,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
     Ok(tokens)
 }
 
-/// The place of an offset in text that begins at a place.
+/// Location of an offset in text that starts at a location.
 pub(crate) fn place(source: &Sourced<String>, offset: usize) -> Place {
     let before = &source.value[..offset];
     let lines = before.matches('\n').count();

@@ -1,17 +1,18 @@
-//! What a schema does with a document before it is stored: its indexing statements, and its columns.
+//! Processing of a document before it is stored: the schema's indexing statements, and its columns.
 //!
-//! - [`Scripts`] are the statements of a schema, compiled: they refuse what cannot work when an application is deployed, and
-//!   fill in fields when a document is written.
-//! - [`Columns`] says which columns documents have, and builds them; it is the [`Layout`](millrace_store::Layout) of a store.
-//! - [`Components`] is the seam for embedders, chunkers and generators, which are not here.
+//! - [`Scripts`] are the compiled statements of a schema: they reject invalid statements when an application
+//!   is deployed, and set fields when a document is written.
+//! - [`Columns`] defines the columns of documents and builds them; it is the
+//!   [`Layout`](millrace_store::Layout) of a store.
+//! - [`Components`] is the interface of embedders, chunkers and generators, which are implemented elsewhere.
 //!
-//! A statement is a pipe: each expression gets the value of the one before it.
+//! A statement is a pipe: each expression gets the value of the previous one.
 //!
 //! ```text
 //! input title . " " . input body | lowercase | split "," | index words;
 //! ```
 //!
-//! This crate does not know JSON, queries, or how columns are stored.
+//! This crate is independent of JSON, queries, and the storage of columns.
 
 mod columns;
 mod components;

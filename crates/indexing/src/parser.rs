@@ -1,4 +1,4 @@
-//! The grammar, from what binds least to what binds most:
+//! The grammar, from lowest to highest precedence:
 //!
 //! ```text
 //! script     = statement { ";" statement }
@@ -19,7 +19,8 @@ use crate::lexer::{self, Kind, Token};
 use crate::script::{BinaryOperator, Comparison, Expression, Function, If, Script, Statement, Step, Switch};
 use crate::{ComponentCall, Error, Wanted};
 
-/// Parentheses and braces are read to this depth, and so many operators may stand in one script: each nests what is before it.
+/// Maximum nesting of parentheses and braces, and maximum number of operators in one script: each nests the
+/// operands before it.
 const DEPTH: usize = 64;
 const OPERATORS: usize = 256;
 const STEPS: usize = 256;
@@ -57,7 +58,7 @@ impl Parser<'_> {
             }
             script.statements.push(self.statement()?);
             if !self.sees("}") && self.peek().kind != Kind::End {
-                // A block ends its statement as well as a semicolon does.
+                // A block ends its statement like a semicolon.
                 let after_block = self.at > 0 && self.tokens[self.at - 1].kind == Kind::Symbol("}");
                 if !self.eat(";") && !after_block {
                     return Err(self.unexpected("'|' or ';'"));
@@ -129,7 +130,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// Passes an operator; its place.
+    /// Consumes an operator; returns its location.
     fn operator(&mut self) -> Result<Place, Error> {
         self.operators += 1;
         if self.operators > OPERATORS {
@@ -178,7 +179,7 @@ impl Parser<'_> {
         Ok(Step { expression, place })
     }
 
-    /// An expression that begins with this name, which has been read.
+    /// Parses an expression after its name.
     fn named(&mut self, name: &str) -> Result<Expression, Error> {
         let apply = |function| Ok(Expression::Apply(function));
         match name {
@@ -253,7 +254,7 @@ impl Parser<'_> {
                 let place = self.peek().start;
                 let pattern = self.text("a regular expression in quotes")?;
                 let pattern = Regex::new(&pattern).map_err(|error| {
-                    // The reason stands in the last line, under a drawing of the place.
+                    // The last line holds the reason, below a drawing of the position.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
                     self.fail_at(place, format!("{pattern:?} is no regular expression: {reason}"))
@@ -301,7 +302,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `if (left == right) { … } else { … }`
+    /// Parses `if (left == right) { … } else { … }`.
     fn condition(&mut self) -> Result<Expression, Error> {
         self.expect("(")?;
         let left = self.choice()?;
@@ -331,7 +332,7 @@ impl Parser<'_> {
         Ok(Expression::If(Box::new(If { left, comparison, right, then, otherwise })))
     }
 
-    /// `switch { case 'a': …; default: …; }`
+    /// Parses `switch { case 'a': …; default: …; }`.
     fn switch(&mut self) -> Result<Expression, Error> {
         self.expect("{")?;
         let mut switch = Switch { cases: Vec::new(), default: None };
@@ -353,7 +354,7 @@ impl Parser<'_> {
         Ok(Expression::Switch(switch))
     }
 
-    /// `select_input { field: …; }`; `case` before the field may be left out.
+    /// Parses `select_input { field: …; }`; `case` before the field is optional.
     fn select_input(&mut self) -> Result<Expression, Error> {
         self.expect("{")?;
         let mut cases = Vec::new();
@@ -376,7 +377,7 @@ impl Parser<'_> {
         Ok(script)
     }
 
-    /// A component's id and arguments: the names, numbers and texts up to the next symbol.
+    /// Parses a component's id and arguments: names, numbers and texts up to the next symbol.
     fn call(&mut self) -> Result<ComponentCall, Error> {
         let mut words = Vec::new();
         while !matches!(self.peek().kind, Kind::Symbol(_) | Kind::End) {
@@ -386,7 +387,8 @@ impl Parser<'_> {
         Ok(ComponentCall { id: words.next(), arguments: words.collect() })
     }
 
-    /// A field name, with members of structs after dots that touch it: a dot between spaces joins texts.
+    /// Parses a field name with struct members. A dot without spaces selects a member; a dot between spaces
+    /// concatenates texts.
     fn path(&mut self) -> Result<Vec<String>, Error> {
         let mut path = vec![self.name("a field name")?];
         while let [name, dot, member, ..] = &self.tokens[self.at - 1..] {
@@ -418,7 +420,7 @@ impl Parser<'_> {
         Ok(text)
     }
 
-    /// A name, text or number, as text.
+    /// Reads a name, text or number as text.
     fn word(&mut self, what: &str) -> Result<String, Error> {
         let token = self.peek();
         let word = match &token.kind {
@@ -430,16 +432,16 @@ impl Parser<'_> {
         Ok(word)
     }
 
-    /// A whole number of 32 bits that is not negative.
+    /// Reads a non-negative 32-bit number.
     fn count(&mut self, what: &str) -> Result<usize, Error> {
         let Kind::Integer(number) = self.peek().kind else { return Err(self.unexpected(what)) };
         self.at += 1;
-        // Integers are lexed without a sign, and larger ones are longs.
+        // Integers are tokenized without a sign, and larger ones are longs.
         Ok(number as usize)
     }
 
     fn peek(&self) -> &Token {
-        // The last token is the end, which is never read past: only names, texts, numbers and symbols are.
+        // The last token is the end, which is never consumed: only names, texts, numbers and symbols are.
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
@@ -490,12 +492,12 @@ impl Parser<'_> {
     }
 }
 
-/// The value of a number; `None` for what is none.
+/// Value of a number; `None` for other tokens.
 fn number(kind: &Kind, negative: bool) -> Option<Value> {
     Some(match *kind {
         Kind::Integer(number) => {
             let number = if negative { -number } else { number };
-            // Integers are lexed as such only where they fit.
+            // Integers are tokenized as such only if they fit.
             i32::try_from(number).map_or(Value::Long(number), Value::Int)
         }
         Kind::Long(number) => Value::Long(if negative { -number } else { number }),

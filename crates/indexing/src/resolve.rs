@@ -1,5 +1,5 @@
-//! Checks statements against a schema, and fills in what they leave open: the field a statement begins with, and the type
-//! that an embedder, generator or hash gives.
+//! Validation of statements against a schema, which also sets defaults: the input field of a statement, and
+//! the type returned by an embedder, generator or hash.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use millrace_tensor::{CellType, Dimension, DimensionKind, TensorType};
 use crate::script::{Expression, Function, Script, Statement, Step};
 use crate::{Components, Error};
 
-/// What is known of a value before there is a document: its type, or nothing.
+/// Type of a value before execution, if it is known.
 type Known = Option<DataType>;
 
-/// Checks the statements of one field.
+/// Validator of one field's statements.
 pub(crate) struct Resolver<'a> {
     pub schema: &'a Schema,
     pub components: &'a dyn Components,
@@ -44,7 +44,8 @@ impl Resolver<'_> {
         Ok(known)
     }
 
-    /// The type that is wanted by what follows: the next output, what needs text or makes a collection, or what is around the statement.
+    /// Type required by the following steps: by the next output, by a function of text or collections, or by
+    /// the context of the statement.
     fn wanted_by(&self, steps: &[Step], target: &Known) -> Known {
         let Some((step, rest)) = steps.split_first() else { return target.clone() };
         match &step.expression {
@@ -135,7 +136,7 @@ impl Resolver<'_> {
                 };
                 Ok(then.or(otherwise))
             }
-            // What comes after a switch gets the value that was switched on.
+            // The expression after a switch gets the value of the switch's input.
             Expression::Switch(switch) => {
                 let cases = switch.cases.iter_mut().map(|(_, statement)| statement);
                 for statement in cases.chain(&mut switch.default) {
@@ -257,7 +258,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The type of a field, or of a member of a struct inside it.
+    /// Type of a field, or of a struct member in it.
     fn input(&self, path: &[String], place: &Place) -> Result<DataType, Error> {
         let Some((name, members)) = path.split_first() else {
             return self.fail(place, "input needs a field name".to_owned());
@@ -312,7 +313,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The expression that would make one type of another, as the end of a message.
+/// The expression that converts one type to another, as the end of a message.
 fn conversion(found: &DataType, wanted: &DataType) -> String {
     let converter = match wanted {
         DataType::Byte => "to_byte",
@@ -330,7 +331,7 @@ fn conversion(found: &DataType, wanted: &DataType) -> String {
     format!("; convert it with {converter}")
 }
 
-/// Whether every value of one type can be stored in a field of another.
+/// True if every value of one type can be stored in a field of another.
 fn assignable(found: &DataType, wanted: &DataType) -> bool {
     match (found, wanted) {
         (DataType::Array(found), DataType::Array(wanted)) => assignable(found, wanted),
@@ -351,7 +352,7 @@ const fn is_number(data_type: &DataType) -> bool {
     rank(data_type) > 0
 }
 
-/// Numbers by how much they hold; 0 for what is no number.
+/// Order of number types by capacity; 0 for other types.
 const fn rank(data_type: &DataType) -> u8 {
     match data_type {
         DataType::Byte => 1,
@@ -368,7 +369,7 @@ fn arithmetic_type(left: &DataType, right: &DataType) -> DataType {
     if rank(wider) == 1 { DataType::Int } else { wider.clone() }
 }
 
-/// The type of a constant.
+/// Type of a constant.
 fn type_of(value: &Value) -> Known {
     match value {
         Value::Bool(_) => Some(DataType::Bool),
@@ -382,7 +383,7 @@ fn type_of(value: &Value) -> Known {
 }
 
 impl Function {
-    /// Whether it works on one text and nothing else.
+    /// True if it accepts only a single text.
     const fn needs_text(&self) -> bool {
         matches!(
             self,
@@ -438,7 +439,7 @@ impl Function {
     }
 }
 
-/// What collections hold, as far in as they go.
+/// Element type of nested collections.
 fn innermost(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Array(element) | DataType::WeightedSet { element, .. } => innermost(element),
@@ -447,7 +448,7 @@ fn innermost(data_type: &DataType) -> &DataType {
     }
 }
 
-/// The type that packing the bits of a tensor gives.
+/// Type of a tensor with packed bits.
 pub(crate) fn packed(tensor_type: &TensorType) -> Result<TensorType, String> {
     if tensor_type.indexed().count() != 1 {
         return Err(format!("pack_bits needs exactly one indexed dimension, {tensor_type} has not"));

@@ -5,19 +5,19 @@ use regex::Regex;
 
 use crate::{ComponentCall, Wanted};
 
-/// Statements, run one after another.
+/// A sequence of statements.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
     pub statements: Vec<Statement>,
 }
 
-/// Expressions, each of which gets the value of the one before it.
+/// Expressions, each of which gets the value of the previous one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Statement {
     pub steps: Vec<Step>,
 }
 
-/// An expression and where it stands.
+/// An expression with its location.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub expression: Expression,
@@ -29,13 +29,13 @@ pub(crate) enum Expression {
     Constant(Value),
     /// `_` or `this`
     This,
-    /// A document field, and members of structs inside it.
+    /// A document field, with struct members inside it.
     Input(Vec<String>),
     GetField(String),
     GetValue(String),
     GetVariable(String),
     SetVariable(String),
-    /// Writes to a field; that of the script where none is named.
+    /// Writes to a field; by default that of the script.
     Output(String),
     Binary(BinaryOperator, Box<Step>, Box<Step>),
     Concat(Box<Step>, Box<Step>),
@@ -46,7 +46,7 @@ pub(crate) enum Expression {
     Switch(Switch),
     SelectInput(Vec<(String, Statement)>),
     Apply(Function),
-    /// The number is an `int` or `long` as the field wants it.
+    /// Hash as an `int` or `long`, depending on the field.
     Hash {
         long: bool,
     },
@@ -65,7 +65,7 @@ pub(crate) enum Expression {
     Random(Option<u32>),
     Hostname,
     ClearState,
-    /// Shows the value in the log.
+    /// Writes the value to the log.
     Echo,
 }
 
@@ -103,10 +103,10 @@ pub(crate) struct Switch {
     pub default: Option<Statement>,
 }
 
-/// What turns one value into another and asks nothing else.
+/// A conversion that depends only on its input.
 #[derive(Debug, Clone)]
 pub(crate) enum Function {
-    /// `to_int` and the like.
+    /// `to_int` and similar functions.
     Convert(DataType),
     ToArray,
     ToWeightedSet {
@@ -127,12 +127,13 @@ pub(crate) enum Function {
     HexEncode,
     Binarize(f64),
     PackBits,
-    /// `tokenize`, `ngram`, `exact`, `flatten`: the words of text are made when columns are built, by the field's settings.
+    /// `tokenize`, `ngram`, `exact`, `flatten`: no effect here, because words are created with the columns,
+    /// by the field's settings.
     Annotate,
 }
 
 impl Expression {
-    /// Whether the expression works on the value before it; with none before it, a field's own value is meant.
+    /// True if the expression uses the previous value; without one, it uses the field's own value.
     pub fn needs_input(&self) -> bool {
         match self {
             Expression::This
@@ -170,7 +171,7 @@ impl Expression {
         }
     }
 
-    /// Calls `visit` with this expression and all inside it, outermost first.
+    /// Calls `visit` with this expression and all nested ones, outermost first.
     pub fn visit(&self, visit: &mut impl FnMut(&Expression)) {
         visit(self);
         match self {

@@ -10,9 +10,10 @@ use crate::resolve::Resolver;
 use crate::script::{Expression, Function, Script, Statement, Step};
 use crate::{Caller, Components, Error, Surroundings};
 
-/// The indexing statements of a schema, compiled.
+/// Compiled indexing statements of a schema.
 ///
-/// Cheap to ask: what only says how a field is searched is left out, so that most schemas have nothing to run.
+/// Statements that only set how a field is searched are omitted, so that for most schemas there is nothing to
+/// run.
 pub struct Scripts {
     schema: Arc<Schema>,
     components: Arc<dyn Components>,
@@ -23,22 +24,23 @@ pub struct Scripts {
 struct FieldScript {
     field: Arc<str>,
     script: Script,
-    /// The fields it reads.
+    /// Fields that it reads.
     inputs: BTreeSet<String>,
-    /// The fields it writes.
+    /// Fields that it writes.
     outputs: BTreeSet<String>,
-    /// Whether it waits for models.
+    /// True if it waits for models.
     waits: bool,
 }
 
 impl Scripts {
-    /// Compiles the statements of every field, in the schema's order: the document's fields, then those beside it.
+    /// Compiles the statements of all fields, in schema order: the document's fields, then those outside of
+    /// it.
     ///
-    /// A statement of a document field that does not begin with an input begins with the field's own value.
+    /// A statement of a document field without an input starts with the field's own value.
     ///
     /// # Errors
-    /// For each field whose statements cannot work, an [`Error::Script`] with the place of what is not in the language, names no field, does
-    /// not fit a field's type, or calls a component that is not there; at least one.
+    /// An [`Error::Script`] for each field with invalid statements: a syntax error, an unknown field, a value
+    /// that does not fit a field's type, or a missing component, with its location; at least one.
     pub fn compile(
         schema: &Arc<Schema>,
         components: Arc<dyn Components>,
@@ -58,35 +60,36 @@ impl Scripts {
         Ok(Scripts { schema: Arc::clone(schema), components, surroundings, fields })
     }
 
-    /// Whether there is nothing to run: documents stay as they are.
+    /// True if there is nothing to run: documents are not changed.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether statements embed texts or generate values, for which a document waits on models.
+    /// True if statements embed texts or generate values, so that a document waits for models.
     pub fn waits(&self) -> bool {
         self.fields.iter().any(|of| of.waits)
     }
 
-    /// The document with what the statements make of it.
+    /// Returns the document with the values set by the statements.
     ///
     /// # Errors
-    /// [`Error::Document`] where a value cannot be converted as a statement asks; [`Error::Component`] where a component fails.
+    /// [`Error::Document`] if a value cannot be converted; [`Error::Component`] if a component fails.
     pub fn run(&self, document: Document, caller: &Caller) -> Result<Document, Error> {
         self.run_those(document, caller, |_| true)
     }
 
-    /// The document, to which `update` has been applied, with what the statements make of it that read an updated field.
+    /// Returns the document, to which `update` has been applied, with the values set by statements that read
+    /// an updated field.
     ///
     /// # Errors
-    /// As [`Scripts::run`].
+    /// The errors of [`Scripts::run`].
     pub fn run_update(
         &self,
         document: Document,
         update: &Update,
         caller: &Caller,
     ) -> Result<Document, Error> {
-        // What one script writes another may read.
+        // A script may read the output of another.
         let mut changed: BTreeSet<&str> = update.fields.iter().map(|field| &*field.path.field).collect();
         for of in &self.fields {
             if of.inputs.iter().any(|input| changed.contains(input.as_str())) {
@@ -105,7 +108,7 @@ impl Scripts {
         if !self.fields.iter().any(&wanted) {
             return Ok(document);
         }
-        // What is made by statements is made anew, so that nothing stays whose source is gone.
+        // Fields set by statements are recomputed, so that no value remains whose source was removed.
         for name in self.fields.iter().filter(|of| wanted(of)).flat_map(|of| &of.outputs) {
             if self.schema.fields.get(name.as_str()).is_some_and(|field| field.synthetic) {
                 document.clear(name);
@@ -172,7 +175,7 @@ impl FieldScript {
     }
 }
 
-/// The document's fields in their order, then those beside it as they stand in the file.
+/// The document's fields in order, then those outside of it in the order of the file.
 pub(crate) fn in_order(schema: &Schema) -> Vec<&SchemaField> {
     let own = schema.document_type.fields().iter().filter_map(|field| schema.fields.get(&field.name));
     let mut beside: Vec<&SchemaField> =
@@ -181,7 +184,7 @@ pub(crate) fn in_order(schema: &Schema) -> Vec<&SchemaField> {
     own.chain(beside).collect()
 }
 
-/// Puts the field's own value before a statement that begins without one.
+/// Inserts the field's own value before a statement that has no input.
 fn begin_with_input(statement: &mut Statement, field: &SchemaField) -> Result<(), Error> {
     let Some(first) = statement.steps.first().filter(|step| step.expression.needs_input()) else {
         return Ok(());
@@ -200,7 +203,8 @@ fn begin_with_input(statement: &mut Statement, field: &SchemaField) -> Result<()
     Ok(())
 }
 
-/// Whether a statement only passes the field's own value to itself: that says how the field is searched, and does nothing.
+/// True if a statement only assigns the field's own value to itself: this sets how the field is searched, and
+/// has no effect here.
 fn is_trivial(statement: &Statement, field: &SchemaField) -> bool {
     statement.steps.iter().all(|step| match &step.expression {
         Expression::Input(path) => path.len() == 1 && path[0] == *field.name,

@@ -2,7 +2,7 @@ use millrace_document::Value;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// Replaces every text in a value, whatever it lies in; keys of maps stay.
+/// Replaces all texts in a value at any depth, except keys of maps.
 pub(crate) fn map_text(value: Value, change: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(change(&text)),
@@ -13,7 +13,7 @@ pub(crate) fn map_text(value: Value, change: &impl Fn(&str) -> String) -> Value 
             let mut changed: Vec<(Value, i32)> = Vec::with_capacity(elements.len());
             for (element, weight) in elements {
                 let element = map_text(element, change);
-                // Elements that have become the same are one, with the first one's weight.
+                // Elements that became equal are merged, with the weight of the first.
                 if !changed.iter().any(|(there, _)| *there == element) {
                     changed.push((element, weight));
                 }
@@ -30,12 +30,12 @@ pub(crate) fn map_text(value: Value, change: &impl Fn(&str) -> String) -> Value 
     }
 }
 
-/// Text with accents dropped and compatibility forms replaced.
+/// Removes accents from text, and replaces compatibility forms.
 pub(crate) fn normalize(text: &str) -> String {
     text.nfkd().filter(|c| !is_combining_mark(*c)).nfc().collect()
 }
 
-/// The characters in `from..to`, both cut to the text.
+/// The characters in `from..to`, both limited to the text.
 pub(crate) fn substring(text: &str, from: usize, to: usize) -> String {
     text.chars().skip(from).take(to.saturating_sub(from)).collect()
 }

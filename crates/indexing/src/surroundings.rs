@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_env::Clock;
 
-/// What statements can ask of the machine they run on: `now`, `hostname`, `random`.
+/// Environment of statements: `now`, `hostname`, `random`.
 pub struct Surroundings {
     clock: Arc<dyn Clock>,
     hostname: String,
@@ -11,7 +11,8 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// A machine of this name. The same seed gives the same random numbers in the same order.
+    /// Creates the environment of a host with this name. The same seed gives the same sequence of random
+    /// numbers.
     pub fn new(clock: Arc<dyn Clock>, hostname: impl Into<String>, seed: u64) -> Self {
         Surroundings { clock, hostname: hostname.into(), random: AtomicU64::new(seed) }
     }
@@ -24,7 +25,7 @@ impl Surroundings {
         &self.hostname
     }
 
-    /// A number in `0..below`, or 0 where that is empty. Spread well enough for sampling, not for secrets.
+    /// A number in `0..below`, or 0 if that range is empty. Suitable for sampling, not for secrets.
     pub(crate) fn random(&self, below: u32) -> u32 {
         // SplitMix64: a counter, mixed.
         let mut mixed = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

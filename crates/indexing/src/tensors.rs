@@ -2,7 +2,7 @@ use millrace_tensor::{Cells, Tensor};
 
 use crate::resolve::packed;
 
-/// Cells above the threshold become 1, the others 0.
+/// Sets cells above the threshold to 1, the others to 0.
 pub(crate) fn binarize(tensor: &Tensor, threshold: f64) -> Result<Tensor, String> {
     let mut cells = Cells::with_capacity(tensor.tensor_type().cell(), tensor.cells().len());
     tensor.cells().iter().for_each(|cell| cells.push(f64::from(u8::from(cell > threshold))));
@@ -10,7 +10,7 @@ pub(crate) fn binarize(tensor: &Tensor, threshold: f64) -> Result<Tensor, String
         .map_err(|error| error.to_string())
 }
 
-/// Eight cells become the bits of one, the first its highest; cells above 0 count as 1.
+/// Packs eight cells into the bits of one, the first into the highest bit; cells above 0 count as 1.
 pub(crate) fn pack_bits(tensor: &Tensor) -> Result<Tensor, String> {
     let to = packed(tensor.tensor_type())?;
     let size = tensor.tensor_type().dense_size();

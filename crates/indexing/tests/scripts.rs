@@ -1,4 +1,4 @@
-//! Indexing statements on documents: a schema's statements and a document in, the document's fields out.
+//! Indexing statements: a schema's statements and a document in, the document's fields out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line:
     }
 }
 
-/// A schema whose document has one field of each of these types, and beside it `made` with a type and statements.
+/// A schema whose document has one field of each of these types, and outside of it the field `made` with a
+/// type and statements.
 fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
     let array = |element| DataType::Array(Box::new(element));
     let person = DataType::Struct(Arc::new(StructType {
@@ -56,7 +57,7 @@ fn schema(own: &str, made: DataType, statements: &str) -> Arc<Schema> {
     Arc::new(Schema { stemming: Stemming::Best, ..millrace_fixtures::schema("music", fields) })
 }
 
-/// Embeds a text as its length, cuts it at spaces, and generates what it was asked.
+/// Components that embed a text as its length, cut it at spaces, and generate the text of the call.
 #[derive(Default)]
 struct Lengths {
     asked: AtomicUsize,
@@ -105,7 +106,7 @@ impl Components for Lengths {
         }
     }
 
-    /// What it is asked, and how often before.
+    /// Text of the call, and its number.
     fn generate(
         &self,
         _: &ComponentCall,
@@ -153,8 +154,8 @@ fn render(document: &Document) -> String {
 const FIELDS: &str = r#"{"title":"Best  of Bob","lang":"de","year":1999,"big":5,"price":1.5,"tags":["Rock","folk"],
     "numbers":[1,2],"person":{"name":"Ann"},"names":{"a":"x"},"bits":[1,0,1,0,0,0,0,0,2,-1]}"#;
 
-/// Runs `statements` of the field `made` of a type on a document with every field, and expects its value; or, with `!` first,
-/// an error that has the text. `-` is no value.
+/// Runs `statements` of the field `made` of a type on a document with every field, and expects its value; or,
+/// after `!`, an error that contains the text. `-` means no value.
 fn check(made: &str, statements: &str, expected: &str) {
     let data_type = match made {
         "string" => DataType::String,
@@ -275,14 +276,14 @@ fn values_are_generated_as_the_next_step_wants_them() {
     check("string", "input tags | generate words | index", "!generate needs a string, not a array<string>");
     check("string", "input year | generate words | index", "!generate needs a string, not a int");
     check("int", "input title | generate words | attribute", "!a int is not made of words");
-    // What the generator leaves empty stays so; a component that is busy is no fault of the document's.
+    // A field that the generator leaves empty stays empty; a busy component is not an error of the document.
     check("string", r#"("nothing" | generate words) . "!" | index"#, "-");
     let busy = schema("index", DataType::String, "input title | generate words | index");
     let scripts = compile(&busy).unwrap();
     assert!(scripts.waits());
     let error = scripts.run(document(&busy, r#"{"title":"busy"}"#), &Caller::default()).unwrap_err();
     assert!(matches!(error, Error::Component { failure: Failure::Overloaded(_), .. }), "{error}");
-    // The same is asked for once in a document.
+    // Equal calls are made once per document.
     check(
         "string",
         r#"("a" | generate words) . ", " . ("b" | generate words) . ", " . ("a" | generate words) | index"#,
@@ -446,7 +447,8 @@ fn columns_are_built_from_documents() {
     assert_eq!(columns.build("music", &ColumnKey::value("nowhere"), &documents).len(), 2);
 }
 
-/// The language of a text is what `set_language` said last before its statement: a constant, or what the document's field has.
+/// The language of a text is the last one set by `set_language` before its statement: a constant, or the
+/// value of the document's field.
 #[test]
 fn words_are_stemmed_by_the_language_that_was_set() {
     use millrace_store::Layout;
