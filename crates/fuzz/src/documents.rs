@@ -1,4 +1,4 @@
-//! Documents, operations on them, rows as they are kept, and selections of them.
+//! Documents, operations on them, stored rows, and document selections.
 
 use millrace_document::json::{self, FeedReader, ParseOptions};
 use millrace_document::{Action, Document, DocumentId, FieldSet, Operation, OperationKind, wire};
@@ -32,7 +32,7 @@ pub(crate) fn feed(input: &[u8]) {
     }
 }
 
-/// A document as the store keeps it.
+/// A document in its stored form.
 pub(crate) fn row(input: &[u8]) {
     match wire::decode_fields(id(), input) {
         Ok(document) => kept(&document),
@@ -48,7 +48,7 @@ pub(crate) fn row(input: &[u8]) {
     }
 }
 
-/// A document selection, over a document that has every field and one that has none.
+/// A document selection, over a document with all fields and one with none.
 pub(crate) fn selection(input: &[u8]) {
     let schema = schema();
     let selection = match Selection::parse(text(input)) {
@@ -66,7 +66,7 @@ pub(crate) fn selection(input: &[u8]) {
     selection.matches(&full(), 1_700_000_000);
 }
 
-/// A document that has every field.
+/// A document with all fields.
 fn full() -> Document {
     let body = include_bytes!("world.json");
     let options = ParseOptions::default();
@@ -96,11 +96,11 @@ fn parse(body: &[u8], kind: OperationKind, id: DocumentId) {
     }
 }
 
-/// A document that was taken can be kept and read, and be written as JSON.
+/// An accepted document can be stored and read, and written as JSON.
 fn kept(document: &Document) {
     let bytes = wire::encode_fields(document);
     let again = wire::decode_fields(document.id.clone(), &bytes).expect("what was encoded is decoded");
-    // Numbers that are none are not equal to themselves, but their bytes are.
+    // NaN is not equal to itself, but its bytes are.
     assert_eq!(wire::encode_fields(&again), bytes);
     let format = millrace_tensor::json::Format::default();
     let shown = json::fields(document, Some(&schema().document_type), &FieldSet::All, format);

@@ -7,7 +7,7 @@ use millrace_tensor::Tensor;
 
 use crate::{tells, text};
 
-/// The features that expressions can name, with their values.
+/// Features available to expressions, with their values.
 const FEATURES: [(&str, &str); 5] = [
     ("attribute(count)", "tensor():{{}:42}"),
     ("query(w)", "tensor():{{}:nan}"),
@@ -48,7 +48,7 @@ impl Scope for World {
     }
 }
 
-/// An expression, compiled and evaluated.
+/// Compiles and evaluates an expression.
 pub(crate) fn expression(input: &[u8]) {
     let expression = match Expression::parse(text(input)) {
         Ok(expression) => expression,

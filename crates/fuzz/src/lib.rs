@@ -1,11 +1,12 @@
-//! What fuzzers call: bytes that anybody can send go in, and no panic comes out.
+//! Fuzz targets: arbitrary bytes go in, and no panic comes out.
 //!
-//! Each [`Target`] takes its input the whole way that a request with it would go: parsed, checked against a schema, compiled,
-//! and, where that is cheap, run. It panics when something on that way does, when an error says nothing, or when what was
-//! written cannot be read again. The fuzzers in `fuzz/` run the targets for as long as one likes, from the inputs kept in
-//! `fuzz/corpus`; the tests of this crate run each over those inputs and some thousand [`mutations`](Mutator) of them.
+//! Each [`Target`] processes its input like a request that contains it: it is parsed, validated against a
+//! schema, compiled, and, if that is cheap, executed. A target panics if one of these steps does, if an error
+//! has no text, or if its output cannot be read again. The fuzzers in `fuzz/` run the targets for any length
+//! of time, starting from the inputs in `fuzz/corpus`; the tests of this crate run each over those inputs and
+//! some thousand [`mutations`](Mutator) of them.
 //!
-//! Nothing here is part of the product.
+//! This crate is not part of the product.
 
 mod documents;
 mod expressions;
@@ -18,15 +19,15 @@ mod world;
 
 pub use mutator::Mutator;
 
-/// A parser, and what is made of its result.
+/// A parser, and further processing of its result.
 pub struct Target {
-    /// The name, which is also that of its corpus and its fuzzer.
+    /// Name of the target, its corpus and its fuzzer.
     pub name: &'static str,
-    /// Takes an input.
+    /// Processes an input.
     pub run: fn(&[u8]),
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 13] = [
     Target { name: "document", run: documents::document },
     Target { name: "feed", run: documents::feed },
@@ -43,21 +44,21 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "peer", run: millrace_peer::fuzz },
 ];
 
-/// Runs the target of this name.
+/// Runs the target with this name.
 ///
 /// # Panics
-/// There is none, or the input is one that it should not panic at.
+/// The target does not exist, or the input makes it fail.
 pub fn run(name: &str, input: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     (target.expect("a fuzzer names one of the targets").run)(input);
 }
 
-/// An error must say something.
+/// Checks that an error has a text.
 fn tells(error: &impl std::fmt::Display) {
     assert!(error.to_string().len() >= 8, "an error that says nothing: '{error}'");
 }
 
-/// Inputs that are no text are cut where they stop being one, so that mutations of bytes are not all refused alike.
+/// Truncates inputs at the first invalid UTF-8, so that not all mutations of bytes are rejected alike.
 fn text(input: &[u8]) -> &str {
     match std::str::from_utf8(input) {
         Ok(text) => text,

@@ -1,13 +1,14 @@
-/// Makes inputs out of inputs: a few changes each, of the kinds that parsers stumble over. The same seed gives the same inputs.
+/// Generator of inputs by mutation: a few changes each, of kinds that often break parsers. The same seed
+/// gives the same inputs.
 pub struct Mutator<'c> {
     corpus: &'c [Vec<u8>],
     state: u64,
 }
 
-/// The longest input that is made.
+/// Maximum length of a generated input in bytes.
 const BYTES_MAX: usize = 1 << 14;
 
-/// Text that many languages give a meaning to.
+/// Text with a meaning in many languages.
 const TOKENS: [&str; 36] = [
     "{",
     "}",
@@ -48,7 +49,7 @@ const TOKENS: [&str; 36] = [
 ];
 
 impl<'c> Mutator<'c> {
-    /// Inputs made of those of `corpus`.
+    /// Creates a generator of mutations of `corpus`.
     pub fn new(corpus: &'c [Vec<u8>], seed: u64) -> Self {
         Mutator { corpus, state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
     }
@@ -77,14 +78,14 @@ impl<'c> Mutator<'c> {
         self.corpus.get(index).cloned().unwrap_or_default()
     }
 
-    /// A part of the input, not longer than `length`.
+    /// A part of the input of at most `length` bytes.
     fn range(&mut self, input: &[u8], length: usize) -> std::ops::Range<usize> {
         let from = self.below(input.len() + 1);
         let to = (from + self.below(length + 1)).min(input.len());
         from..to
     }
 
-    /// A few hundred of it; now and then as many as there can be.
+    /// A few hundred repetitions of a part; occasionally as many as fit.
     fn many(&mut self, part: &[u8]) -> Vec<u8> {
         let limit = if self.below(8) == 0 { BYTES_MAX / part.len().max(1) } else { 400 };
         part.repeat(1 + self.below(limit.max(1)))
@@ -116,7 +117,7 @@ impl<'c> Mutator<'c> {
                 input.splice(place..place, many);
             }
             7 => {
-                // What opens something, again and again: whoever reads it must not call itself as often.
+                // Repeated opening tokens: a parser must not recurse as often.
                 let token = TOKENS[self.below(TOKENS.len())];
                 let many = self.many(token.as_bytes());
                 input.splice(place..place, many);

@@ -1,4 +1,4 @@
-//! Queries in all their languages, planned against the schema.
+//! Queries in all query languages, planned against the schema.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use millrace_query::{Limits, Query, flatten, sorting};
 use crate::world::schema;
 use crate::{tells, text};
 
-/// A YQL statement, and the rest of one.
+/// A YQL statement, and the end of one.
 pub(crate) fn yql(input: &[u8]) {
     let input = text(input);
     plan(BTreeMap::from([("yql".to_owned(), input.to_owned())]));
     plan(BTreeMap::from([("yql".to_owned(), format!("select * from thing where {input}"))]));
 }
 
-/// The body of a query as JSON, and the text that a person types.
+/// The body of a query as JSON, and text typed by a user.
 pub(crate) fn query(input: &[u8]) {
     match flatten(input) {
         Ok(parameters) => plan(parameters),

@@ -10,7 +10,7 @@ use millrace_schema::Findings;
 use crate::world::schema;
 use crate::{tells, text};
 
-/// A rule base; what stands behind the first line `---` is what a person types, else its own text is.
+/// A rule base. The text after the first line `---` is the user's query; by default the rule base itself.
 pub(crate) fn rules(input: &[u8]) {
     let input = text(input);
     let (rules, typed) = input.split_once("\n---\n").unwrap_or((input, input));

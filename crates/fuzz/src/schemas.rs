@@ -11,7 +11,7 @@ use millrace_selection::Selection;
 use crate::world::{application, services as services_of};
 use crate::{tells, text};
 
-/// The text of a schema `x`, as a deployment takes it.
+/// Text of a schema `x`, as in a deployment.
 pub(crate) fn schema(input: &[u8]) {
     deploy(&[("services.xml", &services_of("x")), ("schemas/x.sd", text(input))]);
     let body = format!("schema x {{ document x {{ {} }} }}", text(input));
@@ -40,7 +40,7 @@ fn deploy(files: &[(&str, &str)]) {
     }
 }
 
-/// What a deployment makes of a package before it is active.
+/// The steps of a deployment before the package becomes active.
 fn compile(application: &Application) {
     Columns::new(application);
     let surroundings = Arc::new(Surroundings::new(Arc::new(SystemClock), "localhost", 1));

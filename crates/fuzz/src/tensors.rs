@@ -6,7 +6,7 @@ use serde::de::DeserializeSeed;
 
 use crate::{tells, text};
 
-/// Types that the values are read as.
+/// Types used to read the values.
 const TYPES: [&str; 6] = [
     "tensor()",
     "tensor<float>(x[3])",
@@ -56,7 +56,7 @@ fn json(text: &str, tensor_type: &TensorType) {
     }
 }
 
-/// What was read is written, as text and as JSON.
+/// Writes a tensor that was read as text and as JSON.
 fn shown(tensor: &Tensor) {
     let format = millrace_tensor::json::Format::default();
     let written = serde_json::to_string(&tensor.rendered(format)).expect("a tensor is written as JSON");

@@ -1,13 +1,14 @@
-//! Every target over its corpus, and over some thousand mutations of it. `MILLRACE_FUZZ_CASES` sets how many for each target.
+//! Every target over its corpus, and over some thousand mutations of it. `MILLRACE_FUZZ_CASES` sets their
+//! number per target.
 
 use std::path::Path;
 
 use millrace_fuzz::{Mutator, TARGETS, Target};
 
-/// Mutations for each target where nothing else is said.
+/// Default number of mutations per target.
 const CASES: u64 = 1500;
 
-/// The inputs kept for a target, in the order of their names.
+/// Corpus of a target, ordered by file name.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&directory).expect("every target has a corpus");
@@ -18,7 +19,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     corpus
 }
 
-/// Runs an input; where that panics, the message says how to have it again.
+/// Runs an input; on a panic, the message explains how to reproduce it.
 fn run(target: &Target, input: &[u8]) {
     if std::panic::catch_unwind(|| (target.run)(input)).is_err() {
         let shown = String::from_utf8_lossy(input);
