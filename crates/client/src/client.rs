@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::Error;
 use crate::id::Encoded;
 
-/// How long an answer may take where nobody says otherwise.
+/// Default timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(200);
 
-/// One port of a node. Clones share their connections.
+/// Client of one port of a node. Clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     base: String,
@@ -23,53 +23,53 @@ pub struct Client {
     http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// How connections speak.
+/// HTTP version of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1; with TLS whatever both sides prefer.
+    /// HTTP/1.1; over TLS the version that both sides prefer.
     Http1,
-    /// HTTP/2, without asking first where there is no TLS: many requests over one connection.
+    /// HTTP/2, without negotiation if there is no TLS: many requests over one connection.
     Http2,
 }
 
-/// What is asked.
+/// An HTTP request.
 #[derive(Debug, Clone)]
 pub struct Request {
     method: Method,
     target: String,
     headers: HeaderMap,
     body: Bytes,
-    /// Where it is another than the client's.
+    /// Timeout, if it differs from the client's.
     timeout: Option<Duration>,
 }
 
-/// What was answered.
+/// A complete HTTP response.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The headers.
+    /// Response headers.
     pub headers: HeaderMap,
     /// The whole body.
     pub body: Bytes,
 }
 
-/// What is being answered: a success, whose body is still coming.
+/// A successful response whose body is still being received.
 #[derive(Debug)]
 pub struct Streaming {
-    /// The headers.
+    /// Response headers.
     pub headers: HeaderMap,
     address: String,
     body: Incoming,
 }
 
 impl Request {
-    /// A request of `method` for a path, which is percent-encoded already.
+    /// Creates a request of `method` for a path, which must be percent-encoded.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Request { method, target: path.into(), headers: HeaderMap::new(), body: Bytes::new(), timeout: None }
     }
 
-    /// With one more parameter.
+    /// Adds a query parameter.
     #[must_use]
     pub fn parameter(mut self, name: &str, value: &str) -> Self {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
@@ -77,7 +77,7 @@ impl Request {
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         self.headers
@@ -86,14 +86,14 @@ impl Request {
         self
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: hyper::header::HeaderName, value: &'static str) -> Self {
         self.headers.insert(name, hyper::header::HeaderValue::from_static(value));
         self
     }
 
-    /// With another time to wait for the answer than the client has for all.
+    /// Sets a timeout that replaces the client's.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -102,15 +102,15 @@ impl Request {
 }
 
 impl Answer {
-    /// The body as JSON; `null` where it is none.
+    /// The body as JSON; `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The answer, where the status says that it went well.
+    /// Returns the response if its status is a success.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the node's own words.
+    /// [`Error::Refused`] with the node's message.
     pub fn checked(self) -> Result<Answer, Error> {
         if self.status.is_success() {
             return Ok(self);
@@ -118,12 +118,12 @@ impl Answer {
         Err(Error::Refused { status: self.status.as_u16(), message: self.message() })
     }
 
-    /// Whether the node passed over the operation, because no content cluster takes the document.
+    /// True if the node ignored the operation because no content cluster accepts the document.
     pub fn is_ignored(&self) -> bool {
         self.headers.get("x-vespa-ignored-operation").is_some_and(|value| value == "true")
     }
 
-    /// What the node says about a failure, whatever family of endpoints it comes from.
+    /// Message of the node about a failure, in the format of any endpoint.
     pub fn message(&self) -> String {
         let json = self.json();
         let error = json.pointer("/root/errors/0");
@@ -140,18 +140,19 @@ impl Answer {
 }
 
 impl Client {
-    /// A client of the node at `base`, such as `http://localhost:8080`.
+    /// Creates a client of the node at `base`, for example `http://localhost:8080`.
     ///
     /// # Errors
-    /// [`Error::Address`].
+    /// [`Error::Address`] for an invalid address.
     pub fn new(base: &str, protocol: Protocol) -> Result<Self, Error> {
         Client::trusting(base, protocol, None)
     }
 
-    /// The same, which over TLS trusts and shows what this configuration says; without one, it trusts whom the system trusts.
+    /// Like [`Client::new`], with the certificates of a TLS configuration; without one, it trusts the
+    /// system's.
     ///
     /// # Errors
-    /// [`Error::Address`].
+    /// [`Error::Address`] for an invalid address.
     pub fn trusting(
         base: &str,
         protocol: Protocol,
@@ -173,7 +174,7 @@ impl Client {
                     fail(format!("no certificates to trust: {error}; name a file of them in SSL_CERT_FILE"))
                 })?,
             ),
-            // Without TLS there is nothing to trust, and reading the system's certificates takes a while.
+            // Without TLS no certificates are needed, and reading the system's takes time.
             _ => HttpsConnectorBuilder::new()
                 .with_tls_config(trusting_nobody().map_err(|error| fail(error.to_string()))?),
         };
@@ -192,22 +193,22 @@ impl Client {
         Ok(Client { base, patience: PATIENCE, http: builder.build(connector) })
     }
 
-    /// The same, waiting so long for answers, rather than 200 seconds.
+    /// Sets the default timeout, instead of 200 seconds.
     #[must_use]
     pub fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Where the node is.
+    /// Address of the node.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// Sends a request and waits for the whole answer, whatever its status.
+    /// Sends a request and waits for the complete response with any status.
     ///
     /// # Errors
-    /// Nobody answers, in time or at all.
+    /// There is no response, or not in time.
     pub async fn send(&self, request: Request) -> Result<Answer, Error> {
         let timeout = request.timeout.unwrap_or(self.patience);
         let exchange = async {
@@ -219,11 +220,12 @@ impl Client {
         self.within(timeout, exchange).await
     }
 
-    /// Sends a request and hands each piece of the answer's body to `sink` as it comes: the first one within the time to wait, and
-    /// each other one within as long again. An answer that is not a success is read whole and becomes an error.
+    /// Sends a request and passes each part of the response body to `sink` as it arrives: the first within
+    /// the timeout, each further one within the same time again. A response without a success status is read
+    /// completely and becomes an error.
     ///
     /// # Errors
-    /// Nobody answers; the answer breaks off, or goes on too slowly; the node refuses.
+    /// There is no response; the response is truncated or too slow; the node rejects the request.
     pub async fn stream(&self, request: Request, mut sink: impl FnMut(&[u8])) -> Result<HeaderMap, Error> {
         let timeout = request.timeout.unwrap_or(self.patience);
         let mut answer = self.within(timeout, self.open(request)).await?;
@@ -242,11 +244,11 @@ impl Client {
         tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Sends a request and waits for the beginning of the answer. An answer that is not a success is read whole and becomes an
-    /// error. The request's own timeout does not count here.
+    /// Sends a request and waits for the start of the response. A response without a success status is read
+    /// completely and becomes an error. The request's own timeout does not apply.
     ///
     /// # Errors
-    /// Nobody answers; the node refuses.
+    /// There is no response; the node rejects the request.
     pub async fn open(&self, request: Request) -> Result<Streaming, Error> {
         let response = self.begin(request).await?;
         let (parts, body) = response.into_parts();
@@ -274,7 +276,7 @@ impl Client {
             let reason = match tls {
                 Some(tls) => millrace_trust::in_words(tls),
                 None if is_no_http => "what it says is no HTTP; does it speak TLS (https://)?".to_owned(),
-                // What the system says lies deepest.
+                // The innermost error is that of the system.
                 None => causes(&error).last().map_or_else(String::new, ToString::to_string),
             };
             match tls {
@@ -292,10 +294,10 @@ impl Client {
 }
 
 impl Streaming {
-    /// The next piece of the body; `None` at its end. Nothing is lost when it is dropped before it is done.
+    /// Next part of the body; `None` at its end. Cancel safe: dropping the future loses no data.
     ///
     /// # Errors
-    /// The answer breaks off.
+    /// The response is truncated.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some(frame) = self.body.frame().await {
             let broken = |error: hyper::Error| Error::Broken {
@@ -317,7 +319,7 @@ fn trusting_nobody() -> Result<rustls::ClientConfig, rustls::Error> {
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }
 
-/// An error, and what lies behind it, deeper and deeper.
+/// An error and its sources, outermost first.
 fn causes<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {

@@ -2,68 +2,68 @@ use std::path::PathBuf;
 
 use millrace_document::json::Place;
 
-/// What can go wrong while speaking to a node.
+/// Error in communication with a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is not one.
+    /// The address is invalid.
     #[error("'{text}' is not an address such as http://localhost:8080: {reason}")]
     Address {
-        /// As given.
+        /// The given text.
         text: String,
-        /// What is wrong.
+        /// Cause of the error.
         reason: String,
     },
-    /// Nobody answers there.
+    /// The address cannot be reached.
     #[error(
         "cannot reach {address}: {reason}; is the node running, and is that its address? Start one with: millrace serve"
     )]
     Unreachable {
-        /// Where.
+        /// Address of the node.
         address: String,
-        /// What the system says.
+        /// Message of the system.
         reason: String,
     },
     /// The node's certificate is not trusted.
     #[error("{address}: {reason}; name a file with the certificate to trust in SSL_CERT_FILE")]
     Certificate {
-        /// Where.
+        /// Address of the node.
         address: String,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: String,
     },
-    /// The two sides do not come to speak TLS.
+    /// The TLS handshake failed.
     #[error("{address}: {reason}")]
     Tls {
-        /// Where.
+        /// Address of the node.
         address: String,
-        /// What is wrong.
+        /// Cause of the error.
         reason: String,
     },
-    /// The connection broke before the whole answer was there.
+    /// The connection was closed before the end of the response.
     #[error("the answer of {address} broke off: {reason}")]
     Broken {
-        /// Where.
+        /// Address of the node.
         address: String,
-        /// What the system says.
+        /// Message of the system.
         reason: String,
     },
-    /// No answer came in time.
+    /// There was no response in time.
     #[error(
         "{address} did not answer within {seconds} seconds: it is busy, or no Millrace node; its log tells more. Give it longer with --timeout"
     )]
     Timeout {
-        /// Where.
+        /// Address of the node.
         address: String,
-        /// How long was waited.
+        /// Timeout in seconds.
         seconds: f64,
     },
-    /// The node refuses, or fails.
+    /// The node rejected the request, or failed.
     #[error("{message} (HTTP {status})")]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// The node's own words.
+        /// Message of the node.
         message: String,
     },
     /// A file cannot be read or written.
@@ -71,7 +71,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// A directory is not an application package.
@@ -79,20 +79,20 @@ pub enum Error {
     Package {
         /// The directory.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause of the error.
         reason: String,
     },
     /// The text is not a document id.
     #[error("{0}")]
     Id(#[from] millrace_document::Error),
-    /// The feed is not one.
+    /// The input is not a feed.
     #[error("{input}, {place}: {reason}")]
     Feed {
         /// The file, or `standard input`.
         input: String,
-        /// Where.
+        /// Position in the input.
         place: Place,
-        /// What is wrong and what was expected.
+        /// Cause, and the expected text.
         reason: String,
     },
 }

@@ -4,15 +4,15 @@ use millrace_document::{DocumentId, Group};
 
 use crate::Error;
 
-/// The path below a node's address that stands for the document `id`.
+/// Request path of the document `id` below a node's address.
 ///
 /// # Errors
-/// [`Error::Id`].
+/// [`Error::Id`] for an invalid id.
 pub fn document_path(id: &str) -> Result<String, Error> {
     Ok(path_of(&DocumentId::parse(id)?))
 }
 
-/// The path of an id that was parsed.
+/// Request path of a parsed id.
 pub(crate) fn path_of(id: &DocumentId) -> String {
     let (namespace, document_type, name) =
         (Encoded(id.namespace()), Encoded(id.document_type()), Encoded(id.name()));
@@ -29,7 +29,7 @@ pub fn encoded(text: &str) -> String {
     Encoded(text).to_string()
 }
 
-/// Text, percent-encoded when it is shown.
+/// Text that is percent-encoded on display.
 pub(crate) struct Encoded<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Encoded<'_> {

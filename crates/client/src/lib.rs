@@ -1,8 +1,10 @@
-//! The other side of HTTP: what the command line says to a node.
+//! HTTP client of a node, as used by the command line.
 //!
-//! A [`Client`] speaks to one port of a node. [`feed`] sends many operations, as many at a time as the node takes well.
+//! A [`Client`] communicates with one port of a node. [`feed`] sends many operations, as many at a time as
+//! the node can handle.
 //!
-//! This crate knows ids and the boundaries of operations, but no schemas and no queries: it carries JSON.
+//! This crate knows ids and the boundaries of operations; it is independent of schemas and queries: it
+//! transports JSON.
 
 mod client;
 mod error;

@@ -7,8 +7,8 @@ use zip::write::SimpleFileOptions;
 
 use crate::Error;
 
-/// The application package in `directory` as a zip archive: all its files but hidden ones and build
-/// output (`target`).
+/// Packs the application package in `directory` into a zip archive: all its files except hidden ones and
+/// build output (`target`).
 ///
 /// # Errors
 /// The directory cannot be read, or has no services.xml.
@@ -27,7 +27,7 @@ pub fn pack(directory: &Path) -> Result<Vec<u8>, Error> {
     Ok(packed.into_inner())
 }
 
-/// Where services.xml lies: in the directory itself, or below src/main/application.
+/// Directory of services.xml: `directory` itself, or src/main/application below it.
 fn root_of(directory: &Path) -> Result<PathBuf, Error> {
     let fail = |reason: &str| Error::Package { path: directory.to_owned(), reason: reason.to_owned() };
     match fs::metadata(directory) {
@@ -43,7 +43,7 @@ fn root_of(directory: &Path) -> Result<PathBuf, Error> {
         .ok_or_else(|| fail("there is no services.xml in it, so it is not an application package"))
 }
 
-/// All files below `root`, by their path in the package.
+/// All files below `root`, by path in the package.
 fn files(root: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut found = Vec::new();
     let mut directories = vec![(String::new(), root.to_owned())];

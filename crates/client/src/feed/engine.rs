@@ -1,4 +1,4 @@
-//! Sending what the reader cuts.
+//! Sending of the operations of a feed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
@@ -16,27 +16,27 @@ use super::resume::{Frontier, Resume};
 use super::throttle::Throttle;
 use crate::{Answer, Client, Error, Protocol, Request};
 
-/// Operations read ahead of sending.
+/// Number of operations read ahead of sending.
 const READ_AHEAD: usize = 256;
 
-/// How often progress is told and the resume file written.
+/// Interval of progress reports and of writing the resume file.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long the node may take to say that it is there.
+/// Timeout of the initial request to the node.
 const GREETING: Duration = Duration::from_secs(20);
 
-/// How a feed is sent.
+/// Options of a feed.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Connections, each of which carries many operations.
+    /// Number of connections, each of which carries many operations.
     pub connections: usize,
-    /// The most operations under way.
+    /// Maximum number of operations in flight.
     pub in_flight_max: usize,
-    /// How long one operation is tried again.
+    /// Time during which one operation is retried.
     pub patience: Duration,
-    /// How long the node may take for one attempt.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// Whether to stop at the first operation that fails for good.
+    /// True to stop at the first permanent failure of an operation.
     pub stop_at_failure: bool,
 }
 
@@ -52,12 +52,12 @@ impl Default for Options {
     }
 }
 
-/// Feeds what `stream` has to the node at `base`, telling `progress` now and then. `input` is the stream's name in messages and in
-/// the resume file.
+/// Feeds the content of `stream` to the node at `base`, calling `progress` regularly. `input` is the stream's
+/// name in messages and in the resume file.
 ///
 /// # Errors
-/// The node cannot be reached at all; the stream cannot be read or is no feed; the resume file cannot be written. Operations that
-/// fail are part of the report.
+/// The node cannot be reached; the stream cannot be read or is not a feed; the resume file cannot be written.
+/// Failed operations are part of the report.
 pub async fn feed(
     base: &str,
     input: &str,
@@ -76,7 +76,7 @@ pub async fn feed(
         Error::Feed { input: input.to_owned(), place, reason }
     })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    // Reading may wait for a pipe, so it has a thread of its own. It ends when nobody receives any more.
+    // Reading may block on a pipe, so it has its own thread, which ends when the receiver is dropped.
     let reading = tokio::task::spawn_blocking(move || {
         for next in operations {
             if sender.blocking_send(next).is_err() {
@@ -101,15 +101,17 @@ pub async fn feed(
         started: now,
     };
     let report = feeding.run(resume, progress).await?;
-    // The reader has ended or sees at once that nobody receives; if it panicked, what it read was fed.
+    // The reader has ended, or ends because the receiver is gone; if it panicked, the operations read so far
+    // were fed.
     let _ = reading.await;
     Ok(report)
 }
 
-/// Waits until the node at `base` can be reached, for at most `patience`. `waiting` is told once why it cannot yet.
+/// Waits up to `patience` until the node at `base` can be reached. `waiting` is called once with the first
+/// error.
 ///
 /// # Errors
-/// It cannot be reached in that time; it refuses, or is not trusted.
+/// The node cannot be reached in that time; it rejects the request, or is not trusted.
 pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error)) -> Result<(), Error> {
     let client = Client::new(base, Protocol::Http2)?;
     let begun = Instant::now();
@@ -127,14 +129,14 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
     }
 }
 
-/// Asks whether the node is there and has an application, so that neither a wrong address nor a forgotten deployment fails operation by
-/// operation.
+/// Checks that the node responds and has an application, so that a wrong address or a missing deployment is
+/// not reported for each operation.
 async fn greet(client: &Client) -> Result<(), Error> {
     let request = Request::new(Method::GET, "/state/v1/health").timeout(GREETING);
     let answer = client.send(request).await?;
     let health = answer.json();
     let told = |name: &str| health["status"][name].as_str();
-    // Whatever else it answers, it is there: what is wrong with an operation it says to the operation.
+    // Any other response shows that it is running; errors of an operation are reported for the operation.
     match (told("code"), told("message")) {
         (Some("initializing"), Some(message)) => {
             Err(Error::Refused { status: answer.status.as_u16(), message: message.to_owned() })
@@ -143,7 +145,7 @@ async fn greet(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// A feed under way.
+/// A feed in progress.
 struct Feeding<'a> {
     input: &'a str,
     options: &'a Options,
@@ -151,9 +153,9 @@ struct Feeding<'a> {
     receiver: mpsc::Receiver<Result<Operation, Unread>>,
     throttle: Throttle,
     sending: JoinSet<Sent>,
-    /// For each document with an operation under way, those that wait for it.
+    /// Operations that wait for an earlier one on the same document, by document.
     behind: HashMap<DocumentId, VecDeque<Operation>>,
-    /// How many wait so.
+    /// Number of these operations.
     waiting: usize,
     frontier: Frontier,
     report: Report,
@@ -162,7 +164,7 @@ struct Feeding<'a> {
     started: Instant,
 }
 
-/// What became of an operation.
+/// Result of an operation.
 struct Sent {
     id: DocumentId,
     kind: OperationKind,
@@ -175,13 +177,13 @@ struct Sent {
     overloaded: bool,
 }
 
-/// What the node says of an operation.
+/// Response of the node to an operation.
 struct Answered {
     status: StatusCode,
-    /// Empty where it went well.
+    /// Message; empty on success.
     message: String,
     ignored: bool,
-    /// What is wrong there, or where the operation begins.
+    /// Position of the error, or the start of the operation.
     place: Place,
 }
 
@@ -235,7 +237,7 @@ impl Feeding<'_> {
         let Progress { done, ignored, condition_not_met, .. } = self.report.progress;
         let answered = done + ignored + condition_not_met;
         self.report.latency_mean = self.latency_sum / u32::try_from(answered.max(1)).unwrap_or(u32::MAX);
-        // A feed of which nothing could be read is not a feed.
+        // An input from which nothing could be read is not a feed.
         match (unreadable, self.report.stop) {
             (Some(reason), Some(Stop::Unreadable(place)))
                 if answered == 0 && self.report.progress.failed == 1 =>
@@ -254,7 +256,7 @@ impl Feeding<'_> {
         }
     }
 
-    /// Sends the operation, or lets it wait for an earlier one on the same document.
+    /// Sends the operation, or queues it behind an earlier one on the same document.
     fn accept(&mut self, operation: Operation) {
         self.frontier.begin(operation.place.offset);
         self.report.progress.read_bytes = operation.end;
@@ -277,7 +279,7 @@ impl Feeding<'_> {
         self.sending.spawn(deliver(client, operation, patience, timeout));
     }
 
-    /// Counts an operation that ended, and sends the one behind it. False when the feed is to stop.
+    /// Counts a finished operation, and sends the one queued behind it. Returns false if the feed must stop.
     fn sent(&mut self, sent: Sent) -> bool {
         let now = Instant::now();
         let progress = &mut self.report.progress;
@@ -313,7 +315,7 @@ impl Feeding<'_> {
                 }
             }
             Err(error) => {
-                // The others would fare no better.
+                // Further operations would fail, too.
                 self.failed(sent.place, sent.id.to_string(), 0, error.to_string());
                 self.report.stop = Some(Stop::NodeAway);
                 return false;
@@ -342,7 +344,8 @@ impl Feeding<'_> {
 }
 
 impl Answered {
-    /// The answer to the operation `json` at `place`. What the node says of a place in the operation becomes one in the feed.
+    /// Converts the response to the operation `json` at `place`. A position in the operation becomes one in
+    /// the feed.
     fn new(answer: &Answer, place: Place, json: &[u8]) -> Self {
         let status = answer.status;
         if status.is_success() {
@@ -359,7 +362,7 @@ impl Answered {
     }
 }
 
-/// Sends one operation until it is answered for good.
+/// Sends one operation until it has a final result.
 async fn deliver(client: Client, operation: Operation, patience: Duration, timeout: Duration) -> Sent {
     let method = match operation.kind {
         OperationKind::Put => Method::POST,

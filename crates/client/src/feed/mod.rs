@@ -1,7 +1,7 @@
-//! Feeding: operations are read from a stream and sent, as many at a time as the node takes well.
+//! Feeding: operations are read from a stream and sent, as many at a time as the node can handle.
 //!
-//! Operations on one document are sent one after another, in the order of the feed; others in any order. What fails for a reason
-//! that may pass (too much load, a broken connection) is sent again.
+//! Operations on one document are sent one after another, in feed order; others in any order. After a
+//! temporary failure (overload, a closed connection) an operation is sent again.
 
 mod engine;
 mod operations;

@@ -1,4 +1,4 @@
-//! The operations of a feed, ready to be sent.
+//! Operations of a feed, ready to be sent.
 
 use std::io::Read;
 
@@ -7,17 +7,17 @@ use millrace_document::{DocumentId, OperationKind};
 
 use crate::path_of;
 
-/// Reads operations from a stream, from its beginning or from a place where an operation ended.
+/// Reader of operations from a stream, from its start or from the end of an operation.
 pub(super) struct Operations {
     reader: FeedReader<Box<dyn Read + Send>>,
 }
 
-/// Why an operation of a feed is not there.
+/// The reason for a missing operation of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unread {
     pub(super) place: Place,
     pub(super) reason: String,
-    /// Nothing can be read from there on.
+    /// True if reading cannot continue after it.
     pub(super) ends: bool,
 }
 
@@ -26,12 +26,12 @@ pub(super) struct Unread {
 pub(super) struct Operation {
     pub(super) id: DocumentId,
     pub(super) kind: OperationKind,
-    /// The path.
+    /// Request path.
     pub(super) target: String,
     pub(super) body: Vec<u8>,
-    /// Its first byte.
+    /// Position of its first byte.
     pub(super) place: Place,
-    /// The byte after it, from 0.
+    /// Offset of the byte after it, from 0.
     pub(super) end: u64,
 }
 
@@ -39,7 +39,7 @@ impl Operations {
     /// The operations of `stream` from byte `start` on.
     ///
     /// # Errors
-    /// The stream cannot be read, or is shorter than that.
+    /// The stream cannot be read, or is shorter.
     pub(super) fn new(stream: impl Read + Send + 'static, start: u64) -> Result<Self, Unread> {
         let stream: Box<dyn Read + Send> = Box::new(stream);
         let reader = FeedReader::new(stream);
@@ -67,7 +67,7 @@ impl From<millrace_document::Error> for Unread {
         match error {
             Operation { place, reason } => Unread { place, reason, ends: false },
             Feed { place, reason } => Unread { place, reason, ends: true },
-            // The reader has no others.
+            // The reader has no other errors.
             other => Unread { place: Place::default(), reason: other.to_string(), ends: true },
         }
     }

@@ -2,81 +2,82 @@ use std::time::Duration;
 
 use millrace_document::json::Place;
 
-/// How far a feed is.
+/// Progress of a feed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
-    /// Operations that the node carried out.
+    /// Number of operations that the node executed.
     pub done: u64,
-    /// Of these, puts of documents without a group.
+    /// Number of puts among them of documents without a group.
     pub without_group: u64,
-    /// Operations on documents that the selections of all content clusters refuse: the node passed them over.
+    /// Number of operations on documents that the selections of all content clusters reject: the node ignored
+    /// them.
     pub ignored: u64,
-    /// Operations whose condition did not hold.
+    /// Number of operations whose condition was not met.
     pub condition_not_met: u64,
-    /// Operations that failed for good.
+    /// Number of operations that failed permanently.
     pub failed: u64,
-    /// Attempts that were made again.
+    /// Number of repeated attempts.
     pub retried: u64,
-    /// Bytes of the feed that were read.
+    /// Number of bytes read from the feed.
     pub read_bytes: u64,
-    /// Bytes of operations sent and answered.
+    /// Number of bytes of finished operations.
     pub sent_bytes: u64,
-    /// Operations under way.
+    /// Number of operations in flight.
     pub in_flight: usize,
-    /// How many may be under way now.
+    /// Current limit on operations in flight.
     pub window: usize,
 }
 
-/// An operation that failed for good.
+/// An operation that failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The file, or `standard input`.
     pub input: String,
-    /// What is wrong there, or where the operation begins.
+    /// Position of the error, or the start of the operation.
     pub place: Place,
-    /// The document; empty where it could not be read.
+    /// Document id; empty if it could not be read.
     pub id: String,
-    /// The HTTP status; 0 where there was no answer.
+    /// HTTP status; 0 without a response.
     pub status: u16,
-    /// Why.
+    /// Cause of the failure.
     pub message: String,
 }
 
-/// Why the rest of a feed was not fed.
+/// The reason for ending a feed early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It cannot be read from there on.
+    /// It cannot be read from this position on.
     Unreadable(Place),
-    /// An operation failed, and was to be the last.
+    /// An operation failed, and the options say to stop.
     AtFailure,
-    /// The node was away for as long as operations are tried again.
+    /// The node was unreachable for the whole retry time.
     NodeAway,
 }
 
-/// How a feed went.
+/// Result of a feed.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The counts at the end.
+    /// Final counts.
     pub progress: Progress,
-    /// The first failures; [`Progress::failed`] tells how many there were.
+    /// The first failures; [`Progress::failed`] is their total number.
     pub failures: Vec<Failure>,
-    /// The first operation that was ignored: its place, and its document.
+    /// Position and document of the first ignored operation.
     pub first_ignored: Option<(Place, String)>,
-    /// Why it ended before its end.
+    /// The reason for ending early, if it did.
     pub stop: Option<Stop>,
-    /// From the first operation to the last answer.
+    /// Time from the first operation to the last response.
     pub elapsed: Duration,
-    /// The mean time of an operation from sending to its answer.
+    /// Mean time of an operation from sending to its response.
     pub latency_mean: Duration,
-    /// The longest.
+    /// Maximum time of an operation.
     pub latency_max: Duration,
 }
 
 impl Report {
-    /// Failures are kept up to this number.
+    /// Maximum number of failures kept.
     pub(super) const FAILURES_MAX: usize = 100;
 
-    /// Operations carried out in a second.
+    /// Executed operations per second.
     pub fn rate(&self) -> f64 {
         self.progress.done as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }

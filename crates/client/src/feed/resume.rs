@@ -1,11 +1,11 @@
-//! Where a feed was, so that it can go on there.
+//! Persistent position of a feed, from which it can be resumed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// How far each input was fed, kept in a file.
+/// Fed part of each input, stored in a file.
 #[derive(Debug)]
 pub struct Resume {
     path: PathBuf,
@@ -13,10 +13,10 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// Reads the file, where it is there.
+    /// Reads the file, if it exists.
     ///
     /// # Errors
-    /// It cannot be read, or is not what this wrote.
+    /// The file cannot be read, or has another format.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let offsets = match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::Package {
@@ -29,12 +29,12 @@ impl Resume {
         Ok(Resume { path: path.to_owned(), offsets })
     }
 
-    /// The byte up to which `input` was fed.
+    /// Offset up to which `input` was fed.
     pub fn offset(&self, input: &str) -> u64 {
         self.offsets.get(input).copied().unwrap_or(0)
     }
 
-    /// `input` is fed up to this byte.
+    /// Records that `input` was fed up to this offset.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -47,7 +47,7 @@ impl Resume {
             .map_err(|source| Error::File { path: self.path.clone(), source })
     }
 
-    /// All is fed; the file goes.
+    /// Removes the file, because everything was fed.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -64,31 +64,31 @@ impl Resume {
 /// The place before which everything is done, though operations end in any order.
 #[derive(Debug, Default)]
 pub(super) struct Frontier {
-    /// Where the operations under way begin.
+    /// Start offsets of the operations in flight.
     under_way: BTreeSet<u64>,
     reached: u64,
 }
 
 impl From<u64> for Frontier {
-    /// Everything before this byte was done earlier.
+    /// Creates a frontier; everything before this offset was done earlier.
     fn from(reached: u64) -> Self {
         Frontier { under_way: BTreeSet::new(), reached }
     }
 }
 
 impl Frontier {
-    /// An operation begins at this byte.
+    /// Records the start of the operation at this offset.
     pub(super) fn begin(&mut self, offset: u64) {
         self.under_way.insert(offset);
     }
 
-    /// The operation from `offset` to `end` is done.
+    /// Records the end of the operation from `offset` to `end`.
     pub(super) fn end(&mut self, offset: u64, end: u64) {
         self.under_way.remove(&offset);
         self.reached = self.reached.max(end);
     }
 
-    /// Everything before this byte is done.
+    /// Everything before this offset is done.
     pub(super) fn offset(&self) -> u64 {
         self.under_way.first().copied().unwrap_or(self.reached)
     }

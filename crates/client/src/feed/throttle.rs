@@ -1,34 +1,35 @@
-//! How many operations are under way at a time.
+//! Limit on the number of operations in flight.
 //!
-//! The window grows by one for each answer that came quickly, and shrinks a little for each that came slowly: beyond the point
-//! where all of the node's cores and its disk are busy, more operations only wait longer. A refusal for too much load halves it.
+//! The window grows by one for each fast response, and shrinks slightly for each slow one: once all cores and
+//! the disk of the node are busy, more operations only wait longer. A rejection because of overload halves
+//! it.
 
 use std::time::{Duration, Instant};
 
-/// The window of operations under way.
+/// Window of operations in flight.
 pub(super) struct Throttle {
     window: f64,
     largest: f64,
-    /// The quickest answer lately: what an operation takes that does not wait.
+    /// Fastest recent response: the duration of an operation without waiting.
     quickest: Duration,
     quickest_at: Instant,
     halved_at: Option<Instant>,
 }
 
-/// The window never is smaller.
+/// Minimum size of the window.
 const SMALLEST: f64 = 8.0;
 
-/// An answer that takes this many times the quickest has waited.
+/// Ratio to the fastest response from which a response counts as slow.
 const WAITED: u32 = 12;
 
-/// After so long the quickest answer is measured anew.
+/// Interval after which the fastest response is measured again.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// The window is halved at most once in this time, since one overload refuses many operations.
+/// Minimum time between two halvings, because one overload rejects many operations.
 const HALVING: Duration = Duration::from_millis(200);
 
 impl Throttle {
-    /// A window of up to `largest`.
+    /// Creates a window of up to `largest`.
     pub(super) fn new(largest: usize, now: Instant) -> Self {
         let largest = (largest as f64).max(1.0);
         Throttle {
@@ -40,12 +41,12 @@ impl Throttle {
         }
     }
 
-    /// How many may be under way.
+    /// Current size of the window.
     pub(super) fn window(&self) -> usize {
         self.window as usize
     }
 
-    /// An answer came after `latency`.
+    /// Records a response after `latency`.
     pub(super) fn answered(&mut self, latency: Duration, now: Instant) {
         if latency < self.quickest || now.duration_since(self.quickest_at) > MEMORY {
             self.quickest = latency.max(Duration::from_micros(200));
@@ -59,7 +60,7 @@ impl Throttle {
         self.clamp();
     }
 
-    /// The node refused an operation for too much load.
+    /// Records a rejection because of overload.
     pub(super) fn refused(&mut self, now: Instant) {
         if self.halved_at.is_none_or(|at| now.duration_since(at) > HALVING) {
             self.halved_at = Some(now);
