@@ -1,29 +1,30 @@
-//! Which of the waiting sequences run together: a pure function.
+//! Selection of the waiting sequences that run together: a pure function.
 //!
-//! A batch is a rectangle of tokens: sequences that are shorter than the longest are padded, and padding costs what tokens cost. So the
-//! batch is built around the sequence that waited longest, from those nearest to it in length, for as long as little is padded
-//! and the rectangle stays within a number of tokens: from there on larger batches are no faster per token, and later ones wait longer.
+//! A batch is a rectangle of tokens: sequences shorter than the longest are padded, and padding costs as much
+//! as tokens. A batch therefore starts with the sequence that has waited longest, and adds those nearest to
+//! it in length, as long as there is little padding and the rectangle stays within a number of tokens. Beyond
+//! that, larger batches are no faster per token, and later ones wait longer.
 
-/// How large a batch may become.
+/// Size limits of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Tokens, padding included. A single longer sequence runs alone.
+    /// Maximum number of tokens, including padding. A longer sequence runs alone.
     pub tokens: usize,
-    /// Sequences.
+    /// Maximum number of sequences.
     pub sequences: usize,
 }
 
-/// Padding may be this share of the tokens that are not.
+/// Padding is at most the other tokens divided by this number.
 const PADDING_SHARE: usize = 8;
 
-/// The positions, in ascending order, of the sequences to run together. `lengths` are those of the waiting sequences, the longest
-/// waiting first; that one is always among the chosen. Empty for none waiting.
+/// Indices, ascending, of the sequences to run together. `lengths` are those of the waiting sequences,
+/// longest wait first; the first one is always selected. Empty if none are waiting.
 pub fn choose(lengths: &[usize], limits: Limits) -> Vec<usize> {
     let Some(&seed) = lengths.first() else { return Vec::new() };
     if lengths.len() == 1 || limits.sequences <= 1 {
         return vec![0];
     }
-    // Nearest in length first; of equally near ones, those that waited longer.
+    // Nearest in length first; of equally near ones, the longest wait first.
     let mut others: Vec<usize> = (1..lengths.len()).collect();
     others.sort_by_key(|&at| (lengths[at].abs_diff(seed), at));
     let mut chosen = vec![0];

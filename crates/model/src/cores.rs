@@ -1,28 +1,28 @@
-//! The cores of the machine, as far as others than models keep them busy.
+//! CPU cores, and their use by work other than models.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 thread_local! {
-    /// Whether this thread is counted as busy.
+    /// True if this thread counts as busy.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts cores that are busy with other work than running models. Clones count together.
+/// Counter of cores that are busy with work other than running models. Clones share the count.
 #[derive(Clone, Default)]
 pub struct Cores(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     busy: AtomicUsize,
-    /// Whether somebody waits for a core.
+    /// Number of runs that wait for a core.
     wanted: AtomicUsize,
     free: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Cores {
-    /// Does work on this thread that keeps a core busy.
+    /// Runs work on this thread that keeps a core busy.
     pub fn occupy<T>(&self, work: impl FnOnce() -> T) -> T {
         let _busy = Counted::new(&self.0, true);
         work()
@@ -34,24 +34,24 @@ impl Cores {
         wait()
     }
 
-    /// How many are busy.
+    /// Number of busy cores.
     pub(crate) fn busy(&self) -> usize {
         self.0.busy.load(Ordering::Relaxed)
     }
 
-    /// How much waits for a core.
+    /// Sets the number of runs that wait for a core.
     pub(crate) fn wanted(&self, waiting: usize) {
         self.0.wanted.store(waiting, Ordering::Relaxed);
     }
 
-    /// Says what is done when a core becomes free that is wanted.
+    /// Sets the callback for a core that becomes free while one is wanted.
     pub(crate) fn call_when_free(&self, call: impl Fn() + Send + Sync + 'static) {
-        // Set once, by the scheduler that made it.
+        // Set once, by the scheduler that owns it.
         let _ = self.0.free.set(Box::new(call));
     }
 }
 
-/// A thread that counts as busy, or not, until this goes; then as before.
+/// Guard that makes a thread count as busy, or not; restores the previous state on drop.
 struct Counted<'c> {
     cores: &'c Shared,
     before: bool,
@@ -70,7 +70,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Shared {
-    /// Counts this thread as busy or not; and whether it was.
+    /// Makes this thread count as busy or not; returns the previous state.
     fn change(&self, busy: bool) -> bool {
         let before = BUSY.replace(busy);
         match (before, busy) {

@@ -1,4 +1,4 @@
-//! A transformer that takes tokens: its file checked once, then run over batches.
+//! Transformer models over tokens: the file is checked once, then run over batches.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,37 +10,37 @@ use crate::lazy::Lazy;
 use crate::onnx::{OnnxModel, Terms, list};
 use crate::{Element, Error, Grant, Model, Port, Sequence, States, Threads};
 
-/// Cells of the states of a batch, a row for each token: as many as stay in a core's own cache while an operation goes over them. Larger
-/// batches are no faster per token.
+/// Number of cells in the states of a batch, one row per token: as many as stay in a core's own cache during
+/// an operation. Larger batches are no faster per token.
 const BATCH_CELLS: usize = 192 << 10;
-/// The least and the most tokens of a batch, whatever the rows' width: from 256 on no model seen was faster per token, and who misses a long run
-/// waits for all of it.
+/// Minimum and maximum number of tokens per batch, for any row width. From 256 on no measured model was
+/// faster per token, and a caller that misses a long run waits for all of it.
 const BATCH_TOKENS: (usize, usize) = (128, 256);
 
-/// What the user of a model expects of it.
+/// Properties that the user of a model requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncoderOptions {
-    /// The name of the model, for messages.
+    /// Name of the model, for messages.
     pub name: String,
-    /// The input of token ids.
+    /// Name of the input for token ids.
     pub ids: String,
-    /// The input that tells tokens from padding.
+    /// Name of the input for the attention mask.
     pub mask: String,
-    /// The input of token types, if the model has one.
+    /// Name of the input for token types, if the model has one.
     pub types: Option<String>,
-    /// The output.
+    /// Name of the output.
     pub output: String,
-    /// The dimensions that the output must have: 3 for a row per token, 2 where the model itself pools.
+    /// Required number of dimensions of the output: 3 for a row per token, 2 if the model itself pools.
     pub output_rank: usize,
-    /// How it is executed.
+    /// Thread settings.
     pub threads: Threads,
 }
 
-/// A loaded model that fits its options.
+/// A loaded model that matches its options.
 pub struct Encoder {
     model: OnnxModel,
     options: EncoderOptions,
-    /// Where the file says how many sequences or tokens a run has.
+    /// Fixed number of sequences of a run, if the file has one.
     batch: Option<usize>,
     length: Option<usize>,
 }
@@ -49,7 +49,7 @@ impl Encoder {
     /// Loads a file and checks that it has these inputs and this output.
     ///
     /// # Errors
-    /// [`Error::Load`] for what is no model, [`Error::Signature`] for one that has other names, types or shapes.
+    /// [`Error::Load`] if the file is not a model, [`Error::Signature`] if names, types or shapes differ.
     pub fn load(path: &Path, options: EncoderOptions) -> Result<Self, Error> {
         let model = OnnxModel::load(path, options.threads)?;
         let check = Check { path: model.path(), inputs: &model.inputs, outputs: &model.outputs };
@@ -58,7 +58,7 @@ impl Encoder {
         Ok(Encoder { model, options, batch, length })
     }
 
-    /// The cells of an output row, where the file says it.
+    /// Number of cells of an output row, if the file fixes it.
     pub fn width(&self) -> Option<usize> {
         let output = self.model.outputs.iter().find(|port| port.name == self.options.output)?;
         output.shape.last().copied().flatten()
@@ -68,14 +68,14 @@ impl Encoder {
         Error::Run { model: self.options.name.clone(), reason: reason.to_string() }
     }
 
-    /// The output.
+    /// Runs the model; returns the output.
     fn output(&self, inputs: &[(&str, DynValue)], tokens: usize, grant: &Grant) -> ort::Result<DynValue> {
         let terms = Terms::new(grant, tokens > self.limits().tokens)?;
         let mut values = self.model.run(inputs, &[self.options.output.as_str()], &terms)?;
         values.pop().ok_or_else(|| ort::Error::new("the run gave no output"))
     }
 
-    /// One sequence's share of the output.
+    /// Extracts the states of one sequence from the output.
     fn states(&self, sequence: &Sequence, at: usize, shape: &[usize], cells: &[f32]) -> Option<States> {
         let width = *shape.last()?;
         let stride = shape.iter().skip(1).product::<usize>();
@@ -142,7 +142,7 @@ impl Model for Encoder {
     }
 }
 
-/// Compares what a file has with what is expected.
+/// Comparison of a file with the requirements.
 struct Check<'a> {
     path: &'a Path,
     inputs: &'a [Port],
@@ -154,7 +154,7 @@ impl Check<'_> {
         Err(Error::Signature { path: PathBuf::from(self.path), reason })
     }
 
-    /// The sizes of the two dimensions, where they are fixed.
+    /// Sizes of the two dimensions, if they are fixed.
     fn inputs(&self, options: &EncoderOptions) -> Result<(Option<usize>, Option<usize>), Error> {
         let wanted: Vec<&String> = [&options.ids, &options.mask].into_iter().chain(&options.types).collect();
         let mut sizes = (None, None);
@@ -200,7 +200,7 @@ impl Check<'_> {
     }
 }
 
-/// An encoder that is in memory while it is used.
+/// An encoder that is in memory only while it is used.
 pub struct LazyEncoder {
     encoder: Lazy<Encoder>,
     limits: Limits,
@@ -211,11 +211,11 @@ impl LazyEncoder {
     /// Loads the model to check it, runs it once, and keeps it.
     ///
     /// # Errors
-    /// As [`Encoder::load`]; also for a model that fails on a short text.
+    /// The errors of [`Encoder::load`]; also if the model fails on a short text.
     pub fn new(path: PathBuf, options: EncoderOptions) -> Result<Self, Error> {
         let file = path.clone();
         let (lazy, encoder) = Lazy::new(move || Encoder::load(&file, options.clone()))?;
-        // Every vocabulary has these two.
+        // Every vocabulary has these two tokens.
         let text = Sequence { ids: vec![0, 1], ..Sequence::default() };
         let states = encoder.run(&[&text], &Grant::default()).map_err(|error| {
             let reason = format!("it was tried with two tokens: {error}");
@@ -225,17 +225,18 @@ impl LazyEncoder {
         Ok(LazyEncoder { encoder: lazy, limits: encoder.limits(), width })
     }
 
-    /// The cells of an output row.
+    /// Number of cells of an output row.
     pub fn width(&self) -> Option<usize> {
         self.width
     }
 
-    /// Lets the model go if nothing has run on it for so long. A run under way keeps it until it ends.
+    /// Unloads the model if it was idle for this time; returns true if it was unloaded. A run in progress
+    /// keeps it until it ends.
     pub fn unload_idle(&self, idle: Duration) -> bool {
         self.encoder.unload_idle(idle)
     }
 
-    /// Whether the model is in memory; not while it is being loaded.
+    /// True if the model is in memory; false while it is being loaded.
     pub fn is_loaded(&self) -> bool {
         self.encoder.is_loaded()
     }

@@ -1,58 +1,58 @@
 use std::path::PathBuf;
 
-/// What goes wrong with a model.
+/// Error of a model.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// ONNX Runtime is not there, or not usable.
+    /// ONNX Runtime is missing or unusable.
     #[error(
         "models need ONNX Runtime, and {reason}; run scripts/onnxruntime (make build does), or set ORT_DYLIB_PATH to libonnxruntime.so"
     )]
     Runtime {
-        /// What was tried.
+        /// Locations that were tried.
         reason: String,
     },
-    /// The file is no model that can run here.
+    /// The file is not a supported model.
     #[error("{}: {reason}", path.display())]
     Load {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the error.
         reason: String,
     },
-    /// The model does not have the inputs and outputs that its user works with.
+    /// The inputs and outputs of the model differ from those its user requires.
     #[error("{}: {reason}", path.display())]
     Signature {
         /// The file.
         path: PathBuf,
-        /// What was expected, and what was found.
+        /// Expected and actual signature.
         reason: String,
     },
     /// The model failed on an input.
     #[error("the model '{model}' failed: {reason}")]
     Run {
-        /// Its name.
+        /// Name of the model.
         model: String,
-        /// What it said.
+        /// Message of the model.
         reason: String,
     },
-    /// Too much waits already.
+    /// The queue is full.
     #[error("the model '{model}' has {waiting} texts waiting: try again later")]
     Overloaded {
-        /// Its name.
+        /// Name of the model.
         model: String,
-        /// How many wait.
+        /// Number of waiting sequences.
         waiting: usize,
     },
-    /// The caller's time was up.
+    /// The caller's deadline passed.
     #[error("the model '{model}' did not answer in time")]
     Deadline {
-        /// Its name.
+        /// Name of the model.
         model: String,
     },
-    /// Nobody waits for the answer any more, so it was not computed.
+    /// The caller no longer waits, so the result was not computed.
     #[error("nobody waited for the model '{model}' any more")]
     Abandoned {
-        /// Its name.
+        /// Name of the model.
         model: String,
     },
     /// The scheduler is shutting down.

@@ -1,8 +1,8 @@
-//! Models with tensors in and tensors out: what ranks documents, or is asked by itself.
+//! Models with tensors as input and output, used for ranking or directly.
 //!
-//! A model is bound to the types of what it is given ([`Evaluator::bind`]), and everything that can be wrong with them is found there. While it
-//! is bound it is run once, which tells the types of its outputs; and where its first dimension can have any size it is run over
-//! two rows together and apart. Where that comes to the same, rows are run together from then on.
+//! A model is bound to the types of its inputs ([`Evaluator::bind`]), which reports all errors in them.
+//! Binding runs it once to determine the types of its outputs. If its first dimension can have any size, it
+//! is also run over two rows together and separately; if the results are equal, later runs combine rows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::onnx::{OnnxModel, Terms, list};
 use crate::scheduler::{Job, Jobs};
 use crate::{Element, Error, Grant, Port, Scheduler, Threads, Usage, values};
 
-/// Rows have no more cells in one run than this, except for a single one: what is larger is no faster per row.
+/// Maximum number of cells of the rows in one run, except for a single row: larger runs are no faster per
+/// row.
 const RUN_CELLS: usize = 1 << 14;
 
-/// Rows with fewer cells are not shared out between cores.
+/// Minimum number of cells for distributing rows over cores.
 const PART_CELLS: usize = 1 << 11;
 
-/// A model file, loaded, whose runs a scheduler has.
+/// A loaded model file whose runs a scheduler executes.
 pub struct Evaluator {
     path: PathBuf,
     model: Lazy<OnnxModel>,
@@ -36,19 +37,19 @@ pub struct Evaluation {
     types: Vec<TensorType>,
 }
 
-/// What a run needs to know.
+/// Data needed for a run.
 struct Plan {
     evaluator: Arc<Evaluator>,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
-    /// Whether several rows go into one run.
+    /// True if a run may have several rows.
     is_batched: bool,
 }
 
 struct Input {
     name: String,
     element: Element,
-    /// Of one row.
+    /// Shape of one row.
     shape: Vec<usize>,
 }
 
@@ -58,14 +59,14 @@ struct Output {
     tensor_type: TensorType,
 }
 
-/// The inputs of a row, in the order in which they were bound.
+/// Inputs of a row, in binding order.
 pub type Row = Vec<Tensor>;
 
 impl Evaluator {
     /// Loads a file.
     ///
     /// # Errors
-    /// [`Error::Load`] for what is no model.
+    /// [`Error::Load`] if the file is not a model.
     pub fn load(
         name: impl Into<String>,
         path: PathBuf,
@@ -83,40 +84,42 @@ impl Evaluator {
         })
     }
 
-    /// Its name.
+    /// Name of the model.
     pub fn name(&self) -> &str {
         self.jobs.name()
     }
 
-    /// What it takes.
+    /// Inputs of the model.
     pub fn inputs(&self) -> &[Port] {
         &self.inputs
     }
 
-    /// What it gives.
+    /// Outputs of the model.
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
 
-    /// Lets the model go if nothing has run on it for so long; the next run loads it again.
+    /// Unloads the model if it was idle for this time; the next run loads it again. Returns true if it was
+    /// unloaded.
     pub fn unload_idle(&self, idle: Duration) -> bool {
         self.model.unload_idle(idle)
     }
 
-    /// Whether the model is in memory.
+    /// True if the model is in memory.
     pub fn is_loaded(&self) -> bool {
         self.model.is_loaded()
     }
 
-    /// What the model has done.
+    /// Usage of the model.
     pub fn usage(&self) -> Usage {
         self.jobs.usage()
     }
 
-    /// Binds the inputs, all of them and by name, to what they will be given, and says which outputs are wanted.
+    /// Binds all inputs, by name, to the types of their values, and selects the outputs.
     ///
     /// # Errors
-    /// [`Error::Signature`] with what is expected and what was found; also for a model that fails on inputs of these types.
+    /// [`Error::Signature`] with the expected and the actual types; also if the model fails on inputs of
+    /// these types.
     pub fn bind(
         self: &Arc<Self>,
         inputs: &[(&str, &TensorType)],
@@ -154,7 +157,7 @@ impl Evaluator {
                 )
             })
             .collect::<Result<Vec<&Port>, Error>>()?;
-        // In the order in which rows bring them.
+        // In the order in which rows contain them.
         bound.sort_by_key(|input| inputs.iter().position(|(name, _)| *name == input.name));
         self.probe(bound, &wanted)
     }
@@ -163,7 +166,7 @@ impl Evaluator {
         Err(Error::Signature { path: self.path.clone(), reason })
     }
 
-    /// The shape of an input that is given tensors of this type. `sizes` are those that named dimensions have so far.
+    /// Shape of an input for tensors of this type. `sizes` are the sizes of named dimensions so far.
     fn shape<'p>(
         &self,
         port: &'p Port,
@@ -206,7 +209,7 @@ impl Evaluator {
         Ok(shape)
     }
 
-    /// Runs the model to see what it gives, and whether rows can be run together.
+    /// Runs the model to determine its output types, and if rows can be combined.
     fn probe(self: &Arc<Self>, inputs: Vec<Input>, outputs: &[&Port]) -> Result<Evaluation, Error> {
         let model = self.model.get()?;
         let output = |port: &&Port| Output {
@@ -242,7 +245,7 @@ impl Evaluator {
         Ok(Evaluation { plan: Arc::new(plan), types })
     }
 
-    /// Whether the file leaves open how many rows there are.
+    /// True if the file does not fix the number of rows.
     fn may_batch(&self, plan: &Plan, outputs: &[(Vec<usize>, Cells)]) -> bool {
         let open = |ports: &[Port], name: &str| {
             ports.iter().any(|port| port.name == name && port.shape.first() == Some(&None))
@@ -253,14 +256,14 @@ impl Evaluator {
     }
 }
 
-/// A type that an input takes, where sizes are free an example.
+/// A type that an input accepts, with examples for free sizes.
 fn taken(port: &Port) -> String {
     let size = |at: usize| port.shape.get(at).copied().flatten().unwrap_or(if at == 0 { 1 } else { 8 });
     let dimensions: Vec<String> = (0..port.shape.len()).map(|at| format!("d{at}[{}]", size(at))).collect();
     format!("a type such as tensor<float>({})", dimensions.join(","))
 }
 
-/// Whether the output of two rows together is what they gave apart.
+/// True if the output of two rows together equals their separate outputs.
 fn is_both(one: &(Vec<usize>, Cells), two: &(Vec<usize>, Cells), both: &(Vec<usize>, Cells)) -> bool {
     const TOLERANCE: f64 = 1e-3;
     let apart = one.1.iter().chain(two.1.iter());
@@ -273,12 +276,12 @@ fn is_both(one: &(Vec<usize>, Cells), two: &(Vec<usize>, Cells), both: &(Vec<usi
 }
 
 impl Plan {
-    /// Of one row.
+    /// Number of cells of one row.
     fn cells(&self) -> usize {
         self.inputs.iter().map(|input| input.shape.iter().product::<usize>()).sum()
     }
 
-    /// A row of small numbers, other ones for another seed. Numbers that name tokens are 0 and 1, which every vocabulary has.
+    /// A row of small numbers, different for each seed. Token ids are 0 and 1, which every vocabulary has.
     fn row(&self, seed: usize) -> Row {
         let cell = |input: &Input, at: usize| match input.element {
             Element::Float | Element::Double => ((at * 7 + seed * 3) % 11) as f64 / 11.0,
@@ -295,7 +298,7 @@ impl Plan {
         self.inputs.iter().map(tensor).collect()
     }
 
-    /// One run: shape and cells of each output.
+    /// Makes one run; returns shape and cells of each output.
     fn raw(
         &self,
         model: &OnnxModel,
@@ -316,7 +319,7 @@ impl Plan {
         values.iter().zip(&self.outputs).map(|(value, output)| values::cells(value, output.element)).collect()
     }
 
-    /// The outputs of each row.
+    /// Outputs of each row.
     fn outputs(&self, model: &OnnxModel, rows: &[&Row], terms: &Terms<'_>) -> ort::Result<Vec<Vec<Tensor>>> {
         let outputs = self.raw(model, rows, terms)?;
         let tensor = |row: usize, output: &Output, cells: &Cells| {
@@ -345,11 +348,12 @@ impl Plan {
             .collect()
     }
 
-    /// The outputs of each row, so many at a time; where that fails, each row by itself, and NaN for those that fail alone.
+    /// Outputs of each row, up to `rows_max` per run. If a run fails, each of its rows runs alone; rows that
+    /// fail alone become NaN.
     fn all(&self, rows: &[Row], rows_max: usize, grant: &Grant) -> Result<Vec<Vec<Tensor>>, Error> {
         let jobs = &self.evaluator.jobs;
         let model = self.evaluator.model.get()?;
-        // Shared by all runs: once one of them was ended, so are the others.
+        // Shared by all runs: when one is stopped, so are the others.
         let terms = Terms::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
         let mut found = Vec::with_capacity(rows.len());
         for rows in rows.chunks(rows_max) {
@@ -378,7 +382,7 @@ impl Plan {
 }
 
 impl Output {
-    /// What stands for the output where the model failed.
+    /// Substitute for the output of a failed run.
     fn undefined(&self) -> Tensor {
         let size = self.tensor_type.dense_size();
         let mut cells = Cells::with_capacity(self.tensor_type.cell(), size);
@@ -389,24 +393,25 @@ impl Output {
 }
 
 impl Evaluation {
-    /// The types of the outputs, in the order in which they were asked for.
+    /// Types of the outputs, in the requested order.
     pub fn output_types(&self) -> &[TensorType] {
         &self.types
     }
 
-    /// Whether several rows go into one run.
+    /// True if a run may have several rows.
     pub fn is_batched(&self) -> bool {
         self.plan.is_batched
     }
 
-    /// The outputs of each row. A row that the model fails on has NaN in all cells (0 in those of int8). `stop` is asked now and then; once it
-    /// says yes, the runs are ended.
+    /// Outputs of each row. If the model fails on a row, all its cells are NaN (0 for int8). `stop` is called
+    /// from time to time; once it returns true, the runs end.
     ///
     /// # Errors
-    /// [`Error::Deadline`] when `stop` said yes, [`Error::Overloaded`] when too much waits; the model cannot be loaded again.
+    /// [`Error::Deadline`] if `stop` returned true, [`Error::Overloaded`] if the queue is full; also if the
+    /// model cannot be loaded again.
     pub fn run(&self, rows: Vec<Row>, stop: &dyn Fn() -> bool) -> Result<Vec<Vec<Tensor>>, Error> {
-        // As many parts as go side by side, or a multiple of it, and none larger than a run takes. Rows that cannot share a run still share
-        // a place in the queue.
+        // As many parts as run in parallel, or a multiple, none larger than a run's maximum. Rows that cannot
+        // share a run still share an entry in the queue.
         let slots = self.plan.evaluator.jobs.slots();
         let cells = rows.len().saturating_mul(self.plan.cells());
         let parts = cells.div_ceil(RUN_CELLS).next_multiple_of(slots).min(cells.div_ceil(PART_CELLS));

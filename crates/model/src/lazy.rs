@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, runtime};
 
-/// A model that is in memory while it is used: loaded by the first run, and let go when it was idle for long.
+/// A model that is in memory while it is used: the first run loads it, and it is unloaded after being idle.
 pub(crate) struct Lazy<M> {
     load: Box<dyn Fn() -> Result<M, Error> + Send + Sync>,
     loaded: Mutex<Option<Loaded<M>>>,
@@ -22,7 +22,7 @@ impl<M> Lazy<M> {
         Ok((Lazy { load: Box::new(load), loaded: Mutex::new(Some(loaded)) }, model))
     }
 
-    /// The model; loaded again where it was let go.
+    /// The model; loaded again if it was unloaded.
     pub fn get(&self) -> Result<Arc<M>, Error> {
         let mut loaded = self.lock();
         let now = Instant::now();
@@ -35,7 +35,8 @@ impl<M> Lazy<M> {
         Ok(model)
     }
 
-    /// Lets the model go if nothing has run on it for so long. A run under way keeps it until it ends.
+    /// Unloads the model if it was idle for this time; returns true if it was unloaded. A run in progress
+    /// keeps it until it ends.
     pub fn unload_idle(&self, idle: Duration) -> bool {
         let mut loaded = self.lock();
         let gone = loaded.as_ref().is_some_and(|loaded| loaded.used.elapsed() >= idle);
@@ -46,13 +47,13 @@ impl<M> Lazy<M> {
         gone
     }
 
-    /// Whether the model is in memory; not while it is being loaded.
+    /// True if the model is in memory; false while it is being loaded.
     pub fn is_loaded(&self) -> bool {
         self.loaded.try_lock().is_ok_and(|loaded| loaded.is_some())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Loaded<M>>> {
-        // The value is replaced as a whole, so a thread that panicked left it as it was.
+        // The value is replaced as a whole, so a thread that panicked left it unchanged.
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,18 @@
-//! Transformer models that turn tokens into vectors, and the one scheduler that shares the cores between them.
+//! Models run by ONNX Runtime, and the single scheduler that distributes the cores among them.
 //!
-//! - [`runtime`] finds ONNX Runtime and loads it, once for the process.
-//! - [`Encoder`] is a model file, checked against what its user expects of it; [`LazyEncoder`] loads it on first use.
-//! - [`Evaluator`] is one with tensors in and out, which is bound to their types and then run over rows of them.
-//! - [`Scheduler`] runs sequences of tokens on models: those that wait together go together.
+//! - [`runtime`] finds ONNX Runtime and loads it, once per process.
+//! - [`Encoder`] is a transformer model that converts tokens to vectors, checked against its user's
+//!   requirements; [`LazyEncoder`] loads it on first use.
+//! - [`Evaluator`] is a model with tensors as input and output, which is bound to their types and then run
+//!   over rows of them.
+//! - [`Scheduler`] runs sequences of tokens on models; sequences that wait at the same time run together.
 //!
-//! All models share one pool of threads inside ONNX Runtime, which do not spin. A run that has the machine to itself spreads over
-//! idle cores; pieces that no core was free for stay with the run's own thread. The scheduler begins no more runs than there
-//! are cores, so that under load every run keeps to one core and takes with it what waits: see [`batch`].
+//! All models share one pool of threads inside ONNX Runtime, which do not spin. A run that has the machine to
+//! itself spreads over idle cores; work for which no core was free stays on the run's own thread. The
+//! scheduler starts at most as many runs as there are cores, so that under load every run uses one core and
+//! includes the waiting sequences: see [`batch`].
 //!
-//! This crate does not know texts, tokenizers, documents or queries.
+//! This crate is independent of texts, tokenizers, documents and queries.
 
 pub mod batch;
 mod cores;

@@ -1,4 +1,4 @@
-//! A model file in ONNX Runtime: what it takes and gives, and running it.
+//! A model file in ONNX Runtime: its signature, and its runs.
 
 use std::ffi::CString;
 use std::fmt;
@@ -20,17 +20,17 @@ use crate::{Error, Grant, runtime};
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// The type of its cells.
+    /// Type of the cells.
     pub element: Element,
-    /// Its dimensions; `None` where any size goes.
+    /// Dimensions; `None` for any size.
     pub shape: Vec<Option<usize>>,
-    /// The names of its dimensions, for messages; empty where they have none.
+    /// Names of the dimensions, for messages; empty for unnamed ones.
     pub(crate) symbols: Vec<String>,
 }
 
-/// The type of the cells.
+/// Type of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     /// 32-bit floats.
@@ -47,7 +47,7 @@ pub enum Element {
     Uint8,
     /// True or false.
     Bool,
-    /// Something else, which nothing here works with.
+    /// Another type, which is not supported.
     Other(&'static str),
 }
 
@@ -102,7 +102,7 @@ impl Port {
     }
 }
 
-/// Ports, for messages.
+/// Text of ports, for messages.
 pub(crate) fn list(ports: &[Port]) -> String {
     ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -123,31 +123,31 @@ fn element(ty: TensorElementType) -> Element {
     }
 }
 
-/// How a model is executed when services.xml says so; the default shares the threads of all models.
+/// Thread settings from services.xml; by default all models share threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Threads {
-    /// Threads of its own for the parts of an operation.
+    /// Number of dedicated threads within an operation.
     pub intra_op: Option<usize>,
-    /// Threads of its own for operations side by side.
+    /// Number of dedicated threads for parallel operations.
     pub inter_op: Option<usize>,
-    /// Whether operations run side by side.
+    /// Order of operations.
     pub mode: ExecutionMode,
-    /// The graphics processor that it runs on, where there is one and ONNX Runtime can use it.
+    /// Number of the GPU to use, if there is one and ONNX Runtime supports it.
     pub gpu_device: Option<i32>,
 }
 
-/// Whether operations that do not depend on each other run side by side.
+/// Order of operations that do not depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExecutionMode {
     /// One after another.
     #[default]
     Sequential,
-    /// Side by side.
+    /// In parallel.
     Parallel,
 }
 
 impl Threads {
-    /// Whether anything differs from the shared threads.
+    /// True if anything differs from the shared threads.
     fn own(self) -> bool {
         self.intra_op.is_some() || self.inter_op.is_some() || self.mode == ExecutionMode::Parallel
     }
@@ -155,15 +155,15 @@ impl Threads {
 
 /// A loaded model. Any number of threads may run it at the same time.
 ///
-/// Where its weights can be shared, there are two sessions over the same ones: which of them runs is decided run by run.
+/// If its weights can be shared, two sessions use them; each run selects one of the two.
 pub(crate) struct OnnxModel {
-    /// Its runs spread over the threads that all models share, or over threads of its own.
+    /// Session whose runs spread over the shared threads, or over dedicated ones.
     spread: Session,
-    /// How many those are.
+    /// Number of these threads.
     threads: usize,
-    /// Its runs keep to the thread that calls.
+    /// Session whose runs stay on the calling thread.
     alone: Option<Session>,
-    /// What both read, after them.
+    /// Weights used by both; declared after the sessions, so that it is dropped after them.
     _weights: Option<Weights>,
     path: PathBuf,
     pub inputs: Vec<Port>,
@@ -171,7 +171,7 @@ pub(crate) struct OnnxModel {
 }
 
 impl OnnxModel {
-    /// Reads a file.
+    /// Loads a file.
     pub fn load(path: &Path, threads: Threads) -> Result<Self, Error> {
         runtime::load()?;
         let fail = |reason: String| Error::Load { path: path.to_owned(), reason };
@@ -196,12 +196,12 @@ impl OnnxModel {
         })
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs the model and gives these outputs, in this order. Names are those of the model.
+    /// Runs the model and returns these outputs, in this order. Names are those of the model.
     pub fn run(
         &self,
         inputs: &[(&str, DynValue)],
@@ -219,9 +219,10 @@ impl OnnxModel {
         let values: Vec<_> = inputs.iter().map(|(_, value)| value.ptr()).collect();
         let mut results = vec![ptr::null_mut(); outputs.len()];
         let began = Instant::now();
-        // SAFETY: ONNX Runtime documents that any number of threads may call Run on one session; `ort` is stricter for the sake of
-        // execution providers that are not used here. The pointers are to values that live until the call returns, as many as
-        // their number says; `results` has a place for each output that is named.
+        // SAFETY: ONNX Runtime documents that any number of threads may call Run on one session; `ort` is
+        // stricter because of execution providers that are not used here. The pointers refer to values that
+        // live until the call returns, and the counts are correct; `results` has an entry for each named
+        // output.
         unsafe {
             ort::Error::result_from_status((ort::api().Run)(
                 session.ptr().cast_mut(),
@@ -237,21 +238,23 @@ impl OnnxModel {
         terms.grant.note(threads, began.elapsed());
         let own = |result| {
             let result = NonNull::new(result).ok_or_else(|| ort::Error::new("the run gave no output"))?;
-            // SAFETY: the run succeeded, so this is a value that nobody else owns; it keeps the session alive.
+            // SAFETY: the run succeeded, so this is a value without another owner; it keeps the session
+            // alive.
             Ok(unsafe { DynValue::from_ptr(result, Some(Arc::clone(&session.inner()))) })
         };
         results.into_iter().map(own).collect()
     }
 }
 
-/// On which terms a model runs, once or several times.
+/// Conditions under which a model runs, once or several times.
 pub(crate) struct Terms<'g> {
     options: Arc<RunOptions<NoSelectedOutputs>>,
     grant: &'g Grant,
 }
 
 impl<'g> Terms<'g> {
-    /// Runs that end when nobody waits for them. What a `large` one takes of memory beyond what was there is given back after it.
+    /// Conditions for runs that end when no caller waits for them. A `large` run returns the memory it
+    /// additionally used.
     pub fn new(grant: &'g Grant, large: bool) -> ort::Result<Self> {
         let mut options = RunOptions::new()?;
         if large {
@@ -260,7 +263,7 @@ impl<'g> Terms<'g> {
         let options = Arc::new(options);
         let terminate = Arc::clone(&options);
         grant.interrupt().install(move || {
-            // A run that cannot be told to end ends by itself, only later.
+            // A run that cannot be stopped ends by itself, only later.
             let _ = terminate.terminate();
         });
         Ok(Terms { options, grant })
@@ -277,7 +280,7 @@ fn build(
     weights: Option<&Weights>,
     packed: &PrepackedWeights,
 ) -> ort::Result<Session> {
-    // What goes wrong comes back as an error, and is told once.
+    // Failures are returned as errors, and reported once.
     let mut builder = Session::builder()?.with_log_level(LogLevel::Fatal)?;
     if let Some(weights) = weights {
         builder = weights.values.iter().try_fold(
@@ -318,7 +321,7 @@ mod tests {
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wide.onnx");
 
-    /// What the file's only output is for a row of ones.
+    /// The file's only output for a row of ones.
     fn score(model: &OnnxModel, grant: &Grant) -> Vec<f32> {
         let row = Tensor::from_array(([1, 64], vec![1.0_f32; 64])).expect("a value").into_dyn();
         let terms = Terms::new(grant, false).expect("options");

@@ -1,7 +1,7 @@
-//! ONNX Runtime: found and loaded once for the process.
+//! ONNX Runtime: found and loaded once per process.
 //!
-//! It is a shared library, and looked for where `ORT_DYLIB_PATH` points, then beside the executable, then where
-//! `scripts/onnxruntime` puts it. It is not linked, so a node without models needs none.
+//! It is a shared library, searched at `ORT_DYLIB_PATH`, then beside the executable, then where
+//! `scripts/onnxruntime` installs it. It is not linked, so a node without models does not need it.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,24 +10,26 @@ use ort::environment::GlobalThreadPoolOptions;
 
 use crate::Error;
 
-/// The library's file name.
+/// File name of the library.
 const LIBRARY: &str = "libonnxruntime.so";
 
-/// Loads the library, unless that was done, and sets up the threads that all models share: as many as there are cores.
+/// Loads the library, unless it is loaded, and creates the threads shared by all models: as many as there are
+/// cores.
 ///
 /// # Errors
-/// [`Error::Runtime`] says where it was looked for.
+/// [`Error::Runtime`] with the locations searched.
 pub fn load() -> Result<(), Error> {
     static LOADED: OnceLock<Result<(), Error>> = OnceLock::new();
     LOADED.get_or_init(|| find().and_then(|path| start(&path))).clone()
 }
 
-/// The threads that all models share.
+/// Number of threads shared by all models.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Gives memory back to the system that is free: a model that is loaded or goes leaves as much behind as its file has.
+/// Returns free memory to the system: loading or unloading a model leaves about as much as the size of its
+/// file.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it has no preconditions, and any thread may call it at any time.
@@ -36,7 +38,7 @@ pub(crate) fn trim() {
     }
 }
 
-/// Where the library lies.
+/// Path of the library.
 fn find() -> Result<PathBuf, Error> {
     if let Some(path) = std::env::var_os("ORT_DYLIB_PATH") {
         return Ok(path.into());
@@ -60,12 +62,12 @@ fn candidates() -> Vec<PathBuf> {
 
 fn start(path: &Path) -> Result<(), Error> {
     let fail = |reason: String| Error::Runtime { reason: format!("{}: {reason}", path.display()) };
-    // Everything else in the library can be called only after this.
+    // All other functions of the library require this call first.
     let environment = ort::init_from(path).map_err(|error| fail(error.to_string()))?;
     let pool = GlobalThreadPoolOptions::default()
         .with_intra_threads(threads())
         .and_then(|pool| pool.with_inter_threads(1))
-        // A thread that has nothing to do leaves its core to search and feeding.
+        // An idle thread leaves its core to search and feeding.
         .and_then(|pool| pool.with_spin_control(false))
         .map_err(|error| fail(error.to_string()))?;
     environment.with_name("millrace").with_telemetry(false).with_global_thread_pool(pool).commit();

@@ -1,16 +1,17 @@
-//! One scheduler for all models of the process.
+//! Scheduler of all models of the process.
 //!
-//! A run takes one of as many slots as there are cores. While a slot is free, a sequence starts at once; while none is, sequences wait, and
-//! the slot that comes free takes those that go together, up to an even part of what the model has, waiting and under way. Nothing waits
-//! for company.
+//! A run uses one of as many slots as there are cores. While a slot is free, a sequence starts at once.
+//! Otherwise sequences wait, and a slot that becomes free takes those that fit together, up to an equal share
+//! of the model's waiting and running sequences. A sequence never waits for others to fill a batch.
 //!
-//! A run of a query spreads over idle cores where, a moment ago and now, fewer than half of the slots were asked for by others; all other runs
-//! keep to the thread of their slot. So a request that is alone has all cores, and runs that come together do not get in each other's way.
+//! A query's run spreads over idle cores if fewer than half of the slots were requested by others, both
+//! recently and now; all other runs stay on the thread of their slot. Thus a single request gets all cores,
+//! and concurrent runs do not slow each other down.
 //!
-//! Others who keep cores busy say so ([`Cores`]); runs then have fewer slots, but at least one.
+//! Other work that keeps cores busy is counted in [`Cores`]; runs then have fewer slots, but at least one.
 //!
-//! Queries have all slots. Feeding has threads of lower priority, and begins a run only while a slot is free; one run of feeding is always
-//! allowed, so that queries slow it down but never stop it.
+//! Queries may use all slots. Feeding has threads of lower priority, and starts a run only while a slot is
+//! free; one feeding run is always allowed, so that queries delay feeding but never stop it.
 
 mod call;
 mod jobs;
@@ -33,56 +34,56 @@ use crate::cores::Cores;
 use crate::usage::Counters;
 use crate::{Error, Sequence, States, Usage};
 
-/// Something that runs batches of sequences.
+/// A model that runs batches of sequences.
 pub trait Model: Send + Sync {
-    /// The states of each sequence, in order. The sequences are of like lengths. An error is one of the whole batch: the scheduler then
-    /// runs each sequence alone, so that only those fail that cannot run.
+    /// States of each sequence, in order. The sequences have similar lengths. An error concerns the whole
+    /// batch: the scheduler then runs each sequence alone, so that only failing sequences fail.
     ///
     /// # Errors
-    /// Why the batch failed.
+    /// The batch failed.
     fn run(&self, sequences: &[&Sequence], grant: &Grant) -> Result<Vec<States>, Error>;
 
-    /// What one run can take, and beyond which it is no faster.
+    /// Maximum size of a run, beyond which it is no faster.
     fn limits(&self) -> Limits {
         Limits { tokens: usize::MAX, sequences: usize::MAX }
     }
 }
 
-/// What a sequence is for.
+/// Purpose of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody waits for an answer.
+    /// A query that waits for the result.
     Query,
-    /// A document is being written.
+    /// A document write.
     Feed,
 }
 
-/// Who waits, and for how long.
+/// A waiting caller, with its deadline.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// What for.
+    /// Purpose of the call.
     pub purpose: Purpose,
-    /// When the answer is of no use any more.
+    /// Time after which the result is not needed.
     pub deadline: Option<Instant>,
-    /// Set by someone else when the caller has left.
+    /// Set by another thread when the caller has left.
     pub gone: Arc<AtomicBool>,
 }
 
 impl Caller {
-    /// One who waits as long as it takes.
+    /// A caller without a deadline.
     pub fn patient(purpose: Purpose) -> Self {
         Caller { purpose, deadline: None, gone: Arc::default() }
     }
 }
 
-/// How a scheduler is set up.
+/// Settings of a scheduler.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerOptions {
-    /// Runs at the same time.
+    /// Maximum number of concurrent runs.
     pub slots: usize,
-    /// Tokens of a batch, where a model does not say less.
+    /// Maximum number of tokens per batch, unless the model has a lower limit.
     pub batch_tokens: usize,
-    /// Sequences that may wait, for each model and purpose.
+    /// Maximum number of waiting sequences per model and purpose.
     pub waiting_max: usize,
 }
 
@@ -96,13 +97,14 @@ impl Default for SchedulerOptions {
     }
 }
 
-/// Callers who ask again within this time after others ran beside them are taken for as many as they were.
+/// Time for which concurrent callers still count as concurrent after their runs: they may be about to call
+/// again.
 const CROWDED_FOR: Duration = Duration::from_millis(20);
 
-/// Priority of the threads that feed, as `nice` counts it.
+/// `nice` value of feeding threads.
 const FEED_NICE: i32 = 10;
 
-/// Runs sequences on models. Dropping it ends its threads; sequences that wait are refused.
+/// Scheduler of sequences on models. Dropping it ends its threads; waiting sequences fail.
 pub struct Scheduler {
     shared: Arc<Shared>,
 }
@@ -119,7 +121,7 @@ struct Shared {
 struct State {
     queries: Queue,
     feeds: Queue,
-    /// When runs of queries were last so many that none should spread.
+    /// Last time at which too many queries ran for any run to spread.
     crowded: Option<Instant>,
     closed: bool,
 }
@@ -132,7 +134,7 @@ impl State {
         }
     }
 
-    /// Runs that may be under way for a purpose, of so many slots.
+    /// Maximum number of concurrent runs for a purpose, out of this number of slots.
     fn allowed(&self, purpose: Purpose, slots: usize) -> usize {
         let left = match purpose {
             Purpose::Query => slots,
@@ -141,7 +143,7 @@ impl State {
         left.max(1)
     }
 
-    /// Whether a run of a query may spread over so many slots, which is not counted yet or any more.
+    /// True if a query's run, itself not counted, may spread over this number of slots.
     fn has_room(&mut self, slots: usize) -> bool {
         let crowded = 2 * (self.queries.running() + self.queries.len()) >= slots;
         if crowded {
@@ -151,24 +153,24 @@ impl State {
     }
 }
 
-/// A model's place in the scheduler.
+/// Entry of a model in the scheduler.
 pub struct Lane {
     shared: Arc<Shared>,
     owner: Arc<Owner>,
 }
 
-/// A model and what is known of it.
+/// A model with its settings and counters.
 struct Owner {
     name: String,
     runner: Runner,
     counters: Counters,
 }
 
-/// What a model runs.
+/// Kind of a model's runs.
 enum Runner {
     /// Batches of sequences.
     Sequences(Arc<dyn Model>),
-    /// Jobs, which bring their model along, each by itself.
+    /// Jobs, each of which has its own model and runs alone.
     Jobs,
 }
 
@@ -185,7 +187,7 @@ impl Scheduler {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The operating system refuses a thread.
+    /// The operating system cannot create a thread.
     pub fn new(options: SchedulerOptions) -> io::Result<Self> {
         let options = SchedulerOptions { slots: options.slots.max(1), ..options };
         let shared = Arc::new(Shared {
@@ -208,7 +210,7 @@ impl Scheduler {
                 let shared = Arc::clone(&scheduler.shared);
                 std::thread::Builder::new().name(format!("model-{name}-{slot}")).spawn(move || {
                     if purpose == Purpose::Feed {
-                        // Without it feeding competes with queries as an equal.
+                        // Without it, feeding competes with queries at equal priority.
                         let _ =
                             rustix::process::setpriority_process(Some(rustix::thread::gettid()), FEED_NICE);
                     }
@@ -219,25 +221,25 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// A place for a model.
+    /// Registers a model.
     pub fn lane(&self, name: impl Into<String>, model: Arc<dyn Model>) -> Lane {
         let runner = Runner::Sequences(model);
         let owner = Owner { name: name.into(), runner, counters: Counters::default() };
         Lane { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
     }
 
-    /// The cores that it shares with others.
+    /// The cores shared with other work.
     pub fn cores(&self) -> Cores {
         self.shared.cores.clone()
     }
 
-    /// How many runs are under way: of queries, and of feeding.
+    /// Number of runs in progress: of queries, and of feeding.
     pub fn running(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.queries.running(), state.feeds.running())
     }
 
-    /// How many sequences wait: of queries, and of feeding.
+    /// Number of waiting sequences: of queries, and of feeding.
     pub fn waiting(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.queries.len(), state.feeds.len())
@@ -261,10 +263,12 @@ impl Drop for Scheduler {
 }
 
 impl Lane {
-    /// Runs the sequences and waits for all of them; they may run apart, and beside those of others.
+    /// Runs the sequences and waits for all of them; they may run separately, and together with those of
+    /// other callers.
     ///
     /// # Errors
-    /// The first sequence's that failed; [`Error::Overloaded`] when too much waits; [`Error::Deadline`] when the caller's time is up.
+    /// The error of the first sequence that failed; [`Error::Overloaded`] if the queue is full;
+    /// [`Error::Deadline`] if the deadline passed.
     pub fn run(&self, sequences: Vec<Sequence>, caller: &Caller) -> Result<Vec<States>, Error> {
         if sequences.is_empty() {
             return Ok(Vec::new());
@@ -275,12 +279,12 @@ impl Lane {
         call.wait(&self.owner.name, None)
     }
 
-    /// What the model has done.
+    /// Usage of the model.
     pub fn usage(&self) -> Usage {
         self.owner.counters.read()
     }
 
-    /// The model's name.
+    /// Name of the model.
     pub fn name(&self) -> &str {
         &self.owner.name
     }
@@ -288,7 +292,7 @@ impl Lane {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs while it is held.
+        // Code that holds this lock cannot panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -307,7 +311,8 @@ impl Shared {
         }
         let queue = state.queue(purpose);
         let waiting = queue.len_of(owner);
-        // A call with more sequences than may wait is taken by itself: its parts are as many as its document has chunks.
+        // A call with more sequences than the limit is accepted if nothing else waits: its number of
+        // sequences is the number of chunks of a document.
         if waiting > 0 && waiting + count > self.options.waiting_max {
             owner.counters.refused(count);
             return Err(Error::Overloaded { model: owner.name.clone(), waiting });
@@ -332,7 +337,7 @@ impl Shared {
         }
     }
 
-    /// What wakes the threads of a purpose.
+    /// Condition variable of a purpose's threads.
     fn condition(&self, purpose: Purpose) -> &Condvar {
         match purpose {
             Purpose::Query => &self.query,
@@ -340,17 +345,17 @@ impl Shared {
         }
     }
 
-    /// The slots that others than models leave.
+    /// Number of slots left by work other than models.
     fn slots(&self) -> usize {
         self.options.slots.saturating_sub(self.cores.busy())
     }
 
-    /// A run of so many entries has ended, and others may wait for its slot.
+    /// Records the end of a run of `entries` entries, whose slot may be waited for.
     fn release(&self, purpose: Purpose, owner: &Arc<Owner>, entries: usize) {
         let mut state = self.lock();
         state.queue(purpose).ended(owner, entries);
         if purpose == Purpose::Query {
-            // Those that it ran beside are remembered for a while.
+            // Concurrent runs are remembered for a while.
             state.has_room(self.slots());
         }
         drop(state);
@@ -358,8 +363,9 @@ impl Shared {
         self.feed.notify_one();
     }
 
-    /// Waits for the next batch. Entries whose caller has left are dropped on the way. Where something waits, the core is offered once to
-    /// others: callers who have just had their answers and ask again at once then go together, and not the first one alone.
+    /// Waits for the next batch; drops entries whose caller has left. Yields the core once if an entry waits:
+    /// callers that just got a result and call again at once are then batched, instead of the first one
+    /// running alone.
     fn next(&self, purpose: Purpose) -> Option<Batch> {
         let mut yields = true;
         let mut state = self.lock();
@@ -398,18 +404,18 @@ impl Shared {
     }
 }
 
-/// What goes into one run.
+/// Content of one run.
 struct Batch {
     owner: Arc<Owner>,
-    /// Of this model, and not none.
+    /// Entries of this model; not empty.
     entries: Vec<Entry>,
-    /// Whether it may spread over idle cores.
+    /// True if it may spread over idle cores.
     spread: bool,
 }
 
 impl Batch {
-    /// Runs it; if it fails, its sequences one by one. `release` gives the slot back before the callers have their answers, so that one who asks
-    /// again finds it free.
+    /// Runs the batch; if it fails, its sequences run one by one. `release` frees the slot before the callers
+    /// get their results, so that a caller that calls again finds it free.
     fn run(self, release: impl FnOnce()) {
         let Batch { owner, entries, spread } = self;
         let started = Instant::now();
@@ -449,7 +455,7 @@ impl Batch {
     }
 }
 
-/// One run of the model; as many states as there are entries.
+/// Makes one run of the model; returns as many states as there are entries.
 fn attempt(owner: &Owner, batch: &[Entry], spread: bool) -> Result<Vec<States>, Error> {
     let run = Run::begin(batch.iter().map(|entry| &entry.call), spread);
     let fail = |reason: &str| Error::Run { model: owner.name.clone(), reason: reason.to_owned() };
@@ -475,7 +481,7 @@ fn attempt(owner: &Owner, batch: &[Entry], spread: bool) -> Result<Vec<States>, 
     Ok(states)
 }
 
-/// What comes of it; a panic is an error.
+/// Result of `work`; a panic becomes an error.
 fn caught(owner: &Owner, work: impl FnOnce() -> Result<Vec<States>, Error>) -> Result<Vec<States>, Error> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let reason = "it panicked; see the log".to_owned();

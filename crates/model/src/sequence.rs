@@ -1,37 +1,38 @@
-/// The tokens of one text, as a model takes them.
+/// Tokens of one text, as input of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sequence {
-    /// Token ids, with the special ones around them.
+    /// Token ids, including special tokens.
     pub ids: Vec<i64>,
-    /// Token types, as many; empty for all zero.
+    /// Token types, one per token; empty for all zero.
     pub types: Vec<i64>,
-    /// So many of the last tokens are padding that belongs to the text: they have states, but no token attends to them.
+    /// Number of trailing padding tokens that belong to the text: they have states, but no token attends to
+    /// them.
     pub unattended: usize,
 }
 
 impl Sequence {
-    /// How many tokens it has.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether it has none.
+    /// True if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 }
 
-/// What a model made of one sequence: a row per token, or one row where the model itself pools.
+/// Output of a model for one sequence: one row per token, or a single row if the model itself pools.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct States {
-    /// Cells of a row.
+    /// Number of cells per row.
     pub width: usize,
-    /// The rows, one after another.
+    /// Rows, concatenated.
     pub values: Vec<f32>,
 }
 
 impl States {
-    /// The rows, in the order of the tokens.
+    /// Rows, in token order.
     pub fn rows(&self) -> std::slice::ChunksExact<'_, f32> {
         self.values.chunks_exact(self.width.max(1))
     }

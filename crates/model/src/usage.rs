@@ -3,34 +3,34 @@ use std::time::Duration;
 
 use crate::scheduler::Spent;
 
-/// What a model has done since the node started.
+/// Usage of a model since the start of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Runs of the model.
+    /// Number of runs.
     pub runs: u64,
-    /// Sequences that ran.
+    /// Number of sequences.
     pub sequences: u64,
-    /// Their tokens, without padding.
+    /// Number of tokens, without padding.
     pub tokens: u64,
-    /// Tokens of padding.
+    /// Number of padding tokens.
     pub padding: u64,
-    /// The time that sequences waited, in microseconds.
+    /// Waiting time of sequences, in microseconds.
     pub queue_us: u64,
-    /// The time of the runs, in microseconds.
+    /// Duration of runs, in microseconds.
     pub run_us: u64,
-    /// Of it inside ONNX Runtime, in microseconds.
+    /// Part of that duration inside ONNX Runtime, in microseconds.
     pub inside_us: u64,
-    /// The threads that each run could use, added up.
+    /// Sum over runs of the number of available threads.
     pub threads: u64,
-    /// Sequences that the model failed on.
+    /// Number of sequences on which the model failed.
     pub failed: u64,
-    /// Sequences that were refused because too many waited.
+    /// Number of sequences rejected because too many were waiting.
     pub refused: u64,
-    /// Sequences that were dropped unbegun because nobody waited for them any more.
+    /// Number of sequences dropped before their start because no caller waited for them any more.
     pub dropped: u64,
 }
 
-/// Counts the usage of a model.
+/// Usage counters of a model.
 #[derive(Default)]
 pub(crate) struct Counters {
     runs: AtomicU64,
@@ -59,7 +59,7 @@ impl Counters {
         add(&self.queue_us, microseconds(time));
     }
 
-    /// A run over sequences of these lengths.
+    /// Counts a run over sequences of these lengths.
     pub fn ran(&self, lengths: &[usize], spent: Spent, time: Duration) {
         let total: usize = lengths.iter().sum();
         let longest = lengths.iter().copied().max().unwrap_or(0);

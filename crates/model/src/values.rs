@@ -1,17 +1,17 @@
-//! Tensors to ONNX Runtime's values, and back.
+//! Conversion of tensors to ONNX Runtime's values, and back.
 
 use millrace_tensor::{CellType, Cells, Dimension, DimensionKind, Tensor, TensorType};
 use ort::value::{DynValue, PrimitiveTensorElementType, Tensor as Value};
 
 use crate::Element;
 
-/// The cells of rows, one after another, as one value of this shape.
+/// Cells of rows, concatenated, as one value of this shape.
 pub(crate) fn value<'t>(
     element: Element,
     shape: Vec<usize>,
     rows: impl Iterator<Item = &'t Tensor> + Clone,
 ) -> ort::Result<DynValue> {
-    /// The cells of all rows, converted.
+    /// Cells of all rows, converted.
     fn cells<'t, T>(rows: impl Iterator<Item = &'t Tensor>, of: impl Fn(f64) -> T) -> Vec<T> {
         let mut all = Vec::new();
         for row in rows {
@@ -33,7 +33,7 @@ pub(crate) fn value<'t>(
     })
 }
 
-/// The shape and the cells of a value.
+/// Shape and cells of a value.
 pub(crate) fn cells(value: &DynValue, element: Element) -> ort::Result<(Vec<usize>, Cells)> {
     fn read<T: PrimitiveTensorElementType + Copy, U>(
         value: &DynValue,
@@ -64,7 +64,7 @@ pub(crate) fn cells(value: &DynValue, element: Element) -> ort::Result<(Vec<usiz
     Ok((shape, Cells::Double(cells)))
 }
 
-/// The type of a tensor with dimensions `d0`, `d1`, … of these sizes.
+/// Type of a tensor with the dimensions `d0`, `d1`, … of these sizes.
 pub(crate) fn tensor_type(element: Element, shape: &[usize]) -> Result<TensorType, String> {
     let cell = match element {
         Element::Float => CellType::Float,

@@ -1,9 +1,10 @@
-//! The weights of a model file, mapped into memory, so that several sessions share them.
+//! Weights of a model file, mapped into memory, so that several sessions share them.
 //!
-//! ONNX Runtime shares a weight between sessions only where it is handed to each of them by name, and then shares the packed form too
-//! that its matrix products read. So the file is walked for its large weights: those that only matrix products and look-ups use, since their
-//! kernels read them from any address, which is what a place in a file comes to. The pages belong to the file; once the packed form is made,
-//! hardly any of them is touched again.
+//! ONNX Runtime shares a weight between sessions only if each session gets it by name; it then also shares
+//! the packed form read by its matrix products. The file is therefore searched for its large weights. Only
+//! those used by nothing but matrix products and look-ups are shared, because their kernels read from any
+//! address, and a position in a file is not aligned. The pages belong to the file; once the packed form
+//! exists, hardly any of them is accessed again.
 
 mod protobuf;
 
@@ -22,22 +23,22 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use protobuf::{Field, fields};
 
-/// Smaller weights are left to each session.
+/// Minimum size of shared weights in bytes; smaller ones are left to each session.
 const SHARED_BYTES_MIN: usize = 4096;
-/// Where this share of a file is not shared, sharing is not worth it: one part in so many.
+/// Weights are shared only if the unshared part of a file is at most the whole divided by this number.
 const UNSHARED_PART: usize = 8;
 /// Operators that read a weight from any address.
 const READERS: [&str; 3] = ["MatMul", "Gemm", "Gather"];
 
-/// Weights by their names in the file.
+/// Weights by name in the file.
 pub(crate) struct Weights {
-    /// Before the map that they lie in.
+    /// Declared before the map that contains them, so that they are dropped first.
     pub values: Vec<(String, Arc<DynValue>)>,
     map: Map,
 }
 
 impl Weights {
-    /// The weights of a file, where sharing them leaves little that is not shared; else none.
+    /// Maps the weights of a file; `None` if too large a part of it cannot be shared.
     pub fn map(path: &Path) -> Option<Self> {
         let map = Map::new(path).ok()?;
         let large = large_weights(map.bytes())?;
@@ -60,11 +61,12 @@ struct Weight<'m> {
 }
 
 impl Weight<'_> {
-    /// A value that reads the file. It must not be used once the file is no longer mapped.
+    /// Creates a value that reads the file. It must not be used after the file is unmapped.
     fn value(&self) -> Option<DynValue> {
         let memory = MemoryInfo::default();
         let mut value = ptr::null_mut();
-        // SAFETY: the cells are as many bytes as are said here, and as the shape needs, which ONNX Runtime checks; it only reads them.
+        // SAFETY: the cells have the given number of bytes, as the shape requires, which ONNX Runtime checks;
+        // it only reads them.
         let made = unsafe {
             ort::Error::result_from_status((ort::api().CreateTensorWithDataAsOrtValue)(
                 memory.ptr(),
@@ -77,12 +79,12 @@ impl Weight<'_> {
             ))
         };
         made.ok()?;
-        // SAFETY: the value was just made, and nobody else owns it.
+        // SAFETY: the value was just created, and has no other owner.
         NonNull::new(value).map(|value| unsafe { DynValue::from_ptr(value, None) })
     }
 }
 
-/// The large weights of a model; `None` for what is no model file, or has graphs in its nodes.
+/// Large weights of a model; `None` if the file is not a model, or has graphs in its nodes.
 fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
     const MODEL_GRAPH: u64 = 7;
     const GRAPH_NODE: u64 = 1;
@@ -104,7 +106,8 @@ fn large_weights(model: &[u8]) -> Option<Vec<Weight<'_>>> {
     Some(weights)
 }
 
-/// Whether a node has graphs of its own (If, Loop, Scan): what those read from outside is not among its inputs.
+/// True if a node has graphs of its own (If, Loop, Scan): the values that they read from outside are not
+/// among its inputs.
 fn has_graph(node: &[u8]) -> bool {
     const NODE_ATTRIBUTE: u64 = 5;
     const ATTRIBUTE_GRAPH: u64 = 6;
@@ -116,7 +119,7 @@ fn has_graph(node: &[u8]) -> bool {
     })
 }
 
-/// Adds what a node reads, unless it is one that reads weights from any address.
+/// Adds the inputs of a node, unless it reads weights from any address.
 fn read_elsewhere<'m>(node: &'m [u8], names: &mut HashSet<&'m [u8]>) {
     const NODE_INPUT: u64 = 1;
     const NODE_OPERATOR: u64 = 4;
@@ -126,7 +129,7 @@ fn read_elsewhere<'m>(node: &'m [u8], names: &mut HashSet<&'m [u8]>) {
     }
 }
 
-/// A weight of floating-point numbers or bytes whose cells stand in the file as they are in memory.
+/// A weight of floating-point numbers or bytes whose cells have the same layout in the file and in memory.
 fn weight(tensor: &[u8]) -> Option<Weight<'_>> {
     const DIMENSIONS: u64 = 1;
     const ELEMENT: u64 = 2;
@@ -157,15 +160,16 @@ fn weight(tensor: &[u8]) -> Option<Weight<'_>> {
 }
 
 impl Weights {
-    /// Says that the file was read, so that its pages need not stay; one that is used again comes back by itself.
+    /// Announces that the file was read, so that its pages may be discarded; pages that are used again are
+    /// reloaded.
     pub fn rest(&self) {
-        // SAFETY: the pages are a file's and were not written to, so what they hold can be read again.
+        // SAFETY: the pages belong to a file and were not written to, so their content can be read again.
         let advised = unsafe { madvise(self.map.start, self.map.length, Advice::LinuxDontNeed) };
         debug_assert!(advised.is_ok(), "it is mapped with this place and length");
     }
 }
 
-/// A file in memory.
+/// A mapped file.
 struct Map {
     start: *mut c_void,
     length: usize,
@@ -173,27 +177,28 @@ struct Map {
 
 // SAFETY: the pages are only read, and stay until the value is dropped.
 unsafe impl Send for Map {}
-// SAFETY: as above.
+// SAFETY: the pages are only read, and stay until the value is dropped.
 unsafe impl Sync for Map {}
 
 impl Map {
     fn new(path: &Path) -> std::io::Result<Self> {
         let file = File::open(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
-        // SAFETY: the kernel chooses the place, so nothing that is in use is mapped over. Model files are replaced, never written to.
+        // SAFETY: the kernel chooses the address, so no memory in use is replaced. Model files are replaced,
+        // never written to.
         let start = unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
         Ok(Map { start, length })
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped there until the value is dropped.
+        // SAFETY: this number of bytes is mapped there until the value is dropped.
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the values that lie in it were dropped before.
+        // SAFETY: the values that point into it were dropped before.
         let unmapped = unsafe { munmap(self.start, self.length) };
         debug_assert!(unmapped.is_ok(), "it was mapped with this place and length");
     }

@@ -1,4 +1,4 @@
-//! Models over tensors: bound to types, and run over rows. The files are written by `scripts/models.py`.
+//! Models over tensors: bound to types, and run over rows. `scripts/models.py` creates the files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use millrace_model::{Error, Evaluation, Evaluator, Scheduler, SchedulerOptions, Threads};
 use millrace_tensor::{Cells, Tensor, TensorType};
 
-/// ONNX Runtime, which models need: fetched where it is not there yet.
+/// Provides ONNX Runtime, which models need; downloads it if it is missing.
 fn onnxruntime() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -44,7 +44,7 @@ fn bind(evaluator: &Arc<Evaluator>, inputs: &[(&str, &str)], outputs: &[&str]) -
     evaluator.bind(&inputs, outputs)
 }
 
-/// The cells of the first output for rows of three numbers each.
+/// Cells of the first output for rows of three numbers each.
 fn linear(evaluation: &Evaluation, rows: &[[f64; 3]]) -> Vec<f64> {
     let rows = rows.iter().map(|row| vec![tensor("tensor(d0[1],d1[3])", row)]).collect();
     let outputs = evaluation.run(rows, &|| false).expect("it runs");

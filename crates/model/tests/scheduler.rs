@@ -1,4 +1,4 @@
-//! The scheduler over a model that records its batches and waits to be let go.
+//! The scheduler with a model that records its batches and blocks until it is released.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,16 +8,16 @@ use millrace_model::{
     Caller, Error, Grant, Lane, Model, Purpose, Scheduler, SchedulerOptions, Sequence, States,
 };
 
-/// A token that no model understands, one that makes it panic, and one on which it runs until it is interrupted or freed.
+/// Token ids that fail: unknown to any model, causing a panic, and running until interrupted or released.
 const POISON: i64 = -1;
 const PANIC: i64 = -2;
 const HANG: i64 = -3;
 
-/// Answers each sequence with the sum of its ids. Runs begin when the gate is open.
+/// Model that returns the sum of a sequence's ids. Runs start when the gate is open.
 #[derive(Default)]
 struct Recorder {
     batches: Mutex<Vec<Vec<usize>>>,
-    /// Whether each batch could spread.
+    /// For each batch, true if it could spread.
     spread: Mutex<Vec<bool>>,
     closed: Mutex<bool>,
     opened: Condvar,
@@ -38,7 +38,7 @@ impl Recorder {
         self.opened.notify_all();
     }
 
-    /// Opens when it is dropped, so that a test that fails ends.
+    /// Guard that opens the gate when it is dropped, so that a failing test ends.
     fn open_at_the_end(&self) -> impl Drop + '_ {
         struct Opens<'a>(&'a Recorder);
         impl Drop for Opens<'_> {
@@ -109,7 +109,7 @@ fn one_slot(model: &Arc<Recorder>) -> (Scheduler, Arc<Lane>) {
     (scheduler, Arc::new(lane))
 }
 
-/// Runs each sequence for a caller of its own, in this order, once a first one holds the only slot.
+/// Runs each sequence for a separate caller, in this order, after a first one occupies the only slot.
 fn behind_a_held_slot(model: &Arc<Recorder>, waiting: &[(Purpose, usize)]) -> Vec<Vec<usize>> {
     let (scheduler, lane) = one_slot(model);
     std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ fn behind_a_held_slot(model: &Arc<Recorder>, waiting: &[(Purpose, usize)]) -> Ve
             call(purpose, length);
             until(|| {
                 let (queries, feeds) = scheduler.waiting();
-                // One run of feeding begins whatever queries do.
+                // One feeding run starts independent of queries.
                 queries + feeds + model.begun.load(Ordering::SeqCst) == at + 2
             });
         }
@@ -202,7 +202,7 @@ fn too_many_are_refused_and_the_others_still_run() {
         let _open = model.open_at_the_end();
         for waiting in 0..9 {
             scope.spawn(|| lane.run(vec![sequence(4)], &Caller::patient(Purpose::Query)).expect("it runs"));
-            // The first has the slot before the next ones come.
+            // The first must have the slot before the others arrive.
             until(|| {
                 let begun = model.begun.load(Ordering::SeqCst);
                 begun == 1 && scheduler.waiting().0 == waiting
@@ -243,7 +243,7 @@ fn what_nobody_waits_for_is_never_begun() {
 fn a_run_that_hangs_is_interrupted_at_the_deadline_of_its_last_caller() {
     let model = Arc::new(Recorder::default());
     let (_scheduler, lane) = one_slot(&model);
-    // On a machine that is busy the time can be up before the run begins; then it is tried again.
+    // On a busy machine the deadline can pass before the run starts; the attempt is then repeated.
     until(|| {
         let soon = Instant::now() + Duration::from_millis(20);
         let caller = Caller { deadline: Some(soon), ..Caller::patient(Purpose::Query) };

@@ -1,4 +1,4 @@
-//! A caller who waits for states, and the run that makes them.
+//! Callers that wait for states, and the runs that compute them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::Caller;
 use crate::{Error, States};
 
-/// How often a caller is asked whether it still waits.
+/// Interval between calls of a caller's `stop`.
 const STOP_ASKED_EVERY: Duration = Duration::from_millis(5);
 
-/// The work that one caller waits for.
+/// Work that one caller waits for.
 pub(super) struct Call {
     deadline: Option<Instant>,
     gone: Arc<AtomicBool>,
@@ -23,7 +23,7 @@ pub(super) struct Call {
 struct Progress {
     results: Vec<Option<Result<States, Error>>>,
     missing: usize,
-    /// Runs under way that work for this call.
+    /// Runs in progress for this call.
     runs: Vec<Weak<Run>>,
 }
 
@@ -43,11 +43,11 @@ impl Call {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        // Nothing that can panic runs while it is held.
+        // Code that holds this lock cannot panic.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody waits any more.
+    /// True if no caller waits any more.
     pub fn abandoned(&self) -> bool {
         self.left.load(Ordering::SeqCst)
             || self.gone.load(Ordering::Relaxed)
@@ -87,7 +87,7 @@ impl Call {
         let results = std::mem::take(&mut progress.results);
         drop(progress);
         match results.into_iter().flatten().collect() {
-            // The scheduler noticed first that the time was up.
+            // The scheduler noticed first that the deadline passed.
             Err(Error::Abandoned { model }) if self.deadline.is_some_and(|at| Instant::now() >= at) => {
                 Err(Error::Deadline { model })
             }
@@ -96,7 +96,7 @@ impl Call {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Run {
     calls: Vec<Arc<Call>>,
     pub grant: Grant,
@@ -118,7 +118,7 @@ impl Run {
     }
 }
 
-/// What the scheduler grants a run.
+/// Permissions of a run.
 #[derive(Default)]
 pub struct Grant {
     spread: bool,
@@ -126,45 +126,45 @@ pub struct Grant {
     interrupt: Interrupt,
 }
 
-/// What a run took.
+/// Resources used by a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spent {
-    /// The threads that it could use.
+    /// Number of threads available to it.
     pub threads: usize,
-    /// The time inside ONNX Runtime.
+    /// Time inside ONNX Runtime.
     pub inside: Duration,
 }
 
 impl Grant {
-    /// One that may spread over idle cores, or is to keep to its own thread.
+    /// Creates the permissions of a run that may spread over idle cores, or must stay on its own thread.
     pub fn new(spread: bool) -> Self {
         Grant { spread, ..Grant::default() }
     }
 
-    /// Whether the run may spread over idle cores.
+    /// True if the run may spread over idle cores.
     pub fn spreads(&self) -> bool {
         self.spread
     }
 
-    /// Says when nobody waits for the run any more.
+    /// Signals that no caller waits for the run.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
-    /// Notes what a call of ONNX Runtime took.
+    /// Records the resources used by a call of ONNX Runtime.
     pub(crate) fn note(&self, threads: usize, inside: Duration) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.threads = threads;
         spent.inside += inside;
     }
 
-    /// What all of them took.
+    /// Resources used by all calls.
     pub(crate) fn spent(&self) -> Spent {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tells a run that nobody waits for it any more.
+/// Signal to a run that no caller waits for it.
 #[derive(Default)]
 pub struct Interrupt {
     raised: AtomicBool,
@@ -172,7 +172,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Says how this run is ended. A run has one way; later ones are ignored.
+    /// Sets the function that ends this run. A run has one; later ones are ignored.
     pub fn install(&self, end: impl Fn() + Send + Sync + 'static) {
         let _ = self.end.set(Box::new(end));
         if self.raised() {
@@ -180,7 +180,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether the run should end.
+    /// True if the run should end.
     pub fn raised(&self) -> bool {
         self.raised.load(Ordering::SeqCst)
     }

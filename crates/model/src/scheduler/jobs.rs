@@ -1,4 +1,4 @@
-//! Runs that are not batched with those of others: a model's runs over rows that one caller has.
+//! Runs that are not batched with others: a model's runs over the rows of one caller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use super::{Caller, Grant, Owner, Purpose, Runner, Scheduler, Shared};
 use crate::usage::Counters;
 use crate::{Error, Usage};
 
-/// A model's place in the scheduler, for runs by themselves.
+/// Entry of a model with separate runs in the scheduler.
 pub(crate) struct Jobs {
     shared: Arc<Shared>,
     owner: Arc<Owner>,
@@ -16,17 +16,17 @@ pub(crate) struct Jobs {
 
 /// One run.
 pub(crate) struct Job<T> {
-    /// The rows that it runs over, for metrics.
+    /// Number of rows, for metrics.
     pub rows: usize,
-    /// What it does.
+    /// The work.
     pub work: Box<JobWork<T>>,
 }
 
-/// What a job does with what it is granted.
+/// Work of a job, called with its permissions.
 type JobWork<T> = dyn FnOnce(&Grant) -> Result<T, Error> + Send;
 
 impl Scheduler {
-    /// A place for a model whose runs are not batched with those of others.
+    /// Registers a model whose runs are not batched with those of other callers.
     pub(crate) fn jobs(&self, name: impl Into<String>) -> Jobs {
         let owner = Owner { name: name.into(), runner: Runner::Jobs, counters: Counters::default() };
         Jobs { shared: Arc::clone(&self.shared), owner: Arc::new(owner) }
@@ -34,11 +34,12 @@ impl Scheduler {
 }
 
 impl Jobs {
-    /// Does the work of a query, as far as there are slots side by side, and waits for all of it. `stop` is asked now and then; once
-    /// it says yes, nobody waits any more.
+    /// Runs the jobs of a query, in parallel as far as slots are free, and waits for all of them. `stop` is
+    /// called from time to time; once it returns true, the jobs are abandoned.
     ///
     /// # Errors
-    /// The first job's that failed; [`Error::Overloaded`] when too much waits; [`Error::Deadline`] when `stop` said yes.
+    /// The error of the first job that failed; [`Error::Overloaded`] if the queue is full;
+    /// [`Error::Deadline`] if `stop` returned true.
     pub fn run<T: Send + 'static>(
         &self,
         jobs: Vec<Job<T>>,
@@ -67,27 +68,27 @@ impl Jobs {
         found.iter().map(taken).collect()
     }
 
-    /// How many runs go side by side.
+    /// Number of parallel runs.
     pub fn slots(&self) -> usize {
         self.shared.options.slots
     }
 
-    /// That the model failed, for this reason.
+    /// Error for a failure of the model with this reason.
     pub fn fail(&self, reason: impl ToString) -> Error {
         Error::Run { model: self.owner.name.clone(), reason: reason.to_string() }
     }
 
-    /// Counts rows that the model failed on.
+    /// Counts a row on which the model failed.
     pub fn failed(&self) {
         self.owner.counters.failed();
     }
 
-    /// What the model has done.
+    /// Usage of the model.
     pub fn usage(&self) -> Usage {
         self.owner.counters.read()
     }
 
-    /// The model's name.
+    /// Name of the model.
     pub fn name(&self) -> &str {
         &self.owner.name
     }

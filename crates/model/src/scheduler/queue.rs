@@ -1,4 +1,4 @@
-//! What waits, in order of arrival, and what runs.
+//! Queue of waiting work, in order of arrival, and the work in progress.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,29 +9,29 @@ use super::call::{Call, Grant};
 use crate::batch::{self, Limits};
 use crate::{Error, Sequence, States};
 
-/// Work that waits.
+/// Waiting work.
 pub(super) struct Entry {
     pub owner: Arc<Owner>,
     pub call: Arc<Call>,
-    /// Its place among the work of its call.
+    /// Index in the work of its call.
     pub at: usize,
     pub work: Work,
     pub arrived: Instant,
 }
 
-/// What is to be done.
+/// Kind of work.
 pub(super) enum Work {
-    /// A sequence, which may run beside others of the same model.
+    /// A sequence, which may run together with others of the same model.
     Sequence(Sequence),
-    /// A run by itself, over so many rows; none once it has begun.
+    /// A separate run over this number of rows; `None` once it has started.
     Job(Mutex<Option<Box<JobFunction>>>, usize),
 }
 
-/// A run of a model by itself. What comes of it it puts where its caller looks.
+/// A separate run of a model. It stores its result for the caller.
 pub(super) type JobFunction = dyn FnOnce(&Grant) -> Result<(), Error> + Send;
 
 impl Work {
-    /// What it counts in a batch.
+    /// Size that it contributes to a batch.
     fn len(&self) -> usize {
         match self {
             Work::Sequence(sequence) => sequence.len(),
@@ -41,7 +41,7 @@ impl Work {
 }
 
 impl Entry {
-    /// The sequence, where it is one.
+    /// The sequence, if it is one.
     pub fn sequence(&self) -> Option<&Sequence> {
         match &self.work {
             Work::Sequence(sequence) => Some(sequence),
@@ -54,31 +54,31 @@ impl Entry {
     }
 }
 
-/// Entries of all models that wait, and the runs of those that were taken.
+/// Waiting entries of all models, and the runs in progress.
 #[derive(Default)]
 pub(super) struct Queue {
     entries: VecDeque<Entry>,
     runs: Vec<UnderWay>,
 }
 
-/// A run that is under way.
+/// A run in progress.
 struct UnderWay {
     owner: Arc<Owner>,
     entries: usize,
 }
 
 impl Queue {
-    /// Entries that wait.
+    /// Number of waiting entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Runs that are under way.
+    /// Number of runs in progress.
     pub fn running(&self) -> usize {
         self.runs.len()
     }
 
-    /// Entries of one model.
+    /// Number of entries of one model.
     pub fn len_of(&self, owner: &Arc<Owner>) -> usize {
         self.entries.iter().filter(|entry| Arc::ptr_eq(&entry.owner, owner)).count()
     }
@@ -91,7 +91,7 @@ impl Queue {
         self.entries.drain(..)
     }
 
-    /// Drops those that nobody waits for.
+    /// Drops entries without a waiting caller.
     pub fn drop_abandoned(&mut self) {
         self.entries.retain(|entry| {
             let wanted = !entry.call.abandoned();
@@ -103,9 +103,10 @@ impl Queue {
         });
     }
 
-    /// The one that waited longest with those of its model that go with it, as one run. Of what the model has, waiting and under way, a run takes no
-    /// more than an even part of the `slots` that other models leave it: so runs of few callers and of many become runs of as many, and nobody
-    /// waits for one of many. Empty for none waiting.
+    /// Takes the entry that waited longest with the entries of its model that fit, as one run. The size of a
+    /// run is at most the number of the model's waiting and running entries, divided by the `slots` that
+    /// other models leave it. Runs of few callers and of many thus approach the same size, and no caller
+    /// waits for a run of many. Empty if nothing waits.
     pub fn take(&mut self, limits: Limits, slots: usize) -> Vec<Entry> {
         let Some(first) = self.entries.front() else { return Vec::new() };
         let owner = Arc::clone(&first.owner);
@@ -136,12 +137,12 @@ impl Queue {
         taken
     }
 
-    /// A run of so many entries begins.
+    /// Records the start of a run of `entries` entries.
     pub fn began(&mut self, owner: &Arc<Owner>, entries: usize) {
         self.runs.push(UnderWay { owner: Arc::clone(owner), entries });
     }
 
-    /// A run of so many entries has ended.
+    /// Records the end of a run of `entries` entries.
     pub fn ended(&mut self, owner: &Arc<Owner>, entries: usize) {
         let of = |run: &UnderWay| Arc::ptr_eq(&run.owner, owner) && run.entries == entries;
         if let Some(at) = self.runs.iter().position(of) {

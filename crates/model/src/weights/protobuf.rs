@@ -1,8 +1,8 @@
-//! Protocol buffers as far as finding fields goes: their wire form, without a schema.
+//! Protocol buffers, as far as needed to find fields: the wire format, without a schema.
 
 /// A field of a message.
 pub(super) struct Field<'b> {
-    /// Its number in the schema.
+    /// Number in the schema.
     pub number: u64,
     content: Content<'b>,
 }
@@ -10,12 +10,12 @@ pub(super) struct Field<'b> {
 enum Content<'b> {
     Integer(u64),
     Bytes(&'b [u8]),
-    /// A number of fixed size, which nothing here looks for.
+    /// A number of fixed size, which is ignored.
     Fixed,
 }
 
 impl<'b> Field<'b> {
-    /// What is in it, where it has this number and is bytes, a text or a message.
+    /// Content of the field, if it has this number and is bytes, text or a message.
     pub fn bytes_of(&self, number: u64) -> Option<&'b [u8]> {
         match self.content {
             Content::Bytes(bytes) if self.number == number => Some(bytes),
@@ -23,7 +23,7 @@ impl<'b> Field<'b> {
         }
     }
 
-    /// The integer that it is, or those that are packed into it.
+    /// The integer, or the packed integers.
     pub fn integers(&self) -> impl Iterator<Item = u64> + use<'b> {
         let (one, mut packed) = match self.content {
             Content::Integer(integer) => (Some(integer), &[][..]),
